@@ -8,6 +8,7 @@ mod key;
 mod lab;
 mod optimize;
 mod prune;
+mod reading;
 mod retention;
 mod series;
 mod typed;
@@ -24,6 +25,8 @@ pub(crate) use key::{Key, NewPassword};
 pub(crate) use lab::{Lab, Reproduce, Simulate, Trace, generate};
 pub(crate) use optimize::Optimize;
 pub(crate) use prune::{Prune, PruneLimits};
+use reading::memory;
+pub(crate) use reading::{AssemblyMode, Dump, Ls, OverwriteMode, OwnersMode, Restore, SparseMode};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 pub(crate) use series::{Change, Named, Series, Which};
 pub(crate) use typed::TagList;
@@ -227,6 +230,9 @@ pub(crate) struct Backup {
     /// here, `x` in any folder; `\[` is a bracket
     #[arg(short, long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<String>,
+    /// The same, with letters of either case
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) iexclude: Vec<String>,
     /// Leave out entries that match a line of this file; variables and `~` are not replaced
     #[arg(long, value_name = "FILE")]
     pub(crate) exclude_file: Vec<PathBuf>,
@@ -324,103 +330,6 @@ fn parse_cap(text: &str) -> Result<Cap, String> {
     }
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Restore {
-    /// A backup's id, or `latest`
-    pub(crate) id: String,
-    /// The folder to restore to; the restore creates the backup's paths below it
-    #[arg(short, long, value_name = "DIR")]
-    pub(crate) target: PathBuf,
-    /// Restore only this path and everything below it (may be repeated)
-    #[arg(short, long, value_name = "PATH")]
-    pub(crate) include: Vec<PathBuf>,
-    /// What to do with existing files; the restore does not read the content of files that stay
-    #[arg(long, value_enum, default_value_t = OverwriteMode::Always)]
-    pub(crate) overwrite: OverwriteMode,
-    #[command(flatten)]
-    pub(crate) assembling: Assembling,
-    #[command(flatten)]
-    pub(crate) filter: Filter,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Dump {
-    /// A backup's id, or `latest`
-    pub(crate) id: String,
-    /// The file; not needed for a backup of a stream or a disk image
-    #[arg(value_name = "PATH")]
-    pub(crate) file: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) assembling: Assembling,
-    #[command(flatten)]
-    pub(crate) filter: Filter,
-}
-
-/// How a restore assembles what it reads.
-#[derive(Debug, Args)]
-pub(crate) struct Assembling {
-    /// How to use memory so that few containers are read
-    #[arg(long, value_enum, default_value_t = AssemblyMode::LookAhead, value_name = "HOW")]
-    pub(crate) assembly: AssemblyMode,
-    /// Memory for that, in bytes; K, M and G are multiples of 1024
-    #[arg(long, value_name = "BYTES", default_value = "96M", value_parser = memory)]
-    pub(crate) memory: u64,
-    /// How many reads run at the same time [default: 8, or the number of cores and 2 if that is
-    /// more]; more are faster with many disks or a distant storage
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(crate) requests: Option<u16>,
-}
-
-impl Assembling {
-    /// For this machine.
-    pub(crate) fn options(&self) -> onefold::AssembleOptions {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let options = onefold::AssembleOptions {
-            budget_bytes: self.memory,
-            assembly: self.assembly.assembly(),
-            ..onefold::AssembleOptions::for_cores(cores)
-        };
-        match self.requests {
-            None => options,
-            Some(requests) => options.with_requests(requests.into()),
-        }
-    }
-}
-
-/// How memory is used to read few containers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AssemblyMode {
-    /// A forward assembly area that rolls: the space of sent bytes is used for the next ones
-    Rolling,
-    /// A forward assembly area that is filled, then sent, as a whole
-    Fixed,
-    /// Whole containers; the least recently used one leaves memory first
-    Lru,
-    /// Single chunks, kept for their next use, which the recipe shows
-    LookAhead,
-}
-
-impl AssemblyMode {
-    /// As the library has it.
-    pub(crate) const fn assembly(self) -> onefold::Assembly {
-        match self {
-            Self::Rolling => onefold::Assembly::Rolling,
-            Self::Fixed => onefold::Assembly::Fixed,
-            Self::Lru => onefold::Assembly::Lru,
-            Self::LookAhead => onefold::Assembly::LookAhead,
-        }
-    }
-}
-
-/// Bytes, with K, M or G for multiples of 1024.
-fn memory(text: &str) -> Result<u64, String> {
-    let bytes = byte_count(text)?;
-    if bytes < MEMORY_BYTES_MIN {
-        return Err("at least 1M is needed".to_owned());
-    }
-    Ok(bytes)
-}
-
 /// A number of bytes, at least 1.
 fn byte_count(text: &str) -> Result<u64, String> {
     let text = text.trim();
@@ -437,35 +346,6 @@ fn byte_count(text: &str) -> Result<u64, String> {
     bytes
         .filter(|bytes| *bytes > 0)
         .ok_or_else(|| "at least 1, and less than 2^64 bytes".to_owned())
-}
-
-/// Less than a chunk can be.
-const MEMORY_BYTES_MIN: u64 = 1 << 20;
-
-/// What to do with existing files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OverwriteMode {
-    /// Replace them
-    Always,
-    /// Replace those whose size or time differs
-    IfChanged,
-    /// Replace those that are older than the backup's entry
-    IfNewer,
-    /// Replace none
-    Never,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Ls {
-    /// A backup's id, or `latest`
-    pub(crate) id: String,
-    /// Only this path and everything below it
-    pub(crate) paths: Vec<PathBuf>,
-    /// Print mode, owner, size and local time
-    #[arg(short, long, conflicts_with = "json")]
-    pub(crate) long: bool,
-    #[command(flatten)]
-    pub(crate) filter: Filter,
 }
 
 #[derive(Debug, Args)]

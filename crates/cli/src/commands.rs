@@ -117,6 +117,19 @@ fn tell_notes(monitor: &Monitor, output: Output) -> Result<()> {
     Ok(())
 }
 
+/// Reports what a walk or a restore has shown about patterns.
+fn tell_patterns(patterns: &onefold::Excludes, output: Output) -> Result<()> {
+    for doubt in patterns.doubts_met() {
+        output.warn(format!("warning: {doubt}"))?;
+    }
+    if output.verbose > 0 {
+        for pattern in patterns.unmet() {
+            output.line(format!("the pattern {pattern:?} matched nothing"))?;
+        }
+    }
+    Ok(())
+}
+
 fn filter(args: &Filter) -> Result<onefold::Filter> {
     Ok(onefold::Filter {
         hosts: args.host.iter().map(|host| host.as_bytes().to_vec()).collect(),

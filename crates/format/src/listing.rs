@@ -1,12 +1,15 @@
 //! Listing entries and fences of a directory backup (docs/format.md, "Listing").
 //!
 //! Both streams are records one after another, each a length and a body with a version of its own, so
-//! that records of older backups are taken over as they are. A record depends on nothing outside it.
+//! that records of older backups are taken over as they are. A record depends on nothing outside it. The
+//! fences stream ends with the length of its last record.
 //! Paths are checked on the way in and out: a restored entry can never climb out of its target (INV-8).
 
 mod encoding;
+mod fences;
 
 pub use encoding::{RECORD_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+pub use fences::{Branch, FENCE_LEVEL_MAX, FENCES_TRAILER_BYTES, Fence, FencePage};
 
 use types::FileTime;
 
@@ -144,15 +147,4 @@ pub enum EntryKind {
     Fifo,
     /// A socket.
     Socket,
-}
-
-/// One fence: where a part of the listing begins. Entries never span fences.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fence {
-    /// First path of the part.
-    pub path: Vec<u8>,
-    /// Where it begins in the listing stream.
-    pub listing_offset: u64,
-    /// Where the content of its first file begins in the content stream.
-    pub content_offset: u64,
 }

@@ -10,7 +10,7 @@ use crate::container::{
     TailParse,
 };
 use crate::frame::{DIGEST_BYTES, FRAME_HEADER_BYTES, Frame, append_digest};
-use crate::listing::{Fence, ListingEntry};
+use crate::listing::{FencePage, ListingEntry};
 use crate::manifest::Manifest;
 use crate::names;
 use crate::node::Node;
@@ -91,7 +91,7 @@ pub fn config(bytes: &[u8]) {
     same_bytes!(Settings, bytes);
 }
 
-/// [`ListingEntry`] and [`Fence`], record after record.
+/// [`ListingEntry`] and [`FencePage`], record after record.
 pub fn listing(bytes: &[u8]) {
     let mut rest = bytes;
     while let Ok(Some((entry, len))) = ListingEntry::decode_one(rest) {
@@ -103,11 +103,11 @@ pub fn listing(bytes: &[u8]) {
         rest = rest.get(len..).unwrap_or_default();
     }
     let mut rest = bytes;
-    while let Ok(Some((fence, len))) = Fence::decode_one(rest) {
+    while let Ok(Some((page, len))) = FencePage::decode_one(rest) {
         assert_eq!(
-            Some(fence.to_bytes().as_slice()),
+            Some(page.to_bytes().as_slice()),
             rest.get(..len),
-            "another encoding of {fence:?}"
+            "another encoding of {page:?}"
         );
         rest = rest.get(len..).unwrap_or_default();
     }

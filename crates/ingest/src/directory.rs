@@ -390,6 +390,7 @@ impl Source<'_, '_, '_> {
     }
 
     fn finish(mut self) -> Result<(), Halt> {
+        std::mem::take(&mut self.writer).finish(&mut self.fences);
         self.hand_on()?;
         self.feeder.end(CONTENT)?;
         self.feeder.end(LISTING)?;

@@ -2,9 +2,8 @@
 
 use format::listing::{Content, EntryKind};
 use format::manifest::StreamRole;
-use recipe::{NodeCache, StreamBytes, TreeRoot};
-use restore::{AssembleOptions, AssembleStats, Output};
-use tree::ListingReader;
+use recipe::{NodeCache, TreeRoot};
+use restore::{AssembleOptions, AssembleStats, BackupListing, Output, Wanted};
 use types::ByteRange;
 
 use crate::error::{Error, Result};
@@ -12,7 +11,7 @@ use crate::monitor::Monitor;
 use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
-use crate::streams::role;
+use crate::streams::{self, role};
 
 /// Links to links are no listing of ours: how far one is followed.
 const LINKS_MAX: usize = 2;
@@ -92,10 +91,24 @@ fn find_stream(
     };
     let content = role(&snapshot.backup, StreamRole::Content).ok_or_else(no_path)?;
     let path = path.ok_or_else(no_path)?;
+    let listing = streams::listing(nodes, &snapshot.backup).ok_or_else(|| not_a_file(snapshot, path))?;
+    let found = find_file(&listing, snapshot, path, monitor);
+    streams::note_fences(listing, snapshot, monitor);
+    let (range, name) = found?;
+    Ok((content, range, name))
+}
+
+/// Where a file's content is, and the name that the listing has it under.
+fn find_file(
+    listing: &BackupListing<'_>,
+    snapshot: &Snapshot,
+    path: &[u8],
+    monitor: &Monitor,
+) -> Result<(ByteRange, Vec<u8>)> {
     let mut wanted = path.to_vec();
     for _ in 0..LINKS_MAX {
-        match find_file(nodes, snapshot, &wanted, monitor)? {
-            Place::At(range) => return Ok((content, range, wanted)),
+        match place(listing, snapshot, &wanted, monitor)? {
+            Place::At(range) => return Ok((range, wanted)),
             Place::LinkTo(target) => wanted = target,
             Place::Nowhere => break,
         }
@@ -103,36 +116,31 @@ fn find_stream(
     Err(not_a_file(snapshot, path))
 }
 
-fn find_file(nodes: &NodeCache, snapshot: &Snapshot, path: &[u8], monitor: &Monitor) -> Result<Place> {
-    let listing = role(&snapshot.backup, StreamRole::Listing).ok_or_else(|| not_a_file(snapshot, path))?;
-    let bytes = StreamBytes::new(nodes, &listing, 0, listing.len).map_err(Error::from)?;
-    let mut reader = ListingReader::new(bytes);
-    while let Some(listed) = reader.next_entry().map_err(Error::from)? {
-        if listed.entry.path != path {
-            continue;
-        }
-        if let Content::Partial { .. } = listed.entry.state.content {
-            let (path, id) = (String::from_utf8_lossy(path), snapshot.id);
+fn place(listing: &BackupListing<'_>, snapshot: &Snapshot, path: &[u8], monitor: &Monitor) -> Result<Place> {
+    let mut entries = listing.entries(Wanted::just([path.to_vec()]))?;
+    let Some(listed) = entries.next_entry()? else {
+        return Ok(Place::Nowhere);
+    };
+    let (shown, id) = (String::from_utf8_lossy(path), snapshot.id);
+    match listed.entry.state.content {
+        Content::Partial { .. } => {
             return Err(Error::NotFound(format!(
-                "{path}: could not be read whole when backup {id} was made; `onefold restore {id} --include` restores what there is of it, under another name"
+                "{shown}: could not be read whole when backup {id} was made; `onefold restore {id} --include` restores what there is of it, under another name"
             )));
         }
-        if let Content::Older { .. } = listed.entry.state.content {
-            let (path, id) = (String::from_utf8_lossy(path), snapshot.id);
-            monitor.add_note(format!(
-                "{path}: could not be read when backup {id} was made; this is the version of an earlier backup"
-            ));
-        }
-        return match listed.entry.kind {
-            EntryKind::File { len, .. } => Ok(Place::At(ByteRange {
-                offset: listed.content_offset,
-                len,
-            })),
-            EntryKind::HardLink { target } => Ok(Place::LinkTo(target)),
-            _ => Ok(Place::Nowhere),
-        };
+        Content::Older { .. } => monitor.add_note(format!(
+            "{shown}: could not be read when backup {id} was made; this is the version of an earlier backup"
+        )),
+        Content::Whole | Content::Changed => {}
     }
-    Ok(Place::Nowhere)
+    Ok(match listed.entry.kind {
+        EntryKind::File { len, .. } => Place::At(ByteRange {
+            offset: listed.content_offset,
+            len,
+        }),
+        EntryKind::HardLink { target } => Place::LinkTo(target),
+        _ => Place::Nowhere,
+    })
 }
 
 /// Where a file's content is.

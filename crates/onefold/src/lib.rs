@@ -67,7 +67,9 @@ pub use snapshots::{Snapshot, SnapshotList};
 pub use stats::{BackupLayout, KindStats, MEASURED_ASSEMBLY_BYTES, StoreStats};
 pub use store::{InitOptions, KeyInfo, OpenOptions, Store};
 pub use tree::order::is_within;
-pub use tree::{Doubt, ExcludeBuilder, Excludes, Overwrite, PatternDoubt, TreeError, TypedPath, Walk};
+pub use tree::{
+    Doubt, ExcludeBuilder, Excludes, Overwrite, Owners, PatternDoubt, Sparse, TreeError, TypedPath, Walk,
+};
 pub use types::{
     ByteLen, ContainerId, FileTime, SeriesId, SessionId, StoreId, UnixNanos, shell_word, shell_words,
 };

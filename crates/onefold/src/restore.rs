@@ -7,11 +7,14 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use format::listing::ListingEntry;
+use format::listing::{EntryKind, ListingEntry};
 use format::manifest::StreamRole;
-use recipe::{NodeCache, StreamBytes, TreeRoot};
-use restore::{AssembleOptions, AssembleStats, Fault, Output, RestoreCounters, TreeSource, TreeStats};
-use tree::{BlockWriter, Include, ListingReader, RestoreOptions, order};
+use recipe::{NodeCache, TreeRoot};
+use restore::{
+    AssembleOptions, AssembleStats, BackupListing, Fault, Output, RestoreCounters, TreeSource, TreeStats,
+    Wanted,
+};
+use tree::{BlockWriter, Excludes, Include, RestoreOptions};
 use types::ByteRange;
 
 use crate::error::{Error, Result};
@@ -19,17 +22,44 @@ use crate::monitor::Monitor;
 use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
-use crate::streams::role;
+use crate::streams::{self, role};
 
 /// How to restore.
 #[derive(Debug, Clone)]
 pub struct RestoreRequest {
-    /// Only these paths of the backup and what is below them; all when empty.
+    /// Only these paths of the backup and what is below them; all when this and `patterns` are empty.
     pub include: Vec<Vec<u8>>,
+    /// What matches these, too, and what is below it.
+    pub patterns: Excludes,
+    /// What of it is left out.
+    pub excludes: Excludes,
+    /// The folder of the backup that becomes the target; empty: the paths are made below the target.
+    pub base: Vec<u8>,
     /// What to do with what is there already.
     pub overwrite: tree::Overwrite,
+    /// Whose the restored entries are.
+    pub owners: tree::Owners,
+    /// Where zeros take no space.
+    pub sparse: tree::Sparse,
     /// Memory and threads.
     pub assembling: AssembleOptions,
+}
+
+impl RestoreRequest {
+    /// Everything, as it was.
+    #[must_use]
+    pub fn new(assembling: AssembleOptions) -> Self {
+        Self {
+            include: Vec::new(),
+            patterns: Excludes::default(),
+            excludes: Excludes::default(),
+            base: Vec::new(),
+            overwrite: tree::Overwrite::default(),
+            owners: tree::Owners::default(),
+            sparse: tree::Sparse::default(),
+            assembling,
+        }
+    }
 }
 
 /// What a restore did.
@@ -114,6 +144,10 @@ impl Store {
             faults(&fault);
         };
         let is_stream = role(&snapshot.backup, StreamRole::Whole).is_some();
+        if is_stream && !request.base.is_empty() {
+            let text = format!("backup {} is of one stream, and has no folders", snapshot.id);
+            return Err(Error::NotFound(text));
+        }
         let is_met: Arc<[AtomicBool]> = request.include.iter().map(|_| is_stream.into()).collect();
         let stats = match role(&snapshot.backup, StreamRole::Whole) {
             Some(_) if is_kept(&target.join(stream_name(snapshot)), request.overwrite) => TreeStats {
@@ -130,39 +164,7 @@ impl Store {
                     ..TreeStats::default()
                 }
             }
-            None => {
-                let no_stream =
-                    |stream| Error::NotFound(format!("backup {} has no {stream} stream", snapshot.id));
-                let content =
-                    role(&snapshot.backup, StreamRole::Content).ok_or_else(|| no_stream("content"))?;
-                let listing =
-                    role(&snapshot.backup, StreamRole::Listing).ok_or_else(|| no_stream("listing"))?;
-                let source = TreeSource {
-                    nodes,
-                    content: &content,
-                    listing: &listing,
-                };
-                let options = RestoreOptions {
-                    overwrite: request.overwrite,
-                    include: Include {
-                        paths: request.include.clone(),
-                        is_met: Arc::clone(&is_met),
-                        ..Include::default()
-                    },
-                    sources: snapshot.backup.series.paths.clone(),
-                    ..RestoreOptions::default()
-                };
-                let (counters, cancel) = (&monitor.restore, monitor.cancel());
-                restore::restore_tree(
-                    source,
-                    target,
-                    options,
-                    request.assembling,
-                    counters,
-                    cancel,
-                    &mut report,
-                )?
-            }
+            None => restore_entries(snapshot, nodes, target, request, &is_met, monitor, &mut report)?,
         };
         if stats.older > 0 {
             let (id, older) = (snapshot.id, stats.older);
@@ -193,30 +195,88 @@ impl Store {
         &self,
         snapshot: &Snapshot,
         paths: &[Vec<u8>],
+        monitor: &Monitor,
         mut each: impl FnMut(&ListingEntry) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         if role(&snapshot.backup, StreamRole::Listing).is_none() {
             return Ok(());
         }
         let (reading, snapshot) = Reading::of(self, snapshot)?;
-        let Some(listing) = role(&snapshot.backup, StreamRole::Listing) else {
-            return Ok(());
-        };
         let failed = |error: Error| reading.explain(error);
         let nodes = reading.nodes()?;
-        let bytes =
-            StreamBytes::new(&nodes, &listing, 0, listing.len).map_err(|error| failed(error.into()))?;
-        let mut reader = ListingReader::new(bytes);
-        while let Some(listed) = reader.next_entry().map_err(|error| failed(error.into()))? {
-            if paths.is_empty()
-                || paths
-                    .iter()
-                    .any(|path| order::is_within(&listed.entry.path, path))
-            {
-                each(&listed.entry)?;
-            }
+        let Some(listing) = streams::listing(&nodes, &snapshot.backup) else {
+            return Ok(());
+        };
+        let wanted = match paths {
+            [] => Wanted::all(),
+            paths => Wanted::below(paths.iter().cloned()),
+        };
+        let mut entries = listing.entries(wanted).map_err(|error| failed(error.into()))?;
+        while let Some(listed) = entries.next_entry().map_err(|error| failed(error.into()))? {
+            each(&listed.entry)?;
         }
+        drop(entries);
+        streams::note_fences(listing, &snapshot, monitor);
+        reading.end(monitor);
         Ok(())
+    }
+}
+
+/// Restores a directory backup.
+fn restore_entries(
+    snapshot: &Snapshot,
+    nodes: &NodeCache,
+    target: &Path,
+    request: &RestoreRequest,
+    is_met: &Arc<[AtomicBool]>,
+    monitor: &Monitor,
+    report: &mut (dyn FnMut(Fault) + Send),
+) -> Result<TreeStats> {
+    let no_stream = |stream| Error::NotFound(format!("backup {} has no {stream} stream", snapshot.id));
+    let content = role(&snapshot.backup, StreamRole::Content).ok_or_else(|| no_stream("content"))?;
+    let listing = streams::listing(nodes, &snapshot.backup).ok_or_else(|| no_stream("listing"))?;
+    let source = TreeSource {
+        nodes,
+        content: &content,
+        listing: &listing,
+    };
+    let options = RestoreOptions {
+        overwrite: request.overwrite,
+        owners: request.owners,
+        sparse: request.sparse,
+        include: Include {
+            paths: request.include.clone(),
+            patterns: request.patterns.clone(),
+            is_met: Arc::clone(is_met),
+        },
+        excludes: request.excludes.clone(),
+        base: request.base.clone(),
+        sources: snapshot.backup.series.paths.clone(),
+    };
+    let (assembling, counters, cancel) = (request.assembling, &monitor.restore, monitor.cancel());
+    let restored = ensure_folder(&listing, snapshot, &request.base).and_then(|()| {
+        restore::restore_tree(source, target, options, assembling, counters, cancel, report)
+            .map_err(Error::from)
+    });
+    streams::note_fences(listing, snapshot, monitor);
+    restored
+}
+
+/// Only a folder can become the target.
+fn ensure_folder(listing: &BackupListing<'_>, snapshot: &Snapshot, base: &[u8]) -> Result<()> {
+    if base.is_empty() {
+        return Ok(());
+    }
+    let (id, shown) = (snapshot.id, String::from_utf8_lossy(base));
+    let mut entries = listing.entries(Wanted::just([base.to_vec()]))?;
+    match entries.next_entry()? {
+        Some(listed) if listed.entry.kind == EntryKind::Folder => Ok(()),
+        Some(_) => Err(Error::NotFound(format!(
+            "{shown} is no folder in backup {id}; `onefold restore {id} --include` restores it"
+        ))),
+        None => Err(Error::NotFound(format!(
+            "backup {id} has no folder {shown}; `onefold ls {id}` lists what it has"
+        ))),
     }
 }
 

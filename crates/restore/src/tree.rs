@@ -14,20 +14,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use format::listing::{Content, EntryKind};
-use recipe::{NodeCache, StreamBytes, TreeRoot};
-use tree::{
-    Begun, FileWriter, Listed, ListingReader, Placed, RestoreOptions, Restorer, SkipReason, TreeError,
-};
+use recipe::{NodeCache, TreeRoot};
+use tree::{Begun, FileWriter, Listed, Placed, RestoreOptions, Restorer, SkipReason, TreeError};
 
 use crate::assemble::{AssembleOptions, assemble};
 use crate::batch::{BATCH_BYTES, Finishers, Tally};
 use crate::counters::RestoreCounters;
 use crate::error::RestoreError;
+use crate::listing::BackupListing;
 use crate::message::AssembleStats;
 use crate::recipe_prefetch::references_by;
 use crate::send::Sink;
 use links::WaitingLinks;
-use streamed::{Streamed, file_len};
+use streamed::{Placing, Streamed, file_len};
 
 /// Threads that make small files, at least.
 const FINISHERS_MIN: usize = 2;
@@ -70,8 +69,8 @@ pub struct TreeSource<'a> {
     pub nodes: &'a NodeCache,
     /// The content stream.
     pub content: &'a TreeRoot,
-    /// The listing stream.
-    pub listing: &'a TreeRoot,
+    /// The listing.
+    pub listing: &'a BackupListing<'a>,
 }
 
 /// Restores a tree under `target`.
@@ -89,17 +88,16 @@ pub fn restore_tree(
     cancel: &AtomicBool,
     faults: &mut (dyn FnMut(Fault) + Send),
 ) -> Result<TreeStats, RestoreError> {
-    let (streamed, ranges) = Streamed::of(source, target, &options)?;
+    let (streamed, ranges, placing) = Streamed::of(source, target, &options)?;
     let total = ranges.iter().map(|range| range.len).sum();
     counters.bytes_total.store(total, Ordering::Relaxed);
-    let bytes = StreamBytes::new(source.nodes, source.listing, 0, source.listing.len)?;
     let restorer = Restorer::new(target, options)?;
     let tally = Tally::default();
     thread::scope(|scope| {
         let threads = assembling.finishers.max(FINISHERS_MIN);
         let small = Finishers::start(scope, threads, &tally, counters)?;
         let mut sink = TreeSink {
-            listing: ListingReader::new(bytes),
+            placing,
             listed: 0,
             after_lead: None,
             streamed,
@@ -173,8 +171,8 @@ enum Given<'a> {
 }
 
 struct TreeSink<'a> {
-    listing: ListingReader<StreamBytes<'a>>,
-    /// How many entries were read from it.
+    placing: Placing<'a>,
+    /// How many entries came of it.
     listed: u64,
     /// The entry whose turn it is when the bytes before its own, which are nobody's, have passed.
     after_lead: Option<Listed>,
@@ -233,7 +231,7 @@ impl TreeSink<'_> {
         let listed = match self.after_lead.take() {
             Some(listed) => listed,
             None => {
-                let Some(listed) = self.listing.next_entry()? else {
+                let Some(listed) = self.placing.next_entry()? else {
                     return Ok(false);
                 };
                 let lead = self.streamed.lead_of(&listed.entry);
@@ -245,7 +243,8 @@ impl TreeSink<'_> {
                 listed
             }
         };
-        let is_kept = self.streamed.is_kept(self.listed);
+        // Of a file that is asked for.
+        let is_kept = self.streamed.is_left_out(self.listed);
         let len = self.streamed.bytes_of(self.listed, &listed.entry);
         self.listed += 1;
         let is_older = !is_kept && matches!(listed.entry.state.content, Content::Older { .. });

@@ -15,7 +15,9 @@ use types::FileTime;
 
 use crate::batch::BATCH_BYTES;
 use crate::test_store::{containers, store};
-use crate::{AssembleOptions, Fault, RestoreCounters, RestoreError, TreeSource, TreeStats, restore_tree};
+use crate::{
+    AssembleOptions, BackupListing, Fault, RestoreCounters, RestoreError, TreeSource, TreeStats, restore_tree,
+};
 
 /// What a test gives to folders, so that it can be told from now.
 const THEN_SECONDS: i64 = 1_000_000;
@@ -23,7 +25,7 @@ const THEN_SECONDS: i64 = 1_000_000;
 /// An entry, and of a file its bytes.
 type Entry = (ListingEntry, Vec<u8>);
 
-fn entry(path: &str, kind: EntryKind) -> ListingEntry {
+pub(crate) fn entry(path: &str, kind: EntryKind) -> ListingEntry {
     ListingEntry {
         path: path.into(),
         kind,
@@ -94,7 +96,7 @@ fn restore_and(
     let source = TreeSource {
         nodes: &nodes,
         content: &content,
-        listing: &listing,
+        listing: &BackupListing::new(&nodes, listing, None),
     };
     let (counters, mut faults) = (RestoreCounters::default(), Vec::new());
     let stats = restore_tree(

@@ -80,7 +80,7 @@ pub enum TreeError {
     /// The listing or fences stream is damaged. Corrupt.
     #[error("the {stream} is damaged at byte {offset}: {why}")]
     Damaged {
-        /// `"listing"` or `"fences"`.
+        /// `"listing"` or `"stream of fences"`.
         stream: &'static str,
         /// Offset of the damaged record in the stream.
         offset: u64,
@@ -90,7 +90,7 @@ pub enum TreeError {
     /// The listing or fences stream could not be read.
     #[error("the {stream} cannot be read at byte {offset}: {source}")]
     Stream {
-        /// `"listing"` or `"fences"`.
+        /// `"listing"` or `"stream of fences"`.
         stream: &'static str,
         /// Offset of the record being read.
         offset: u64,

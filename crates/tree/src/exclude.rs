@@ -78,7 +78,8 @@ impl ExcludeBuilder {
             pattern: typed.into(),
             why,
         };
-        let pattern = Pattern::new(typed, self.current.as_deref()).map_err(fault)?;
+        let mut pattern = Pattern::new(typed, self.current.as_deref()).map_err(fault)?;
+        pattern.any_case = any_case;
         let compile = |glob: &str| {
             let mut builder = GlobBuilder::new(glob);
             builder.literal_separator(true).backslash_escape(true);
@@ -152,6 +153,17 @@ impl Excludes {
         }
         let last = matches.into_iter().max();
         last.is_some_and(|number| !self.patterns[number].takes_back)
+    }
+
+    /// Paths that every match is, or lies below; none where a match may be anywhere.
+    #[must_use]
+    pub fn roots(&self) -> Option<Vec<Vec<u8>>> {
+        let patterns = self.patterns.iter().filter(|pattern| !pattern.takes_back);
+        let root = |pattern: &Pattern| {
+            let is_placed = pattern.is_absolute && !pattern.any_case;
+            is_placed.then(|| [&b"/"[..], &pattern.names().join(&b'/')].concat())
+        };
+        patterns.map(root).collect()
     }
 
     /// Patterns with `[...]` for which an entry had these very brackets in its name. Call this
@@ -234,6 +246,25 @@ mod tests {
             ("some[dir]", &Doubt::BracketsAreClass)
         );
         assert_eq!(excludes.unmet(), ["some[dir]", "never"]);
+    }
+
+    #[test]
+    fn matches_lie_below_what_stands_before_the_first_wildcard() {
+        let roots = |patterns: &[(&str, bool)]| {
+            let mut builder = ExcludeBuilder::new();
+            for (pattern, any_case) in patterns {
+                builder.add(pattern, *any_case).unwrap();
+            }
+            builder.build().unwrap().roots()
+        };
+        let want = vec![b"/a/b".to_vec(), b"/c".to_vec(), b"/".to_vec()];
+        assert_eq!(
+            roots(&[("/a/b/x*", false), ("!d", false), ("/c", false), ("/**/e", false)]),
+            Some(want)
+        );
+        assert_eq!(roots(&[("/a", false), ("b*", false)]), None);
+        assert_eq!(roots(&[("/a", true)]), None);
+        assert_eq!(roots(&[]), Some(Vec::new()));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub use error::{Action, Change, LinkFault, TreeError};
 pub use exclude::{Doubt, ExcludeBuilder, Excludes, PatternDoubt};
 pub use image::ImageReader;
 pub use links::LostLinks;
-pub use listing::{Fences, Listed, ListingPart, ListingReader, ListingWriter};
+pub use listing::{Fences, Listed, ListingPlace, ListingReader, ListingWriter, ReadRange};
 pub use read::{
     DataSection, FileReader, Piece, ReadFile, Section, Sections, SmallRead, open_file, read_small,
 };

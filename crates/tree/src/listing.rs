@@ -1,20 +1,18 @@
 //! The listing and fences streams of a directory backup: writing them entry by entry, reading them as
 //! they come.
 //!
-//! Both are plain sequences of records (`format::listing`). A fence stands for the place where a part of
-//! the listing of about [`PART_BYTES`] begins, so that one path is found without reading the rest.
+//! The listing is a sequence of records (`format::listing`). A fence stands for a part of it, so that one
+//! path is found without reading the rest; fences lie in pages, and pages below pages.
 
+mod fence_writer;
 mod fences;
 mod reader;
 mod records;
 mod writer;
 
-pub use fences::{Fences, ListingPart};
+pub use fences::{Fences, ListingPlace, ReadRange};
 pub use reader::{Listed, ListingReader};
 pub use writer::ListingWriter;
-
-/// A part of the listing ends with the entry that reaches this many bytes.
-const PART_BYTES: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests;

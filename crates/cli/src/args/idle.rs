@@ -207,9 +207,9 @@ impl Command {
     fn idle_filter(&self) -> Option<Idle> {
         let (ids, filter, takes_all) = match self {
             Self::Forget(forget) => (&forget.ids[..], &forget.filter(), false),
-            Self::Restore(restore) => (std::slice::from_ref(&restore.id), &restore.filter, false),
-            Self::Dump(dump) => (std::slice::from_ref(&dump.id), &dump.filter, false),
-            Self::Ls(ls) => (std::slice::from_ref(&ls.id), &ls.filter, false),
+            Self::Restore(restore) => (std::slice::from_ref(&restore.id.id), &restore.filter, false),
+            Self::Dump(dump) => (std::slice::from_ref(&dump.id.id), &dump.filter, false),
+            Self::Ls(ls) => (std::slice::from_ref(&ls.id.id), &ls.filter, false),
             Self::Tag(tag) => (&tag.ids[..], &tag.filter, false),
             Self::Hold(hold) => (&hold.ids[..], &hold.filter, false),
             Self::Unhold(unhold) => (&unhold.ids[..], &unhold.filter, false),
@@ -225,8 +225,9 @@ impl Command {
 }
 
 /// Options for backups of files and folders.
-const OF_TREES: [&str; 7] = [
+const OF_TREES: [&str; 8] = [
     "exclude",
+    "iexclude",
     "exclude_file",
     "exclude_caches",
     "one_file_system",

@@ -1,9 +1,11 @@
 //! Parsers for typed words: names, lists of tags, folders of stores. They refuse a word that only
 //! looks like one, so that a blank or a forgotten prefix does not silently make another name of it.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
 
 /// A list of tags, separated by commas. Blanks around a tag are not part of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,6 +54,36 @@ pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
             "a path that begins or ends with a blank would choose nothing, as a rule: if it is called so, write `./` before \
              it or `/` behind it",
         )
+    })
+}
+
+/// A backup, and of what it holds one path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BackupPath {
+    /// Its id, or `latest`.
+    pub(crate) id: String,
+    /// What stands after the colon.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// Parses `ID` or `ID:PATH`. No id has a colon; a path may have any bytes.
+pub(crate) fn backup_path() -> impl TypedValueParser<Value = BackupPath> {
+    OsStringValueParser::new().try_map(|word| split_backup(&word))
+}
+
+fn split_backup(word: &OsStr) -> Result<BackupPath, &'static str> {
+    let bytes = word.as_bytes();
+    let (id, path) = match bytes.iter().position(|byte| *byte == b':') {
+        Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
+        None => (bytes, None),
+    };
+    if path.is_some_and(<[u8]>::is_empty) {
+        return Err("a path is needed after the colon, as in `latest:/etc`");
+    }
+    let id = str::from_utf8(id).map_err(|_| "this is no id of a backup")?;
+    Ok(BackupPath {
+        id: id.to_owned(),
+        path: path.map(|path| PathBuf::from(OsStr::from_bytes(path))),
     })
 }
 
@@ -109,6 +141,22 @@ mod tests {
         for list in [",", "a,", ", a", "a,,b", "a, ,b"] {
             assert!(tags(list).is_err(), "{list:?}");
         }
+    }
+
+    #[test]
+    fn a_colon_ends_the_id_of_a_backup() {
+        let split = |word| split_backup(OsStr::from_bytes(word)).ok();
+        let of = |id: &str, path: Option<&[u8]>| {
+            Some(BackupPath {
+                id: id.to_owned(),
+                path: path.map(|path| PathBuf::from(OsStr::from_bytes(path))),
+            })
+        };
+        assert_eq!(split(b"17"), of("17", None));
+        assert_eq!(split(b"latest:/a:b/\xff"), of("latest", Some(b"/a:b/\xff")));
+        assert_eq!(split(b"3:x"), of("3", Some(b"x")));
+        assert_eq!(split(b"3:"), None);
+        assert_eq!(split(b"\xff:x"), None);
     }
 
     #[test]

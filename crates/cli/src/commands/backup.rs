@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
 use onefold::{
-    BackupOptions, BackupReport, Compression, Eviction, Excludes, ImageSource, IngestOptions, LookupMemory,
-    Monitor, Store, TreeError, TreeOptions,
+    BackupOptions, BackupReport, Compression, Eviction, ImageSource, IngestOptions, LookupMemory, Monitor,
+    Store, TreeError, TreeOptions,
 };
 use serde::Serialize;
 
@@ -142,7 +142,7 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     })?;
     print(output, &report)?;
     if let Some(tree) = &tree {
-        tell_patterns(&tree.excludes, output)?;
+        super::tell_patterns(&tree.excludes, output)?;
     }
     if report.settings.optimize_after_backup && report.settings.is_optimized() {
         optimize_after(&store, &report, output)?;
@@ -177,7 +177,7 @@ fn tree_options(global: &Global, args: &Backup, output: Output) -> Result<TreeOp
     let tree = TreeOptions {
         paths: args.paths.clone(),
         current_folder,
-        excludes: typed::excludes(args)?,
+        excludes: typed::excludes(&args.exclude, &args.iexclude, &args.exclude_file)?,
         exclude_caches: args.exclude_caches,
         one_file_system: args.one_file_system,
         leave_out: global.repo.clone(),
@@ -189,19 +189,6 @@ fn tree_options(global: &Global, args: &Backup, output: Output) -> Result<TreeOp
         output.warn(format!("warning: {doubt}"))?;
     }
     Ok(tree)
-}
-
-/// Reports what the walk has shown about the patterns.
-fn tell_patterns(excludes: &Excludes, output: Output) -> Result<()> {
-    for doubt in excludes.doubts_met() {
-        output.warn(format!("warning: {doubt}"))?;
-    }
-    if output.verbose > 0 {
-        for pattern in excludes.unmet() {
-            output.line(format!("the pattern {pattern:?} matched nothing"))?;
-        }
-    }
-    Ok(())
 }
 
 /// Counts bytes on a thread of its own, so that progress can say how much is left.

@@ -42,8 +42,12 @@ pub(crate) fn run(global: &Global, args: &Dump, messages: Output) -> Result<Code
         bail!("standard output is a terminal; send it to a file or a program");
     }
     let store = super::open(global)?;
-    let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
-    let path = match &args.file {
+    let file = match (&args.id.path, &args.file) {
+        (Some(_), Some(_)) => bail!("the file is named twice: write ID:PATH, or ID PATH"),
+        (first, second) => first.as_ref().or(second.as_ref()),
+    };
+    let snapshot = store.find(&args.id.id, &super::filter(&args.filter)?)?;
+    let path = match file {
         None => None,
         // A stream's name is no path of this machine.
         Some(name) if snapshot.single_stream().is_some() => {

@@ -1,9 +1,10 @@
 //! `onefold ls`
 
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use anyhow::Result;
-use onefold::{Content, EntryKind, ListingEntry};
+use onefold::{Content, EntryKind, ListingEntry, Monitor};
 use serde::Serialize;
 
 use crate::args::{Global, Ls};
@@ -46,8 +47,9 @@ struct Stream {
 
 pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
     let store = super::open(global)?;
-    let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
-    let paths = super::absolute(&args.paths)?;
+    let snapshot = store.find(&args.id.id, &super::filter(&args.filter)?)?;
+    let given: Vec<PathBuf> = args.id.path.iter().chain(&args.paths).cloned().collect();
+    let paths = super::absolute(&given)?;
     let mut is_met = vec![false; paths.len()];
     let print = |entry: &ListingEntry| -> Result<()> {
         for (met, path) in is_met.iter_mut().zip(&paths) {
@@ -67,18 +69,17 @@ pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
     };
     if let Some((name, size)) = snapshot.single_stream() {
         // The name of a stream is not a path of this machine.
-        let is_asked_for = |path: &std::path::PathBuf| path.as_os_str().as_bytes() == name;
-        if !args.paths.is_empty()
-            && !args.paths.iter().any(is_asked_for)
-            && !paths.iter().any(|path| path == name)
-        {
-            let paths: Vec<_> = args.paths.iter().collect();
+        let is_asked_for = |path: &PathBuf| path.as_os_str().as_bytes() == name;
+        if !given.is_empty() && !given.iter().any(is_asked_for) && !paths.iter().any(|path| path == name) {
+            let paths: Vec<_> = given.iter().collect();
             return Err(super::nothing_there(&paths, snapshot.id));
         }
         return stream(name, size, snapshot.backup.source_time.get(), args, output);
     }
-    store.list_entries(&snapshot, &paths, print)?;
-    let unmet: Vec<_> = args.paths.iter().zip(&is_met).filter(|(_, met)| !**met).collect();
+    let monitor = Monitor::default();
+    store.list_entries(&snapshot, &paths, &monitor, print)?;
+    super::tell_notes(&monitor, output)?;
+    let unmet: Vec<_> = given.iter().zip(&is_met).filter(|(_, met)| !**met).collect();
     if !unmet.is_empty() {
         let paths: Vec<_> = unmet.into_iter().map(|(path, _)| path).collect();
         return Err(super::nothing_there(&paths, snapshot.id));

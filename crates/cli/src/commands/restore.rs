@@ -1,13 +1,14 @@
 //! `onefold restore`
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
-use onefold::{Fault, Monitor, Overwrite, RestoreRequest};
+use onefold::{Fault, Monitor, Overwrite, Owners, RestoreRequest, Sparse};
 use serde::Serialize;
 
-use crate::args::{Global, OverwriteMode, Restore};
+use super::typed::wildcards;
+use crate::args::{Global, OverwriteMode, OwnersMode, Restore, SparseMode};
 use crate::exit::Code;
 use crate::output::{Output, bytes, count, duration, figures, lossy, rate_of};
 use crate::progress::{self, Status};
@@ -32,7 +33,10 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     let store = super::open(global)?;
     super::typed::ensure_expanded(&args.target)?;
     keep_out_of_store(global, &args.target)?;
-    let snapshot = store.find(&args.id, &super::filter(&args.filter)?)?;
+    let snapshot = store.find(&args.id.id, &super::filter(&args.filter)?)?;
+    if snapshot.single_stream().is_some() {
+        refuse_of_trees(args, snapshot.id)?;
+    }
     let request = request(args)?;
     let monitor = Monitor::new(super::cancel_flag()?);
     let counters = &monitor.restore;
@@ -54,8 +58,12 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
         store.restore(&snapshot, &args.target, &request, &monitor, &mut faults)
     })?;
     super::tell_notes(&monitor, output)?;
+    super::tell_patterns(&request.excludes, output)?;
+    let unmet_patterns = request.patterns.unmet();
+    let is_met = |path: &PathBuf| wildcards(path).is_some_and(|pattern| !unmet_patterns.contains(&pattern));
     let met = args.include.iter().zip(&report.is_included);
-    let unmet: Vec<_> = met.filter(|(_, met)| !**met).map(|(path, _)| path).collect();
+    let unmet = met.filter(|(path, is_included)| !**is_included && !is_met(path));
+    let unmet: Vec<_> = unmet.map(|(path, _)| path).collect();
     if !unmet.is_empty() && unmet.len() == args.include.len() {
         return Err(super::nothing_there(&unmet, snapshot.id));
     }
@@ -123,17 +131,44 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     })
 }
 
-/// What the arguments ask for.
+/// What says nothing of a stream.
+fn refuse_of_trees(args: &Restore, id: onefold::SessionId) -> Result<()> {
+    let typed = [
+        ("--exclude", !args.exclude.is_empty()),
+        ("--iexclude", !args.iexclude.is_empty()),
+        ("--sparse", args.sparse != SparseMode::Source),
+        ("--owners", args.owners != OwnersMode::Numbers),
+    ];
+    match typed.iter().find(|(_, is_typed)| *is_typed) {
+        Some((option, _)) => bail!("{option} concerns files and folders, and backup {id} is of one stream"),
+        None => Ok(()),
+    }
+}
+
+/// What is asked for.
 fn request(args: &Restore) -> Result<RestoreRequest> {
+    let base = super::absolute(args.id.path.as_slice())?.pop();
     Ok(RestoreRequest {
         include: super::absolute(&args.include)?,
+        patterns: super::typed::includes(&args.include)?,
+        excludes: super::typed::excludes(&args.exclude, &args.iexclude, &[])?,
+        base: base.unwrap_or_default(),
         overwrite: match args.overwrite {
             OverwriteMode::Always => Overwrite::Always,
             OverwriteMode::IfChanged => Overwrite::IfChanged,
             OverwriteMode::IfNewer => Overwrite::IfNewer,
             OverwriteMode::Never => Overwrite::Never,
         },
-        assembling: args.assembling.options(),
+        sparse: match args.sparse {
+            SparseMode::Source => Sparse::AsSource,
+            SparseMode::Zeros => Sparse::Zeros,
+            SparseMode::Never => Sparse::Never,
+        },
+        owners: match args.owners {
+            OwnersMode::Numbers => Owners::Numbers,
+            OwnersMode::Names => Owners::Names,
+        },
+        ..RestoreRequest::new(args.assembling.options())
     })
 }
 

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use onefold::{ExcludeBuilder, Excludes, TypedPath};
 
-use crate::args::Backup;
 use crate::output::Output;
 
 /// The folder where relative paths begin. It asks the system only if one of the paths is relative.
@@ -66,15 +65,37 @@ fn variable(text: &str) -> Option<(&str, Option<String>)> {
     Some((name, Some(std::env::var(name).ok()?)))
 }
 
-/// Reads the patterns of a backup. A pattern that can never match is an error.
-pub(super) fn excludes(args: &Backup) -> Result<Excludes> {
-    // Only a pattern that begins with a dot needs the current folder.
-    let mut builder = std::env::current_dir()
-        .map_or_else(|_| ExcludeBuilder::new(), |current| ExcludeBuilder::at(&current));
-    for pattern in &args.exclude {
-        add(&mut builder, pattern)?;
+/// Collects patterns; one that begins with a dot begins at the current folder.
+fn patterns() -> ExcludeBuilder {
+    // Only such a pattern needs the current folder.
+    std::env::current_dir().map_or_else(|_| ExcludeBuilder::new(), |current| ExcludeBuilder::at(&current))
+}
+
+/// The patterns among the paths to restore: those with a wildcard. Each may be a path as well.
+pub(super) fn includes(paths: &[PathBuf]) -> Result<Excludes> {
+    let mut builder = patterns();
+    for pattern in paths.iter().filter_map(|path| wildcards(path)) {
+        add(&mut builder, pattern, false)?;
     }
-    for file in &args.exclude_file {
+    Ok(builder.build()?)
+}
+
+/// The path as a pattern, if it has a wildcard. Brackets alone are none: many files are called so.
+pub(super) fn wildcards(path: &Path) -> Option<&str> {
+    path.to_str().filter(|text| text.contains(['*', '?']))
+}
+
+/// Reads patterns of what is left out, from the command line and from files. A pattern that can never
+/// match is an error.
+pub(super) fn excludes(exclude: &[String], any_case: &[String], files: &[PathBuf]) -> Result<Excludes> {
+    let mut builder = patterns();
+    for pattern in exclude {
+        add(&mut builder, pattern, false)?;
+    }
+    for pattern in any_case {
+        add(&mut builder, pattern, true)?;
+    }
+    for file in files {
         let place = || file.display().to_string();
         let bytes = std::fs::read(file).with_context(|| format!("reading {}", file.display()))?;
         let text = str::from_utf8(&bytes).ok().with_context(|| {
@@ -90,14 +111,15 @@ pub(super) fn excludes(args: &Backup) -> Result<Excludes> {
             .replace("\r\n", "\n");
         for (number, line) in text.split(['\n', '\r']).map(str::trim).enumerate() {
             if !line.is_empty() && !line.starts_with('#') {
-                add(&mut builder, line).with_context(|| format!("{}, line {}", place(), number + 1))?;
+                add(&mut builder, line, false)
+                    .with_context(|| format!("{}, line {}", place(), number + 1))?;
             }
         }
     }
     Ok(builder.build()?)
 }
 
-fn add(builder: &mut ExcludeBuilder, pattern: &str) -> Result<()> {
+fn add(builder: &mut ExcludeBuilder, pattern: &str, any_case: bool) -> Result<()> {
     let text = pattern.trim_start_matches('!');
     if text == "~" || text.starts_with("~/") {
         bail!(
@@ -112,7 +134,7 @@ fn add(builder: &mut ExcludeBuilder, pattern: &str) -> Result<()> {
              out{value}, or `\\$` for a name that begins so"
         );
     }
-    Ok(builder.add(pattern, false)?)
+    Ok(builder.add(pattern, any_case)?)
 }
 
 /// Warns of given paths that are links, because a backup stores the link alone. A path that does

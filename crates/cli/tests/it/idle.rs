@@ -232,8 +232,9 @@ fn options_of_a_command_that_another_option_makes_idle_are_refused() {
     let stream = ["backup", "--stdin"];
     let command = ["backup", "--stdin-from-command"];
     let image = ["backup", "--image-kib", "64", "data"];
-    let of_trees: [&[&str]; 7] = [
+    let of_trees: [&[&str]; 8] = [
         &["--exclude", "x"],
+        &["--iexclude", "x"],
         &["--exclude-file", "x"],
         &["--exclude-caches"],
         &["--one-file-system"],

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::bed::{Bed, last, noise};
 use crate::picture::{assert_same, picture};
+use crate::sources::with_mounts;
 
 fn set_mtime(path: &Path, time: SystemTime) {
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -218,4 +219,168 @@ fn nothing_is_restored_into_the_store() {
         ]);
         ran.expect(1).says(&["the store's own folder"]);
     }
+}
+
+/// Files below a folder, by their paths below it.
+fn files(root: &Path) -> Vec<String> {
+    let names = picture(root).into_keys().filter(|name| root.join(name).is_file());
+    names.map(|name| name.to_str().unwrap().to_owned()).collect()
+}
+
+/// A tree of a few files: `src/a/{one.txt,two.log}`, `src/b/{Three.TXT,four[4].txt,deep/five.txt}`.
+fn plant_few(bed: &Bed) {
+    for (name, text) in [
+        ("a/one.txt", "1"),
+        ("a/two.log", "2"),
+        ("b/Three.TXT", "3"),
+        ("b/four[4].txt", "4"),
+        ("b/deep/five.txt", "5"),
+    ] {
+        let path = bed.path("src").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+#[test]
+fn patterns_say_what_is_restored_and_what_is_left_out() {
+    let bed = Bed::new();
+    plant_few(&bed);
+    bed.ok(["backup", "src"]);
+    let here = format!("{}/src/b/*.txt", bed.path("").display()).replace("//", "/");
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&["-e", "*.txt"], &["a/two.log", "b/Three.TXT"]),
+        (&["--iexclude", "*.txt"], &["a/two.log"]),
+        (&["-e", "b", "--iexclude", "ONE.*"], &["a/two.log"]),
+        (&["-i", "src/b", "-e", "deep"], &["b/Three.TXT", "b/four[4].txt"]),
+        (&["-i", "*.log"], &["a/two.log"]),
+        (&["-i", &here], &["b/four[4].txt"]),
+        (
+            &["-i", "./src/?", "-e", "!x", "-e", "./src/a"],
+            &["b/Three.TXT", "b/deep/five.txt", "b/four[4].txt"],
+        ),
+        (&["-i", "src/b/four[4].txt"], &["b/four[4].txt"]),
+        (
+            &["-i", "*.log", "-i", "src/b/deep"],
+            &["a/two.log", "b/deep/five.txt"],
+        ),
+    ];
+    for (number, (options, expected)) in cases.iter().enumerate() {
+        let target = format!("to{number}");
+        let ran = bed.ok(["restore", "latest", "-t", &target, "--json"]
+            .iter()
+            .chain(*options));
+        assert_eq!(files(&bed.restored(&target, "src")), *expected, "{options:?}");
+        assert_eq!(last(&ran)["files_restored"], expected.len(), "{options:?}");
+        let bytes = last(&ran)["bytes_restored"].as_u64();
+        assert_eq!(
+            bytes,
+            Some(expected.len() as u64),
+            "{options:?}: only theirs are read"
+        );
+    }
+    // A pattern that nothing matches is a path that is not there.
+    let ran = bed.run(["restore", "latest", "-t", "none", "-i", "*.none"]);
+    ran.expect(1).says(&["has nothing under *.none"]);
+    let ran = bed.run(["restore", "latest", "-t", "some", "-i", "*.none", "-i", "*.log"]);
+    ran.expect(1).says(&["has nothing under *.none"]);
+    bed.run(["restore", "latest", "-t", "bad", "-e", "[a"])
+        .expect(1)
+        .says(&["[a"]);
+    // Of a stream there is nothing to leave out.
+    bed.fed(["backup", "--stdin"], b"stream").expect(0);
+    for option in [&["-e", "x"][..], &["--sparse"], &["--owners", "names"]] {
+        let ran = bed.run(["restore", "latest", "-t", "stream"].iter().chain(option));
+        ran.expect(1).says(&["concerns files and folders"]);
+    }
+}
+
+#[test]
+fn the_path_after_the_id_names_a_file_a_folder_or_what_becomes_the_target() {
+    let bed = Bed::new();
+    plant_few(&bed);
+    fs::hard_link(bed.path("src/a/one.txt"), bed.path("src/b/again")).unwrap();
+    bed.ok(["backup", "src"]);
+    assert_eq!(bed.ok(["dump", "latest:src/a/two.log"]).out, b"2");
+    bed.run(["dump", "1:src/a/two.log", "src/a/one.txt"])
+        .expect(1)
+        .says(&["named twice"]);
+    let deep = format!("1:{}", bed.path("src/b/deep").display());
+    let ls = bed.ok(["ls", &deep, "src/a/one.txt"]).out();
+    let listed: Vec<_> = ls
+        .lines()
+        .map(|line| line.rsplit_once("src/").unwrap().1)
+        .collect();
+    assert_eq!(listed, ["a/one.txt", "b/deep", "b/deep/five.txt"]);
+    bed.ok(["restore", "latest:src/b", "-t", "b"]);
+    let all = ["Three.TXT", "again", "deep/five.txt", "four[4].txt"];
+    assert_eq!(files(&bed.path("b")), all);
+    assert_eq!(
+        fs::read(bed.path("b/again")).unwrap(),
+        b"1",
+        "its first name lies elsewhere"
+    );
+    bed.ok(["restore", "latest:src/b", "-t", "part", "-i", "src/b/deep"]);
+    assert_eq!(files(&bed.path("part")), ["deep/five.txt"]);
+    for (id, code, words) in [
+        ("latest:src/none", 1, "has no folder"),
+        ("latest:src/a/one.txt", 1, "--include"),
+        ("7:src", 1, "7"),
+    ] {
+        bed.run(["restore", id, "-t", "none"]).expect(code).says(&[words]);
+    }
+    bed.run(["ls", "latest:"]).expect(2).says(&["after the colon"]);
+    bed.fed(["backup", "--stdin", "--stdin-filename", "x"], b"stream")
+        .expect(0);
+    assert_eq!(bed.ok(["dump", "latest:x"]).out, b"stream");
+    bed.run(["restore", "latest:x", "-t", "none"])
+        .expect(1)
+        .says(&["one stream"]);
+}
+
+#[test]
+fn zeros_take_space_as_asked_for() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    fs::write(bed.path("src/zeros"), vec![0; 1 << 20]).unwrap();
+    let holes = fs::File::create(bed.path("src/holes")).unwrap();
+    holes.set_len(1 << 20).unwrap();
+    bed.ok(["backup", "src"]);
+    let space = |target: &str, options: &[&str]| {
+        bed.ok(["restore", "latest", "-t", target].iter().chain(options));
+        ["zeros", "holes"].map(|name| {
+            let path = bed.restored(target, "src").join(name);
+            assert!(fs::read(&path).unwrap() == vec![0; 1 << 20], "{target}: {name}");
+            fs::metadata(path).unwrap().blocks() * 512 >= 1 << 20
+        })
+    };
+    assert_eq!(space("as", &[]), [true, false]);
+    assert_eq!(space("source", &["--sparse=source"]), [true, false]);
+    assert_eq!(space("sparse", &["--sparse"]), [false, false]);
+    assert_eq!(space("never", &["--sparse=never"]), [true, true]);
+}
+
+/// On a machine where the user has another number than on the source.
+#[test]
+fn owners_are_restored_by_number_or_by_name() {
+    let bed = Bed::new();
+    fs::write(bed.path("passwd"), "root:x:0:0::/:\nsomebody:x:4711:4711::/:\n").unwrap();
+    fs::write(bed.path("elsewhere"), "root:x:0:0::/:\nsomebody:x:815:815::/:\n").unwrap();
+    let script = r#"
+        mkdir src
+        echo x > src/file
+        chown 4711 src/file
+        mount --bind passwd /etc/passwd
+        $ONEFOLD backup src -q
+        mount --bind elsewhere /etc/passwd
+        $ONEFOLD restore latest -t usual -q
+        $ONEFOLD restore latest -t numbers --owners numbers -q
+        $ONEFOLD restore latest -t names --owners names -q
+    "#;
+    let Some(ran) = with_mounts(&bed, script) else {
+        return;
+    };
+    ran.expect(0);
+    let owner = |target: &str| fs::metadata(bed.restored(target, "src/file")).unwrap().uid();
+    assert_eq!(["usual", "numbers", "names"].map(owner), [4711, 4711, 815]);
 }

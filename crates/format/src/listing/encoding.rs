@@ -1,7 +1,7 @@
-//! Listing entries and fences as length-prefixed records.
+//! Listing entries and pages of fences as length-prefixed records.
 
 use crate::error::Result;
-use crate::listing::{Content, EntryKind, EntryState, Fence, HOLES_MAX, ListingEntry};
+use crate::listing::{Content, EntryKind, EntryState, FencePage, HOLES_MAX, ListingEntry};
 use crate::manifest::{NAME_BYTES_MAX, PATH_BYTES_MAX};
 use crate::payload::{self, Payload, rule};
 use crate::wire::{Reader, VARINT_BYTES_MAX, Writer, varint_len};
@@ -82,7 +82,7 @@ macro_rules! record {
 }
 
 record!(ListingEntry);
-record!(Fence);
+record!(FencePage);
 
 fn try_encode_record<T: Payload>(value: &T, out: &mut Vec<u8>) -> Result<()> {
     let begin = out.len();
@@ -183,29 +183,6 @@ impl Payload for ListingEntry {
             len_max(self) <= RECORD_BYTES_MAX,
             "the entry is longer than a record may be",
         )
-    }
-}
-
-impl Payload for Fence {
-    const WHAT: &'static str = "fence";
-    const VERSION: u8 = 1;
-
-    fn write(&self, w: &mut Writer<'_>) {
-        w.bytes(&self.path);
-        w.varint(self.listing_offset);
-        w.varint(self.content_offset);
-    }
-
-    fn read(r: &mut Reader<'_>) -> Result<Self> {
-        Ok(Self {
-            path: r.bytes(PATH_BYTES_MAX)?.to_vec(),
-            listing_offset: r.varint()?,
-            content_offset: r.varint()?,
-        })
-    }
-
-    fn rules(&self) -> Result<(), &'static str> {
-        path_rules(&self.path)
     }
 }
 
@@ -356,7 +333,7 @@ fn hole_rules(file_len: u64, holes: &[(u64, u64)]) -> Result<(), &'static str> {
 
 /// Absolute, without a trailing slash, and without parts that could lead elsewhere. The root alone is
 /// `/`.
-fn path_rules(path: &[u8]) -> Result<(), &'static str> {
+pub(super) fn path_rules(path: &[u8]) -> Result<(), &'static str> {
     rule(path.len() <= PATH_BYTES_MAX, "a path is too long")?;
     rule(!path.contains(&0), "a path contains a zero byte")?;
     let Some(parts) = path.strip_prefix(b"/") else {

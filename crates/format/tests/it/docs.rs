@@ -89,6 +89,8 @@ fn limits_are_those_of_the_code() {
         ("SEGMENT_BYTES_MAX", series::SEGMENT_BYTES_MAX.into()),
         ("RECORD_BYTES_MAX", listing::RECORD_BYTES_MAX as u64),
         ("XATTR_NAME_BYTES_MAX", listing::XATTR_NAME_BYTES_MAX as u64),
+        ("FENCE_LEVEL_MAX", listing::FENCE_LEVEL_MAX.into()),
+        ("FENCES_TRAILER_BYTES", listing::FENCES_TRAILER_BYTES as u64),
         ("HOLES_MAX", listing::HOLES_MAX as u64),
         ("XATTR_VALUE_BYTES_MAX", listing::XATTR_VALUE_BYTES_MAX as u64),
     ]);

@@ -5,7 +5,7 @@ use format::config::{Config, Settings};
 use format::container::{Catalog, CatalogCopy, ContainerHeader, ContainerTail, TailParse, encode_trailer};
 use format::container::{FOOTER_BYTES, HEADER_BYTES};
 use format::frame::{Frame, FrameHeader, ObjectKind, append_digest};
-use format::listing::{Fence, ListingEntry};
+use format::listing::{FencePage, ListingEntry};
 use format::manifest::Manifest;
 use format::node::Node;
 use format::reclaim::{Condemned, Damaged, Marks, Removed};
@@ -142,9 +142,9 @@ proptest! {
     }
 
     #[test]
-    fn fence(value in s::fence()) {
-        let bytes = value.to_bytes();
-        prop_assert_eq!(Fence::decode_one(&bytes).unwrap(), Some((value, bytes.len())));
+    fn fence_page(page in s::fence_page()) {
+        let bytes = page.to_bytes();
+        prop_assert_eq!(FencePage::decode_one(&bytes).unwrap(), Some((page, bytes.len())));
     }
 }
 

@@ -8,7 +8,7 @@ use format::container::{
     ContainerHeader, ContainerTail, HEADER_BYTES, RegionRow, TailParse, encode_trailer,
 };
 use format::frame::{FrameHeader, ObjectKind, append_digest};
-use format::listing::{Content, EntryKind, EntryState, Fence, ListingEntry};
+use format::listing::{Branch, Content, EntryKind, EntryState, Fence, FencePage, ListingEntry};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{
@@ -656,13 +656,31 @@ pub(crate) fn entries() -> Vec<ListingEntry> {
     ]
 }
 
-pub(crate) fn fences() -> Vec<Fence> {
-    let fence = |path: &[u8], n: u64| Fence {
+/// Two pages of parts of the listing, the page above them, and where that begins.
+pub(crate) fn fences() -> Vec<u8> {
+    let fence = |path: &[u8], n: u64, below| Fence {
         path: path.to_vec(),
-        listing_offset: n * 65537,
-        content_offset: n << 30,
+        listing_len: 60_000 + n,
+        content_len: n << 30,
+        below,
     };
-    vec![fence(b"/", 0), fence(b"/home/\xfe/x", 1)]
+    let page = |level, fences| FencePage { level, fences }.to_bytes();
+    let first = page(0, vec![fence(b"/", 0, None), fence(b"/home/\xfe/x", 1, None)]);
+    let second = page(0, vec![fence(b"/usr", 3, None)]);
+    let below = |page: &[u8]| {
+        let len = page.len() as u64;
+        Some(Branch {
+            page_len: len,
+            tree_len: len,
+        })
+    };
+    let above = vec![
+        fence(b"/", 60_001, below(&first)),
+        fence(b"/usr", 3, below(&second)),
+    ];
+    let root = page(1, above);
+    let trailer = u32::try_from(root.len()).unwrap().to_le_bytes();
+    [first, second, root, trailer.to_vec()].concat()
 }
 
 pub(crate) fn frame() -> Vec<u8> {
@@ -736,7 +754,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
             "listing",
             records(entries().iter().map(ListingEntry::to_bytes).collect()),
         ),
-        ("fences", records(fences().iter().map(Fence::to_bytes).collect())),
+        ("fences", fences()),
         ("names", names().into_bytes()),
     ]
 }

@@ -7,7 +7,9 @@ use format::container::{
     Catalog, CatalogCopy, CatalogCopyEntry, CatalogEntry, Codec, ContainerFooter, ContainerHeader,
     HEADER_BYTES, RegionRow,
 };
-use format::listing::{Content, EntryKind, EntryState, Fence, ListingEntry};
+use format::listing::{
+    Branch, Content, EntryKind, EntryState, FENCE_LEVEL_MAX, Fence, FencePage, ListingEntry,
+};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{
@@ -735,10 +737,23 @@ fn entry_state(kind: &EntryKind, (content, n, lacks_attributes): (u8, u64, bool)
     }
 }
 
-pub(crate) fn fence() -> impl Strategy<Value = Fence> {
-    (path(), number(u64::MAX), number(u64::MAX)).prop_map(|(path, listing_offset, content_offset)| Fence {
-        path,
-        listing_offset,
-        content_offset,
+pub(crate) fn fence_page() -> impl Strategy<Value = FencePage> {
+    let lens = (number(u64::MAX - 1), number(u64::MAX));
+    let below = (number(1 << 30), number(1 << 40));
+    let fence = (path(), lens, below);
+    (0..=FENCE_LEVEL_MAX, prop::collection::vec(fence, 1..6)).prop_map(|(level, fences)| FencePage {
+        level,
+        fences: fences
+            .into_iter()
+            .map(|(path, (listing, content_len), (page, others))| Fence {
+                path,
+                listing_len: listing + 1,
+                content_len,
+                below: (level > 0).then_some(Branch {
+                    page_len: page + 1,
+                    tree_len: page + 1 + others,
+                }),
+            })
+            .collect(),
     })
 }

@@ -34,8 +34,8 @@ use env::fault::FaultStorage;
 use env::{Clock, SeededEntropy, SystemClock};
 use onefold::{
     AssembleOptions, BackupOptions, BackupReport, Capping, Compression, Credential, Env, Error, Excludes,
-    IngestOptions, InitOptions, Monitor, OpenOptions, Overwrite, ReadData, ReaderSource, RestoreRequest,
-    Snapshot, Store, StreamSource, TreeOptions,
+    IngestOptions, InitOptions, Monitor, OpenOptions, ReadData, ReaderSource, RestoreRequest, Snapshot,
+    Store, StreamSource, TreeOptions,
 };
 use types::{ByteRange, ObjectName};
 
@@ -347,11 +347,7 @@ pub fn try_restore_within(
 ) -> Result<(), String> {
     let mut assembling = AssembleOptions::for_cores(1);
     assembling.budget_bytes = budget_bytes;
-    let request = RestoreRequest {
-        include: Vec::new(),
-        overwrite: Overwrite::Always,
-        assembling,
-    };
+    let request = RestoreRequest::new(assembling);
     let mut faults = Vec::new();
     let report = store.restore(snapshot, target, &request, &Monitor::default(), &mut |fault| {
         faults.push(format!("{fault:?}"));

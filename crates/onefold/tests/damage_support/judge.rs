@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use onefold::{
-    AssembleOptions, CheckReport, Credential, Error, Fault, Monitor, OpenOptions, Overwrite, ReadData,
-    RestoreReport, RestoreRequest, SessionId, Snapshot, Store,
+    AssembleOptions, CheckReport, Credential, Error, Fault, Monitor, OpenOptions, ReadData, RestoreReport,
+    RestoreRequest, SessionId, Snapshot, Store,
 };
 use types::ObjectName;
 
@@ -160,11 +160,7 @@ impl Restored {
 /// Restores into a folder of its own and reads it back.
 pub(crate) fn restore(store: &Store, snapshot: &Snapshot) -> Restored {
     let target = scratch();
-    let request = RestoreRequest {
-        include: Vec::new(),
-        overwrite: Overwrite::Always,
-        assembling: AssembleOptions::for_cores(1),
-    };
+    let request = RestoreRequest::new(AssembleOptions::for_cores(1));
     let (mut faults, mut lost) = (Vec::new(), Vec::new());
     let outcome = store.restore(
         snapshot,

@@ -19,8 +19,7 @@ use env::{Env, LocalStorage, MemoryStorage, Storage};
 use format::names::{self, ConfigCopy};
 use format::wire;
 use onefold::{
-    AssembleOptions, Credential, Error, ErrorKind, Monitor, Overwrite, ReadData, ReaderSource,
-    RestoreRequest, Store,
+    AssembleOptions, Credential, Error, ErrorKind, Monitor, ReadData, ReaderSource, RestoreRequest, Store,
 };
 
 fn compare_or_bless(path: &Path, found: &str, advice: &str) {
@@ -371,8 +370,7 @@ fn names_that_are_not_utf8_come_back_byte_for_byte() {
         let target = tempfile::tempdir().unwrap();
         let request = RestoreRequest {
             include,
-            overwrite: Overwrite::Always,
-            assembling: AssembleOptions::for_cores(1),
+            ..RestoreRequest::new(AssembleOptions::for_cores(1))
         };
         let mut fault = |fault: &onefold::Fault| panic!("{fault:?}");
         store

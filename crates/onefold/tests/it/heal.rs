@@ -16,17 +16,11 @@ use crate::common::{
     How, Process, Tree, assert_restores, assert_restores_bytes, back_up, back_up_bytes, noise, snapshot,
 };
 use env::Storage;
-use onefold::{
-    AssembleOptions, Fault, Monitor, Overwrite, ReadData, RestoreRequest, Snapshot, Store, VerifyKnown,
-};
+use onefold::{AssembleOptions, Fault, Monitor, ReadData, RestoreRequest, Snapshot, Store, VerifyKnown};
 
 /// The paths whose bytes could not be had; all others are restored.
 fn lost(store: &Store, snapshot: &Snapshot, target: &Path) -> BTreeSet<Vec<u8>> {
-    let request = RestoreRequest {
-        include: Vec::new(),
-        overwrite: Overwrite::Always,
-        assembling: AssembleOptions::for_cores(1),
-    };
+    let request = RestoreRequest::new(AssembleOptions::for_cores(1));
     let mut lost = BTreeSet::new();
     store
         .restore(

@@ -24,6 +24,7 @@ mod optimize_damaged;
 mod optimize_progress;
 mod optimize_rules;
 mod optimize_unread;
+mod paths;
 mod prune;
 mod prune_clocks;
 mod prune_costs;

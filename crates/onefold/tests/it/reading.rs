@@ -346,7 +346,9 @@ fn read_all(store: &Store, id: SessionId, monitor: &Monitor) {
         listed += 1;
         Ok(())
     };
-    store.list_entries(&found, &[], count).unwrap();
+    store
+        .list_entries(&found, &[], &Monitor::default(), count)
+        .unwrap();
     assert!(listed > 0);
     assert!(store.check(ReadData::Share(1.0), monitor).unwrap().is_sound());
     assert_eq!(
@@ -387,7 +389,7 @@ fn a_reader_told_not_to_write_writes_nothing_and_listing_backups_never_does() {
     reader.watched.take_requests();
     reader
         .open()
-        .list_entries(&found, &[], |_| Ok::<_, Error>(()))
+        .list_entries(&found, &[], &Monitor::default(), |_| Ok::<_, Error>(()))
         .unwrap();
     let asked: Vec<Asked> = reader
         .watched
@@ -411,7 +413,7 @@ fn readers_leave_little_behind_and_a_backup_leaves_nothing_of_them() {
     for _ in 0..60 {
         machine
             .open()
-            .list_entries(&found, &[], |_| Ok::<_, Error>(()))
+            .list_entries(&found, &[], &Monitor::default(), |_| Ok::<_, Error>(()))
             .unwrap();
         most = most.max(machine.names(names::SESSIONS_FOLDER).len());
     }
@@ -453,11 +455,7 @@ fn a_reader_killed_at_every_operation_blocks_nobody() {
             .storage
             .inject_here(Fault::kill(n).counting(env::fault::Counted::All));
         let target = tempfile::tempdir().unwrap();
-        let request = onefold::RestoreRequest {
-            include: Vec::new(),
-            overwrite: onefold::Overwrite::Always,
-            assembling: assembling(),
-        };
+        let request = onefold::RestoreRequest::new(assembling());
         drop(store.restore(&found, target.path(), &request, &Monitor::default(), &mut |_| {}));
         let is_killed = reader.storage.is_gone();
         drop(store);

@@ -14,8 +14,8 @@ use crate::damage_support::tree::{self, Entry, Tree};
 use crate::damage_support::{StillClock, backup_options, env_on, noise, tree_options};
 use env::{LockState, MemoryStorage, ObjectMeta, ProcessLock, Storage, StorageError};
 use onefold::{
-    AssembleOptions, BackupReport, Credential, Fault, InitOptions, Monitor, Overwrite, ReadData,
-    ReaderSource, RestoreRequest, Store,
+    AssembleOptions, BackupReport, Credential, Fault, InitOptions, Monitor, ReadData, ReaderSource,
+    RestoreRequest, Store,
 };
 use types::{ByteRange, ObjectName};
 
@@ -135,11 +135,7 @@ impl Scene {
     fn restored(&self) -> Tree {
         let snapshot = self.store.find("latest", &onefold::Filter::default()).unwrap();
         let target = tempfile::tempdir().unwrap();
-        let request = RestoreRequest {
-            include: Vec::new(),
-            overwrite: Overwrite::Always,
-            assembling: AssembleOptions::for_cores(1),
-        };
+        let request = RestoreRequest::new(AssembleOptions::for_cores(1));
         let mut fault = |fault: &Fault| panic!("{fault:?}");
         self.store
             .restore(

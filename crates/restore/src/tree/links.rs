@@ -9,12 +9,13 @@ use std::sync::atomic::Ordering;
 
 use format::listing::EntryKind;
 use recipe::StreamBytes;
-use tree::{FileWriter, Listed, ListingReader, PendingLink, Placed, SkipReason};
+use tree::{FileWriter, Listed, PendingLink, Placed, SkipReason};
 
 use super::{Fault, TreeSink, TreeSource};
 use crate::error::RestoreError;
+use crate::listing::Wanted;
 
-/// By the name that is not restored, in listing order.
+/// By the name that is not restored.
 pub(super) type WaitingLinks = BTreeMap<Vec<u8>, Vec<PendingLink>>;
 
 impl TreeSink<'_> {
@@ -24,13 +25,9 @@ impl TreeSink<'_> {
         if links.is_empty() {
             return Ok(());
         }
-        let bytes = StreamBytes::new(source.nodes, source.listing, 0, source.listing.len)?;
-        let mut listing = ListingReader::new(bytes);
-        while !links.is_empty()
-            && let Some(listed) = listing.next_entry()?
-        {
-            let names = links.remove(&listed.entry.path);
-            let names = names.unwrap_or_default();
+        let mut firsts = source.listing.entries(Wanted::just(links.keys().cloned()))?;
+        while let Some(listed) = firsts.next_entry()? {
+            let names = links.remove(&listed.entry.path).unwrap_or_default();
             match &listed.entry.kind {
                 EntryKind::Folder | EntryKind::HardLink { .. } => self.miss(&listed.entry.path, names),
                 _ => self.restore_names(source, &listed, names)?,

@@ -2,71 +2,93 @@
 //!
 //! What must hold: the ranges of content that are assembled, and the entries that take bytes from
 //! it, are told by one and the same function, [`Streamed::bytes_of`]: a file that takes bytes which
-//! were not streamed would get the next one's. Every file that is wanted is among them; patterns,
-//! excludes and the base may leave some of them out, whose bytes are streamed and skipped. A file
-//! that stays in the target is not streamed. [`tree::Survey`] looks for such files once, before the
-//! restore, and the result is one bit for each entry of the listing.
+//! were not streamed would get the next one's. A file that is not asked for, or stays in the target, is
+//! not streamed. [`tree::Survey`] looks for such files once, before the restore, and the result is one bit
+//! for each entry that is read of the listing.
+//!
+//! Few entries are held from that look until the restore places them; more are read a second time.
 
 use std::path::Path;
 
-use format::listing::{Content, EntryKind, ListingEntry};
-use recipe::StreamBytes;
-use tree::{ListingReader, Overwrite, RestoreOptions, Survey, order};
+use format::listing::{EntryKind, ListingEntry};
+use tree::{Listed, RestoreOptions, Survey, TreeError};
 use types::ByteRange;
 
 use super::TreeSource;
 use crate::error::RestoreError;
+use crate::listing::{Entries, Wanted};
+
+/// Memory for entries between the two looks at them.
+const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// The choice.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Streamed {
-    /// All files, when empty.
-    paths: Vec<Vec<u8>>,
-    /// Which entries of the listing, by number, exist and stay. Entries after the end of the vector
-    /// do not.
-    kept: Vec<u64>,
+    /// Which entries, by number, have no bytes streamed though they may have some. Entries after the end
+    /// of the vector do.
+    left_out: Vec<u64>,
     /// Whether the content is streamed as it is, with what is nobody's.
     is_all: bool,
 }
 
+/// The entries that a restore places.
+pub(super) enum Placing<'a> {
+    /// Read as they are placed.
+    Stored(Entries<'a>),
+    Held(std::vec::IntoIter<Listed>),
+}
+
+impl Placing<'_> {
+    pub(super) fn next_entry(&mut self) -> Result<Option<Listed>, TreeError> {
+        match self {
+            Self::Stored(entries) => entries.next_entry(),
+            Self::Held(entries) => Ok(entries.next()),
+        }
+    }
+}
+
 impl Streamed {
-    /// The files to stream, and their parts of the content, in order.
-    pub(super) fn of(
-        source: TreeSource<'_>,
+    /// The files to stream, and their parts of the content, in order; the entries to place.
+    pub(super) fn of<'a>(
+        source: TreeSource<'a>,
         target: &Path,
         options: &RestoreOptions,
-    ) -> Result<(Self, Vec<ByteRange>), RestoreError> {
-        // The matches of a pattern are known only after the whole listing.
-        let by_paths = options.include.patterns.is_empty();
-        let mut streamed = Self {
-            paths: if by_paths {
-                options.include.paths.clone()
-            } else {
-                Vec::new()
-            },
-            kept: Vec::new(),
-            is_all: false,
+    ) -> Result<(Self, Vec<ByteRange>, Placing<'a>), RestoreError> {
+        let mut streamed = Self::default();
+        let wanted = Wanted::by_restore(options);
+        if options.takes_all() {
+            streamed.is_all = true;
+            let whole = ByteRange {
+                offset: 0,
+                len: source.content.len,
+            };
+            let entries = source.listing.entries(wanted)?;
+            return Ok((streamed, vec![whole], Placing::Stored(entries)));
+        }
+        let mut entries = source.listing.entries(wanted.clone())?;
+        let (ranges, held) = streamed.survey(&mut entries, Survey::new(target, options))?;
+        let placing = match held {
+            Some(held) => Placing::Held(held.into_iter()),
+            None => Placing::Stored(source.listing.entries(wanted)?),
         };
-        streamed.is_all = streamed.paths.is_empty() && options.overwrite == Overwrite::Always;
-        let ranges = streamed.ranges(source, target, options)?;
-        Ok((streamed, ranges))
+        Ok((streamed, ranges, placing))
     }
 
-    /// Whether the entry of that number exists and stays.
-    pub(super) fn is_kept(&self, number: u64) -> bool {
+    /// Whether the entry of that number has no bytes streamed: of a file that is asked for, it exists and
+    /// stays.
+    pub(super) fn is_left_out(&self, number: u64) -> bool {
         let word = usize::try_from(number / 64)
             .ok()
-            .and_then(|word| self.kept.get(word));
+            .and_then(|word| self.left_out.get(word));
         word.is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// How many bytes of content are streamed for an entry, the `number`th of the listing.
+    /// How many bytes of content are streamed for an entry, the `number`th that is read.
     pub(super) fn bytes_of(&self, number: u64, entry: &ListingEntry) -> u64 {
-        let is_within = |path: &Vec<u8>| order::is_within(&entry.path, path);
-        if !self.is_kept(number) && (self.paths.is_empty() || self.paths.iter().any(is_within)) {
-            file_len(entry)
-        } else {
+        if self.is_left_out(number) {
             0
+        } else {
+            file_len(entry)
         }
     }
 
@@ -75,53 +97,47 @@ impl Streamed {
         if self.is_all { entry.lead() } else { 0 }
     }
 
-    fn keep(&mut self, number: u64) {
+    fn leave_out(&mut self, number: u64) {
         let Ok(word) = usize::try_from(number / 64) else {
             return;
         };
-        if self.kept.len() <= word {
-            self.kept.resize(word + 1, 0);
+        if self.left_out.len() <= word {
+            self.left_out.resize(word + 1, 0);
         }
-        self.kept[word] |= 1 << (number % 64);
+        self.left_out[word] |= 1 << (number % 64);
     }
 
-    fn ranges(
+    /// The ranges of content, and the entries themselves where they are few.
+    fn survey(
         &mut self,
-        source: TreeSource<'_>,
-        target: &Path,
-        options: &RestoreOptions,
-    ) -> Result<Vec<ByteRange>, RestoreError> {
-        if self.is_all {
-            return Ok(vec![ByteRange {
-                offset: 0,
-                len: source.content.len,
-            }]);
-        }
-        let mut survey = Survey::new(target, options);
-        let bytes = StreamBytes::new(source.nodes, source.listing, 0, source.listing.len)?;
-        let mut listing = ListingReader::new(bytes);
+        entries: &mut Entries<'_>,
+        mut survey: Survey,
+    ) -> Result<(Vec<ByteRange>, Option<Vec<Listed>>), RestoreError> {
         let mut ranges: Vec<ByteRange> = Vec::new();
+        let (mut held, mut held_bytes) = (Some(Vec::new()), 0);
         let mut number = 0;
-        while let Some(listed) = listing.next_entry()? {
-            // A part has another name than what is there.
-            let is_part = matches!(listed.entry.state.content, Content::Partial { .. });
-            if survey.stays(&listed.entry) && !is_part {
-                self.keep(number);
+        while let Some(listed) = entries.next_entry()? {
+            if !survey.needs_content(&listed.entry) && file_len(&listed.entry) > 0 {
+                self.leave_out(number);
             }
             let len = self.bytes_of(number, &listed.entry);
             number += 1;
-            if len == 0 {
-                continue;
+            if len > 0 {
+                match ranges.last_mut() {
+                    Some(last) if last.end() == listed.content_offset => last.len += len,
+                    _ => ranges.push(ByteRange {
+                        offset: listed.content_offset,
+                        len,
+                    }),
+                }
             }
-            match ranges.last_mut() {
-                Some(last) if last.end() == listed.content_offset => last.len += len,
-                _ => ranges.push(ByteRange {
-                    offset: listed.content_offset,
-                    len,
-                }),
+            held_bytes += memory_of(&listed.entry);
+            held = held.filter(|_| held_bytes <= HELD_BYTES_MAX);
+            if let Some(held) = &mut held {
+                held.push(listed);
             }
         }
-        Ok(ranges)
+        Ok((ranges, held))
     }
 }
 
@@ -131,4 +147,17 @@ pub(super) fn file_len(entry: &ListingEntry) -> u64 {
         EntryKind::File { len, .. } => len,
         _ => 0,
     }
+}
+
+/// What an entry takes of memory, nearly.
+fn memory_of(entry: &ListingEntry) -> usize {
+    let kind = match &entry.kind {
+        EntryKind::File { holes, .. } => size_of_val(&holes[..]),
+        EntryKind::HardLink { target } | EntryKind::Symlink { target } => target.len(),
+        _ => 0,
+    };
+    let xattrs = entry.xattrs.iter();
+    let xattrs = xattrs.map(|(name, value)| name.len() + value.len() + size_of::<(Vec<u8>, Vec<u8>)>());
+    let names = entry.user.len() + entry.group.len() + entry.path.len();
+    size_of::<Listed>() + names + kind + xattrs.sum::<usize>()
 }

@@ -19,6 +19,8 @@ pub(super) struct Pattern {
     pub(super) takes_back: bool,
     /// Whether it begins at the root of the file system; otherwise it begins at any folder.
     pub(super) is_absolute: bool,
+    /// Whether the case of letters does not matter.
+    pub(super) any_case: bool,
     /// Its components, each still a glob.
     pub(super) parts: Vec<String>,
 }
@@ -68,6 +70,7 @@ impl Pattern {
             typed: typed.to_owned(),
             takes_back,
             is_absolute,
+            any_case: false,
             parts,
         })
     }

@@ -1,94 +1,240 @@
-//! Fences: finding a path's part of the listing.
+//! Fences: finding a path's place in the listing.
 
-use std::io::Read;
+use std::io;
+use std::ops::Range;
 
-use format::listing::Fence;
-use types::ByteRange;
+use format::listing::{FENCE_LEVEL_MAX, FENCES_TRAILER_BYTES, FencePage, RECORD_BYTES_MAX};
 
-use super::records::Records;
 use crate::{TreeError, order};
 
-/// All fences of a listing: about a thousandth of its size.
-#[derive(Debug, Clone, Default)]
+/// Bytes at the end of the stream that are read first: the root lies there, and all pages of a small tree.
+const TAIL_BYTES: u64 = 16 << 10;
+/// A record and its length.
+const PAGE_BYTES_MAX: u64 = RECORD_BYTES_MAX as u64 + 10;
+const STREAM: &str = "stream of fences";
+
+/// Gives a range of the fences stream.
+pub type ReadRange<'a> = dyn FnMut(Range<u64>) -> io::Result<Vec<u8>> + 'a;
+
+/// Finds paths in a listing by its fences. Reads one page a level, and keeps the last one of each: for
+/// paths in listing order each page is read once.
+///
+/// Fences are believed only as far as they fit together, up to the lengths of both streams, which the
+/// manifest vouches for.
+#[derive(Debug)]
 pub struct Fences {
-    /// In listing order; the first at offset 0.
-    fences: Vec<Fence>,
+    len: u64,
     listing_len: u64,
+    /// The end of the stream, once it is read.
+    tail: Option<Vec<u8>>,
+    /// From the root down, the pages that the last path led to.
+    pages: Vec<Page>,
 }
 
-/// A run of the listing that begins at a fence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ListingPart {
-    /// Its bytes in the listing stream.
-    pub listing: ByteRange,
-    /// Where the content of its first file begins.
+/// A page, and what it stands for.
+#[derive(Debug)]
+struct Page {
+    /// Where its record begins in the fences stream.
+    begin: u64,
+    listing_offset: u64,
+    content_offset: u64,
+    page: FencePage,
+}
+
+/// Where a part of the listing begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListingPlace {
+    /// Path of its first entry.
+    pub path: Vec<u8>,
+    /// Where that stands in the listing stream.
+    pub listing_offset: u64,
+    /// Where its content begins in the content stream, its lead before it.
     pub content_offset: u64,
 }
 
+/// What a fence says of the page that it leads to.
+struct Expected {
+    level: Option<u8>,
+    path: Option<Vec<u8>>,
+    tree: Range<u64>,
+    page_len: u64,
+    listing: Range<u64>,
+    content_offset: u64,
+    content_len: Option<u64>,
+}
+
 impl Fences {
-    /// Reads the fences of a listing of `listing_len` bytes.
-    ///
-    /// # Errors
-    /// [`TreeError::Damaged`] where they are not in order, do not begin at 0 or run past the listing;
-    /// [`TreeError::Stream`].
-    pub fn read(source: impl Read, listing_len: u64) -> Result<Self, TreeError> {
-        let mut records = Records::new(source, "fences", 0);
-        let mut fences: Vec<Fence> = Vec::new();
-        loop {
-            let at = records.offset();
-            let Some(fence) = records.next(Fence::decode_one)? else {
-                break;
-            };
-            let in_place = match fences.last() {
-                None => fence.listing_offset == 0 && fence.content_offset == 0,
-                Some(last) => {
-                    order::compare(&last.path, &fence.path).is_lt()
-                        && last.listing_offset < fence.listing_offset
-                        && last.content_offset <= fence.content_offset
-                }
-            };
-            if !in_place || fence.listing_offset >= listing_len {
-                return Err(records.damaged(at, "a fence is not in its place"));
-            }
-            fences.push(fence);
+    /// The fences stream of `len` bytes for a listing of `listing_len`. Reads nothing yet.
+    #[must_use]
+    pub fn new(len: u64, listing_len: u64) -> Self {
+        Self {
+            len,
+            listing_len,
+            tail: None,
+            pages: Vec::new(),
         }
-        if fences.is_empty() && listing_len > 0 {
-            return Err(records.damaged(0, "there are none"));
-        }
-        Ok(Self { fences, listing_len })
     }
 
-    /// The part that holds the entry of `path`, if there is one, and all entries below it. None when no
-    /// entry can be.
-    #[must_use]
-    pub fn part(&self, path: &[u8]) -> Option<ListingPart> {
-        let first = self
-            .fences
-            .partition_point(|f| order::compare(&f.path, path).is_le())
-            .checked_sub(1);
-        let first = match first {
-            Some(first) => first,
-            // Everything lies behind the path; what is below it may still begin the listing.
-            None => self
-                .fences
-                .first()
-                .filter(|f| order::is_within(&f.path, path))
-                .map(|_| 0)?,
+    /// The last part that begins with `path` or before it, or else the first one: from there on the
+    /// listing has the path's entry, if there is one, and all entries below it. None if it has none. `read`
+    /// gives any range of the fences stream.
+    ///
+    /// # Errors
+    /// [`TreeError::Damaged`] where the fences do not fit together; [`TreeError::Stream`].
+    pub fn find(&mut self, path: &[u8], read: &mut ReadRange<'_>) -> Result<Option<ListingPlace>, TreeError> {
+        if self.listing_len == 0 && self.len == 0 {
+            return Ok(None);
+        }
+        let mut expected = self.root(read)?;
+        for depth in 0.. {
+            let is_here = self
+                .pages
+                .get(depth)
+                .is_some_and(|page| page.begin + expected.page_len == expected.tree.end);
+            if !is_here {
+                self.pages.truncate(depth);
+                let page = self.page(&expected, read)?;
+                self.pages.push(page);
+            }
+            match self.pages[depth].lead(path, expected.tree.start) {
+                Ok(next) => expected = next,
+                Err(place) => return Ok(Some(place)),
+            }
+        }
+        unreachable!("a page leads to one of a lower level")
+    }
+
+    fn root(&mut self, read: &mut ReadRange<'_>) -> Result<Expected, TreeError> {
+        let pages_len = self.len.checked_sub(FENCES_TRAILER_BYTES as u64);
+        let pages_len = pages_len.ok_or_else(|| damaged(0, "there are none"))?;
+        let trailer = self.read(pages_len..self.len, read)?;
+        let trailer = <[u8; FENCES_TRAILER_BYTES]>::try_from(&trailer[..]);
+        let page_len = u32::from_le_bytes(trailer.map_err(|_| damaged(pages_len, "they are cut off"))?);
+        Ok(Expected {
+            level: None,
+            path: None,
+            tree: 0..pages_len,
+            page_len: page_len.into(),
+            listing: 0..self.listing_len,
+            content_offset: 0,
+            content_len: None,
+        })
+    }
+
+    fn page(&mut self, expected: &Expected, read: &mut ReadRange<'_>) -> Result<Page, TreeError> {
+        let Range { start, end } = expected.tree;
+        if expected.page_len > PAGE_BYTES_MAX {
+            return Err(damaged(end, "a page is longer than a record may be"));
+        }
+        let begin = end.checked_sub(expected.page_len).filter(|begin| *begin >= start);
+        let begin = begin.ok_or_else(|| damaged(end, "a page begins before what is below it"))?;
+        let bytes = self.read(begin..end, read)?;
+        let (page, len) = match FencePage::decode_one(&bytes) {
+            Ok(Some(decoded)) => decoded,
+            Ok(None) => return Err(damaged(begin, "a page is cut off")),
+            Err(why) => return Err(damaged(begin, why)),
         };
-        let behind = self.fences[first + 1..]
-            .partition_point(|f| order::compare(&f.path, path).is_le() || order::is_within(&f.path, path));
-        let end = self
-            .fences
-            .get(first + 1 + behind)
-            .map_or(self.listing_len, |f| f.listing_offset);
-        let begin = &self.fences[first];
-        let listing = ByteRange {
-            offset: begin.listing_offset,
-            len: end - begin.listing_offset,
+        let fits = len == bytes.len() && expected.fits(&page, begin);
+        if !fits {
+            return Err(damaged(begin, "a page is not what led to it"));
+        }
+        Ok(Page {
+            begin,
+            listing_offset: expected.listing.start,
+            content_offset: expected.content_offset,
+            page,
+        })
+    }
+
+    fn read(&mut self, range: Range<u64>, read: &mut ReadRange<'_>) -> Result<Vec<u8>, TreeError> {
+        let tail_begin = self.len.saturating_sub(TAIL_BYTES);
+        if range.start < tail_begin {
+            return read_exactly(range, read);
+        }
+        let tail = match &mut self.tail {
+            Some(tail) => tail,
+            none => none.insert(read_exactly(tail_begin..self.len, read)?),
         };
-        Some(ListingPart {
-            listing,
-            content_offset: begin.content_offset,
+        let at = |offset: u64| usize::try_from(offset - tail_begin).unwrap_or(usize::MAX);
+        let bytes = tail.get(at(range.start)..at(range.end));
+        Ok(bytes.expect("the tail ends where the stream does").to_vec())
+    }
+}
+
+fn read_exactly(range: Range<u64>, read: &mut ReadRange<'_>) -> Result<Vec<u8>, TreeError> {
+    let (offset, len) = (range.start, range.end - range.start);
+    let bytes = read(range).map_err(|source| TreeError::Stream {
+        stream: STREAM,
+        offset,
+        source,
+    })?;
+    if bytes.len() as u64 == len {
+        Ok(bytes)
+    } else {
+        Err(damaged(offset, "they are cut off"))
+    }
+}
+
+fn damaged(offset: u64, why: impl ToString) -> TreeError {
+    TreeError::Damaged {
+        stream: STREAM,
+        offset,
+        why: why.to_string(),
+    }
+}
+
+impl Expected {
+    /// Whether a page that begins at `begin` of the stream is the one.
+    fn fits(&self, page: &FencePage, begin: u64) -> bool {
+        let sum = |len: &dyn Fn(&format::listing::Fence) -> u64| {
+            let mut lens = page.fences.iter().map(len);
+            lens.try_fold(0u64, u64::checked_add)
+        };
+        let below = sum(&|fence| fence.below.map_or(0, |below| below.tree_len));
+        let level_fits = match self.level {
+            Some(level) => page.level == level,
+            None => page.level <= FENCE_LEVEL_MAX,
+        };
+        let pairs = page.fences.windows(2);
+        let content_len = sum(&|fence| fence.content_len);
+        level_fits
+            && below == Some(begin - self.tree.start)
+            && sum(&|fence| fence.listing_len) == Some(self.listing.end - self.listing.start)
+            && content_len.is_some_and(|len| self.content_offset.checked_add(len).is_some())
+            && (self.content_len.is_none() || content_len == self.content_len)
+            && self.path.as_ref().is_none_or(|path| *path == page.fences[0].path)
+            && { pairs }.all(|pair| order::compare(&pair[0].path, &pair[1].path).is_lt())
+    }
+}
+
+impl Page {
+    /// The page that leads on to a path, or the part that it lies in. The pages below this one begin at
+    /// `tree_begin`.
+    fn lead(&self, path: &[u8], tree_begin: u64) -> Result<Expected, ListingPlace> {
+        let fences = &self.page.fences;
+        let upto = fences.partition_point(|fence| order::compare(&fence.path, path).is_le());
+        let at = upto.saturating_sub(1);
+        let fence = &fences[at];
+        // The sums are those of the page, which were checked.
+        let before = |len: fn(&format::listing::Fence) -> u64| fences[..at].iter().map(len).sum::<u64>();
+        let listing_offset = self.listing_offset + before(|fence| fence.listing_len);
+        let content_offset = self.content_offset + before(|fence| fence.content_len);
+        let Some(below) = fence.below else {
+            return Err(ListingPlace {
+                path: fence.path.clone(),
+                listing_offset,
+                content_offset,
+            });
+        };
+        let tree_begin = tree_begin + before(|fence| fence.below.map_or(0, |below| below.tree_len));
+        Ok(Expected {
+            level: self.page.level.checked_sub(1),
+            path: Some(fence.path.clone()),
+            tree: tree_begin..tree_begin + below.tree_len,
+            page_len: below.page_len,
+            listing: listing_offset..listing_offset + fence.listing_len,
+            content_offset,
+            content_len: Some(fence.content_len),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use format::listing::{EntryKind, ListingEntry};
 
-use super::ListingPart;
+use super::ListingPlace;
 use super::records::Records;
 use crate::{TreeError, order};
 
@@ -33,9 +33,14 @@ impl<R: Read> ListingReader<R> {
         Self::at(source, 0, 0)
     }
 
-    /// A part of a listing: the source gives the bytes of `part.listing`.
-    pub fn of_part(source: R, part: &ListingPart) -> Self {
-        Self::at(source, part.listing.offset, part.content_offset)
+    /// A listing from a place on: the source gives its bytes from there.
+    pub fn from_place(source: R, place: &ListingPlace) -> Self {
+        Self::at(source, place.listing_offset, place.content_offset)
+    }
+
+    /// Where the next entry's record begins in the listing.
+    pub fn offset(&self) -> u64 {
+        self.records.offset()
     }
 
     fn at(source: R, listing_offset: u64, content_offset: u64) -> Self {

@@ -1,9 +1,12 @@
-use std::io::Read;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+use std::ops::Range;
 
-use format::listing::{EntryKind, Fence, ListingEntry};
+use format::listing::{Branch, EntryKind, Fence, FencePage, ListingEntry};
 use proptest::prelude::*;
 
-use super::{Fences, ListingReader, ListingWriter};
+use super::{Fences, ListingPlace, ListingReader, ListingWriter};
 use crate::testing::entry;
 use crate::{TreeError, order};
 
@@ -25,6 +28,29 @@ struct Written {
     offsets: Vec<u64>,
 }
 
+impl Written {
+    fn fences(&self) -> Fences {
+        Fences::new(self.fences.len() as u64, self.listing.len() as u64)
+    }
+}
+
+/// Gives ranges of the bytes, and counts them.
+fn counted<'a>(
+    bytes: &'a [u8],
+    reads: &'a Cell<usize>,
+) -> impl FnMut(Range<u64>) -> io::Result<Vec<u8>> + 'a {
+    move |range| {
+        reads.set(reads.get() + 1);
+        let at = |offset: u64| usize::try_from(offset).unwrap();
+        Ok(bytes[at(range.start)..at(range.end)].to_vec())
+    }
+}
+
+/// Finds a path by fences of a listing of this length.
+fn find(fences: &[u8], listing_len: u64, path: &[u8]) -> Result<Option<ListingPlace>, TreeError> {
+    Fences::new(fences.len() as u64, listing_len).find(path, &mut counted(fences, &Cell::new(0)))
+}
+
 fn write(entries: &[ListingEntry]) -> Written {
     let mut written = Written {
         listing: Vec::new(),
@@ -40,6 +66,7 @@ fn write(entries: &[ListingEntry]) -> Written {
         );
     }
     assert_eq!(writer.listing_len(), written.listing.len() as u64);
+    writer.finish(&mut written.fences);
     written
 }
 
@@ -63,7 +90,7 @@ fn many(folders: usize, files: usize) -> Vec<ListingEntry> {
 fn a_hundred_thousand_entries_stream_through() {
     let all = many(100, 1000);
     let written = write(&all);
-    assert!(written.listing.len() as u64 > 100 * super::PART_BYTES);
+    assert!(written.listing.len() > 6 << 20);
     let mut reader = ListingReader::new(Trickle(&written.listing, 10_007));
     for (entry, offset) in all.iter().zip(&written.offsets) {
         let listed = reader.next_entry().unwrap().unwrap();
@@ -72,46 +99,102 @@ fn a_hundred_thousand_entries_stream_through() {
     assert!(reader.next_entry().unwrap().is_none());
 }
 
+/// What the listing has at a path and below it, read from the place that the fences give.
+fn found_at(written: &Written, place: &ListingPlace, path: &[u8]) -> (Vec<(ListingEntry, u64)>, u64) {
+    let from = usize::try_from(place.listing_offset).unwrap();
+    let mut reader = ListingReader::from_place(&written.listing[from..], place);
+    let mut found = Vec::new();
+    while let Some(listed) = reader.next_entry().unwrap() {
+        if order::is_within(&listed.entry.path, path) {
+            found.push((listed.entry, listed.content_offset));
+        } else if order::compare(&listed.entry.path, path).is_gt() {
+            break;
+        }
+    }
+    (found, reader.offset() - place.listing_offset)
+}
+
 #[test]
 fn fences_lead_to_every_path_and_what_is_below_it() {
-    let all = many(60, 100);
+    // Pages above pages.
+    let all = many(500, 400);
     let written = write(&all);
-    let len = written.listing.len() as u64;
-    let fences = Fences::read(Trickle(&written.fences, 7), len).unwrap();
     assert!(
-        written.fences.len() * 500 < written.listing.len(),
-        "fences are few"
+        written.fences.len() * 300 < written.listing.len(),
+        "fences are few: {} bytes for {}",
+        written.fences.len(),
+        written.listing.len()
     );
     let asked: Vec<&[u8]> = all
         .iter()
-        .step_by(41)
+        .step_by(1009)
         .map(|e| &e.path[..])
-        .chain([&b"/000007"[..], b"/0000075"])
+        .chain([&b"/000007"[..], b"/0000075", b"/zzz", b"/000499"])
         .collect();
-    for path in asked {
-        let part = fences.part(path).unwrap();
-        let from = usize::try_from(part.listing.offset).unwrap();
-        let to = usize::try_from(part.listing.end()).unwrap();
-        let found: Vec<_> = ListingReader::of_part(&written.listing[from..to], &part)
-            .map(Result::unwrap)
-            .collect();
+    let reads = Cell::new(0);
+    for path in &asked {
+        let place = written.fences().find(path, &mut counted(&written.fences, &reads));
+        let place = place.unwrap().unwrap();
+        let (found, read) = found_at(&written, &place, path);
         let below = |e: &ListingEntry| order::is_within(&e.path, path);
         let want: Vec<_> = all
             .iter()
             .zip(&written.offsets)
             .filter(|(e, _)| below(e))
+            .map(|(entry, offset)| (entry.clone(), *offset))
             .collect();
-        let got: Vec<_> = found
-            .iter()
-            .filter(|l| below(&l.entry))
-            .map(|l| (&l.entry, &l.content_offset))
-            .collect();
-        assert_eq!(got, want);
-        if want.len() == 1 {
-            assert!(part.listing.len < 2 * super::PART_BYTES);
+        assert_eq!(found, want);
+        if want.len() <= 1 {
+            assert!(read <= 129 << 10, "{read} bytes of listing for one entry");
         }
     }
-    assert!(Fences::read(&[][..], 0).unwrap().part(b"/x").is_none());
+    assert!(reads.get() <= 3 * asked.len(), "{} reads", reads.get());
+
+    // In listing order each page is read once.
+    reads.set(0);
+    let (mut fences, mut read) = (written.fences(), counted(&written.fences, &reads));
+    for entry in &all {
+        assert!(fences.find(&entry.path, &mut read).unwrap().is_some());
+    }
+    assert!(reads.get() < 200, "{} reads", reads.get());
+    assert!(find(&[], 0, b"/x").unwrap().is_none());
+}
+
+/// What is before the first entry is found from the first entry on.
+#[test]
+fn a_path_before_all_entries_leads_to_the_first() {
+    let written = write(&many(1, 3)[1..]);
+    let place = find(&written.fences, written.listing.len() as u64, b"/");
+    let place = place.unwrap().unwrap();
+    assert_eq!((&place.path[..], place.listing_offset), (&b"/000000"[..], 0));
+    assert_eq!(found_at(&written, &place, b"/").0.len(), 4);
+}
+
+/// A change costs the pages above it, and not all fences behind it.
+#[test]
+fn fences_of_what_did_not_change_are_the_same_bytes() {
+    let all = many(300, 400);
+    let mut changed = all.clone();
+    let EntryKind::File { len, .. } = &mut changed[60_000].kind else {
+        panic!("{:?}", changed[60_000])
+    };
+    *len += 1_000_000;
+    changed.remove(30_000);
+    let (before, after) = (write(&all).fences, write(&changed).fences);
+    // In pieces, as chunks are: those of the later that the earlier has.
+    let pieces = |bytes: &[u8]| -> BTreeSet<Vec<u8>> {
+        let ends = bytes.windows(7).enumerate();
+        let ends = ends
+            .filter(|(_, w)| format::wire::digest(w) % 128 == 0)
+            .map(|(at, _)| at);
+        let mut begin = 0;
+        ends.chain([bytes.len()])
+            .map(|end| bytes[std::mem::replace(&mut begin, end)..end].to_vec())
+            .collect()
+    };
+    let known = pieces(&before);
+    let new: usize = pieces(&after).difference(&known).map(Vec::len).sum();
+    assert!(new * 4 < after.len(), "{new} of {} bytes are new", after.len());
 }
 
 #[test]
@@ -164,27 +247,52 @@ fn offsets_that_overflow_are_damage() {
 }
 
 #[test]
-fn fences_out_of_place_are_damage() {
-    let fence = |path: &str, at| {
-        Fence {
-            path: path.into(),
-            listing_offset: at,
-            content_offset: 0,
-        }
-        .to_bytes()
+fn fences_that_do_not_fit_together_are_damage() {
+    let fence = |path: &str, listing_len, below| Fence {
+        path: path.into(),
+        listing_len,
+        content_len: 0,
+        below,
     };
+    let page = |level, fences| FencePage { level, fences }.to_bytes();
+    let stream = |pages: &[&[u8]]| {
+        let trailer = u32::try_from(pages.last().unwrap().len()).unwrap();
+        [&pages.concat(), &trailer.to_le_bytes()[..]].concat()
+    };
+    let low = page(0, vec![fence("/a", 60, None), fence("/b", 40, None)]);
+    let to = |page_len: usize, tree_len: usize| {
+        Some(Branch {
+            page_len: page_len as u64,
+            tree_len: tree_len as u64,
+        })
+    };
+    let root = |path, listing_len, level, below| page(level, vec![fence(path, listing_len, below)]);
+    let is_damage = |stream: &[u8]| {
+        let found = find(stream, 100, b"/b");
+        assert!(
+            matches!(found, Ok(Some(_)) | Err(TreeError::Damaged { .. })),
+            "{found:?}"
+        );
+        found.is_err()
+    };
+    let len = low.len();
+    assert!(!is_damage(&stream(&[&low])));
+    assert!(!is_damage(&stream(&[&low, &root("/a", 100, 1, to(len, len))])));
     for wrong in [
-        fence("/a", 1),
-        [fence("/b", 0), fence("/a", 5)].concat(),
-        [fence("/a", 0), fence("/b", 0)].concat(),
-        [fence("/a", 0), fence("/b", 100)].concat(),
-        fence("/a", 0)[1..].to_vec(),
+        stream(&[&low, &root("/", 100, 1, to(len, len))]),
+        stream(&[&low, &root("/a", 99, 1, to(len, len))]),
+        stream(&[&low, &root("/a", 100, 2, to(len, len))]),
+        stream(&[&low, &root("/a", 100, 1, to(len - 1, len))]),
+        stream(&[&low, &root("/a", 100, 1, to(len, len + 1))]),
+        stream(&[&low, &low, &root("/a", 100, 1, to(len, len))]),
+        stream(&[&page(0, vec![fence("/b", 60, None), fence("/a", 40, None)])]),
+        stream(&[&page(0, vec![fence("/a", 60, None)])]),
+        stream(&[&low])[1..].to_vec(),
+        stream(&[&low])[..len].to_vec(),
+        vec![0; 3],
         Vec::new(),
     ] {
-        assert!(matches!(
-            Fences::read(&wrong[..], 100),
-            Err(TreeError::Damaged { .. })
-        ));
+        assert!(is_damage(&wrong), "{wrong:?}");
     }
 }
 
@@ -197,10 +305,11 @@ proptest! {
             let mut bytes = stream.clone();
             let at = at.index(bytes.len());
             bytes[at] ^= flip;
+            let _either = find(&bytes, written.listing.len() as u64, b"/000001");
             bytes.truncate(cut.index(bytes.len()) + 1);
             let faults = ListingReader::new(&bytes[..]).filter(Result::is_err).count();
             prop_assert!(faults <= 1);
-            let _either = Fences::read(&bytes[..], 1000);
+            let _either = find(&bytes, 1000, b"/000001");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Entries to bytes.
 
-use format::listing::{EntryKind, Fence, ListingEntry};
+use format::listing::{EntryKind, ListingEntry};
 
-use super::PART_BYTES;
+use super::fence_writer::FenceWriter;
 use crate::{TreeError, order};
 
 /// Writes a listing and its fences. Bytes are appended to buffers that the caller empties as it likes.
@@ -11,7 +11,7 @@ pub struct ListingWriter {
     previous: Option<Vec<u8>>,
     listing_offset: u64,
     content_offset: u64,
-    part_begin: u64,
+    fences: FenceWriter,
 }
 
 impl ListingWriter {
@@ -33,8 +33,8 @@ impl ListingWriter {
         self.content_offset
     }
 
-    /// Appends an entry's record to `listing`, and to `fences` a fence where it begins a part. Answers
-    /// where its content begins in the content stream, its lead before it.
+    /// Appends an entry's record to `listing`, and to `fences` the pages that are complete. Answers where
+    /// its content begins in the content stream, its lead before it.
     ///
     /// # Errors
     /// [`TreeError::Order`]; [`TreeError::Unlistable`] for what the format cannot hold, such as a path
@@ -70,21 +70,20 @@ impl ListingWriter {
         let begin = listing.len();
         entry.try_encode(listing).map_err(|e| unlistable(e.to_string()))?;
 
-        if self.previous.is_none() || self.listing_offset - self.part_begin >= PART_BYTES {
-            let fence = Fence {
-                path: entry.path.clone(),
-                listing_offset: self.listing_offset,
-                content_offset,
-            };
-            fence.encode(fences);
-            self.part_begin = self.listing_offset;
-        }
-        self.listing_offset += (listing.len() - begin) as u64;
+        let record_len = (listing.len() - begin) as u64;
+        let content_len = content_end - content_offset;
+        self.fences.push(&entry.path, record_len, content_len, fences);
+        self.listing_offset += record_len;
         self.content_offset = content_end;
         match &mut self.previous {
             Some(previous) => previous.clone_from(&entry.path),
             None => self.previous = Some(entry.path.clone()),
         }
         Ok(content_offset)
+    }
+
+    /// Appends the rest of the fences. Without it they lead nowhere.
+    pub fn finish(mut self, fences: &mut Vec<u8>) {
+        self.fences.finish(fences);
     }
 }

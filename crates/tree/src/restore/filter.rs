@@ -48,7 +48,7 @@ impl Filter {
             }
             return false;
         }
-        if self.takes_all() || self.names(path) || below(self.included_below.as_ref(), path) {
+        if self.include.is_all() || self.names(path) || below(self.included_below.as_ref(), path) {
             return true;
         }
         let matches = self.include.patterns.excludes(path);
@@ -66,17 +66,15 @@ impl Filter {
         if prefixes.clone().any(|prefix| self.excludes.excludes(prefix)) {
             return false;
         }
-        self.takes_all() || self.names(path) || prefixes.any(|prefix| self.include.patterns.excludes(prefix))
+        self.include.is_all()
+            || self.names(path)
+            || prefixes.any(|prefix| self.include.patterns.excludes(prefix))
     }
 
     /// The part of a path below the base; none when it lies elsewhere.
     pub(super) fn below_base<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
         let base = self.base.strip_suffix(b"/").unwrap_or(&self.base);
         order::is_within(path, base).then(|| &path[base.len()..])
-    }
-
-    fn takes_all(&self) -> bool {
-        self.include.paths.is_empty() && self.include.patterns.is_empty()
     }
 
     fn names(&self, path: &[u8]) -> bool {

@@ -78,3 +78,30 @@ pub struct Include {
     /// For each path in `paths`: set once an entry at or below it is seen. May be shorter.
     pub is_met: Arc<[AtomicBool]>,
 }
+
+impl Include {
+    /// Whether everything is asked for.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        self.paths.is_empty() && self.patterns.is_empty()
+    }
+
+    /// Paths that all that is asked for is, or lies below; none where it may be anywhere.
+    #[must_use]
+    pub fn within(&self) -> Option<Vec<Vec<u8>>> {
+        if self.is_all() {
+            return None;
+        }
+        let roots = self.patterns.roots()?;
+        Some(self.paths.iter().cloned().chain(roots).collect())
+    }
+}
+
+impl RestoreOptions {
+    /// Whether every entry of the backup is restored, whatever is there.
+    #[must_use]
+    pub fn takes_all(&self) -> bool {
+        let has_base = !matches!(&self.base[..], b"" | b"/");
+        self.overwrite == Overwrite::Always && self.include.is_all() && self.excludes.is_empty() && !has_base
+    }
+}

@@ -1,13 +1,13 @@
-//! Finds the files of a backup that exist in the target and stay. This happens before the restore,
-//! so that it need not read their content.
+//! Finds the files of a backup whose content a restore needs: those that are asked for, but for those
+//! that exist in the target and stay. This happens before the restore, so that it reads no other content.
 //!
-//! The survey changes nothing. The restore looks again, and does not rely on it.
+//! The survey changes nothing. The restore looks again at what exists, and does not rely on it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use format::listing::{EntryKind, ListingEntry};
+use format::listing::{Content, EntryKind, ListingEntry};
 
 use super::filter::Filter;
 use super::{Overwrite, RestoreOptions, keeps, look};
@@ -40,9 +40,9 @@ impl Survey {
         }
     }
 
-    /// Whether the entry is a wanted file, and the existing one of its name stays.
-    pub fn stays(&mut self, entry: &ListingEntry) -> bool {
-        if self.top.is_none() || !order::is_clean(&entry.path) {
+    /// Whether the restore needs the entry's content. Asked in listing order.
+    pub fn needs_content(&mut self, entry: &ListingEntry) -> bool {
+        if !order::is_clean(&entry.path) {
             return false;
         }
         let is_wanted = self.filter.wants(&entry.path, entry.kind == EntryKind::Folder);
@@ -56,6 +56,16 @@ impl Survey {
         let Some((name, parents)) = parts.split_last() else {
             return false;
         };
+        // A part of a file has another name than what is there.
+        let is_part = matches!(entry.state.content, Content::Partial { .. });
+        is_part || !self.stays(entry, name, parents)
+    }
+
+    /// Whether the existing entry of a file's name stays.
+    fn stays(&mut self, entry: &ListingEntry, name: &[u8], parents: &[&[u8]]) -> bool {
+        if self.top.is_none() {
+            return false;
+        }
         let Some(folder) = self.enter(parents) else {
             return false;
         };

@@ -13,8 +13,8 @@ use format::config::Settings;
 use format::wire;
 use object::config::{self, NewSlot};
 use onefold::{
-    AssembleOptions, Credential, EntryKind, Error, Monitor, OpenOptions, Overwrite, ReaderSource,
-    RestoreRequest, Snapshot, Store, StreamPiece, StreamSource,
+    AssembleOptions, Credential, EntryKind, Error, Monitor, OpenOptions, ReaderSource, RestoreRequest,
+    Snapshot, Store, StreamPiece, StreamSource,
 };
 use types::{FileTime, ObjectName};
 
@@ -248,7 +248,7 @@ pub(crate) fn describe(store: &Store) -> String {
         )
         .unwrap();
         store
-            .list_entries(snapshot, &[], |entry| {
+            .list_entries(snapshot, &[], &Monitor::default(), |entry| {
                 let kind = match &entry.kind {
                     EntryKind::File { len, .. } => format!("file of {len}"),
                     EntryKind::HardLink { target } => format!("hard link to {}", escaped(target)),
@@ -277,11 +277,7 @@ pub(crate) fn describe(store: &Store) -> String {
 fn contents(store: &Store, snapshot: &Snapshot) -> Vec<(String, u128)> {
     use std::os::unix::ffi::OsStrExt;
     let target = tempfile::tempdir().unwrap();
-    let request = RestoreRequest {
-        include: Vec::new(),
-        overwrite: Overwrite::Always,
-        assembling: AssembleOptions::for_cores(1),
-    };
+    let request = RestoreRequest::new(AssembleOptions::for_cores(1));
     let mut fault = |fault: &onefold::Fault| panic!("{fault:?}");
     store
         .restore(snapshot, target.path(), &request, &Monitor::default(), &mut fault)

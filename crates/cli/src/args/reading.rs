@@ -1,0 +1,180 @@
+//! Arguments of what reads a backup: `restore`, `dump`, `ls`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::byte_count;
+use super::filter::Filter;
+use super::typed::{BackupPath, backup_path};
+
+/// Less than a chunk can be.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
+
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// A backup's id, or `latest`; `ID:PATH` restores what is in that folder right into the target
+    #[arg(value_name = "ID[:PATH]", value_parser = backup_path())]
+    pub(crate) id: BackupPath,
+    /// Where to restore to; the paths of the backup are created below it
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) target: PathBuf,
+    /// Restore only this path and what is below it (may be repeated); with `*` or `?` in it, all that
+    /// matches it as a pattern
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) include: Vec<PathBuf>,
+    /// Leave out what matches this pattern (may be repeated): `/x` from the root, `./x` from here,
+    /// `x` from any folder on; `\[` is a bracket
+    #[arg(short, long, value_name = "PATTERN")]
+    pub(crate) exclude: Vec<String>,
+    /// The same, whatever the case of letters
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) iexclude: Vec<String>,
+    /// What to do with existing files; the restore does not read the content of files that stay
+    #[arg(long, value_enum, default_value_t = OverwriteMode::Always)]
+    pub(crate) overwrite: OverwriteMode,
+    /// Where zeros in files take no space; `--sparse` alone is `--sparse=zeros`
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHERE",
+        default_value_t = SparseMode::Source,
+        num_args = 0..=1,
+        default_missing_value = "zeros",
+        require_equals = true
+    )]
+    pub(crate) sparse: SparseMode,
+    /// Whose the restored entries are, for a restore that may choose
+    #[arg(long, value_enum, default_value_t = OwnersMode::Numbers, value_name = "BY")]
+    pub(crate) owners: OwnersMode,
+    #[command(flatten)]
+    pub(crate) assembling: Assembling,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Dump {
+    /// A backup's id, or `latest`; `ID:PATH` names the file as well
+    #[arg(value_name = "ID[:PATH]", value_parser = backup_path())]
+    pub(crate) id: BackupPath,
+    /// The file; not needed for a backup of a stream or a disk image
+    #[arg(value_name = "PATH")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) assembling: Assembling,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+}
+
+/// How a restore assembles what it reads.
+#[derive(Debug, Args)]
+pub(crate) struct Assembling {
+    /// How to use memory so that few containers are read
+    #[arg(long, value_enum, default_value_t = AssemblyMode::LookAhead, value_name = "HOW")]
+    pub(crate) assembly: AssemblyMode,
+    /// Memory for that, in bytes; K, M and G are multiples of 1024
+    #[arg(long, value_name = "BYTES", default_value = "96M", value_parser = memory)]
+    pub(crate) memory: u64,
+    /// How many reads run at the same time [default: 8, or the number of cores and 2 if that is
+    /// more]; more are faster with many disks or a distant storage
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) requests: Option<u16>,
+}
+
+impl Assembling {
+    /// For this machine.
+    pub(crate) fn options(&self) -> onefold::AssembleOptions {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let options = onefold::AssembleOptions {
+            budget_bytes: self.memory,
+            assembly: self.assembly.assembly(),
+            ..onefold::AssembleOptions::for_cores(cores)
+        };
+        match self.requests {
+            None => options,
+            Some(requests) => options.with_requests(requests.into()),
+        }
+    }
+}
+
+/// How memory is used to read few containers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AssemblyMode {
+    /// A forward assembly area that rolls: the space of sent bytes is used for the next ones
+    Rolling,
+    /// A forward assembly area that is filled, then sent, as a whole
+    Fixed,
+    /// Whole containers; the least recently used one leaves memory first
+    Lru,
+    /// Single chunks, kept for their next use, which the recipe shows
+    LookAhead,
+}
+
+impl AssemblyMode {
+    /// As the library has it.
+    pub(crate) const fn assembly(self) -> onefold::Assembly {
+        match self {
+            Self::Rolling => onefold::Assembly::Rolling,
+            Self::Fixed => onefold::Assembly::Fixed,
+            Self::Lru => onefold::Assembly::Lru,
+            Self::LookAhead => onefold::Assembly::LookAhead,
+        }
+    }
+}
+
+/// Bytes, with K, M or G for multiples of 1024.
+pub(super) fn memory(text: &str) -> Result<u64, String> {
+    let bytes = byte_count(text)?;
+    if bytes < MEMORY_BYTES_MIN {
+        return Err("at least 1M is needed".to_owned());
+    }
+    Ok(bytes)
+}
+
+/// What to do with existing files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverwriteMode {
+    /// Replace them
+    Always,
+    /// Replace those whose size or time differs
+    IfChanged,
+    /// Replace those that are older than the backup's entry
+    IfNewer,
+    /// Replace none
+    Never,
+}
+
+/// Where zeros in files take no space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SparseMode {
+    /// Where the source had holes
+    Source,
+    /// Wherever a block is zeros
+    Zeros,
+    /// Nowhere
+    Never,
+}
+
+/// Whose the restored entries are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OwnersMode {
+    /// By the numbers that the source had
+    Numbers,
+    /// By name, and by number where the name is unknown here
+    Names,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ls {
+    /// A backup's id, or `latest`; `ID:PATH` names a path as well
+    #[arg(value_name = "ID[:PATH]", value_parser = backup_path())]
+    pub(crate) id: BackupPath,
+    /// Only this path and everything below it
+    pub(crate) paths: Vec<PathBuf>,
+    /// Print mode, owner, size and local time
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) long: bool,
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+}

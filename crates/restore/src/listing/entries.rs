@@ -1,0 +1,99 @@
+//! Entries out of a listing, in listing order.
+
+use std::cmp::Ordering;
+
+use recipe::StreamBytes;
+use tree::{Listed, ListingReader, TreeError, order};
+
+use super::{BackupListing, Wanted};
+
+/// The entries that are asked for. After a fault it ends.
+#[derive(Debug)]
+pub struct Entries<'a> {
+    listing: &'a BackupListing<'a>,
+    wanted: Wanted,
+    reader: ListingReader<StreamBytes<'a>>,
+    /// Read, and not yet handed out.
+    peeked: Option<Listed>,
+    /// Whether the fences were asked for the path whose turn it is.
+    is_sought: bool,
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn new(listing: &'a BackupListing<'a>, wanted: Wanted) -> Result<Self, TreeError> {
+        Ok(Self {
+            listing,
+            wanted,
+            reader: listing.read_all()?,
+            peeked: None,
+            is_sought: false,
+        })
+    }
+
+    /// The next entry; none at the end.
+    ///
+    /// # Errors
+    /// As [`ListingReader::next_entry`].
+    pub fn next_entry(&mut self) -> Result<Option<Listed>, TreeError> {
+        while let Some(target) = self.wanted.next() {
+            let next = self.peeked.as_ref();
+            let is_before = next.is_none_or(|next| order::compare(&next.entry.path, &target.path).is_lt());
+            // The root is the first entry.
+            if is_before && !self.is_sought && target.path != b"/" {
+                self.is_sought = true;
+                let path = target.path.clone();
+                self.seek(&path)?;
+                continue;
+            }
+            let listed = match self.peeked.take() {
+                Some(listed) => Some(listed),
+                None => self.reader.next_entry()?,
+            };
+            let Some(listed) = listed else { return Ok(None) };
+            let path = &listed.entry.path;
+            match order::compare(path, &target.path) {
+                Ordering::Less => {}
+                Ordering::Equal => {
+                    if !target.with_below {
+                        self.pass();
+                    }
+                    return Ok(Some(listed));
+                }
+                Ordering::Greater if target.with_below && order::is_within(path, &target.path) => {
+                    return Ok(Some(listed));
+                }
+                Ordering::Greater => {
+                    self.peeked = Some(listed);
+                    self.pass();
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn pass(&mut self) {
+        self.wanted.pass();
+        self.is_sought = false;
+    }
+
+    /// Goes on where the path begins, if that is not nearly here.
+    fn seek(&mut self, path: &[u8]) -> Result<(), TreeError> {
+        let place = self.listing.place(path);
+        let Some(place) = place.filter(|place| place.listing_offset > self.reader.offset()) else {
+            return Ok(());
+        };
+        let mut reader = self.listing.read_from(&place)?;
+        match reader.next_entry() {
+            Ok(Some(first)) if first.entry.path == place.path => {
+                self.reader = reader;
+                self.peeked = Some(first);
+                Ok(())
+            }
+            Ok(_) | Err(TreeError::Damaged { .. }) => {
+                self.listing.give_up();
+                Ok(())
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+}

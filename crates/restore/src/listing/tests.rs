@@ -1,0 +1,169 @@
+use format::listing::{EntryKind, Fence, FencePage, ListingEntry};
+use proptest::prelude::*;
+use recipe::{NodeCache, TreeRoot};
+use tree::{ExcludeBuilder, Include, Listed, ListingWriter, RestoreOptions, order};
+
+use super::{BackupListing, FenceFault, Wanted};
+use crate::test_store::{containers, store};
+use crate::tree_tests::entry;
+
+/// A listing in a store, with its fences.
+struct Stored {
+    nodes: NodeCache,
+    all: Vec<Listed>,
+    listing: TreeRoot,
+    fences: Vec<(&'static str, Option<TreeRoot>)>,
+}
+
+/// Folders in folders, and fences of every kind: right ones first.
+fn stored() -> Stored {
+    let mut entries = vec![entry("/", EntryKind::Folder), entry("/top", EntryKind::Folder)];
+    for folder in 0..30 {
+        entries.push(entry(&format!("/top/{folder:02}"), EntryKind::Folder));
+        for file in 0..100 {
+            let kind = EntryKind::File {
+                len: 7 * folder + file,
+                holes: Vec::new(),
+            };
+            entries.push(entry(&format!("/top/{folder:02}/{file:060}"), kind));
+        }
+    }
+    let (mut listing, mut fences, mut writer) = (Vec::new(), Vec::new(), ListingWriter::new());
+    let all = entries.into_iter().map(|entry| Listed {
+        content_offset: writer.push(&entry, &mut listing, &mut fences).unwrap(),
+        entry,
+    });
+    let all: Vec<_> = all.collect();
+    writer.finish(&mut fences);
+    assert!(listing.len() > 200 << 10, "several parts");
+
+    // A fence that leads into a record.
+    let of = |path: &[u8], listing_len: usize| Fence {
+        path: path.to_vec(),
+        listing_len: listing_len as u64,
+        content_len: 0,
+        below: None,
+    };
+    let half = listing.len() / 2 + 1;
+    let mut misled = FencePage {
+        level: 0,
+        fences: vec![of(b"/", half), of(b"/top/10", listing.len() - half)],
+    }
+    .to_bytes();
+    let trailer = u32::try_from(misled.len()).unwrap().to_le_bytes();
+    misled.extend(trailer);
+
+    let containers = containers();
+    let roots = [&listing, &fences, &misled].map(Vec::as_slice);
+    let [listing, fences, misled] = [(1, roots[0]), (2000, roots[1]), (3000, roots[2])]
+        .map(|(number, bytes)| store(&containers, number, bytes));
+    Stored {
+        nodes: NodeCache::new(containers, 1 << 20),
+        all,
+        listing,
+        fences: vec![
+            ("right", Some(fences)),
+            ("none", None),
+            ("of another stream", Some(listing)),
+            ("leading astray", Some(misled)),
+        ],
+    }
+}
+
+impl Stored {
+    fn read(&self, fences: Option<TreeRoot>, wanted: Wanted) -> (Vec<Listed>, Option<FenceFault>) {
+        let listing = BackupListing::new(&self.nodes, self.listing, fences);
+        let mut entries = listing.entries(wanted).unwrap();
+        let found = std::iter::from_fn(|| entries.next_entry().unwrap()).collect();
+        (found, listing.fault())
+    }
+
+    fn filtered(&self, is_wanted: impl Fn(&ListingEntry) -> bool) -> Vec<Listed> {
+        self.all
+            .iter()
+            .filter(|listed| is_wanted(&listed.entry))
+            .cloned()
+            .collect()
+    }
+}
+
+/// A path that the listing has, nearly has, or is above.
+fn path() -> impl Strategy<Value = Vec<u8>> {
+    (0..32usize, 0..105usize, 0..5u8).prop_map(|(folder, file, what)| {
+        match what {
+            0 => format!("/top/{folder:02}"),
+            1 => format!("/top/{folder:02}/{file:060}"),
+            2 => format!("/top/{folder:02}/{file:059}"),
+            3 => format!("/top/{folder:02}-"),
+            _ => ["/", "/top", "/to", "/zzz", "/a"][file % 5].to_owned(),
+        }
+        .into_bytes()
+    })
+}
+
+#[test]
+fn entries_are_those_that_a_scan_finds_whatever_the_fences_say() {
+    let stored = stored();
+    let paths = prop::collection::vec(path(), 0..6);
+    proptest!(|(paths in paths)| {
+        for (what, fences) in &stored.fences {
+            let (found, fault) = stored.read(*fences, Wanted::below(paths.clone()));
+            let want = stored.filtered(|e| paths.iter().any(|path| order::is_within(&e.path, path)));
+            prop_assert!(found == want, "fences {}: {:?}", what, paths);
+            prop_assert!(fault.is_none() || *what != "right");
+            let (found, _) = stored.read(*fences, Wanted::just(paths.clone()));
+            let want = stored.filtered(|e| paths.contains(&e.path));
+            prop_assert!(found == want, "fences {}: just {:?}", what, paths);
+        }
+    });
+}
+
+#[test]
+fn fences_of_no_use_are_told_once_they_are_needed() {
+    let stored = stored();
+    let path = b"/top/20".to_vec();
+    for (what, fences) in &stored.fences {
+        let (_, fault) = stored.read(*fences, Wanted::all());
+        assert!(fault.is_none(), "fences {what}: {fault:?}");
+        let (found, fault) = stored.read(*fences, Wanted::below([path.clone()]));
+        assert_eq!(found.len(), 101);
+        assert_eq!(fault.is_some(), *what != "right", "fences {what}: {fault:?}");
+    }
+}
+
+/// What a restore reads of a listing has all that it restores in it, and the folders above.
+#[test]
+fn a_restore_reads_what_it_is_asked_for_and_the_folders_above() {
+    let stored = stored();
+    let right = stored.fences[0].1;
+    let patterns = |pattern: &str| {
+        let mut builder = ExcludeBuilder::new();
+        builder.add(pattern, false).unwrap();
+        builder.build().unwrap()
+    };
+    let read = |paths: &[&str], pattern: Option<&str>, base: &str| {
+        let options = RestoreOptions {
+            include: Include {
+                paths: paths.iter().map(|path| path.as_bytes().to_vec()).collect(),
+                patterns: pattern.map(patterns).unwrap_or_default(),
+                ..Include::default()
+            },
+            base: base.into(),
+            ..RestoreOptions::default()
+        };
+        let (found, _) = stored.read(right, Wanted::by_restore(&options));
+        let paths = found
+            .into_iter()
+            .map(|listed| String::from_utf8(listed.entry.path).unwrap());
+        paths.collect::<Vec<_>>()
+    };
+    let file = format!("/top/03/{:060}", 5);
+    assert_eq!(read(&[&file], None, ""), ["/", "/top", "/top/03", &file]);
+    assert_eq!(read(&[&file], None, "/top/03"), ["/top/03", &file]);
+    assert_eq!(read(&[&file], None, "/top/04"), [""; 0]);
+    assert_eq!(read(&[], None, "/top/04").len(), 101);
+    assert_eq!(read(&["/top"], None, "/top/04").len(), 101);
+    assert_eq!(read(&["/top/07"], Some("/top/05/*1"), "").len(), 2 + 2 * 101);
+    assert_eq!(read(&["/top/07"], Some("*1"), "").len(), stored.all.len());
+    assert_eq!(read(&[], None, "").len(), stored.all.len());
+}

@@ -1,0 +1,150 @@
+//! Fences to pages.
+//!
+//! Where a part of the listing ends, and where a page does, is decided by a hash of the path behind it, as
+//! chunks end by a hash of their bytes. So an entry more or less changes the parts and pages around it
+//! alone, and the other pages are the same bytes as in the backup before. No reader needs to know.
+
+use format::listing::{Branch, FENCES_TRAILER_BYTES, Fence, FencePage};
+use format::wire;
+
+/// How long something gets before a hash ends it.
+#[derive(Debug, Clone, Copy)]
+struct Lengths {
+    /// No shorter.
+    min: u64,
+    /// On average so much longer than the shortest.
+    mean: u64,
+    /// No longer, but for the last piece.
+    max: u64,
+}
+
+/// Bytes of a part of the listing.
+const PART: Lengths = Lengths {
+    min: 32 << 10,
+    mean: 32 << 10,
+    max: 128 << 10,
+};
+/// Bytes of the fences of a page.
+const PAGE: Lengths = Lengths {
+    min: 4 << 10,
+    mean: 12 << 10,
+    max: 64 << 10,
+};
+
+impl Lengths {
+    /// Whether something of `len` bytes ends before a piece of `next` bytes.
+    fn end(self, len: u64, next: u64, hash: u32) -> bool {
+        let one_in = self.mean.div_ceil(next.max(1));
+        len >= self.max || len >= self.min && u64::from(hash).is_multiple_of(one_in)
+    }
+}
+
+/// Writes the fences of a listing. Memory: one page a level.
+#[derive(Debug, Default)]
+pub(super) struct FenceWriter {
+    /// The open page of each level.
+    levels: Vec<OpenPage>,
+    /// The open part of the listing.
+    part: Option<Fence>,
+}
+
+#[derive(Debug, Default)]
+struct OpenPage {
+    fences: Vec<Fence>,
+    /// Bytes of its fences, nearly.
+    len: u64,
+    /// Bytes of the pages below it that are written.
+    below_len: u64,
+}
+
+impl FenceWriter {
+    /// Takes the next entry: its path, the bytes of its record, and those of its content.
+    pub(super) fn push(&mut self, path: &[u8], listing_len: u64, content_len: u64, out: &mut Vec<u8>) {
+        if let Some(part) = &mut self.part
+            && !PART.end(part.listing_len, listing_len, hash(path, 0))
+        {
+            part.listing_len += listing_len;
+            part.content_len += content_len;
+            return;
+        }
+        let next = Fence {
+            path: path.to_vec(),
+            listing_len,
+            content_len,
+            below: None,
+        };
+        if let Some(part) = self.part.replace(next) {
+            self.add(0, part, out);
+        }
+    }
+
+    /// Writes what is open, up to the root and the trailer; nothing if there was no entry.
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
+        if let Some(part) = self.part.take() {
+            self.add(0, part, out);
+        }
+        let mut level = 0;
+        while level < self.levels.len() {
+            // Closing a page may have opened one above it. The highest has several fences, or is of level 0.
+            if let Some(page_len) = self.close(level, level + 1 == self.levels.len(), out) {
+                let page_len = u32::try_from(page_len).expect("a page is short");
+                let trailer: [u8; FENCES_TRAILER_BYTES] = page_len.to_le_bytes();
+                out.extend_from_slice(&trailer);
+            }
+            level += 1;
+        }
+        self.levels.clear();
+    }
+
+    fn add(&mut self, level: usize, fence: Fence, out: &mut Vec<u8>) {
+        if self.levels.len() <= level {
+            self.levels.resize_with(level + 1, OpenPage::default);
+        }
+        // Path, its length, and what else there is.
+        let len = fence.path.len() as u64 + 12;
+        if PAGE.end(self.levels[level].len, len, hash(&fence.path, level + 1)) {
+            self.close(level, false, out);
+        }
+        let page = &mut self.levels[level];
+        page.len += len;
+        page.below_len += fence.below.map_or(0, |below| below.tree_len);
+        page.fences.push(fence);
+    }
+
+    /// Writes the open page of a level, and a fence for it in the page above. The root has none above:
+    /// its length comes back.
+    fn close(&mut self, level: usize, is_root: bool, out: &mut Vec<u8>) -> Option<u64> {
+        let page = std::mem::take(&mut self.levels[level]);
+        let sum = |len: fn(&Fence) -> u64| page.fences.iter().map(len).sum();
+        let (listing_len, content_len) = (sum(|fence| fence.listing_len), sum(|fence| fence.content_len));
+        let path = page.fences.first()?.path.clone();
+        let begin = out.len();
+        let page_level = u8::try_from(level).expect("each level holds dozens of the one below");
+        FencePage {
+            level: page_level,
+            fences: page.fences,
+        }
+        .encode(out);
+        let page_len = (out.len() - begin) as u64;
+        if is_root {
+            return Some(page_len);
+        }
+        let above = Fence {
+            path,
+            listing_len,
+            content_len,
+            below: Some(Branch {
+                page_len,
+                tree_len: page.below_len + page_len,
+            }),
+        };
+        self.add(level + 1, above, out);
+        None
+    }
+}
+
+/// A hash of the path for parts (0) and for pages of each level; those of the first four are independent.
+fn hash(path: &[u8], of: usize) -> u32 {
+    let words = wire::digest(path);
+    (words >> (32 * of.min(3))) as u32
+}
