@@ -13,27 +13,27 @@ const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Restore {
-    /// A backup's id, or `latest`; `ID:PATH` restores what is in that folder right into the target
+    /// A backup's id, or `latest`; `ID:PATH` restores the contents of that folder into the target
     #[arg(value_name = "ID[:PATH]", value_parser = backup_path())]
     pub(crate) id: BackupPath,
-    /// Where to restore to; the paths of the backup are created below it
+    /// The folder to restore to; the restore creates the backup's paths below it
     #[arg(short, long, value_name = "DIR")]
     pub(crate) target: PathBuf,
-    /// Restore only this path and what is below it (may be repeated); with `*` or `?` in it, all that
-    /// matches it as a pattern
+    /// Restore only this path and everything below it (may be repeated); with `*` or `?` it is a
+    /// pattern, and the restore takes the entries that match
     #[arg(short, long, value_name = "PATH")]
     pub(crate) include: Vec<PathBuf>,
-    /// Leave out what matches this pattern (may be repeated): `/x` from the root, `./x` from here,
-    /// `x` from any folder on; `\[` is a bracket
+    /// Leave out entries that match this pattern (may be repeated): `/x` from the root, `./x` from
+    /// here, `x` in any folder; `\[` is a bracket
     #[arg(short, long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<String>,
-    /// The same, whatever the case of letters
+    /// The same, with letters of either case
     #[arg(long, value_name = "PATTERN")]
     pub(crate) iexclude: Vec<String>,
     /// What to do with existing files; the restore does not read the content of files that stay
     #[arg(long, value_enum, default_value_t = OverwriteMode::Always)]
     pub(crate) overwrite: OverwriteMode,
-    /// Where zeros in files take no space; `--sparse` alone is `--sparse=zeros`
+    /// Where to make holes in files; `--sparse` alone means `--sparse=zeros`
     #[arg(
         long,
         value_enum,
@@ -44,7 +44,7 @@ pub(crate) struct Restore {
         require_equals = true
     )]
     pub(crate) sparse: SparseMode,
-    /// Whose the restored entries are, for a restore that may choose
+    /// How to find the owners of restored entries; only the superuser can choose
     #[arg(long, value_enum, default_value_t = OwnersMode::Numbers, value_name = "BY")]
     pub(crate) owners: OwnersMode,
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub(crate) struct Restore {
 
 #[derive(Debug, Args)]
 pub(crate) struct Dump {
-    /// A backup's id, or `latest`; `ID:PATH` names the file as well
+    /// A backup's id, or `latest`; `ID:PATH` names the file, too
     #[arg(value_name = "ID[:PATH]", value_parser = backup_path())]
     pub(crate) id: BackupPath,
     /// The file; not needed for a backup of a stream or a disk image
@@ -145,7 +145,7 @@ pub(crate) enum OverwriteMode {
     Never,
 }
 
-/// Where zeros in files take no space.
+/// Where to make holes in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SparseMode {
     /// Where the source had holes
@@ -156,7 +156,7 @@ pub(crate) enum SparseMode {
     Never,
 }
 
-/// Whose the restored entries are.
+/// How to find the owners of restored entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OwnersMode {
     /// By the numbers that the source had
@@ -167,7 +167,7 @@ pub(crate) enum OwnersMode {
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    /// A backup's id, or `latest`; `ID:PATH` names a path as well
+    /// A backup's id, or `latest`; `ID:PATH` names a path, too
     #[arg(value_name = "ID[:PATH]", value_parser = backup_path())]
     pub(crate) id: BackupPath,
     /// Only this path and everything below it
