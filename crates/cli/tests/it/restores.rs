@@ -367,15 +367,16 @@ fn owners_are_restored_by_number_or_by_name() {
     fs::write(bed.path("passwd"), "root:x:0:0::/:\nsomebody:x:4711:4711::/:\n").unwrap();
     fs::write(bed.path("elsewhere"), "root:x:0:0::/:\nsomebody:x:815:815::/:\n").unwrap();
     let script = r#"
+        onefold() { "$ONEFOLD" --insecure-no-password "$@"; }
         mkdir src
         echo x > src/file
         chown 4711 src/file
         mount --bind passwd /etc/passwd
-        $ONEFOLD backup src -q
+        onefold backup src -q
         mount --bind elsewhere /etc/passwd
-        $ONEFOLD restore latest -t usual -q
-        $ONEFOLD restore latest -t numbers --owners numbers -q
-        $ONEFOLD restore latest -t names --owners names -q
+        onefold restore latest -t usual -q
+        onefold restore latest -t numbers --owners numbers -q
+        onefold restore latest -t names --owners names -q
     "#;
     let Some(ran) = with_mounts(&bed, script) else {
         return;
