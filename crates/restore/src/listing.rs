@@ -1,11 +1,12 @@
 //! A backup's listing, of which only the parts are read that are asked for.
 //!
-//! [`Wanted`] says which entries those are; [`Entries`] hands them out in listing order. For each path that
-//! is asked for, the fences say where in the listing it begins, unless it is near enough to be read up to.
+//! [`Wanted`] says which entries those are; [`Entries`] hands them out in listing order. For each
+//! path that is asked for, the fences say where in the listing it begins, unless it is near enough
+//! to be read up to.
 //!
-//! Fences are a shortcut. Where there are none, or they cannot be read, or lead to another entry than they
-//! say, the listing is read from where it was read last, as far as is needed; [`BackupListing::fault`] says
-//! so. Nothing is lost by it but time.
+//! Fences are a shortcut. Where there are none, or they cannot be read, or lead to another entry
+//! than they say, the listing is read from where it was read last, as far as is needed;
+//! [`BackupListing::fault`] says so. Nothing is lost by it but time.
 
 mod entries;
 mod wanted;
@@ -20,8 +21,8 @@ use tree::{Fences, ListingPlace, ListingReader, TreeError};
 pub use entries::Entries;
 pub use wanted::Wanted;
 
-/// A backup's listing and its fences. Shared by several passes over the listing, which may be on several
-/// threads.
+/// A backup's listing and its fences. Shared by several passes over the listing, which may be on
+/// several threads.
 #[derive(Debug)]
 pub struct BackupListing<'a> {
     nodes: &'a NodeCache,

@@ -85,8 +85,8 @@ pub(super) fn wildcards(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| text.contains(['*', '?']))
 }
 
-/// Reads patterns of what is left out, from the command line and from files. A pattern that can never
-/// match is an error.
+/// Reads patterns of what is left out, from the command line and from files. A pattern that can
+/// never match is an error.
 pub(super) fn excludes(exclude: &[String], any_case: &[String], files: &[PathBuf]) -> Result<Excludes> {
     let mut builder = patterns();
     for pattern in exclude {

@@ -1,9 +1,9 @@
 //! Fences: pages that say where in the listing a path begins.
 //!
-//! The stream is a tree of pages. A page of level 0 stands for parts of the listing, one after another; a
-//! page above for pages of the level below. Each page follows all pages below it, so the last one is the
-//! root; the trailer behind it is its length. A fence holds lengths and no offset: where nothing changed,
-//! a page has the bytes of the backup before.
+//! The stream is a tree of pages. A page of level 0 stands for parts of the listing, one after
+//! another; a page above for pages of the level below. Each page follows all pages below it, so the
+//! last one is the root; the trailer behind it is its length. A fence holds lengths and no offset:
+//! where nothing changed, a page has the bytes of the backup before.
 
 use crate::error::Result;
 use crate::listing::encoding::path_rules;

@@ -1,6 +1,6 @@
-//! What one path of a large backup costs: requests of the storage, counted. The fences say where in the
-//! listing it begins, so its cost does not grow with the tree; without them the listing is read, and
-//! nothing else is different.
+//! What one path of a large backup costs: requests of the storage, counted. The fences say where in
+//! the listing it begins, so its cost does not grow with the tree; without them the listing is
+//! read, and nothing else is different.
 
 use std::fs;
 use std::io;

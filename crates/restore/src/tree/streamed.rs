@@ -2,9 +2,9 @@
 //!
 //! What must hold: the ranges of content that are assembled, and the entries that take bytes from
 //! it, are told by one and the same function, [`Streamed::bytes_of`]: a file that takes bytes which
-//! were not streamed would get the next one's. A file that is not asked for, or stays in the target, is
-//! not streamed. [`tree::Survey`] looks for such files once, before the restore, and the result is one bit
-//! for each entry that is read of the listing.
+//! were not streamed would get the next one's. A file that is not asked for, or stays in the
+//! target, is not streamed. [`tree::Survey`] looks for such files once, before the restore, and the
+//! result is one bit for each entry that is read of the listing.
 //!
 //! Few entries are held from that look until the restore places them; more are read a second time.
 
@@ -24,8 +24,8 @@ const HELD_BYTES_MAX: usize = 1 << 20;
 /// The choice.
 #[derive(Debug, Default)]
 pub(super) struct Streamed {
-    /// Which entries, by number, have no bytes streamed though they may have some. Entries after the end
-    /// of the vector do.
+    /// Which entries, by number, have no bytes streamed though they may have some. Entries after
+    /// the end of the vector do.
     left_out: Vec<u64>,
     /// Whether the content is streamed as it is, with what is nobody's.
     is_all: bool,
@@ -74,8 +74,8 @@ impl Streamed {
         Ok((streamed, ranges, placing))
     }
 
-    /// Whether the entry of that number has no bytes streamed: of a file that is asked for, it exists and
-    /// stays.
+    /// Whether the entry of that number has no bytes streamed: of a file that is asked for, it
+    /// exists and stays.
     pub(super) fn is_left_out(&self, number: u64) -> bool {
         let word = usize::try_from(number / 64)
             .ok()

@@ -1,8 +1,9 @@
 //! Fences to pages.
 //!
-//! Where a part of the listing ends, and where a page does, is decided by a hash of the path behind it, as
-//! chunks end by a hash of their bytes. So an entry more or less changes the parts and pages around it
-//! alone, and the other pages are the same bytes as in the backup before. No reader needs to know.
+//! Where a part of the listing ends, and where a page does, is decided by a hash of the path behind
+//! it, as chunks end by a hash of their bytes. So an entry more or less changes the parts and pages
+//! around it alone, and the other pages are the same bytes as in the backup before. No reader needs
+//! to know.
 
 use format::listing::{Branch, FENCES_TRAILER_BYTES, Fence, FencePage};
 use format::wire;
@@ -30,6 +31,9 @@ const PAGE: Lengths = Lengths {
     mean: 12 << 10,
     max: 64 << 10,
 };
+
+/// Fences of a page, at least, but for the last ones: paths may be as long as a page.
+const FENCES_MIN: usize = 16;
 
 impl Lengths {
     /// Whether something of `len` bytes ends before a piece of `next` bytes.
@@ -85,7 +89,8 @@ impl FenceWriter {
         }
         let mut level = 0;
         while level < self.levels.len() {
-            // Closing a page may have opened one above it. The highest has several fences, or is of level 0.
+            // Closing a page may have opened one above it. The highest has several fences, or is of
+            // level 0.
             if let Some(page_len) = self.close(level, level + 1 == self.levels.len(), out) {
                 let page_len = u32::try_from(page_len).expect("a page is short");
                 let trailer: [u8; FENCES_TRAILER_BYTES] = page_len.to_le_bytes();
@@ -102,7 +107,8 @@ impl FenceWriter {
         }
         // Path, its length, and what else there is.
         let len = fence.path.len() as u64 + 12;
-        if PAGE.end(self.levels[level].len, len, hash(&fence.path, level + 1)) {
+        let open = &self.levels[level];
+        if open.fences.len() >= FENCES_MIN && PAGE.end(open.len, len, hash(&fence.path, level + 1)) {
             self.close(level, false, out);
         }
         let page = &mut self.levels[level];
@@ -111,15 +117,15 @@ impl FenceWriter {
         page.fences.push(fence);
     }
 
-    /// Writes the open page of a level, and a fence for it in the page above. The root has none above:
-    /// its length comes back.
+    /// Writes the open page of a level, and a fence for it in the page above. The root has none
+    /// above: its length comes back.
     fn close(&mut self, level: usize, is_root: bool, out: &mut Vec<u8>) -> Option<u64> {
         let page = std::mem::take(&mut self.levels[level]);
         let sum = |len: fn(&Fence) -> u64| page.fences.iter().map(len).sum();
         let (listing_len, content_len) = (sum(|fence| fence.listing_len), sum(|fence| fence.content_len));
         let path = page.fences.first()?.path.clone();
         let begin = out.len();
-        let page_level = u8::try_from(level).expect("each level holds dozens of the one below");
+        let page_level = u8::try_from(level).expect("sixteen pages have one above them");
         FencePage {
             level: page_level,
             fences: page.fences,
@@ -143,7 +149,8 @@ impl FenceWriter {
     }
 }
 
-/// A hash of the path for parts (0) and for pages of each level; those of the first four are independent.
+/// A hash of the path for parts (0) and for pages of each level; those of the first four are
+/// independent.
 fn hash(path: &[u8], of: usize) -> u32 {
     let words = wire::digest(path);
     (words >> (32 * of.min(3))) as u32

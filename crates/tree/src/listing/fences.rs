@@ -7,7 +7,8 @@ use format::listing::{FENCE_LEVEL_MAX, FENCES_TRAILER_BYTES, FencePage, RECORD_B
 
 use crate::{TreeError, order};
 
-/// Bytes at the end of the stream that are read first: the root lies there, and all pages of a small tree.
+/// Bytes at the end of the stream that are read first: the root lies there, and all pages of a
+/// small tree.
 const TAIL_BYTES: u64 = 16 << 10;
 /// A record and its length.
 const PAGE_BYTES_MAX: u64 = RECORD_BYTES_MAX as u64 + 10;
@@ -16,11 +17,11 @@ const STREAM: &str = "stream of fences";
 /// Gives a range of the fences stream.
 pub type ReadRange<'a> = dyn FnMut(Range<u64>) -> io::Result<Vec<u8>> + 'a;
 
-/// Finds paths in a listing by its fences. Reads one page a level, and keeps the last one of each: for
-/// paths in listing order each page is read once.
+/// Finds paths in a listing by its fences. Reads one page a level, and keeps the last one of each:
+/// for paths in listing order each page is read once.
 ///
-/// Fences are believed only as far as they fit together, up to the lengths of both streams, which the
-/// manifest vouches for.
+/// Fences are believed only as far as they fit together, up to the lengths of both streams, which
+/// the manifest vouches for.
 #[derive(Debug)]
 pub struct Fences {
     len: u64,
@@ -76,8 +77,8 @@ impl Fences {
     }
 
     /// The last part that begins with `path` or before it, or else the first one: from there on the
-    /// listing has the path's entry, if there is one, and all entries below it. None if it has none. `read`
-    /// gives any range of the fences stream.
+    /// listing has the path's entry, if there is one, and all entries below it. None if it has
+    /// none. `read` gives any range of the fences stream.
     ///
     /// # Errors
     /// [`TreeError::Damaged`] where the fences do not fit together; [`TreeError::Stream`].
@@ -208,8 +209,8 @@ impl Expected {
 }
 
 impl Page {
-    /// The page that leads on to a path, or the part that it lies in. The pages below this one begin at
-    /// `tree_begin`.
+    /// The page that leads on to a path, or the part that it lies in. The pages below this one
+    /// begin at `tree_begin`.
     fn lead(&self, path: &[u8], tree_begin: u64) -> Result<Expected, ListingPlace> {
         let fences = &self.page.fences;
         let upto = fences.partition_point(|fence| order::compare(&fence.path, path).is_le());

@@ -18,8 +18,8 @@ pub struct Listed {
     pub content_offset: u64,
 }
 
-/// Reads a listing as it comes. After a fault it ends: without its length, what follows an entry cannot
-/// be placed.
+/// Reads a listing as it comes. After a fault it ends: without its length, what follows an entry
+/// cannot be placed.
 #[derive(Debug)]
 pub struct ListingReader<R> {
     records: Records<R>,

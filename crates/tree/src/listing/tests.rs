@@ -170,6 +170,24 @@ fn a_path_before_all_entries_leads_to_the_first() {
     assert_eq!(found_at(&written, &place, b"/").0.len(), 4);
 }
 
+/// Pages of paths that are as long as a page still have fewer pages above them.
+#[test]
+fn fences_of_the_longest_paths_are_a_tree_too() {
+    let long = "/".to_owned() + &["x".repeat(200); 320].join("/");
+    let names: Vec<_> = (0..400).map(|n| format!("{long}/{n:03}")).collect();
+    let all: Vec<_> = names.iter().map(|name| entry(name, EntryKind::Folder)).collect();
+    let written = write(&all);
+    let reads = Cell::new(0);
+    for name in names.iter().step_by(57) {
+        let place = written
+            .fences()
+            .find(name.as_bytes(), &mut counted(&written.fences, &reads));
+        let (found, _) = found_at(&written, &place.unwrap().unwrap(), name.as_bytes());
+        assert_eq!(found.len(), 1);
+    }
+    assert!(reads.get() <= 5 * 8, "{} reads", reads.get());
+}
+
 /// A change costs the pages above it, and not all fences behind it.
 #[test]
 fn fences_of_what_did_not_change_are_the_same_bytes() {

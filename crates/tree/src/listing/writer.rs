@@ -5,7 +5,8 @@ use format::listing::{EntryKind, ListingEntry};
 use super::fence_writer::FenceWriter;
 use crate::{TreeError, order};
 
-/// Writes a listing and its fences. Bytes are appended to buffers that the caller empties as it likes.
+/// Writes a listing and its fences. Bytes are appended to buffers that the caller empties as it
+/// likes.
 #[derive(Debug, Default)]
 pub struct ListingWriter {
     previous: Option<Vec<u8>>,
@@ -33,12 +34,12 @@ impl ListingWriter {
         self.content_offset
     }
 
-    /// Appends an entry's record to `listing`, and to `fences` the pages that are complete. Answers where
-    /// its content begins in the content stream, its lead before it.
+    /// Appends an entry's record to `listing`, and to `fences` the pages that are complete. Answers
+    /// where its content begins in the content stream, its lead before it.
     ///
     /// # Errors
-    /// [`TreeError::Order`]; [`TreeError::Unlistable`] for what the format cannot hold, such as a path
-    /// of more than its limit. Nothing is written then.
+    /// [`TreeError::Order`]; [`TreeError::Unlistable`] for what the format cannot hold, such as a
+    /// path of more than its limit. Nothing is written then.
     pub fn push(
         &mut self,
         entry: &ListingEntry,

@@ -1,5 +1,6 @@
-//! Finds the files of a backup whose content a restore needs: those that are asked for, but for those
-//! that exist in the target and stay. This happens before the restore, so that it reads no other content.
+//! Finds the files of a backup whose content a restore needs: those that are asked for, but for
+//! those that exist in the target and stay. This happens before the restore, so that it reads no
+//! other content.
 //!
 //! The survey changes nothing. The restore looks again at what exists, and does not rely on it.
 
