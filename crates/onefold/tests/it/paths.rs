@@ -18,7 +18,7 @@ use onefold::{
 };
 use types::ContainerKind;
 
-const FOLDERS: usize = 40;
+const FOLDERS: usize = 80;
 const FILES: usize = 100;
 /// Requests about containers, for one path; a scan of the listing takes several times as many.
 const REQUESTS_MAX: usize = 40;
