@@ -7,6 +7,7 @@
 
 mod encoding;
 mod fences;
+mod path;
 
 pub use encoding::{RECORD_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 pub use fences::{Branch, FENCE_LEVEL_MAX, FENCES_TRAILER_BYTES, Fence, FencePage};

@@ -93,7 +93,7 @@ fn find_stream(
     let path = path.ok_or_else(no_path)?;
     let listing = streams::listing(nodes, &snapshot.backup).ok_or_else(|| not_a_file(snapshot, path))?;
     let found = find_file(&listing, snapshot, path, monitor);
-    streams::note_fences(listing, snapshot, monitor);
+    streams::note_fences(listing, snapshot.id, monitor);
     let (range, name) = found?;
     Ok((content, range, name))
 }

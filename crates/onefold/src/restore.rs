@@ -216,7 +216,7 @@ impl Store {
             each(&listed.entry)?;
         }
         drop(entries);
-        streams::note_fences(listing, &snapshot, monitor);
+        streams::note_fences(listing, snapshot.id, monitor);
         reading.end(monitor);
         Ok(())
     }
@@ -258,7 +258,7 @@ fn restore_entries(
         restore::restore_tree(source, target, options, assembling, counters, cancel, report)
             .map_err(Error::from)
     });
-    streams::note_fences(listing, snapshot, monitor);
+    streams::note_fences(listing, snapshot.id, monitor);
     restored
 }
 

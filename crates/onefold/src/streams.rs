@@ -3,9 +3,9 @@
 use format::manifest::{Backup, StreamRole};
 use recipe::{NodeCache, TreeRoot};
 use restore::BackupListing;
+use types::SessionId;
 
 use crate::monitor::Monitor;
-use crate::snapshots::Snapshot;
 
 /// The root of the stream with this role.
 pub(crate) fn role(backup: &Backup, role: StreamRole) -> Option<TreeRoot> {
@@ -23,12 +23,11 @@ pub(crate) fn listing<'a>(nodes: &'a NodeCache, backup: &Backup) -> Option<Backu
 }
 
 /// Notes why paths of a backup were searched for without its fences.
-pub(crate) fn note_fences(listing: BackupListing<'_>, snapshot: &Snapshot, monitor: &Monitor) {
+pub(crate) fn note_fences(listing: BackupListing<'_>, id: SessionId, monitor: &Monitor) {
     if let Some(fault) = listing.fault() {
         monitor.add_note(format!(
-            "the listing of backup {} was read up to the paths asked for, which takes longer: {fault}; nothing of the \
-             backup is missing for it",
-            snapshot.id
+            "the listing of backup {id} was read up to the paths asked for, which takes longer: {fault}; nothing of the \
+             backup is missing for it"
         ));
     }
 }

@@ -1,6 +1,7 @@
 //! Listing entries and pages of fences as length-prefixed records.
 
 use crate::error::Result;
+use crate::listing::path::path_rules;
 use crate::listing::{Content, EntryKind, EntryState, FencePage, HOLES_MAX, ListingEntry};
 use crate::manifest::{NAME_BYTES_MAX, PATH_BYTES_MAX};
 use crate::payload::{self, Payload, rule};
@@ -329,25 +330,6 @@ fn hole_rules(file_len: u64, holes: &[(u64, u64)]) -> Result<(), &'static str> {
         end = hole_end;
     }
     Ok(())
-}
-
-/// Absolute, without a trailing slash, and without parts that could lead elsewhere. The root alone is
-/// `/`.
-pub(super) fn path_rules(path: &[u8]) -> Result<(), &'static str> {
-    rule(path.len() <= PATH_BYTES_MAX, "a path is too long")?;
-    rule(!path.contains(&0), "a path contains a zero byte")?;
-    let Some(parts) = path.strip_prefix(b"/") else {
-        return Err("a path is not absolute");
-    };
-    // Most paths have no part that is empty or begins with a dot: a quick look at all pairs of bytes tells.
-    let pairs = path.iter().zip(parts);
-    let is_dubious = pairs.fold(false, |is, (&a, &b)| {
-        is | ((a == b'/') & ((b == b'/') | (b == b'.')))
-    });
-    let plain = |part: &[u8]| !part.is_empty() && part != b"." && part != b"..";
-    let fits =
-        parts.is_empty() || (!is_dubious && !parts.ends_with(b"/")) || parts.split(|&b| b == b'/').all(plain);
-    rule(fits, "a path has an empty part, or one that is '.' or '..'")
 }
 
 /// At least as many bytes as the entry's body takes.

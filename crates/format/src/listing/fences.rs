@@ -6,7 +6,7 @@
 //! where nothing changed, a page has the bytes of the backup before.
 
 use crate::error::Result;
-use crate::listing::encoding::path_rules;
+use crate::listing::path::path_rules;
 use crate::manifest::PATH_BYTES_MAX;
 use crate::payload::{Payload, rule};
 use crate::wire::{Reader, Writer};
