@@ -152,6 +152,7 @@ impl FenceWriter {
 /// A hash of the path for parts (0) and for pages of each level; those of the first four are
 /// independent.
 fn hash(path: &[u8], of: usize) -> u32 {
-    let words = wire::digest(path);
-    (words >> (32 * of.min(3))) as u32
+    let digest = wire::digest(path).to_le_bytes();
+    let (words, _) = digest.as_chunks();
+    u32::from_le_bytes(words[of.min(3)])
 }
