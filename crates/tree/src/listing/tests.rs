@@ -203,7 +203,7 @@ fn fences_of_what_did_not_change_are_the_same_bytes() {
     let pieces = |bytes: &[u8]| -> BTreeSet<Vec<u8>> {
         let ends = bytes.windows(7).enumerate();
         let ends = ends
-            .filter(|(_, w)| format::wire::digest(w) % 128 == 0)
+            .filter(|(_, w)| format::wire::digest(w).is_multiple_of(128))
             .map(|(at, _)| at);
         let mut begin = 0;
         ends.chain([bytes.len()])
