@@ -267,7 +267,7 @@ fn a_restore_of_one_path_reads_neither_the_listing_nor_other_content() {
     let target = tempfile::tempdir().unwrap();
     let below = |path: &Path| target.path().join(path.strip_prefix("/").unwrap());
     let file = wide.file(21, 12);
-    let report = reader.restore(&[file.clone()], target.path());
+    let report = reader.restore(std::slice::from_ref(&file), target.path());
     let requests = reader.requests();
     assert!(requests <= 2 * REQUESTS_MAX, "{requests} requests for a file");
     assert_eq!((report.files, &report.is_included[..]), (1, &[true][..]));
@@ -331,7 +331,10 @@ fn without_fences_or_with_wrong_ones_the_listing_is_read() {
         assert_eq!(reader.list(&[wide.file(30, 31)]), [bytes_of(&wide.file(30, 31))]);
         let target = tempfile::tempdir().unwrap();
         let again = wide.folder(37).join("again");
-        assert_eq!(reader.restore(&[again.clone()], target.path()).files, 1);
+        assert_eq!(
+            reader.restore(std::slice::from_ref(&again), target.path()).files,
+            1
+        );
         let restored = target.path().join(again.strip_prefix("/").unwrap());
         assert_eq!(fs::read(restored).unwrap(), b"file 3 50");
         assert_eq!(reader.monitor.notes().len(), 3);

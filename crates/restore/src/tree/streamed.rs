@@ -34,7 +34,7 @@ pub(super) struct Streamed {
 /// The entries that a restore places.
 pub(super) enum Placing<'a> {
     /// Read as they are placed.
-    Stored(Entries<'a>),
+    Stored(Box<Entries<'a>>),
     Held(std::vec::IntoIter<Listed>),
 }
 
@@ -63,13 +63,13 @@ impl Streamed {
                 len: source.content.len,
             };
             let entries = source.listing.entries(wanted)?;
-            return Ok((streamed, vec![whole], Placing::Stored(entries)));
+            return Ok((streamed, vec![whole], Placing::Stored(Box::new(entries))));
         }
         let mut entries = source.listing.entries(wanted.clone())?;
         let (ranges, held) = streamed.survey(&mut entries, Survey::new(target, options))?;
         let placing = match held {
             Some(held) => Placing::Held(held.into_iter()),
-            None => Placing::Stored(source.listing.entries(wanted)?),
+            None => Placing::Stored(Box::new(source.listing.entries(wanted)?)),
         };
         Ok((streamed, ranges, placing))
     }

@@ -173,7 +173,7 @@ fn a_path_before_all_entries_leads_to_the_first() {
 /// Pages of paths that are as long as a page still have fewer pages above them.
 #[test]
 fn fences_of_the_longest_paths_are_a_tree_too() {
-    let long = "/".to_owned() + &["x".repeat(200); 320].join("/");
+    let long = "/".to_owned() + &vec!["x".repeat(200); 320].join("/");
     let names: Vec<_> = (0..400).map(|n| format!("{long}/{n:03}")).collect();
     let all: Vec<_> = names.iter().map(|name| entry(name, EntryKind::Folder)).collect();
     let written = write(&all);
