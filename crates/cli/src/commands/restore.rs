@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
-use onefold::{Fault, Monitor, Overwrite, Owners, RestoreRequest, Sparse};
+use onefold::{Fault, Monitor, Overwrite, Owners, RestoreReport, RestoreRequest, Sparse};
 use serde::Serialize;
 
 use super::typed::wildcards;
@@ -59,11 +59,7 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     })?;
     super::tell_notes(&monitor, output)?;
     super::tell_patterns(&request.excludes, output)?;
-    let unmet_patterns = request.patterns.unmet();
-    let is_met = |path: &PathBuf| wildcards(path).is_some_and(|pattern| !unmet_patterns.contains(&pattern));
-    let met = args.include.iter().zip(&report.is_included);
-    let unmet = met.filter(|(path, is_included)| !**is_included && !is_met(path));
-    let unmet: Vec<_> = unmet.map(|(path, _)| path).collect();
+    let unmet = unmet(args, &request, &report);
     if !unmet.is_empty() && unmet.len() == args.include.len() {
         return Err(super::nothing_there(&unmet, snapshot.id));
     }
@@ -129,6 +125,15 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     } else {
         Code::Success
     })
+}
+
+/// The paths to include at which the backup has nothing, neither as paths nor as patterns.
+fn unmet<'a>(args: &'a Restore, request: &RestoreRequest, report: &RestoreReport) -> Vec<&'a PathBuf> {
+    let patterns = request.patterns.unmet();
+    let is_met = |path: &PathBuf| wildcards(path).is_some_and(|pattern| !patterns.contains(&pattern));
+    let met = args.include.iter().zip(&report.is_included);
+    let unmet = met.filter(|(path, is_included)| !**is_included && !is_met(path));
+    unmet.map(|(path, _)| path).collect()
 }
 
 /// What says nothing of a stream.

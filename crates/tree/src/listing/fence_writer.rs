@@ -78,14 +78,16 @@ impl FenceWriter {
             below: None,
         };
         if let Some(part) = self.part.replace(next) {
-            self.add(0, part, out);
+            self.make_room(0, &part.path, out);
+            self.add(0, part);
         }
     }
 
     /// Writes what is open, up to the root and the trailer; nothing if there was no entry.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if let Some(part) = self.part.take() {
-            self.add(0, part, out);
+            self.make_room(0, &part.path, out);
+            self.add(0, part);
         }
         let mut level = 0;
         while level < self.levels.len() {
@@ -101,29 +103,39 @@ impl FenceWriter {
         self.levels.clear();
     }
 
-    fn add(&mut self, level: usize, fence: Fence, out: &mut Vec<u8>) {
+    /// Adds a fence to the open page of a level, for which there is [room](Self::make_room).
+    fn add(&mut self, level: usize, fence: Fence) {
         if self.levels.len() <= level {
             self.levels.resize_with(level + 1, OpenPage::default);
         }
-        // Path, its length, and what else there is.
-        let len = fence.path.len() as u64 + 12;
-        let open = &self.levels[level];
-        if open.fences.len() >= FENCES_MIN && PAGE.end(open.len, len, hash(&fence.path, level + 1)) {
-            self.close(level, false, out);
-        }
         let page = &mut self.levels[level];
-        page.len += len;
+        page.len += len_of(&fence.path);
         page.below_len += fence.below.map_or(0, |below| below.tree_len);
         page.fences.push(fence);
+    }
+
+    /// Ends the open page of a level if it ends before a fence of this path. What that fence stands
+    /// for is not written yet: a page stands right behind the pages below it.
+    fn make_room(&mut self, level: usize, path: &[u8], out: &mut Vec<u8>) {
+        let ends = self.levels.get(level).is_some_and(|open| {
+            let is_long = open.fences.len() >= FENCES_MIN;
+            is_long && PAGE.end(open.len, len_of(path), hash(path, level + 1))
+        });
+        if ends {
+            self.close(level, false, out);
+        }
     }
 
     /// Writes the open page of a level, and a fence for it in the page above. The root has none
     /// above: its length comes back.
     fn close(&mut self, level: usize, is_root: bool, out: &mut Vec<u8>) -> Option<u64> {
+        let path = self.levels[level].fences.first()?.path.clone();
+        if !is_root {
+            self.make_room(level + 1, &path, out);
+        }
         let page = std::mem::take(&mut self.levels[level]);
         let sum = |len: fn(&Fence) -> u64| page.fences.iter().map(len).sum();
         let (listing_len, content_len) = (sum(|fence| fence.listing_len), sum(|fence| fence.content_len));
-        let path = page.fences.first()?.path.clone();
         let begin = out.len();
         let page_level = u8::try_from(level).expect("sixteen pages have one above them");
         FencePage {
@@ -144,9 +156,14 @@ impl FenceWriter {
                 tree_len: page.below_len + page_len,
             }),
         };
-        self.add(level + 1, above, out);
+        self.add(level + 1, above);
         None
     }
+}
+
+/// Bytes of a fence, nearly: its path, and what else there is.
+fn len_of(path: &[u8]) -> u64 {
+    path.len() as u64 + 12
 }
 
 /// A hash of the path for parts (0) and for pages of each level; those of the first four are

@@ -177,6 +177,10 @@ fn fences_of_the_longest_paths_are_a_tree_too() {
     let names: Vec<_> = (0..400).map(|n| format!("{long}/{n:03}")).collect();
     let all: Vec<_> = names.iter().map(|name| entry(name, EntryKind::Folder)).collect();
     let written = write(&all);
+    let (pages, trailer) = written.fences.split_last_chunk().unwrap();
+    let root = &pages[pages.len() - usize::try_from(u32::from_le_bytes(*trailer)).unwrap()..];
+    let (root, _) = FencePage::decode_one(root).unwrap().unwrap();
+    assert_eq!(root.level, 2, "{} fences", root.fences.len());
     let reads = Cell::new(0);
     for name in names.iter().step_by(57) {
         let place = written
