@@ -20,8 +20,9 @@ use types::ContainerKind;
 
 const FOLDERS: usize = 80;
 const FILES: usize = 100;
-/// Requests about containers, for one path; a scan of the listing takes several times as many.
-const REQUESTS_MAX: usize = 40;
+/// Requests about containers, for one path, with regions and containers as small as these; a scan of
+/// the listing takes more than twice as many.
+const REQUESTS_MAX: usize = 64;
 
 /// Regions and containers so small that the listing lies in dozens of them.
 fn small() -> InitOptions {
@@ -204,7 +205,7 @@ fn one_path_costs_few_requests_whatever_the_size_of_the_tree() {
     let all = reader.list(&[]);
     assert!(all.len() > FOLDERS * FILES);
     let scan = reader.requests();
-    assert!(scan > 3 * REQUESTS_MAX, "the tree is too small: {scan} requests");
+    assert!(scan > 2 * REQUESTS_MAX, "the tree is too small: {scan} requests");
 
     for (folder, file) in [(0, 0), (20, 31), (39, 99)] {
         let reader = Reader::new(&machine, id, 702);
@@ -251,7 +252,7 @@ fn paths_far_apart_are_each_found() {
     ];
     let found = reader.list(&paths);
     let requests = reader.requests();
-    assert!(requests <= 3 * REQUESTS_MAX, "{requests} requests");
+    assert!(requests <= 2 * REQUESTS_MAX, "{requests} requests");
     let all = reader.list(&[]);
     let below = bytes_of(&wide.folder(17));
     let mut want = vec![bytes_of(&wide.file(5, 99))];
