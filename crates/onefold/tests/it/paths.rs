@@ -20,8 +20,8 @@ use types::ContainerKind;
 
 const FOLDERS: usize = 80;
 const FILES: usize = 100;
-/// Requests about containers, for one path, with regions and containers as small as these; a scan of
-/// the listing takes more than twice as many.
+/// Requests about containers, for one path, with regions and containers as small as these; a scan
+/// of the listing takes more than twice as many.
 const REQUESTS_MAX: usize = 64;
 
 /// Regions and containers so small that the listing lies in dozens of them.
