@@ -171,6 +171,9 @@ impl Index {
         // writes.
         let mut broken = BTreeSet::new();
         let listed = self.inner.storage.list(names::INDEX_FOLDER)?;
+        // What another process removed is bad no more.
+        self.bad()
+            .retain(|name| listed.iter().any(|object| object.name == *name));
         let mut each = listed.iter();
         self.set_has_unread(each.any(|object| names::parse_index_unread(&object.name).is_some()));
         for object in listed {

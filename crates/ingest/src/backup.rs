@@ -1,164 +1,142 @@
-//! A backup's streams through the pipeline, for whoever commits them.
+//! A backup's streams, from a source to a session.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use chunking::{Cdc, CdcSizes, Chunker, Fixed};
+use env::Clock;
 use format::config::Settings;
-use format::manifest::{ContainerSpan, StreamRole, StreamRoot};
-use index::ResolverStats;
-use recipe::TreeRoot;
+use format::manifest::StreamRole;
 use tree::WalkOptions;
 
+use crate::backup_session::{BackupSession, Stream};
+use crate::client::directory::{self, Faults};
+use crate::client::run::{self, StreamSpec, With};
+use crate::client::source_input::SourceInput;
+use crate::client::stream::{self, StreamSource};
 use crate::counters::Counters;
-use crate::dedup::Granularity;
 use crate::dedup::Lane;
-use crate::directory::{self, Faults};
-use crate::door::Door;
-use crate::error::IngestError;
+use crate::error::{Halt, IngestError};
 use crate::options::IngestOptions;
 use crate::parent::ParentTree;
-use crate::pipeline::{self, Shape, StreamSpec};
 use crate::queue::QueueStats;
 use crate::stage::StageStats;
-use crate::stream::{self, StreamSource};
 
-/// What every backup is given.
-#[derive(Debug, Clone, Copy)]
-pub struct Ingest<'a> {
+/// The client's half of a backup.
+#[derive(Clone, Copy)]
+pub struct Client<'a> {
     /// The store.
-    pub door: &'a Door,
-    /// What shapes the store's bytes.
-    pub settings: &'a Settings,
-    /// What is referred to, and what is stored.
-    pub unit: Granularity,
+    pub session: &'a dyn BackupSession,
     /// How this backup is made.
     pub options: &'a IngestOptions,
     /// Counted as it goes.
     pub counters: &'a Counters,
     /// Set by whoever wants the backup to stop.
     pub cancel: &'a AtomicBool,
+    /// The machine's.
+    pub clock: &'a Arc<dyn Clock>,
 }
 
-/// Streams that are stored; not durable and not visible until the session commits them.
+/// What the client saw while it sent all streams. They are stored, and not visible until the
+/// session commits them.
 #[derive(Debug)]
-pub struct Backed {
-    /// The streams' roots.
-    pub streams: Vec<StreamRoot>,
-    /// The containers that the session put.
-    pub containers: Vec<ContainerSpan>,
+pub struct Sent {
     /// What the queues saw.
     pub queues: Vec<Arc<QueueStats>>,
-    /// What look-ups cost.
-    pub lookups: ResolverStats,
     /// What the stages did with their time.
     pub stages: Vec<Arc<StageStats>>,
 }
 
-/// Stores a directory tree.
+/// The streams of a directory tree, by index.
+#[must_use]
+pub fn tree_streams() -> Vec<Stream> {
+    let stream = |(role, lane)| Stream { role, lane };
+    let streams = [
+        (StreamRole::Content, Lane::Content),
+        (StreamRole::Listing, Lane::Metadata),
+        (StreamRole::Fences, Lane::Metadata),
+    ];
+    streams.map(stream).to_vec()
+}
+
+/// The stream of a backup that has one alone.
+#[must_use]
+pub fn stream_streams() -> Vec<Stream> {
+    vec![Stream {
+        role: StreamRole::Whole,
+        lane: Lane::Content,
+    }]
+}
+
+/// Sends a directory tree.
 ///
 /// # Errors
 /// Of the store, or [`IngestError::Interrupted`]. Faults of single entries go to `faults`.
 pub fn backup_tree(
-    ingest: Ingest<'_>,
+    client: Client<'_>,
     walk: WalkOptions,
     parent: Option<&ParentTree>,
     faults: &mut Faults<'_>,
-) -> Result<Backed, IngestError> {
-    let roles = [StreamRole::Content, StreamRole::Listing, StreamRole::Fences];
-    let specs = vec![
-        ingest.cdc(Lane::Content)?,
-        ingest.cdc(Lane::Metadata)?,
-        ingest.cdc(Lane::Metadata)?,
-    ];
-    let door = ingest.door;
-    ingest.run(&roles, specs, |feeder| {
-        directory::feed(feeder, walk, door, parent, faults)
+) -> Result<Sent, IngestError> {
+    let specs = (0..tree_streams().len()).map(|_| client.cdc());
+    let specs = specs.collect::<Result<_, _>>()?;
+    client.run(specs, |input| {
+        directory::feed(input, walk, client.session, parent, faults)
     })
 }
 
-/// Stores a single stream: content-defined chunks, or fixed ones of so many bytes.
+/// Sends a single stream: content-defined chunks, or fixed ones of so many bytes.
 ///
 /// # Errors
 /// Of the store or of the source, or [`IngestError::Interrupted`].
 pub fn backup_stream(
-    ingest: Ingest<'_>,
+    client: Client<'_>,
     name: &str,
     fixed_chunk_bytes: Option<u32>,
     source: &mut dyn StreamSource,
-) -> Result<Backed, IngestError> {
+) -> Result<Sent, IngestError> {
     let spec = match fixed_chunk_bytes {
-        Some(bytes) => ingest.spec(Box::new(Fixed::new(bytes)?), bytes, Lane::Content),
-        None => ingest.cdc(Lane::Content)?,
+        Some(bytes) => client.spec(Box::new(Fixed::new(bytes)?), bytes),
+        None => client.cdc()?,
     };
-    let specs = vec![spec];
-    ingest.run(&[StreamRole::Whole], specs, |feeder| {
-        stream::feed(feeder, name, source)
-    })
+    client.run(vec![spec], |input| stream::feed(input, name, source))
 }
 
-impl Ingest<'_> {
-    fn cdc(&self, lane: Lane) -> Result<StreamSpec, IngestError> {
+impl Client<'_> {
+    fn cdc(&self) -> Result<StreamSpec, IngestError> {
+        let terms = self.session.terms();
         let Settings {
             chunk_min_bytes: min,
             chunk_avg_bytes: avg,
             chunk_max_bytes: max,
             ..
-        } = *self.settings;
-        let sizes = CdcSizes { min, avg, max };
-        let chunker = Cdc::new(sizes, &self.door.fingerprinter().gear_table())?;
-        Ok(self.spec(Box::new(chunker), avg, lane))
+        } = terms.settings;
+        let chunker = Cdc::new(CdcSizes { min, avg, max }, &terms.fingerprinter.gear_table())?;
+        Ok(self.spec(Box::new(chunker), avg))
     }
 
-    fn spec(&self, chunker: Box<dyn Chunker>, chunk_bytes: u32, lane: Lane) -> StreamSpec {
-        let children_avg = self.settings.node_avg_children;
+    fn spec(&self, chunker: Box<dyn Chunker>, chunk_bytes: u32) -> StreamSpec {
+        let terms = self.session.terms();
+        let children_avg = terms.settings.node_avg_children;
         StreamSpec {
             chunker,
-            lane,
-            segment_children: self.unit.segment_children(chunk_bytes, children_avg),
+            segment_children: terms.granularity.segment_children(chunk_bytes, children_avg),
         }
     }
 
     fn run(
         &self,
-        roles: &[StreamRole],
         specs: Vec<StreamSpec>,
-        source: impl FnOnce(&mut crate::source_input::SourceInput<'_>) -> Result<(), crate::error::Halt>,
-    ) -> Result<Backed, IngestError> {
-        let Settings {
-            node_avg_children,
-            region_bytes,
-            container_bytes,
-            ..
-        } = *self.settings;
-        let shape = Shape {
-            node_avg_children,
-            region_bytes,
-            container_bytes,
-            unit: self.unit,
+        source: impl FnOnce(&mut SourceInput<'_>) -> Result<(), Halt>,
+    ) -> Result<Sent, IngestError> {
+        let with = With {
+            session: self.session,
+            options: self.options,
+            counters: self.counters,
+            cancel: self.cancel,
+            clock: self.clock,
         };
-        let ran = pipeline::run(
-            self.door,
-            specs,
-            shape,
-            self.options,
-            self.counters,
-            self.cancel,
-            source,
-        )?;
-        let root = |(role, root): (&StreamRole, TreeRoot)| StreamRoot {
-            role: *role,
-            location: root.location,
-            level: root.level,
-            fingerprint: root.fingerprint,
-            len: root.len,
-        };
-        Ok(Backed {
-            streams: roles.iter().zip(ran.closed.roots).map(root).collect(),
-            containers: ran.closed.containers,
-            queues: ran.queues,
-            lookups: ran.lookups,
-            stages: ran.stages,
-        })
+        let (queues, stages) = run::run(with, specs, source)?;
+        Ok(Sent { queues, stages })
     }
 }

@@ -1,10 +1,11 @@
 //! Buffers that are used again.
 //!
-//! Readers fill them, chunks are slices of them, and the last holder gives them back. A buffer has room
-//! in front of its bytes, so that the unfinished chunk of the buffer before is joined to it by copying
-//! some KiB instead of the whole. Memory is bounded by the queues that buffers travel through, not here:
-//! a limit here could leave a segment waiting for buffers that it holds itself. Whoever could keep a buffer
-//! for long asks whether buffers are scarce, and copies what it needs instead.
+//! Readers fill them, chunks are slices of them, and the last holder gives them back. A buffer has
+//! room in front of its bytes, so that the unfinished chunk of the buffer before is joined to it by
+//! copying some KiB instead of the whole. Memory is bounded by the queues that buffers travel
+//! through, not here: a limit here could leave a segment waiting for buffers that it holds itself.
+//! Whoever could keep a buffer for long asks whether buffers are scarce, and copies what it needs
+//! instead.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,8 +32,8 @@ struct Shared {
 }
 
 impl BufferPool {
-    /// Buffers with room for `capacity` bytes behind `headroom` spare ones or a few more: the room itself begins
-    /// at an address that disks read to.
+    /// Buffers with room for `capacity` bytes behind `headroom` spare ones or a few more: the room
+    /// itself begins at an address that disks read to.
     #[must_use]
     pub(crate) fn new(capacity: usize, headroom: usize) -> Self {
         Self {

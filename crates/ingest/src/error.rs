@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::queue::Closed;
 
-/// A backup that did not come about. What was stored before stays, and the next backup of the series
-/// takes it over.
+/// A backup that did not come about. What was stored before stays, and the next backup of the
+/// series takes it over.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IngestError {
@@ -50,6 +50,9 @@ pub enum IngestError {
     /// A limit of the format.
     #[error("the backup is too large: {0}")]
     TooLarge(&'static str),
+    /// The store's half of the backup has ended; why was said elsewhere.
+    #[error("the store ended the backup without saying why")]
+    StoreEnded,
     /// Someone asked to stop.
     #[error("interrupted; what was stored so far is kept, and the next backup goes on from there")]
     Interrupted,
@@ -59,8 +62,9 @@ pub enum IngestError {
 }
 
 impl IngestError {
-    /// Whether something of the previous backup has rotted, unknown until it was needed: the backup can be made
-    /// from [a suspect parent](crate::ParentTree::is_suspect), whose files on bad containers are read again.
+    /// Whether something of the previous backup has rotted, unknown until it was needed: the backup
+    /// can be made from [a suspect parent](crate::ParentTree::is_suspect), whose files on bad
+    /// containers are read again.
     #[must_use]
     pub fn is_of_previous(&self) -> bool {
         match self {
@@ -82,7 +86,10 @@ pub(crate) enum Halt {
 
 impl From<IngestError> for Halt {
     fn from(error: IngestError) -> Self {
-        Self::Failed(error)
+        match error {
+            IngestError::StoreEnded => Self::Closed,
+            error => Self::Failed(error),
+        }
     }
 }
 

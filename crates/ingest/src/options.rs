@@ -10,7 +10,8 @@ use crate::sample::VerifyKnown;
 /// At which regions are compressed if nobody says otherwise: decision 18 says why.
 pub const COMPRESSION_LEVEL: i32 = 1;
 
-/// How a backup is made. What shapes the stored bytes for good stands in the store's config instead.
+/// How a backup is made. What shapes the stored bytes for good stands in the store's config
+/// instead.
 #[derive(Debug, Clone)]
 pub struct IngestOptions {
     /// How regions are compressed.
@@ -19,14 +20,15 @@ pub struct IngestOptions {
     pub workers: usize,
     /// Threads that seal and put containers; at least 1.
     pub writers: usize,
-    /// A checkpoint after so many bytes stored (or 1/256 of all that is stored, if that is more), ...
+    /// A checkpoint after so many bytes stored (or 1/256 of all that is stored, if that is more),
+    /// ...
     pub checkpoint_bytes: u64,
     /// ... or after this time with anything stored.
     pub checkpoint_interval: Duration,
     /// Up to so many stored bytes, a backup is one container of kind `small`; 0 never makes one.
     pub small_bytes_max: usize,
-    /// How many containers a stretch of the backup may refer to, where chunks are referred to; `None`: as [`Capping`]'s
-    /// default says. Where segments are, there is nothing to cap.
+    /// How many containers a stretch of the backup may refer to, where chunks are referred to;
+    /// `None`: as [`Capping`]'s default says. Where segments are, there is nothing to cap.
     pub capping: Option<Capping>,
     /// Memory of look-ups.
     pub lookup: LookupMemory,

@@ -21,7 +21,4 @@ pub struct ParentTree {
     pub trust: Trust,
     /// Whether all files are read, also those that look unchanged.
     pub reads_all: bool,
-    /// Whether the catalogs of unchanged files are read before these are built upon: dear, and only of use where
-    /// one is known to be bad, as [`IngestError::is_of_previous`](crate::IngestError::is_of_previous) says.
-    pub is_suspect: bool,
 }

@@ -1,8 +1,9 @@
 //! Named, bounded queues between the stages.
 //!
-//! Every queue counts what went through it, how many items stood in it, and how long its ends waited: a stage
-//! whose input queue made others wait is the slow one, and `--verbose` shows it. Sending to a queue whose receiver is gone
-//! tells the sender to stop; that is how a failure anywhere ends all stages.
+//! Every queue counts what went through it, how many items stood in it, and how long its ends
+//! waited: a stage whose input queue made others wait is the slow one, and `--verbose` shows it.
+//! Sending to a queue whose receiver is gone tells the sender to stop; that is how a failure
+//! anywhere ends all stages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,7 +71,8 @@ impl Shared {
     }
 }
 
-/// Makes a queue of at most `depth` items; 0 means without a bound, for the one queue that all others wait on.
+/// Makes a queue of at most `depth` items; 0 means without a bound, for the one queue that all
+/// others wait on.
 #[must_use]
 pub fn queue<T>(name: &'static str, depth: usize, clock: &Arc<dyn Clock>) -> (Sender<T>, Receiver<T>) {
     let (tx, rx) = if depth == 0 {
@@ -138,6 +140,12 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> Receiver<T> {
+    /// Receives, if something is there.
+    #[must_use]
+    pub fn try_recv(&self) -> Option<T> {
+        self.inner.try_recv().ok()
+    }
+
     /// Receives, waiting while the queue is empty.
     ///
     /// # Errors

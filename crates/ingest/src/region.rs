@@ -1,9 +1,10 @@
-//! Regions on their way into containers: new chunks, gathered by reference to some 128 KiB, then compressed by a
-//! worker where that pays.
+//! Regions: new chunks gathered, and compressed on a worker, as they lie in a container.
 //!
-//! The bytes of new chunks stay in the buffers that they were read into until the packer copies them, once, to
-//! where they are sealed and written from. A region's chunks may lie in many buffers, each held by a few of its
-//! bytes: where buffers are scarce, bytes are copied out instead. That changes no stored byte.
+//! The bytes are gathered by reference, from the buffers that they were read into. When a region is
+//! full the workers compress them; what does not become smaller is stored from there. So bytes that
+//! do not compress are copied once, by whoever seals the container. Where buffers are scarce, as a
+//! region that takes a few chunks from each of many would hold all of them, the chunk is copied
+//! instead.
 
 use std::sync::Arc;
 
@@ -14,19 +15,46 @@ use crate::dedup::{Lane, NewChunk};
 use crate::queue::Closed;
 use crate::workers::{Ticket, Workers};
 
-/// A closed region: its chunks are the next ordinals of its lane.
+/// A region: its chunks are consecutive new ones of their lane.
 #[derive(Debug)]
-pub(crate) struct ClosedRegion {
+pub struct OfferedRegion {
     pub(crate) lane: Lane,
+    /// The number of its first chunk.
+    pub(crate) first: u64,
     pub(crate) entries: Vec<PendingEntry>,
-    bytes: Coming,
+    pub(crate) bytes: Coming,
 }
 
 /// What will be stored of a region.
 #[derive(Debug)]
-enum Coming {
+pub(crate) enum Coming {
     Ready(RegionBytes),
     Worked(Ticket<RegionBytes>),
+}
+
+/// A region that is ready to be stored.
+#[derive(Debug)]
+pub(crate) struct ReadyRegion {
+    pub(crate) lane: Lane,
+    pub(crate) first: u64,
+    pub(crate) entries: Vec<PendingEntry>,
+    pub(crate) bytes: RegionBytes,
+}
+
+impl OfferedRegion {
+    /// Waits for what is to be stored.
+    pub(crate) fn wait(self) -> Result<ReadyRegion, Closed> {
+        let bytes = match self.bytes {
+            Coming::Ready(bytes) => bytes,
+            Coming::Worked(ticket) => ticket.wait()?,
+        };
+        Ok(ReadyRegion {
+            lane: self.lane,
+            first: self.first,
+            entries: self.entries,
+            bytes,
+        })
+    }
 }
 
 /// What is stored of a region, before it is sealed.
@@ -97,17 +125,6 @@ impl RegionBytes {
     }
 }
 
-impl ClosedRegion {
-    /// Waits for what is to be stored.
-    pub(crate) fn wait(self) -> Result<(Lane, RegionBytes, Vec<PendingEntry>), Closed> {
-        let bytes = match self.bytes {
-            Coming::Ready(bytes) => bytes,
-            Coming::Worked(ticket) => ticket.wait()?,
-        };
-        Ok((self.lane, bytes, self.entries))
-    }
-}
-
 /// The open region of a lane.
 #[derive(Debug)]
 pub(crate) struct RegionBuilder {
@@ -116,7 +133,8 @@ pub(crate) struct RegionBuilder {
     compression: Compression,
     plain: PlainBytes,
     entries: Vec<PendingEntry>,
-    next_ordinal: u64,
+    /// The number of its first chunk.
+    first: u64,
 }
 
 impl RegionBuilder {
@@ -127,20 +145,23 @@ impl RegionBuilder {
             compression,
             plain: PlainBytes::default(),
             entries: Vec::new(),
-            next_ordinal: 0,
+            first: 0,
         }
     }
 
+    /// Whether the chunk of this number may follow; otherwise the region is to be closed first.
+    pub(crate) fn is_followed_by(&self, new: NewChunk) -> bool {
+        self.entries.is_empty() || self.first + self.entries.len() as u64 == new.ordinal
+    }
+
     /// Adds a chunk whose bytes begin there in the buffer.
-    pub(crate) fn push(&mut self, entry: PendingEntry, buffer: &Arc<Buffer>, offset: usize) -> NewChunk {
+    pub(crate) fn push(&mut self, new: NewChunk, entry: PendingEntry, buffer: &Arc<Buffer>, offset: usize) {
+        debug_assert!(self.is_followed_by(new), "a region's chunks are consecutive");
+        if self.entries.is_empty() {
+            self.first = new.ordinal;
+        }
         self.plain.push(buffer, offset, entry.len as usize);
         self.entries.push(entry);
-        let ordinal = self.next_ordinal;
-        self.next_ordinal += 1;
-        NewChunk {
-            lane: self.lane,
-            ordinal,
-        }
     }
 
     /// Whether the region should be closed.
@@ -148,31 +169,49 @@ impl RegionBuilder {
         self.plain.len >= self.limit
     }
 
-    /// Closes the region and hands it to a worker, if there is anything to try; `None` when it is empty.
-    pub(crate) fn close(&mut self, workers: &Workers) -> Result<Option<ClosedRegion>, Closed> {
+    /// Closes the region and lets a worker compress it; `None` when it is empty.
+    pub(crate) fn close(&mut self, workers: &Workers) -> Result<Option<OfferedRegion>, Closed> {
+        let compression = self.compression;
+        self.close_with(|plain| match compression {
+            Compression::Off => Ok(Coming::Ready(RegionBytes::Raw(plain))),
+            _ => Ok(Coming::Worked(
+                workers.submit(move || compress(plain, compression))?,
+            )),
+        })
+    }
+
+    /// Closes the region and compresses it; `None` when it is empty.
+    pub(crate) fn close_here(&mut self) -> Option<OfferedRegion> {
+        let compression = self.compression;
+        let closed = self.close_with(|plain| Ok(Coming::Ready(compress(plain, compression))));
+        closed.unwrap_or_default()
+    }
+
+    fn close_with(
+        &mut self,
+        coming: impl FnOnce(PlainBytes) -> Result<Coming, Closed>,
+    ) -> Result<Option<OfferedRegion>, Closed> {
         if self.entries.is_empty() {
             return Ok(None);
         }
         let plain = std::mem::take(&mut self.plain);
         let room = self.entries.len();
         let entries = std::mem::replace(&mut self.entries, Vec::with_capacity(room));
-        let compression = self.compression;
-        let bytes = if compression == Compression::Off {
-            Coming::Ready(RegionBytes::Raw(plain))
-        } else {
-            Coming::Worked(
-                workers.submit(move || match compress_pieces(plain.pieces(), compression) {
-                    Some(region) => RegionBytes::Compressed(region),
-                    None => RegionBytes::Raw(plain),
-                })?,
-            )
-        };
-        Ok(Some(ClosedRegion {
+        Ok(Some(OfferedRegion {
             lane: self.lane,
+            first: self.first,
             entries,
-            bytes,
+            bytes: coming(plain)?,
         }))
     }
+}
+
+fn compress(plain: PlainBytes, compression: Compression) -> RegionBytes {
+    let compressed = match compression {
+        Compression::Off => None,
+        _ => compress_pieces(plain.pieces(), compression),
+    };
+    compressed.map_or_else(|| RegionBytes::Raw(plain), RegionBytes::Compressed)
 }
 
 #[cfg(test)]
@@ -201,10 +240,9 @@ mod tests {
             let buffer = filled(&pool, &bytes);
             for offset in [0, 2048] {
                 let entry = PendingEntry::chunk(printer.chunk(&bytes[..1024]), 1024);
-                assert_eq!(
-                    region.push(entry, &buffer, offset).ordinal,
-                    u64::from(number) * 2 + offset as u64 / 2048
-                );
+                let ordinal = u64::from(number) * 2 + offset as u64 / 2048;
+                let lane = Lane::Content;
+                region.push(NewChunk { lane, ordinal }, entry, &buffer, offset);
                 wanted.extend_from_slice(&bytes[..1024]);
             }
             kept.push(Arc::downgrade(&buffer));
@@ -212,12 +250,12 @@ mod tests {
         let still = kept.iter().filter(|buffer| buffer.strong_count() > 0).count();
         assert!((1..100).contains(&still), "{still} buffers are kept");
         let (workers, _jobs) = crate::workers::queue(1, &(Arc::new(env::SystemClock) as _));
-        let (lane, bytes, entries) = region.close(&workers).unwrap().unwrap().wait().unwrap();
+        let ready = region.close(&workers).unwrap().unwrap().wait().unwrap();
         assert_eq!(
-            (lane, entries.len(), bytes.stored_len()),
+            (ready.lane, ready.entries.len(), ready.bytes.stored_len()),
             (Lane::Content, 400, 400 << 10)
         );
-        let RegionBytes::Raw(plain) = bytes else {
+        let RegionBytes::Raw(plain) = ready.bytes else {
             panic!("compressed though it is off")
         };
         assert!(plain.pieces().collect::<Vec<_>>().concat() == wanted);

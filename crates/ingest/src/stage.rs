@@ -1,8 +1,10 @@
-//! What the stages do with their time: work, wait for input, wait until somebody takes their output.
+//! What the stages do with their time: work, wait for input, wait until somebody takes their
+//! output.
 //!
-//! Every thread of a stage runs inside [`StageStats::run`]; queues and workers tell the thread they run on
-//! how long it waited. What is neither was work, and waiting for a disk or a processor: a stage that hardly
-//! ever waits is the slow one. Each thread counts for itself and adds up once, at its end.
+//! Every thread of a stage runs inside [`StageStats::run`]; queues and workers tell the thread they
+//! run on how long it waited. What is neither was work, and waiting for a disk or a processor: a
+//! stage that hardly ever waits is the slow one. Each thread counts for itself and adds up once, at
+//! its end.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,7 +21,8 @@ pub struct StageStats {
     pub name: &'static str,
     /// Threads that have ended.
     pub threads: AtomicU64,
-    /// Nanoseconds of work, waits for the disk and for a processor included; of all threads together.
+    /// Nanoseconds of work, waits for the disk and for a processor included; of all threads
+    /// together.
     pub busy_nanos: AtomicU64,
     /// Nanoseconds of waiting for something to do.
     pub input_nanos: AtomicU64,
@@ -68,7 +71,8 @@ pub(crate) fn received<T>(clock: &dyn Clock, from: &Receiver<T>) -> Option<T> {
     }
 }
 
-/// Sends, and counts the wait, if any, as one for the output to be taken; false when nobody will receive it.
+/// Sends, and counts the wait, if any, as one for the output to be taken; false when nobody will
+/// receive it.
 pub(crate) fn sent<T>(clock: &dyn Clock, to: &Sender<T>, item: T) -> bool {
     match to.try_send(item) {
         Err(TrySendError::Full(item)) => waiting(clock, WaitFor::Output, || to.send(item)).0.is_ok(),
@@ -99,55 +103,6 @@ impl StageStats {
         let busy = whole.saturating_sub(input + output);
         self.busy_nanos.fetch_add(busy, Ordering::Relaxed);
         result
-    }
-}
-
-/// The stages of a pipeline, in the order of a byte's way.
-#[derive(Debug)]
-pub(crate) struct Stages {
-    /// Walks a directory.
-    pub(crate) walk: Arc<StageStats>,
-    /// Compares with the previous backup, and takes what was read, in order.
-    pub(crate) source: Arc<StageStats>,
-    /// Reads files: groups of small ones, and sections of large ones.
-    pub(crate) read: Arc<StageStats>,
-    pub(crate) chunk: Arc<StageStats>,
-    /// Fingerprints and compresses.
-    pub(crate) work: Arc<StageStats>,
-    pub(crate) look_up: Arc<StageStats>,
-    pub(crate) pack: Arc<StageStats>,
-    /// Seals and puts.
-    pub(crate) write: Arc<StageStats>,
-    pub(crate) close: Arc<StageStats>,
-}
-
-impl Stages {
-    pub(crate) fn new() -> Self {
-        Self {
-            walk: StageStats::new("walk"),
-            source: StageStats::new("source"),
-            read: StageStats::new("read"),
-            chunk: StageStats::new("chunk"),
-            work: StageStats::new("work"),
-            look_up: StageStats::new("look up"),
-            pack: StageStats::new("pack"),
-            write: StageStats::new("write"),
-            close: StageStats::new("close"),
-        }
-    }
-
-    pub(crate) fn into_list(self) -> Vec<Arc<StageStats>> {
-        vec![
-            self.walk,
-            self.source,
-            self.read,
-            self.chunk,
-            self.work,
-            self.look_up,
-            self.pack,
-            self.write,
-            self.close,
-        ]
     }
 }
 

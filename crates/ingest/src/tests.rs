@@ -1,5 +1,5 @@
-//! The stages that are pure or nearly so: the same chunks however bytes are batched, segments from children
-//! alone, queues, buffers, spans.
+//! The stages that are pure or nearly so: the same chunks however bytes are batched, segments from
+//! children alone, queues, buffers, spans.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,15 +13,15 @@ use tree::{Roots, WalkOptions};
 use types::{ContainerId, ContainerKind, Fingerprint, Level, SequenceNumber, SessionId};
 
 use crate::buffer::BufferPool;
-use crate::chunk::{self, ChunkState, Chunked, Event};
+use crate::client::chunk::{self, ChunkState, Chunked, Event};
+use crate::client::read_ahead::Ahead;
+use crate::client::source_input::{Around, SourceInput};
+use crate::client::stages::ClientStages;
 use crate::counters::Counters;
 use crate::dedup::{Bytes, Segment, SegmentChild, Segmenter, StreamIndex};
 use crate::error::{Failure, Halt, IngestError};
 use crate::queue::{Closed, queue};
-use crate::read_ahead::Ahead;
-use crate::sealed_containers::SealedContainers;
-use crate::source_input::{Around, SourceInput};
-use crate::stage::Stages;
+use crate::store::sealed_containers::SealedContainers;
 use crate::workers;
 
 fn clock() -> Arc<dyn Clock> {
@@ -32,7 +32,7 @@ fn around<'a>(
     counters: &'a Counters,
     cancel: &'a AtomicBool,
     failure: &'a Failure,
-    stages: &'a Stages,
+    stages: &'a ClientStages,
 ) -> Around<'a> {
     Around {
         counters,
@@ -109,8 +109,8 @@ fn expected(said: &[Said], chunker: &dyn Chunker) -> Vec<Child> {
     out
 }
 
-/// Feeds two streams, a step of each in turn, in reads of at most `read_max` bytes; what the chunker made of
-/// them comes back, by stream.
+/// Feeds two streams, a step of each in turn, in reads of at most `read_max` bytes; what the
+/// chunker made of them comes back, by stream.
 fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool) -> [Vec<Child>; 2] {
     let chunker = || -> Box<dyn Chunker> {
         if fixed {
@@ -123,7 +123,7 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
     let (batch_tx, batch_rx) = queue("chunker", 0, &clock());
     let (chunked_tx, chunked_rx) = queue::<Chunked>("look-up", 0, &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
-    let stages = Stages::new();
+    let stages = ClientStages::new();
     let mut feeder = SourceInput::new(
         2,
         BufferPool::new(buffer_bytes, headroom),
@@ -285,7 +285,7 @@ proptest! {
 fn a_feeder_that_is_to_stop_says_so() {
     let (tx, rx) = queue("chunker", 0, &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
-    let stages = Stages::new();
+    let stages = ClientStages::new();
     let mut feeder = SourceInput::new(
         1,
         BufferPool::new(64, 0),
@@ -335,7 +335,7 @@ fn the_threads_of_a_directory_backup_tell_work_from_waiting() {
         ..WalkOptions::default()
     };
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
-    let stages = Stages::new();
+    let stages = ClientStages::new();
     let mut found = 0;
     stages.source.run(&SystemClock, || {
         std::thread::scope(|scope| {
@@ -365,7 +365,7 @@ fn the_threads_of_a_directory_backup_tell_work_from_waiting() {
 fn many_steps_without_bytes_do_not_gather_for_ever() {
     let (tx, rx) = queue("chunker", 0, &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
-    let stages = Stages::new();
+    let stages = ClientStages::new();
     let mut feeder = SourceInput::new(
         1,
         BufferPool::new(64, 0),

@@ -1,8 +1,8 @@
 //! Worker threads for what only costs processor time: fingerprints and compression.
 //!
-//! A job never waits for another job, so any number of workers finishes. Results are collected through
-//! tickets in the order of submission, whichever worker was faster: what is stored depends on the order
-//! of chunks alone, never on timing.
+//! A job never waits for another job, so any number of workers finishes. Results are collected
+//! through tickets in the order of submission, whichever worker was faster: what is stored depends
+//! on the order of chunks alone, never on timing.
 
 use std::sync::Arc;
 

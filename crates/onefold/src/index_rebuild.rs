@@ -1,10 +1,9 @@
 //! Making the index anew: it is a hint, and can be thrown away at any time (INV-4).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use format::names;
-use index::{Index, SessionContainers, Warning};
+use index::{SessionContainers, Warning};
 use object::Sealer;
 use session::{EndedBy, ManifestList, SessionError, SessionTable};
 use types::{ContainerId, ContainerKind, SessionId};
@@ -41,7 +40,7 @@ impl Store {
         let sessions = self.to_index(&list)?;
         let containers = sessions.iter().map(|session| session.containers.len() as u64);
         monitor.begin_part(WorkUnit::Containers, containers.sum());
-        let index = Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?;
+        let index = self.index()?;
         drop(index.take_warnings());
         let containers = index.rebuild(&self.containers, &sessions)?;
         monitor.add_done(containers);

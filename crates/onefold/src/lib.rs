@@ -5,6 +5,9 @@
 //! takes a [`Monitor`] to be watched and stopped by. Errors say what, where and what to do next.
 
 mod backup;
+mod backup_options;
+mod backup_report;
+mod backup_run;
 mod check;
 mod credential;
 mod damage;
@@ -30,7 +33,8 @@ mod streams;
 pub use ::index::{IndexStats, MemoryStats};
 pub use ::restore::plan::Assembly;
 pub use ::restore::{AssembleOptions, AssembleStats, Fault, Output as StreamOutput};
-pub use backup::{BackupOptions, BackupReport, TreeOptions};
+pub use backup_options::{BackupOptions, TreeOptions};
+pub use backup_report::BackupReport;
 pub use check::{CheckReport, Finding, ReadData};
 pub use container::Compression;
 pub use credential::Credential;

@@ -25,7 +25,7 @@ pub enum WorkUnit {
 #[derive(Debug, Default)]
 pub struct Monitor {
     /// What a backup counts.
-    pub counters: Counters,
+    pub counters: Arc<Counters>,
     /// What a restore counts.
     pub restore: RestoreCounters,
     cancel: Arc<AtomicBool>,

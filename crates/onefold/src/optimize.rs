@@ -10,11 +10,9 @@ mod due;
 mod window;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use format::names;
 use format::series::Layout;
-use index::Index;
 use reclaim::{Due, ReclaimError, Repair};
 use session::{ManifestList, Session};
 use types::{SeriesId, SessionId, UnixNanos};
@@ -152,7 +150,7 @@ impl Store {
         monitor: &Monitor,
         report: &mut OptimizeReport,
     ) -> Result<()> {
-        let index = Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?;
+        let index = self.index()?;
         let complete = |context: &reclaim::Context<'_>| reclaim::complete(context, session);
         let (completed, warnings) = self.reclaiming(Some(&index), monitor, complete)?;
         report.completed = completed;

@@ -1,7 +1,7 @@
 //! Reclaiming space: what `reclaim` does, with this store's doors.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ::index::Index;
@@ -70,7 +70,7 @@ impl Store {
         self.ensure_writable()?;
         self.containers.clear_catalogs();
         let (done, was_full) = self.with_reserve(|was_full| {
-            let index = Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?;
+            let index = self.index()?;
             let mut options = options.clone();
             if was_full {
                 // Space is wanted now, more than that a backup which was broken off can go on.

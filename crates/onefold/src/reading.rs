@@ -133,6 +133,16 @@ impl<'a> Reading<'a> {
         Ok(self.store.nodes().with_streams(Arc::new(Links::of(links))))
     }
 
+    /// As [`Self::nodes`], from the storage as it is now: nothing that was read before counts.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub(crate) fn fresh_nodes(&self) -> Result<NodeCache> {
+        let links = self.links()?.to_vec();
+        let nodes = self.store.fresh_nodes();
+        Ok(nodes.with_streams(Arc::new(Links::of(links))))
+    }
+
     /// Which backup each of the chosen, and of those that they lead to, refers forward to;
     /// ascending, so a chain of them ends.
     ///

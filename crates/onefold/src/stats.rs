@@ -1,10 +1,9 @@
 //! What a store holds, and how its backups are laid out.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use format::names;
-use index::{Index, IndexStats};
+use index::IndexStats;
 use recipe::{NodeCache, StreamLayout, TreeRoot};
 use session::ManifestEntry;
 use types::{ByteLen, ContainerKind, SessionId};
@@ -92,7 +91,7 @@ impl Store {
                 .sum(),
             kinds: BTreeMap::new(),
             holes: KindStats::default(),
-            index: Index::open(Arc::clone(&self.env.storage), self.id(), self.index_options())?.stats(),
+            index: self.index()?.stats(),
         };
         for object in self.env.storage.list("")? {
             let folder = object.name.parts().next().unwrap_or_default();

@@ -7,19 +7,19 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use chunking::{Cdc, CdcSizes, NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
 use container::Containers;
 use crypto::Argon2Cost;
 use env::{Env, StorageError};
 use format::config::Settings;
-use index::IndexOptions;
+use index::{Index, IndexOptions};
 use object::config::{self, NewSlot, OpenConfig, SlotId};
 use object::{ObjectError, Sealer};
 use recipe::NodeCache;
-use session::{Manifests, SessionPolicy};
-use types::StoreId;
+use session::{Manifests, ReclaimView, SessionPolicy};
+use types::{Epoch, StoreId};
 
 use crate::credential::Credential;
 use crate::error::{Error, Result};
@@ -124,6 +124,11 @@ pub struct Store {
     pub(crate) sealer: Sealer,
     pub(crate) containers: Containers,
     pub(crate) manifests: Manifests,
+    nodes: NodeCache,
+    /// Opened by the first who needs it.
+    index: Mutex<Option<Index>>,
+    /// The newest epoch that was known when the caches were empty last.
+    cached_since: Mutex<Option<Epoch>>,
 }
 
 impl fmt::Debug for Store {
@@ -240,6 +245,7 @@ impl Store {
             options.catalog_cache_bytes,
         );
         let manifests = Manifests::new(&sealer);
+        let nodes = NodeCache::new(containers.clone(), options.node_cache_bytes);
         Self {
             env: env.clone(),
             config,
@@ -247,6 +253,9 @@ impl Store {
             sealer,
             containers,
             manifests,
+            nodes,
+            index: Mutex::default(),
+            cached_since: Mutex::default(),
         }
     }
 
@@ -346,8 +355,46 @@ impl Store {
         }
     }
 
+    /// The store's cache of nodes.
     pub(crate) fn nodes(&self) -> NodeCache {
+        self.nodes.clone()
+    }
+
+    /// Nodes as the storage has them now.
+    pub(crate) fn fresh_nodes(&self) -> NodeCache {
         NodeCache::new(self.containers.clone(), self.options.node_cache_bytes)
+    }
+
+    /// The index: opened once, and then as other processes left it.
+    pub(crate) fn index(&self) -> Result<Index> {
+        let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*index {
+            Some(index) => index.reload()?,
+            None => {
+                let storage = Arc::clone(&self.env.storage);
+                *index = Some(Index::open(storage, self.id(), self.index_options())?);
+            }
+        }
+        Ok(index.clone().expect("opened above"))
+    }
+
+    /// Drops what is cached where a session cannot know what was removed from it.
+    ///
+    /// A session honours all lists of removed slots that are kept. Lists are kept for sessions that
+    /// run, not for caches: what was cached before the oldest list may say of slots that they are
+    /// there which are gone (docs/protocol-model.md, `ListEpochs`).
+    pub(crate) fn refresh_caches(&self, view: &ReclaimView) {
+        let mut since = self.cached_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = match (view.oldest_epoch(), *since) {
+            (None, None) => true,
+            (Some(oldest), Some(since)) => oldest <= since,
+            _ => false,
+        };
+        if !is_known || view.is_blind() {
+            self.containers.clear_catalogs();
+            self.nodes.clear();
+            *since = view.newest_epoch();
+        }
     }
 }
 

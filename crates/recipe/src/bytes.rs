@@ -14,31 +14,31 @@ use crate::cache::NodeCache;
 use crate::child::Place;
 use crate::error::RecipeError;
 use crate::refs::{ChunkRef, ChunkRefs};
-use crate::source::TreeRoot;
+use crate::source::{StoreReader, TreeRoot};
 
 /// Zeros are handed out in pieces of this many bytes.
 const ZEROS: [u8; 4096] = [0; 4096];
 
 /// Reads a range of a stream in order.
 #[derive(Debug)]
-pub struct StreamBytes<'a> {
-    nodes: &'a NodeCache,
-    refs: ChunkRefs<'a, NodeCache>,
+pub struct StreamBytes<'a, R: ?Sized = NodeCache> {
+    reader: &'a R,
+    refs: ChunkRefs<'a, R>,
     region: Option<(Arc<CatalogView>, PlainRegion)>,
     chunk: Vec<u8>,
     taken: usize,
     zeros: u64,
 }
 
-impl<'a> StreamBytes<'a> {
+impl<'a, R: StoreReader + ?Sized> StreamBytes<'a, R> {
     /// `len` bytes from `offset` on. Reads nothing yet.
     ///
     /// # Errors
     /// [`RecipeError::OutOfStream`].
-    pub fn new(nodes: &'a NodeCache, root: &TreeRoot, offset: u64, len: u64) -> Result<Self, RecipeError> {
-        let refs = ChunkRefs::new(nodes, root, offset, len)?;
+    pub fn new(reader: &'a R, root: &TreeRoot, offset: u64, len: u64) -> Result<Self, RecipeError> {
+        let refs = ChunkRefs::new(reader, root, offset, len)?;
         Ok(Self {
-            nodes,
+            reader,
             refs,
             region: None,
             chunk: Vec::new(),
@@ -77,12 +77,11 @@ impl<'a> StreamBytes<'a> {
     }
 
     fn load(&mut self, at: ChunkLocation, reference: &ChunkRef) -> Result<(), RecipeError> {
-        let containers = self.nodes.containers();
         let is_here = self.region.as_ref().is_some_and(|(view, region)| {
             view.id() == at.container && region.slot_bytes(view, at.slot).is_some()
         });
         if !is_here {
-            self.region = Some(self.nodes.read(at)?);
+            self.region = Some(self.reader.region(at)?);
         }
         let (view, region) = self.region.as_ref().expect("read above");
         let bytes = region
@@ -96,7 +95,7 @@ impl<'a> StreamBytes<'a> {
         if !vouched {
             return Err(no_slot(view, at));
         }
-        containers.verify_chunk(view, at.slot, bytes)?;
+        self.reader.verify(view, at.slot, bytes)?;
         let skip = usize::try_from(reference.skip).unwrap_or(usize::MAX);
         let len = usize::try_from(reference.len).unwrap_or(usize::MAX);
         let part = bytes
@@ -119,7 +118,7 @@ fn no_slot(view: &CatalogView, at: ChunkLocation) -> RecipeError {
     .into()
 }
 
-impl Read for StreamBytes<'_> {
+impl<R: StoreReader + ?Sized> Read for StreamBytes<'_, R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if out.is_empty() {
             return Ok(0);

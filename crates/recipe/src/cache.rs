@@ -18,22 +18,27 @@ use types::{ChunkLocation, ContainerId, RegionIndex, Slot};
 
 use crate::child::CHUNK_LEVEL;
 use crate::error::RecipeError;
-use crate::source::{NodeSource, StreamRoots, TreeRoot};
+use crate::source::{NodeSource, StoreReader, StreamRoots, TreeRoot};
 use crate::stream::StreamName;
 
 /// How often a replaced generation is followed before giving up.
 const GENERATIONS_FOLLOWED_MAX: u32 = 4;
 
-/// The nodes of a store. Cheap to share by reference or `Arc`.
-#[derive(Debug)]
+/// The nodes of a store. Clones share what is cached.
+#[derive(Debug, Clone)]
 pub struct NodeCache {
     containers: Containers,
     budget_bytes: u64,
+    shared: Arc<Shared>,
+    /// Of backups that archival ones refer forward to.
+    streams: Option<Arc<dyn StreamRoots>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
     held: Mutex<CachedNodes>,
     /// A region has been read, or has not.
     read: Condvar,
-    /// Of backups that archival ones refer forward to.
-    streams: Option<Arc<dyn StreamRoots>>,
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +61,7 @@ struct Reading<'a> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         self.cache.lock().reading.remove(&self.of);
-        self.cache.read.notify_all();
+        self.cache.shared.read.notify_all();
     }
 }
 
@@ -73,8 +78,7 @@ impl NodeCache {
         Self {
             containers,
             budget_bytes,
-            held: Mutex::default(),
-            read: Condvar::new(),
+            shared: Arc::default(),
             streams: None,
         }
     }
@@ -109,7 +113,7 @@ impl NodeCache {
 
     fn lock(&self) -> MutexGuard<'_, CachedNodes> {
         // Nothing panics while holding it; and whatever it holds may be dropped.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The node, if it is held, or else the turn to read its region; none is needed where
@@ -138,18 +142,17 @@ impl NodeCache {
                 return Err(Some(Reading { cache: self, of }));
             }
             while held.reading.contains(&of) {
-                held = self.read.wait(held).unwrap_or_else(PoisonError::into_inner);
+                held = self
+                    .shared
+                    .read
+                    .wait(held)
+                    .unwrap_or_else(PoisonError::into_inner);
             }
             has_waited = true;
         }
     }
 
-    /// Reads the region of a node, following newer generations of its container.
-    pub(crate) fn read(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
-        let view = self.containers.catalog(at.container)?;
-        self.read_from(view, at)
-    }
-
+    /// Reads the region of a slot, following newer generations of its container.
     fn read_from(
         &self,
         mut view: Arc<CatalogView>,
@@ -236,6 +239,21 @@ impl NodeSource for NodeCache {
 
     fn fingerprinter(&self) -> &Fingerprinter {
         self.containers.fingerprinter()
+    }
+}
+
+impl StoreReader for NodeCache {
+    fn region(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
+        let view = self.containers.catalog(at.container)?;
+        self.read_from(view, at)
+    }
+
+    fn chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, RecipeError> {
+        Ok(self.containers.read_chunk(at)?)
+    }
+
+    fn verify(&self, view: &CatalogView, slot: Slot, bytes: &[u8]) -> Result<(), RecipeError> {
+        Ok(self.containers.verify_chunk(view, slot, bytes)?)
     }
 }
 

@@ -41,7 +41,7 @@ pub use error::RecipeError;
 pub use layout::{LayoutMeter, StreamLayout};
 pub use open::{child_nodes, open_node};
 pub use refs::{ChunkRef, ChunkRefs};
-pub use source::{KnownNode, NodeSink, NodeSource, StreamRoots, TreeRoot};
+pub use source::{KnownNode, NodeSink, NodeSource, StoreReader, StreamRoots, TreeRoot};
 pub use splice::{PartOfChunk, Splice, SpliceCounts};
 pub use stream::StreamName;
 pub use walker::{Piece, RangeWalker};

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use container::CatalogView;
+use container::{CatalogView, PlainRegion};
 use crypto::Fingerprinter;
 use format::node::Node;
-use types::{ChunkLocation, ContainerId, Fingerprint, Level};
+use types::{ChunkLocation, ContainerId, Fingerprint, Level, Slot};
 
 use crate::error::RecipeError;
 use crate::stream::StreamName;
@@ -36,6 +36,32 @@ pub trait NodeSource {
 
     /// The domain's fingerprints, to check nodes by.
     fn fingerprinter(&self) -> &Fingerprinter;
+}
+
+/// Reads what a store holds: nodes, catalogs, and the regions that chunks lie in.
+///
+/// It decrypts and follows newer generations of a container. It does not vouch for what it reads:
+/// who asks verifies chunks by their fingerprints, and nodes by those that refer to them (INV-5).
+/// So a store may be elsewhere. [`crate::NodeCache`] is the one over a local store.
+pub trait StoreReader: NodeSource + Send + Sync {
+    /// The region that holds a slot, and the catalog that describes it.
+    ///
+    /// # Errors
+    /// [`RecipeError::Container`].
+    fn region(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError>;
+
+    /// The bytes of a chunk, verified by the fingerprint in its container's catalog.
+    ///
+    /// # Errors
+    /// [`RecipeError::Container`].
+    fn chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, RecipeError>;
+
+    /// Whether these are the bytes of a slot, by the catalog's fingerprint. What is not is noted as
+    /// damage.
+    ///
+    /// # Errors
+    /// [`RecipeError::Container`].
+    fn verify(&self, view: &CatalogView, slot: Slot, bytes: &[u8]) -> Result<(), RecipeError>;
 }
 
 /// The roots of backups' streams, for nodes that refer forward to them (R2).

@@ -1,12 +1,15 @@
-//! Where segments are what is referred to: known whole, or all of it stored anew [RevDedup 2.3] (R1, R8).
+//! Where segments are what is referred to: known whole, or all of it stored anew [RevDedup 2.3]
+//! (R1, R8).
 //!
-//! Of a segment that is not known whole no chunk is asked for, of the index or of the session's own: its chunks are stored in
-//! order, so that what a backup has new lies together, and one look-up a segment is all that a backup costs. What lies twice
-//! for that is found later, out of line. Zeros stay zeros. Chunks that were copied by reference from the backup before are
-//! read and stored with the rest.
+//! Of a segment that is not known whole no chunk is asked for, of the index or of the session's
+//! own: its chunks are stored in order, so that what a backup has new lies together, and one
+//! look-up a segment is all that a backup costs. What lies twice for that is found later, out of
+//! line. Zeros stay zeros. Chunks that were copied by reference from the backup before are read and
+//! stored with the rest.
 //!
-//! One case refers to chunks: a session that took over what a dead one had put may find a segment there, all of its chunks in
-//! order and side by side, as it would have stored them itself. That takes a look-up more, in such sessions alone.
+//! One case refers to chunks: a session that took over what a dead one had put may find a segment
+//! there, all of its chunks in order and side by side, as it would have stored them itself. That
+//! takes a look-up more, in such sessions alone.
 
 use std::ops::Deref;
 
@@ -16,7 +19,8 @@ use types::{ChunkLocation, Fingerprint};
 
 use super::placed::{PlacedAt, PlacedChild, SegmentBody, StreamIndex};
 use super::segment::{Bytes, Segment, SegmentChild};
-use super::window::{Deduplicator, placed};
+use super::whole::placed;
+use super::window::Deduplicator;
 use super::{Holdings, Outlet};
 use crate::counters::Counters;
 use crate::error::IngestError;
@@ -73,11 +77,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             let place = match bytes {
                 Err(place) => place,
                 Ok(bytes) => {
-                    let len = u32::try_from(child.len).expect("a chunk is at most some MiB");
-                    let new = outlet.store(lane, &child.fingerprint, len, bytes)?;
-                    self.counters.chunks_new.add(1);
-                    self.counters.bytes_new.add(child.len);
-                    PlacedAt::New(new)
+                    PlacedAt::New(self.want(outlet, lane, (&child.fingerprint, child.len), bytes)?)
                 }
             };
             children.push(placed_child(child, place));
@@ -118,8 +118,8 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         Ok(None)
     }
 
-    /// The segment's children, where its chunks lie side by side from there on; at a container's end they go on at the
-    /// beginning of another.
+    /// The segment's children, where its chunks lie side by side from there on; at a container's
+    /// end they go on at the beginning of another.
     fn follow(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,

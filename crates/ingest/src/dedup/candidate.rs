@@ -31,7 +31,8 @@ pub(super) struct Candidate {
     pub(super) is_chosen: bool,
     /// The first and the last of its offers.
     pub(super) offers: Option<(u32, u32)>,
-    /// What it has, or promises, that none chosen before it has: bytes, with those of a chunk once for each offer.
+    /// What it has, or promises, that none chosen before it has: bytes, with those of a chunk once
+    /// for each offer.
     pub(super) gain: u64,
 }
 

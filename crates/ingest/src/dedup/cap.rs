@@ -1,8 +1,9 @@
-//! Capping: which containers a window of a stream may refer to, or how many [Lillibridge 3.2, 5] (L3, L8, L9).
+//! Capping: which containers a window of a stream may refer to, or how many [Lillibridge 3.2, 5]
+//! (L3, L8, L9).
 //!
-//! A window is a run of whole segments of at least so many bytes. Pure: accounts of one stream, changed in the
-//! order of its segments alone. What this session has stored a moment ago is not charged: it lies where the
-//! window's new chunks go.
+//! A window is a run of whole segments of at least so many bytes. Pure: accounts of one stream,
+//! changed in the order of its segments alone. What this session has stored a moment ago is not
+//! charged: it lies where the window's new chunks go.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,11 +21,12 @@ pub enum Cap {
     None,
     /// So many.
     Fixed(u32),
-    /// So many on average over the last windows: one that needs few leaves the rest to the next ones, which
-    /// have up to four times as many [Lillibridge 5].
+    /// So many on average over the last windows: one that needs few leaves the rest to the next
+    /// ones, which have up to four times as many [Lillibridge 5].
     Adaptive(u32),
-    /// Any number, each of which holds at least so many bytes of the window, of a shorter one in proportion: one that holds
-    /// fewer is not worth its read, and what it holds is stored again. A window that did not change stays as it lies.
+    /// Any number, each of which holds at least so many bytes of the window, of a shorter one in
+    /// proportion: one that holds fewer is not worth its read, and what it holds is stored again. A
+    /// window that did not change stays as it lies.
     Least(u64),
 }
 
@@ -33,8 +35,8 @@ pub enum Cap {
 pub struct Capping {
     /// The cap.
     pub cap: Cap,
-    /// Containers that one of so many windows before referred to are not charged again: a restore has them
-    /// still in memory [Lillibridge 5].
+    /// Containers that one of so many windows before referred to are not charged again: a restore
+    /// has them still in memory [Lillibridge 5].
     pub remembered_windows: u32,
     /// A window's least length.
     pub window_bytes: u64,
@@ -48,8 +50,8 @@ impl Capping {
         window_bytes: 20_000_000,
     };
 
-    /// Of a cap, with as many windows remembered as are best beside it: some of a cap by bytes; fixed ones and adaptive ones
-    /// lose more by that than it brings.
+    /// Of a cap, with as many windows remembered as are best beside it: some of a cap by bytes;
+    /// fixed ones and adaptive ones lose more by that than it brings.
     #[must_use]
     pub const fn of(cap: Cap) -> Self {
         let remembered_windows = match cap {
@@ -64,7 +66,8 @@ impl Capping {
     }
 }
 
-/// `docs/results/capping-beyond.md` has the figures that it was chosen by: at most 8 % of the deduplication factor are lost.
+/// `docs/results/capping-beyond.md` has the figures that it was chosen by: at most 8 % of the
+/// deduplication factor are lost.
 impl Default for Capping {
     fn default() -> Self {
         Self::of(Cap::Least(56 << 10))
@@ -124,7 +127,8 @@ impl Accounts {
         self.level.saturating_sub(self.charged)
     }
 
-    /// What a container must hold of the window, whatever its length, to be referred to where it is charged: bytes.
+    /// What a container must hold of the window, whatever its length, to be referred to where it is
+    /// charged: bytes.
     pub(crate) fn least(&self) -> u64 {
         match self.capping.cap {
             Cap::Least(bytes) => bytes,
@@ -132,15 +136,16 @@ impl Accounts {
         }
     }
 
-    /// As [`Self::least`], now that the window's length is known: the end of a stream and a short one have less to hold.
+    /// As [`Self::least`], now that the window's length is known: the end of a stream and a short
+    /// one have less to hold.
     pub(crate) fn least_at_end(&self) -> u64 {
         let (bytes, window_bytes) = (self.bytes, self.capping.window_bytes.max(1));
         let share = u128::from(self.least()) * u128::from(bytes.min(window_bytes)) / u128::from(window_bytes);
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// As [`Self::left`], and no more than the window's share up to now with a segment of `len` bytes: what a
-    /// segment may have before the rest of its window is known.
+    /// As [`Self::left`], and no more than the window's share up to now with a segment of `len`
+    /// bytes: what a segment may have before the rest of its window is known.
     pub(crate) fn left_so_far(&self, len: u64) -> usize {
         if self.level == usize::MAX {
             return usize::MAX;
@@ -153,8 +158,8 @@ impl Accounts {
             .saturating_sub(self.charged)
     }
 
-    /// Whether a reference to it is charged nothing: this window refers to it already, or one before that is
-    /// remembered.
+    /// Whether a reference to it is charged nothing: this window refers to it already, or one
+    /// before that is remembered.
     pub(crate) fn is_free(&self, holder: Holder) -> bool {
         let remembered = u64::from(self.capping.remembered_windows);
         self.used

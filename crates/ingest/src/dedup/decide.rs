@@ -1,16 +1,18 @@
-//! Which of a window's chunks are referred to where they lie, and which are stored [Guo 3.2.1, Lillibridge 3.2,
-//! 4.8] (G3, L3, L8).
+//! Which of a window's chunks are referred to where they lie, and which are stored [Guo 3.2.1,
+//! Lillibridge 3.2, 4.8] (G3, L3, L8).
 //!
-//! Every chunk is asked of the session's own chunks and of the catalogs prefetched last; what neither has is asked
-//! of the hooks, and catalogs are prefetched that hooks name. Then containers are ranked by the bytes of the window
-//! that they hold and those ranked before do not; of equal ones the newer counts more. Without a cap a hook's
-//! catalog is loaded when the hook is met, and all that is found is referred to. With a cap, the hooks of a sample of
-//! the chunks alone rank what is not prefetched, catalogs are loaded in the order of that rank, and when as many
+//! Every chunk is asked of the session's own chunks and of the catalogs prefetched last; what
+//! neither has is asked of the hooks, and catalogs are prefetched that hooks name. Then containers
+//! are ranked by the bytes of the window that they hold and those ranked before do not; of equal
+//! ones the newer counts more. Without a cap a hook's catalog is loaded when the hook is met, and
+//! all that is found is referred to. With a cap, the hooks of a sample of the chunks alone rank
+//! what is not prefetched, catalogs are loaded in the order of that rank, and when as many
 //! containers are chosen as the cap leaves, what no container has that is free is stored again.
 //!
-//! What must hold: the decision follows from the order of chunks, the index and the session's view alone. A
-//! catalog is never loaded for a chunk that the caches answer. How many chunks the index is asked for together changes nothing
-//! (the laboratory's `as_the_engine` test). No allocation for a chunk. One thread.
+//! What must hold: the decision follows from the order of chunks, the index and the session's view
+//! alone. A catalog is never loaded for a chunk that the caches answer. How many chunks the index
+//! is asked for together changes nothing (the laboratory's `as_the_engine` test). No allocation for
+//! a chunk. One thread.
 
 use index::sampling::SampleLevel;
 use std::collections::HashMap;
@@ -36,8 +38,8 @@ pub(crate) struct Decider<I, C> {
     pub(crate) chunks: Resolver<I, C>,
     /// Batches of the session's own chunks that began so recently are not charged.
     recent_batches: u64,
-    /// The index has one chunk's hook in 2^n, as of the backup's beginning: what it is sampled at later depends on
-    /// when containers are sealed.
+    /// The index has one chunk's hook in 2^n, as of the backup's beginning: what it is sampled at
+    /// later depends on when containers are sealed.
     pub(crate) hooks_halved: u8,
     wanted: Vec<Wanted>,
     candidates: Vec<Candidate>,
@@ -89,9 +91,9 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         accounts.is_free(holder) || matches!(holder, Holder::Own(batch) if self.is_recent(batch))
     }
 
-    /// Decides on the chunks of these segments that were read, referring to at most `left` containers that are
-    /// charged, and to none of these that holds fewer than `least` bytes. Returns whether more would have found
-    /// more. [`Self::place`] tells what was decided.
+    /// Decides on the chunks of these segments that were read, referring to at most `left`
+    /// containers that are charged, and to none of these that holds fewer than `least` bytes.
+    /// Returns whether more would have found more. [`Self::place`] tells what was decided.
     pub(crate) fn decide<'s, B: 's>(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
@@ -138,9 +140,9 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
                 .any(|candidate| !candidate.is_loaded && candidate.promised > 0))
     }
 
-    /// After [`Self::decide`] on a whole window: if what is to be stored of it, new or again, is fewer than `least` bytes,
-    /// nothing is stored again. It would lie in a container that holds no more of the window than those that were
-    /// passed over, and be stored again and again.
+    /// After [`Self::decide`] on a whole window: if what is to be stored of it, new or again, is
+    /// fewer than `least` bytes, nothing is stored again. It would lie in a container that holds no
+    /// more of the window than those that were passed over, and be stored again and again.
     pub(crate) fn decide_on_rest(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
@@ -154,7 +156,8 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         Ok(())
     }
 
-    /// What was decided of the n-th chunk that was read: `None` is to be stored, unless it has been since.
+    /// What was decided of the n-th chunk that was read: `None` is to be stored, unless it has been
+    /// since.
     pub(crate) fn place(&self, chunk: usize) -> Option<PlacedAt> {
         self.wanted[chunk].place
     }
@@ -288,8 +291,8 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         self.hinted = hinted;
     }
 
-    /// The number of a chunk among those last asked of the index. If it is not among them, it and those after it that are
-    /// wanted are asked for together, as many as are worth it.
+    /// The number of a chunk among those last asked of the index. If it is not among them, it and
+    /// those after it that are wanted are asked for together, as many as are worth it.
     fn number_asked(&mut self, chunk: usize, is_wanted: impl Fn(&Wanted) -> bool) -> usize {
         if let Ok(number) = self.asked.chunks.binary_search(&chunk) {
             return number;
@@ -307,8 +310,8 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         0
     }
 
-    /// Asks the hooks for every chunk without an offer, and prefetches what they name, at most `left` catalogs
-    /// that are charged; where more are named, that is noted.
+    /// Asks the hooks for every chunk without an offer, and prefetches what they name, at most
+    /// `left` catalogs that are charged; where more are named, that is noted.
     fn ask_hooks(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
@@ -362,8 +365,8 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         Ok(())
     }
 
-    /// Chooses candidates by rank, `left` at most of those that are charged, each of which gains `least` bytes, and loads those that only hooks speak
-    /// for when their turn comes.
+    /// Chooses candidates by rank, `left` at most of those that are charged, each of which gains
+    /// `least` bytes, and loads those that only hooks speak for when their turn comes.
     fn choose(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,

@@ -46,8 +46,8 @@ pub enum Granularity {
     /// Chunks: each is stored once (layout `inline`).
     #[default]
     Chunk,
-    /// Segments: of one that is not known whole all chunks are stored, in order, those too that the store has already
-    /// (layout `hybrid`) [RevDedup 2.3] (R1).
+    /// Segments: of one that is not known whole all chunks are stored, in order, those too that the
+    /// store has already (layout `hybrid`) [RevDedup 2.3] (R1).
     Segment {
         /// Bytes of a segment on average.
         avg_bytes: u32,
@@ -55,8 +55,8 @@ pub enum Granularity {
 }
 
 impl Granularity {
-    /// How many chunks of so many bytes a segment has on average, where the store's nodes have `children_avg`. A power of two
-    /// within the limits of a node.
+    /// How many chunks of so many bytes a segment has on average, where the store's nodes have
+    /// `children_avg`. A power of two within the limits of a node.
     #[must_use]
     pub(crate) fn segment_children(self, chunk_bytes: u32, children_avg: u32) -> u32 {
         match self {

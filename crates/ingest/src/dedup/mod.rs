@@ -1,12 +1,13 @@
-//! What of a backup is referred to and what is stored: the policy, without threads, bytes or storage [Guo 3.2.1,
-//! Lillibridge 3.2, RevDedup 2.2] (G3, L3, L8, L9, R1).
+//! What of a backup is referred to and what is stored: the policy, without threads, bytes or
+//! storage [Guo 3.2.1, Lillibridge 3.2, RevDedup 2.2] (G3, L3, L8, L9, R1).
 //!
-//! [`Segmenter`] cuts a stream's chunks into segments, [`Deduplicator`] says of each segment where its chunks are. What it
-//! asks of a store is [`Holdings`], where its decisions go is an [`Outlet`]: a running backup has an index,
-//! containers and a packer there, the laboratory's simulator has none of them, and both run this code.
+//! [`Segmenter`] cuts a stream's chunks into segments, [`Deduplicator`] says of each segment where
+//! its chunks are. What it asks of a store is [`Holdings`], where its decisions go is an
+//! [`Outlet`]: a running backup has an index, containers and a packer there, the laboratory's
+//! simulator has none of them, and both run this code.
 //!
-//! What must hold: decisions follow from the order of segments, the index and the holdings alone, never from
-//! timing. For one thread.
+//! What must hold: decisions follow from the order of segments, the index and the holdings alone,
+//! never from timing. For one thread.
 
 mod by_segment;
 mod candidate;
@@ -47,10 +48,12 @@ pub trait Holdings {
     /// Whether nothing may refer to this place.
     fn is_absent(&self, at: ChunkLocation) -> bool;
 
-    /// The containers of chunks that sessions had put which this one took over: what a backup stored before it was interrupted.
+    /// The containers of chunks that sessions had put which this one took over: what a backup
+    /// stored before it was interrupted.
     fn taken_over(&self) -> &BTreeSet<ContainerId>;
 
-    /// Where a segment's node lies, and the node: one of a committed backup, all of whose places are there (INV-9).
+    /// Where a segment's node lies, and the node: one of a committed backup, all of whose places
+    /// are there (INV-9).
     ///
     /// # Errors
     /// When the storage does not answer.
@@ -66,19 +69,20 @@ pub trait Outlet<B> {
     /// Why it takes no more.
     type Error: From<IngestError>;
 
-    /// Takes a new chunk, whose bytes are there; the next number of its lane comes back.
+    /// Wants a new chunk under this number, the next of its lane. Its bytes may come later.
     ///
     /// # Errors
     /// When it takes no more.
     fn store(
         &mut self,
-        lane: Lane,
+        new: NewChunk,
         fingerprint: &Fingerprint,
         len: u32,
         bytes: &B,
-    ) -> Result<NewChunk, Self::Error>;
+    ) -> Result<(), Self::Error>;
 
-    /// The bytes of a chunk that an earlier backup stored, to be stored once more; `None` where they cannot be had.
+    /// The bytes of a chunk that an earlier backup stored, to be stored once more; `None` where
+    /// they cannot be had.
     ///
     /// # Errors
     /// When the storage does not answer.

@@ -7,7 +7,8 @@ use types::{ChunkLocation, Fingerprint};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamIndex(pub u16);
 
-/// Containers are filled by lane, so that the chunks of files lie together and those of listings too.
+/// Containers are filled by lane, so that the chunks of files lie together and those of listings
+/// too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Lane {
     /// Files and whole streams.

@@ -30,8 +30,8 @@ impl SharedPlaces {
     }
 }
 
-/// The places of one lane's new chunks, in order. One entry a container, so that a backup of terabytes
-/// keeps some megabytes here.
+/// The places of one lane's new chunks, in order. One entry a container, so that a backup of
+/// terabytes keeps some megabytes here.
 #[derive(Debug, Default)]
 struct Places {
     spans: Vec<Span>,

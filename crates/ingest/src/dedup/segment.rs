@@ -1,7 +1,8 @@
 //! From chunks to segments: coalesces zeros over the whole stream and cuts by child fingerprints.
 //!
-//! Pure: what comes out depends on the sequence of children alone (RevDedup 2.2.2: two levels in one
-//! pass). Chunks keep a hold of their buffer until the segment they belong to has been looked up.
+//! Pure: what comes out depends on the sequence of children alone (RevDedup 2.2.2: two levels in
+//! one pass). Chunks keep a hold of their buffer until the segment they belong to has been looked
+//! up.
 
 use chunking::NodeCutter;
 use crypto::Fingerprinter;
@@ -80,7 +81,8 @@ impl<B> Segmenter<B> {
         self.zeros += len;
     }
 
-    /// Adds a chunk. Up to two segments end: zeros before the chunk may end one, and the chunk another.
+    /// Adds a chunk. Up to two segments end: zeros before the chunk may end one, and the chunk
+    /// another.
     pub fn push(&mut self, child: SegmentChild<B>, done: &mut Vec<Segment<B>>) {
         self.flush_zeros(done);
         self.add(child, done);

@@ -1,13 +1,15 @@
 //! The chunks that this session has stored, from the moment they are taken.
 //!
-//! They are known by their numbers, whatever has become of their containers meanwhile: sealed or not, cached or
-//! not, the same chunks are found in every run of the same backup. Numbers are grouped to batches of about a
-//! container's plain bytes. The fingerprints of the batches used last are in a cache; a batch that fell out of
-//! it comes back when one of its hooks is met, from the list that is kept until its containers are put, from
-//! their catalogs after that. Hooks are sampled ever more sparsely, as those of the index [Guo 3.2.2].
+//! They are known by their numbers, whatever has become of their containers meanwhile: sealed or
+//! not, cached or not, the same chunks are found in every run of the same backup. Numbers are
+//! grouped to batches of about a container's plain bytes. The fingerprints of the batches used last
+//! are in a cache; a batch that fell out of it comes back when one of its hooks is met, from the
+//! list that is kept until its containers are put, from their catalogs after that. Hooks are
+//! sampled ever more sparsely, as those of the index [Guo 3.2.2].
 //!
-//! What must hold: memory stays within the budget, besides the lists of what is not put yet and some 60 bytes a
-//! container (INV-7); the answers follow from the order of chunks alone. One thread.
+//! What must hold: memory stays within the budget, besides the lists of what is not put yet and
+//! some 60 bytes a container (INV-7); the answers follow from the order of chunks alone. One
+//! thread.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -116,7 +118,8 @@ impl SessionChunks {
         let place = u32::try_from(open.prints.len()).expect("a batch has fewer chunks than bytes");
         open.prints.push(*fingerprint);
         if place > 0 && !self.cache.contains(batch) {
-            // It was pushed out meanwhile, and comes back whole: its hooks lead to none that counts as cached.
+            // It was pushed out meanwhile, and comes back whole: its hooks lead to none that counts
+            // as cached.
             self.cache.insert(batch, open.prints.iter().copied().zip(0..));
         } else {
             self.cache.insert(batch, [(*fingerprint, place)]);

@@ -1,7 +1,7 @@
 //! Segments that need not be written: known from an earlier backup, or written by this one.
 //!
-//! What must hold: no more than so many of the session's own are remembered; which ones follows from their order. One
-//! thread.
+//! What must hold: no more than so many of the session's own are remembered; which ones follows
+//! from their order. One thread.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use recipe::KnownNode;
 use types::{ContainerId, Fingerprint};
 
 use super::cap::{Accounts, Holder};
+use super::placed::{PlacedAt, PlacedChild, PlacedSegment, SegmentBody};
+use super::segment::Segment;
 
 /// The segments that this session has written last, by content.
 #[derive(Debug)]
@@ -46,8 +48,8 @@ impl Whole {
         }
     }
 
-    /// Whether each container that the window would be charged for holds at least so many bytes of the segment, which has
-    /// `len`. Of the session's own segments only the mean is known.
+    /// Whether each container that the window would be charged for holds at least so many bytes of
+    /// the segment, which has `len`. Of the session's own segments only the mean is known.
     pub(super) fn is_worth(&self, accounts: &Accounts, len: u64, least: u64) -> bool {
         if least == 0 {
             return true;
@@ -116,4 +118,24 @@ pub(super) fn distinct(mut containers: Vec<ContainerId>) -> Vec<ContainerId> {
     containers.sort_unstable();
     containers.dedup();
     containers
+}
+
+pub(super) fn placed<B>(segment: &Segment<B>, body: SegmentBody) -> PlacedSegment {
+    PlacedSegment {
+        fingerprint: segment.fingerprint,
+        len: segment.len,
+        body,
+    }
+}
+
+/// How many containers a segment refers to, what is new counted as one.
+pub(super) fn containers_in(children: &[PlacedChild]) -> usize {
+    let stored = children.iter().filter_map(|child| match child.place {
+        PlacedAt::Stored(location) => Some(location.container),
+        _ => None,
+    });
+    let is_new = children
+        .iter()
+        .any(|child| matches!(child.place, PlacedAt::New(_)));
+    distinct(stored.collect()).len() + usize::from(is_new)
 }

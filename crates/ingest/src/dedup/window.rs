@@ -1,31 +1,33 @@
-//! From a segment to where its chunks are: known whole, decided at once, or with the rest of its window.
+//! From a segment to where its chunks are: known whole, decided at once, or with the rest of its
+//! window.
 //!
-//! A segment is taken at once where it is known whole, or where its chunks need no more containers than the
-//! window's share up to it: so buffers are held for a window's length only where a stream is fragmented. One that
-//! needs more waits, and all after it, until the window is complete: then the containers of all their chunks are ranked
-//! together [Lillibridge 3.2], whether a segment is known whole or not, and of known ones those are referred to whole
-//! that need no more than the rest of the cap. Where a container must hold some of its window to be referred to, a
-//! segment waits that has too little of one, as the rest of the window may have more; what waits is referred to as it lies where
-//! all of it is known whole. Without a cap nothing waits.
+//! A segment is taken at once where it is known whole, or where its chunks need no more containers
+//! than the window's share up to it: so buffers are held for a window's length only where a stream
+//! is fragmented. One that needs more waits, and all after it, until the window is complete: then
+//! the containers of all their chunks are ranked together [Lillibridge 3.2], whether a segment is
+//! known whole or not, and of known ones those are referred to whole that need no more than the
+//! rest of the cap. Where a container must hold some of its window to be referred to, a segment
+//! waits that has too little of one, as the rest of the window may have more; what waits is
+//! referred to as it lies where all of it is known whole. Without a cap nothing waits.
 //!
-//! What must hold: what is decided goes to the packer in stream order, under the permit by which it was looked up;
-//! decisions follow from the order of segments alone. One thread.
+//! What must hold: what is decided goes to the packer in stream order, under the permit by which it
+//! was looked up; decisions follow from the order of segments alone. One thread.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use format::node::Node;
 use index::{CatalogSource, HookIndex, Resolver, ResolverStats};
-use types::ContainerId;
+use types::{ContainerId, Fingerprint};
 
 use super::cap::{Accounts, Capping, Holder};
 use super::decide::Decider;
 use super::granularity::{Granularity, LookupMemory};
-use super::placed::{Lane, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
+use super::placed::{Lane, NewChunk, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
 use super::places::SharedPlaces;
 use super::segment::{Bytes, Segment};
 use super::session_chunks::SessionChunks;
-use super::whole::{OwnSegments, Whole, containers_of, distinct};
+use super::whole::{OwnSegments, Whole, containers_in, containers_of, placed};
 use super::{Holdings, Outlet};
 use crate::counters::Counters;
 use crate::error::IngestError;
@@ -55,8 +57,8 @@ pub struct Lookups<I, C> {
     pub chunks: Resolver<I, C>,
     /// Of segments' nodes.
     pub segments: Resolver<I, C>,
-    /// The index has one chunk's hook in 2^n as the backup begins: what it is sampled at later depends on when
-    /// containers are sealed.
+    /// The index has one chunk's hook in 2^n as the backup begins: what it is sampled at later
+    /// depends on when containers are sealed.
     pub hooks_halved: u8,
     /// Memory of the rest.
     pub memory: LookupMemory,
@@ -77,11 +79,13 @@ pub struct Deduplicator<K, I, C, B> {
     pub(super) decider: Decider<I, C>,
     segments: Resolver<I, C>,
     pub(super) own_segments: OwnSegments,
+    /// The number of the next new chunk of each lane.
+    next_new: [u64; Lane::COUNT],
 }
 
 impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicator<K, I, C, B> {
-    /// For streams with these lanes. `places` is where the numbers of new chunks become places, which whoever takes
-    /// them tells; `counters` count what is decided.
+    /// For streams with these lanes. `places` is where the numbers of new chunks become places,
+    /// which whoever takes them tells; `counters` count what is decided.
     #[must_use]
     pub fn new(
         lookups: Lookups<I, C>,
@@ -114,7 +118,32 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             decider: Decider::new(own, chunks, recent_batches, hooks_halved),
             segments,
             own_segments: OwnSegments::new(memory.own_segments_max),
+            next_new: [0; Lane::COUNT],
         }
+    }
+
+    /// How many new chunks of each lane there are so far.
+    #[must_use]
+    pub fn new_chunks(&self) -> [u64; Lane::COUNT] {
+        self.next_new
+    }
+
+    /// Wants a chunk: it gets the next number of its lane.
+    pub(super) fn want<O: Outlet<B>>(
+        &mut self,
+        outlet: &mut O,
+        lane: Lane,
+        (fingerprint, len): (&Fingerprint, u64),
+        bytes: &B,
+    ) -> Result<NewChunk, O::Error> {
+        let ordinal = self.next_new[lane.number()];
+        let new = NewChunk { lane, ordinal };
+        let stored = u32::try_from(len).expect("a chunk is at most some MiB");
+        outlet.store(new, fingerprint, stored, bytes)?;
+        self.next_new[lane.number()] += 1;
+        self.counters.chunks_new.add(1);
+        self.counters.bytes_new.add(len);
+        Ok(new)
     }
 
     /// Gives back the look-ups of chunks and of segments.
@@ -145,7 +174,8 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         self.decider.chunks.stats().plus(self.segments.stats())
     }
 
-    /// Takes the next segment of a stream. `look_up` begins a look-up, which ends when what was found has its place.
+    /// Takes the next segment of a stream. `look_up` begins a look-up, which ends when what was
+    /// found has its place.
     ///
     /// # Errors
     /// When the storage does not answer, or the outlet takes no more.
@@ -199,8 +229,8 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         self.count(look_up, outlet, stream, len)
     }
 
-    /// Takes a segment that is referred to whatever it costs, as it was copied from an earlier backup. `node`, which only a
-    /// cap asks for, is its node.
+    /// Takes a segment that is referred to whatever it costs, as it was copied from an earlier
+    /// backup. `node`, which only a cap asks for, is its node.
     ///
     /// # Errors
     /// As [`Self::take`].
@@ -345,9 +375,10 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         Ok(())
     }
 
-    /// What waits, where all of it is known whole and containers are chosen by the bytes that they hold: each of its segments is
-    /// as in some backup before, and nothing of it is stored again, however it lies. So what did not change costs the look-ups of
-    /// its segments alone, and no room; a window of which a segment changed is decided on as a whole.
+    /// What waits, where all of it is known whole and containers are chosen by the bytes that they
+    /// hold: each of its segments is as in some backup before, and nothing of it is stored again,
+    /// however it lies. So what did not change costs the look-ups of its segments alone, and no
+    /// room; a window of which a segment changed is decided on as a whole.
     fn all_known(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
@@ -441,10 +472,8 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
                                 self.counters.chunks_capped.add(1);
                                 self.counters.bytes_capped.add(child.len);
                             }
-                            let new = outlet.store(lane, &child.fingerprint, len, bytes)?;
+                            let new = self.want(outlet, lane, (&child.fingerprint, child.len), bytes)?;
                             self.decider.own.add(&child.fingerprint, len, new);
-                            self.counters.chunks_new.add(1);
-                            self.counters.bytes_new.add(child.len);
                             PlacedAt::New(new)
                         }
                     }
@@ -464,24 +493,4 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         let number = self.own_segments.add(segment.fingerprint, containers);
         Ok(SegmentBody::Fresh { number, children })
     }
-}
-
-pub(super) fn placed<B>(segment: &Segment<B>, body: SegmentBody) -> PlacedSegment {
-    PlacedSegment {
-        fingerprint: segment.fingerprint,
-        len: segment.len,
-        body,
-    }
-}
-
-/// How many containers a segment refers to, what is new counted as one.
-fn containers_in(children: &[PlacedChild]) -> usize {
-    let stored = children.iter().filter_map(|child| match child.place {
-        PlacedAt::Stored(location) => Some(location.container),
-        _ => None,
-    });
-    let is_new = children
-        .iter()
-        .any(|child| matches!(child.place, PlacedAt::New(_)));
-    distinct(stored.collect()).len() + usize::from(is_new)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use container::{FingerprintTable, SizeCount};
 use ingest::dedup::{
-    Lane, NewChunk, Outlet, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, SharedPlaces, StreamIndex,
+    NewChunk, Outlet, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, SharedPlaces, StreamIndex,
 };
 use recipe::{Child, segment_node};
 use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, SequenceNumber, SessionId};
@@ -36,8 +36,6 @@ pub(super) struct OpenSession {
     /// The open region: chunks, and their bytes.
     region: Vec<Held>,
     region_len: u64,
-    /// New chunks so far.
-    chunks: u64,
     containers: Vec<Container>,
     /// Of the last container.
     size: SizeCount,
@@ -66,7 +64,6 @@ impl OpenSession {
             places,
             region: Vec::new(),
             region_len: 0,
-            chunks: 0,
             containers: Vec::new(),
             size: SizeCount::default(),
             waiting: VecDeque::new(),
@@ -237,19 +234,17 @@ impl Outlet<()> for OpenSession {
 
     fn store(
         &mut self,
-        lane: Lane,
+        _new: NewChunk,
         fingerprint: &Fingerprint,
         len: u32,
         (): &(),
-    ) -> Result<NewChunk, LabError> {
-        let ordinal = self.chunks;
-        self.chunks += 1;
+    ) -> Result<(), LabError> {
         self.region.push(unnamed(*fingerprint, len));
         self.region_len += u64::from(len);
         if self.region_len >= self.region_bytes {
             self.close_region()?;
         }
-        Ok(NewChunk { lane, ordinal })
+        Ok(())
     }
 
     fn place(&mut self, _stream: StreamIndex, segment: PlacedSegment) -> Result<(), LabError> {

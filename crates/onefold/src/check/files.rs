@@ -29,7 +29,7 @@ pub(super) fn find_touched(
     if bad.is_empty() && report.damaged_backups.is_empty() {
         return Ok(());
     }
-    let nodes = reading.nodes()?;
+    let nodes = reading.fresh_nodes()?;
     for snapshot in backups {
         let mut lost: BTreeMap<StreamRole, Vec<ByteRange>> = BTreeMap::new();
         for stream in &snapshot.backup.streams {

@@ -53,7 +53,7 @@ pub(super) fn check(
         .backups()
         .filter(|entry| !forgotten.contains(&entry.session()));
     let backups: Vec<Snapshot> = backups.filter_map(Snapshot::of).collect();
-    let nodes = reading.nodes()?;
+    let nodes = reading.fresh_nodes()?;
     let mut walk = Walk {
         nodes: &nodes,
         monitor,

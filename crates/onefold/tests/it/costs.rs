@@ -16,12 +16,15 @@ use env::Storage;
 use env::fault::CrashPolicy;
 use format::names;
 use index::{Index, IndexOptions};
-use ingest::{Cap, Capping, Counters, Door, Granularity, Ingest, ReaderSource};
+use ingest::{
+    About, BackupSession, Cap, Capping, Client, Counters, Granularity, LocalSession, ReaderSource,
+    StoreSession,
+};
 use object::config;
 use onefold::InitOptions;
 use recipe::NodeCache;
 use session::{Begin, Manifests, NamedContainers, Session, SessionPolicy};
-use types::{ContainerKind, Generation, ObjectName};
+use types::{ContainerKind, Generation, ObjectName, UnixNanos};
 
 /// Containers so large that the end of one, as it is read for its catalog, is not all of it.
 fn large() -> InitOptions {
@@ -208,23 +211,40 @@ fn known_segments_cost_a_look_up_a_container() {
     let storage: Arc<dyn Storage> = process.env.storage.clone();
     let index = Index::open(storage, opened.store(), IndexOptions::default()).unwrap();
     let nodes = NodeCache::new(containers, 8 << 20);
-    let door = Door::new(session, nodes, &index, named);
-    let counters = Counters::default();
-    let ingest = Ingest {
-        door: &door,
-        settings: &opened.settings,
-        unit: Granularity::Chunk,
-        options: &How::plain().ingest,
+    let options = How::plain().ingest;
+    let counters = Arc::new(Counters::default());
+    let before = index.stats();
+    let local = LocalSession::start(
+        Arc::new(StoreSession::new(session, nodes, &index, named)),
+        opened.settings,
+        Granularity::Chunk,
+        ingest::stream_streams(),
+        &options,
+        &counters,
+    )
+    .unwrap();
+    let client = Client {
+        session: &local,
+        options: &options,
         counters: &counters,
         cancel: &AtomicBool::new(false),
+        clock: &process.env.clock,
     };
-    let before = index.stats();
-    let backed = ingest::backup_stream(ingest, "stream", None, &mut ReaderSource(&bytes[..])).unwrap();
+    ingest::backup_stream(client, "stream", None, &mut ReaderSource(&bytes[..])).unwrap();
+    let about = About {
+        name: snapshot(&machine.open(), first.id).backup.series,
+        source_time: UnixNanos::new(1),
+        elapsed_nanos: 1,
+        user: Vec::new(),
+        program: String::new(),
+        tags: Vec::new(),
+    };
+    let committed = local.commit(about).unwrap();
     let after = index.stats();
     let segments = counters.segments.get();
     assert!(segments > 20 && counters.segments_known.get() == segments);
     assert_eq!(counters.chunks_new.get(), 0);
-    assert!(backed.containers.is_empty());
+    assert!(committed.containers.is_empty());
     // Most nodes lie in a catalog that answered a moment ago, and ask the index for nothing. Segments and the
     // nodes above them are asked for by two threads, each of which asks once for a container.
     let lookups = after.lookups - before.lookups;

@@ -16,10 +16,10 @@ use recipe::{StreamBytes, TreeRoot};
 use tree::{Listed, ListingReader, TreeError};
 use types::ByteRange;
 
-use crate::door::Door;
+use crate::backup_session::BackupSession;
+use crate::client::parent_check::ParentCheck;
+use crate::client::piece::CopyRange;
 use crate::parent::ParentTree;
-use crate::parent_check::ParentCheck;
-use crate::piece::CopyRange;
 
 /// The last version of a file that could be read.
 pub(crate) struct Version {
@@ -31,7 +31,7 @@ pub(crate) struct Version {
 
 /// What the backup before has.
 pub(crate) struct UnchangedEntries<'a> {
-    door: &'a Door,
+    session: &'a dyn BackupSession,
     listing: TreeRoot,
     content: Arc<TreeRoot>,
     sound: ParentCheck<'a>,
@@ -42,12 +42,12 @@ pub(crate) struct UnchangedEntries<'a> {
 }
 
 impl<'a> UnchangedEntries<'a> {
-    pub(crate) fn new(door: &'a Door, parent: &ParentTree) -> Self {
+    pub(crate) fn new(session: &'a dyn BackupSession, parent: &ParentTree) -> Self {
         Self {
-            door,
+            session,
             listing: parent.listing,
             content: Arc::new(parent.content),
-            sound: ParentCheck::new(door, parent.content, parent.is_suspect),
+            sound: ParentCheck::new(session, parent.content),
             first_names: None,
             instead: HashMap::new(),
         }
@@ -124,23 +124,23 @@ impl<'a> UnchangedEntries<'a> {
     }
 
     fn first_names(&mut self) -> &HashMap<Vec<u8>, Listed> {
-        let (door, listing) = (self.door, &self.listing);
+        let (session, listing) = (self.session, &self.listing);
         // The backup keeps nothing of an unreadable listing. Its comparison with that listing
         // reports the fault.
         self.first_names
-            .get_or_insert_with(|| gather(door, listing).unwrap_or_default())
+            .get_or_insert_with(|| gather(session, listing).unwrap_or_default())
     }
 }
 
 /// Finds the entries that others are names of: which they are, only the later ones tell.
-fn gather(door: &Door, listing: &TreeRoot) -> Result<HashMap<Vec<u8>, Listed>, TreeError> {
+fn gather(session: &dyn BackupSession, listing: &TreeRoot) -> Result<HashMap<Vec<u8>, Listed>, TreeError> {
     let mut first_names: HashMap<Vec<u8>, Option<Listed>> = HashMap::new();
-    for_each(door, listing, |listed| {
+    for_each(session, listing, |listed| {
         if let EntryKind::HardLink { target } = listed.entry.kind {
             first_names.insert(target, None);
         }
     })?;
-    for_each(door, listing, |listed| {
+    for_each(session, listing, |listed| {
         if let Some(first) = first_names.get_mut(&listed.entry.path) {
             *first = Some(listed);
         }
@@ -149,8 +149,12 @@ fn gather(door: &Door, listing: &TreeRoot) -> Result<HashMap<Vec<u8>, Listed>, T
     Ok(found.filter_map(|(path, first)| Some((path, first?))).collect())
 }
 
-fn for_each(door: &Door, listing: &TreeRoot, mut each: impl FnMut(Listed)) -> Result<(), TreeError> {
-    let Ok(bytes) = StreamBytes::new(door.nodes(), listing, 0, listing.len) else {
+fn for_each(
+    session: &dyn BackupSession,
+    listing: &TreeRoot,
+    mut each: impl FnMut(Listed),
+) -> Result<(), TreeError> {
+    let Ok(bytes) = StreamBytes::new(session.reader(), listing, 0, listing.len) else {
         return Ok(());
     };
     let mut reader = ListingReader::new(bytes);

@@ -1,15 +1,16 @@
-//! Ahead of a directory backup: the walk, what has changed, and the content of small files, on threads of
-//! their own.
+//! Ahead of a directory backup: the walk, what has changed, and the content of small files, on
+//! threads of their own.
 //!
-//! The walk has threads of its own ([`crate::parallel_walk`]). The feeding thread compares what comes with the
-//! previous backup and gathers it into groups, in listing order; reading threads open and read the small files
-//! of whole groups, each group's one after another into one buffer of the pipeline, which goes on as it is. No
-//! file costs a message, and on a cold disk as many files are under way as there are readers (B10).
+//! The walk has threads of its own ([`crate::client::parallel_walk`]). The feeding thread compares
+//! what comes with the previous backup and gathers it into groups, in listing order; reading
+//! threads open and read the small files of whole groups, each group's one after another into one
+//! buffer of the pipeline, which goes on as it is. No file costs a message, and on a cold disk as
+//! many files are under way as there are readers (B10).
 //!
-//! What must hold: groups come back in listing order, so that what is stored does not depend on which
-//! reader was faster (G10). Entries and buffers ahead are bounded ([`GROUPS_AHEAD`], INV-7), and no file
-//! stays open between threads. Faults are values within the groups. When the feeding thread stops, the
-//! others end with their next step.
+//! What must hold: groups come back in listing order, so that what is stored does not depend on
+//! which reader was faster (G10). Entries and buffers ahead are bounded ([`GROUPS_AHEAD`], INV-7),
+//! and no file stays open between threads. Faults are values within the groups. When the feeding
+//! thread stops, the others end with their next step.
 
 use std::collections::VecDeque;
 use std::thread::{self, Scope};
@@ -17,19 +18,19 @@ use std::thread::{self, Scope};
 use crossbeam_channel::{Receiver, Sender};
 use env::Clock;
 use format::listing::EntryKind;
-use recipe::StreamBytes;
+use recipe::{StoreReader, StreamBytes};
 use tree::{
     Comparison, Listed, Piece, ReadFile, SmallRead, TreeError, Unchanged, WalkEntry, WalkOptions, read_small,
 };
 use types::ByteRange;
 
 use crate::buffer::{Buffer, BufferPool};
+use crate::client::parallel_walk::{Next, ParallelWalk};
+use crate::client::parent_check::ParentCheck;
+use crate::client::source_input::Around;
+use crate::client::unread::Unread;
 use crate::error::IngestError;
-use crate::parallel_walk::{Next, ParallelWalk};
-use crate::parent_check::ParentCheck;
-use crate::source_input::Around;
 use crate::stage::received;
-use crate::unread::Unread;
 
 /// Threads that read small files: most of their time on a cold disk is waiting.
 const READERS: usize = 4;
@@ -40,7 +41,7 @@ const GROUP_ENTRIES: usize = 512;
 
 /// The previous backup, followed along the walk.
 pub(crate) struct Previous<'a> {
-    pub(crate) files: Unchanged<StreamBytes<'a>>,
+    pub(crate) files: Unchanged<StreamBytes<'a, dyn StoreReader + 'a>>,
     pub(crate) sound: ParentCheck<'a>,
     /// What could not be read now, and is to stay as it was.
     pub(crate) unread: Unread,
@@ -317,8 +318,8 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// The next group, complete. None at the end, and while the walk has no more yet and something else
-    /// can be done meanwhile.
+    /// The next group, complete. None at the end, and while the walk has no more yet and something
+    /// else can be done meanwhile.
     fn gather(&mut self) -> Result<Option<Group>, IngestError> {
         while !self.ended {
             if self.found.is_none() && !self.walk_ended {

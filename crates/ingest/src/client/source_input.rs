@@ -1,19 +1,19 @@
 //! The reader's end of the pipeline: sources put bytes and steps in here, stream by stream.
 //!
-//! A source may interleave its streams; each has a batch of its own that goes off when its buffer is
-//! full. A source that returns without ending every stream makes no backup.
+//! A source may interleave its streams; each has a batch of its own that goes off when its buffer
+//! is full. A source that returns without ending every stream makes no backup.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use env::Clock;
 
 use crate::buffer::{Buffer, BufferPool};
+use crate::client::piece::{Batch, CopyRange, Op};
+use crate::client::stages::ClientStages;
 use crate::counters::Counters;
 use crate::dedup::StreamIndex;
 use crate::error::{Failure, Halt, IngestError};
-use crate::piece::{Batch, CopyRange, Op};
 use crate::queue::Sender;
-use crate::stage::Stages;
 use crate::workers::Workers;
 
 /// Steps after which a batch goes off though its buffer is not full.
@@ -26,7 +26,7 @@ pub(crate) struct Around<'a> {
     /// Set by whoever wants the backup to stop.
     pub(crate) cancel: &'a AtomicBool,
     pub(crate) failure: &'a Failure,
-    pub(crate) stages: &'a Stages,
+    pub(crate) stages: &'a ClientStages,
     pub(crate) clock: &'a dyn Clock,
 }
 
@@ -182,8 +182,8 @@ impl<'a> SourceInput<'a> {
         self.flush_if_many(stream)
     }
 
-    /// A batch that was made elsewhere follows: the buffer, from [`Self::pool`], and steps that take all
-    /// its bytes.
+    /// A batch that was made elsewhere follows: the buffer, from [`Self::pool`], and steps that
+    /// take all its bytes.
     ///
     /// # Errors
     /// As [`Self::spare`].
@@ -210,8 +210,8 @@ impl<'a> SourceInput<'a> {
         self.flush(stream)
     }
 
-    /// A stage of several threads can fail in one of them while the others take all that comes: the queues alone
-    /// do not tell.
+    /// A stage of several threads can fail in one of them while the others take all that comes: the
+    /// queues alone do not tell.
     fn ensure_wanted(&self) -> Result<(), Halt> {
         if self.around.failure.is_noted() {
             return Err(Halt::Closed);

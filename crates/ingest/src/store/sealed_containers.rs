@@ -1,14 +1,15 @@
 //! Which containers a session has put, and the second copies of their catalogs.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use container::{CatalogCopies, CatalogView, Compression, Containers};
 use format::manifest::ContainerSpan;
 use types::{ContainerId, ContainerKind, SequenceNumber};
 
-use crate::builders::{Limits, Sequences};
 use crate::counters::Counters;
 use crate::error::{Halt, IngestError};
+use crate::store::builders::{Limits, Sequences};
 
 /// Containers by kind and number.
 #[derive(Debug, Default)]
@@ -38,8 +39,8 @@ impl SealedContainers {
         self.put.push((0, id.kind, id.sequence));
     }
 
-    /// Whether the first `submitted` of the packer's containers are all put. Their count alone would not
-    /// tell: a later one may have overtaken one of them.
+    /// Whether the first `submitted` of the packer's containers are all put. Their count alone
+    /// would not tell: a later one may have overtaken one of them.
     pub(crate) fn has_all(&self, submitted: u64) -> bool {
         self.complete >= submitted
     }
@@ -49,8 +50,8 @@ impl SealedContainers {
         ContainerSpan::collect(self.put.iter().map(|(_, kind, number)| (*kind, *number)))
     }
 
-    /// What may be adopted of the first `submitted`, which every later checkpoint will name too. A later
-    /// one may refer to a container that is still open.
+    /// What may be adopted of the first `submitted`, which every later checkpoint will name too. A
+    /// later one may refer to a container that is still open.
     pub(crate) fn answer(&mut self, submitted: u64) -> Vec<ContainerSpan> {
         let collected = self.put.iter().filter(|(before, ..)| *before < submitted);
         self.answered
@@ -60,9 +61,9 @@ impl SealedContainers {
         self.safe_to_adopt()
     }
 
-    /// Data containers, and what an answer has named. A node in another sealed recipe container may refer
-    /// to a chunk in a container that is still open, and whoever adopts a checkpoint must find nothing but
-    /// what is there.
+    /// Data containers, and what an answer has named. A node in another sealed recipe container may
+    /// refer to a chunk in a container that is still open, and whoever adopts a checkpoint must
+    /// find nothing but what is there.
     pub(crate) fn safe_to_adopt(&self) -> Vec<ContainerSpan> {
         let data = self
             .put
@@ -74,19 +75,19 @@ impl SealedContainers {
 }
 
 /// Second copies of data catalogs, gathered into containers of their own.
-pub(crate) struct CopyLane<'a> {
-    containers: &'a Containers,
-    counters: &'a Counters,
+pub(crate) struct CopyLane {
+    containers: Containers,
+    counters: Arc<Counters>,
     compression: Compression,
     limits: Limits,
     sequences: Sequences,
     open: Option<CatalogCopies>,
 }
 
-impl<'a> CopyLane<'a> {
+impl CopyLane {
     pub(crate) fn new(
-        containers: &'a Containers,
-        counters: &'a Counters,
+        containers: Containers,
+        counters: Arc<Counters>,
         compression: Compression,
         limits: Limits,
         sequences: Sequences,
@@ -105,7 +106,7 @@ impl<'a> CopyLane<'a> {
     pub(crate) fn add(&mut self, catalog: &CatalogView) -> Result<Option<ContainerId>, Halt> {
         if self.open.is_none() {
             let id = self.sequences.next(ContainerKind::Catalog)?;
-            self.open = Some(CatalogCopies::new(self.containers, id, self.compression));
+            self.open = Some(CatalogCopies::new(&self.containers, id, self.compression));
         }
         let copies = self.open.as_mut().expect("opened above");
         copies.add(catalog);
@@ -121,7 +122,7 @@ impl<'a> CopyLane<'a> {
         let Some(copies) = self.open.take() else {
             return Ok(None);
         };
-        let sealed = copies.seal(self.containers).map_err(IngestError::from)?;
+        let sealed = copies.seal(&self.containers).map_err(IngestError::from)?;
         self.containers.put(&sealed).map_err(IngestError::from)?;
         self.counters.bytes_stored.add(sealed.stored_bytes_total());
         Ok(Some(sealed.id()))

@@ -2,13 +2,13 @@
 
 use container::Containers;
 
-use crate::builders::Submitted;
-use crate::close::{SealedNotice, ToClose};
 use crate::error::{Failure, Halt, IngestError};
 use crate::queue::{Receiver, Sender};
+use crate::store::builders::Submitted;
+use crate::store::close::{SealedNotice, ToClose};
 
-/// Runs one writer until no more containers come, or a stage has failed: what is on its way then would be put for
-/// nobody, and its receiver must go, so that the packer ends.
+/// Runs one writer until no more containers come, or a stage has failed: what is on its way then
+/// would be put for nobody, and its receiver must go, so that the packer ends.
 pub(crate) fn run(
     containers: &Containers,
     input: &Receiver<Submitted>,

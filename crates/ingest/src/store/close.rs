@@ -1,13 +1,13 @@
 //! The closer's stage: what is stored becomes safe to build on.
 //!
-//! One thread. It keeps account of every container that was put, publishes the hooks to chunks, writes
-//! checkpoints from which a crashed backup resumes, and answers reclamation. When the packer is done and
-//! its last container is put, the account goes to the manifest; what makes the backup durable and visible
-//! is the session's commit (INV-1).
+//! One thread. It keeps account of every container that was put, publishes the hooks to chunks,
+//! writes checkpoints from which a crashed backup resumes, and answers reclamation. When the packer
+//! is done and its last container is put, the account goes to the manifest; what makes the backup
+//! durable and visible is the session's commit (INV-1).
 //!
-//! An answer is collected in order: the right to write the checkpoint is taken first (no look-up by an
-//! older view is left then), the look-up stage lets all that it has found go ahead, the packer seals what
-//! is open, and when all of that is put the checkpoint is written.
+//! An answer is collected in order: the right to write the checkpoint is taken first (no look-up by
+//! an older view is left then), the look-up stage lets all that it has found go ahead, the packer
+//! seals what is open, and when all of that is put the checkpoint is written.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use std::time::Duration;
 use container::CatalogView;
 use format::manifest::ContainerSpan;
 use recipe::TreeRoot;
-use session::{CheckpointTurn, Draft};
+use session::{CheckpointTurn, Draft, Session};
 use types::{ContainerId, ContainerKind, SlotRange};
 
 use crate::counters::Counters;
-use crate::door::Door;
 use crate::error::{Halt, IngestError};
 use crate::options::IngestOptions;
 use crate::queue::Receiver;
-use crate::sealed_containers::{CopyLane, SealedContainers};
+use crate::store::sealed_containers::{CopyLane, SealedContainers};
+use crate::store::session::StoreSession;
 
 /// How often reclamation's wishes are looked for.
 const POLL: Duration = Duration::from_millis(200);
 
-/// A long backup's checkpoints are this share of what is stored apart: each names every container so far,
-/// and all are kept until the session ends.
+/// A long backup's checkpoints are this share of what is stored apart: each names every container
+/// so far, and all are kept until the session ends.
 const CHECKPOINT_SHARE: u64 = 256;
 
 /// A container that has been put.
@@ -77,32 +77,33 @@ impl CheckpointClock {
 }
 
 /// The stage's state.
-pub(crate) struct CloseStage<'a> {
-    pub(crate) door: &'a Door,
-    pub(crate) counters: &'a Counters,
-    pub(crate) options: &'a IngestOptions,
+pub(crate) struct CloseStage {
+    pub(crate) session: Arc<StoreSession>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) options: IngestOptions,
     pub(crate) notices: crossbeam_channel::Sender<SealedNotice>,
-    pub(crate) copies: CopyLane<'a>,
+    pub(crate) copies: CopyLane,
     pub(crate) ledger: SealedContainers,
     pub(crate) checkpoint_clock: CheckpointClock,
     /// What the last answer referred to: later checkpoints refer to it too.
     pub(crate) references: Vec<(ContainerId, SlotRange)>,
 }
 
-impl<'a> CloseStage<'a> {
+impl CloseStage {
     pub(crate) fn run(mut self, input: &Receiver<ToClose>) -> Result<Closed, Halt> {
-        let session = self.door.session();
-        let mut turn: Option<CheckpointTurn<'a>> = None;
+        let store = Arc::clone(&self.session);
+        let session = store.session();
+        let mut turn: Option<CheckpointTurn<'_>> = None;
         let mut collected: Option<(u64, Vec<(ContainerId, SlotRange)>)> = None;
         let mut finish: Option<(u64, Vec<TreeRoot>)> = None;
         loop {
             let received = match input.recv_within(POLL) {
                 Ok(received) => received,
                 Err(closed) => {
-                    // An answer that was being collected is given no more; another right to write would wait for
-                    // this one.
+                    // An answer that was being collected is given no more; another right to write
+                    // would wait for this one.
                     drop(turn.take());
-                    self.leave_checkpoint();
+                    self.leave_checkpoint(session);
                     return Err(closed.into());
                 }
             };
@@ -138,7 +139,7 @@ impl<'a> CloseStage<'a> {
             }
             if turn.is_none() && finish.is_none() && (session.checkpoint_wanted() || self.checkpoint_is_due())
             {
-                turn = self.checkpoint()?;
+                turn = self.checkpoint(session)?;
             }
         }
     }
@@ -153,7 +154,7 @@ impl<'a> CloseStage<'a> {
         {
             self.ledger.add_copies(copied);
         }
-        self.door.publish(&notice.catalog)?;
+        self.session.publish(&notice.catalog)?;
         // The look-up stage is done, and gone, before the last containers are put.
         drop(self.notices.send(notice));
         Ok(())
@@ -161,19 +162,18 @@ impl<'a> CloseStage<'a> {
 
     fn checkpoint_is_due(&self) -> bool {
         let CheckpointClock { bytes, began } = self.checkpoint_clock;
-        let waited = self.door.clock().monotonic().saturating_sub(began);
+        let waited = self.session.clock().monotonic().saturating_sub(began);
         let share = self.counters.bytes_stored.get() / CHECKPOINT_SHARE;
         bytes >= self.options.checkpoint_bytes.max(share)
             || (bytes > 0 && waited >= self.options.checkpoint_interval)
     }
 
-    /// Writes a checkpoint, unless it would have to answer an epoch: then what has been found must be
-    /// collected first, and the right to write comes back.
-    fn checkpoint(&mut self) -> Result<Option<CheckpointTurn<'a>>, Halt> {
-        let session = self.door.session();
+    /// Writes a checkpoint, unless it would have to answer an epoch: then what has been found must
+    /// be collected first, and the right to write comes back.
+    fn checkpoint<'s>(&mut self, session: &'s Session) -> Result<Option<CheckpointTurn<'s>>, Halt> {
         let turn = session.begin_checkpoint().map_err(IngestError::from)?;
         if session.checkpoint_wanted() {
-            self.door.request_collection();
+            self.session.request_collection();
             return Ok(Some(turn));
         }
         let draft = Draft {
@@ -185,16 +185,17 @@ impl<'a> CloseStage<'a> {
         Ok(None)
     }
 
-    /// The backup stops before its end, asked to or because a stage failed: what was put by now is for the
-    /// next one. Nothing depends on it, and the reason why the backup stops is the one to tell.
-    fn leave_checkpoint(&mut self) {
-        let waits_for_answer = self.door.session().checkpoint_wanted();
+    /// The backup stops before its end, asked to or because a stage failed: what was put by now is
+    /// for the next one. Nothing depends on it, and the reason why the backup stops is the one to
+    /// tell.
+    fn leave_checkpoint(&mut self, session: &Session) {
+        let waits_for_answer = session.checkpoint_wanted();
         if self.checkpoint_clock.bytes > 0 && !waits_for_answer {
-            drop(self.checkpoint());
+            drop(self.checkpoint(session));
         }
     }
 
     fn restart_checkpoint_clock(&mut self) {
-        self.checkpoint_clock = CheckpointClock::start(self.door.clock().monotonic());
+        self.checkpoint_clock = CheckpointClock::start(self.session.clock().monotonic());
     }
 }

@@ -1,16 +1,17 @@
 //! Large files, read ahead of the chunker by threads of their own, several sections at a time.
 //!
-//! Each section is read into a buffer that goes to the chunker as it is. What cannot be read in full is left
-//! to the caller, who reads on by itself from the file's position. Memory: [`IN_FLIGHT_MAX`] buffers.
+//! Each section is read into a buffer that goes to the chunker as it is. What cannot be read in
+//! full is left to the caller, who reads on by itself from the file's position. Memory:
+//! [`IN_FLIGHT_MAX`] buffers.
 
 use std::collections::VecDeque;
 
 use tree::{FileReader, Section};
 
 use crate::buffer::Buffer;
+use crate::client::source_input::{Ops, SourceInput};
 use crate::dedup::StreamIndex;
 use crate::error::Halt;
-use crate::source_input::{Ops, SourceInput};
 use crate::workers::Ticket;
 
 /// Threads that read; a disk needs some requests at a time to be busy.
@@ -25,8 +26,8 @@ enum Coming {
     Hole(Section),
 }
 
-/// Feeds a file as far as it can be read in sections; the whole of it, usually. A file that is not large is not
-/// read at all.
+/// Feeds a file as far as it can be read in sections; the whole of it, usually. A file that is not
+/// large is not read at all.
 pub(crate) fn feed(
     feeder: &mut SourceInput<'_>,
     stream: StreamIndex,

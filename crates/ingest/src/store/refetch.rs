@@ -1,10 +1,13 @@
-//! Chunks of earlier backups that are stored once more: read where they lie, into buffers as if from the source.
+//! Chunks of earlier backups that are stored once more: read where they lie, into buffers as if
+//! from the source.
 //!
-//! A segment that is stored anew may have chunks that were copied by reference from the backup before. They come in the order
-//! in which they were stored, mostly, so the region that was read last is kept: each is read once. What cannot be read is not
-//! an error: whoever refers to it goes on referring to it, as do the backups before.
+//! A segment that is stored anew may have chunks that were copied by reference from the backup
+//! before. They come in the order in which they were stored, mostly, so the region that was read
+//! last is kept: each is read once. What cannot be read is not an error: whoever refers to it goes
+//! on referring to it, as do the backups before.
 //!
-//! What must hold: bytes that leave here have the fingerprint that was asked for (INV-5). One thread.
+//! What must hold: bytes that leave here have the fingerprint that was asked for (INV-5). One
+//! thread.
 
 use std::sync::Arc;
 
@@ -20,8 +23,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Reads chunks, a region at a time.
 #[derive(Debug)]
-pub(crate) struct Refetch<'a> {
-    containers: &'a Containers,
+pub(crate) struct Refetch {
+    containers: Containers,
     pool: BufferPool,
     last: Option<Region>,
 }
@@ -34,8 +37,8 @@ struct Region {
     bytes: Arc<Buffer>,
 }
 
-impl<'a> Refetch<'a> {
-    pub(crate) fn new(containers: &'a Containers) -> Self {
+impl Refetch {
+    pub(crate) fn new(containers: Containers) -> Self {
         Self {
             containers,
             pool: BufferPool::new(BUFFER_BYTES, 0),

@@ -2,9 +2,9 @@
 
 use std::io::{self, Read};
 
+use crate::client::source_input::SourceInput;
 use crate::dedup::StreamIndex;
 use crate::error::{Halt, IngestError};
-use crate::source_input::SourceInput;
 
 /// The position of the stream in its manifest.
 pub(crate) const WHOLE: StreamIndex = StreamIndex(0);

@@ -1,11 +1,11 @@
 //! The content of a group of files, on its way from the buffer that it was read into to the feeder.
 
 use crate::buffer::Buffer;
+use crate::client::piece::CopyRange;
+use crate::client::read_ahead::Group;
+use crate::client::source_input::{Ops, SourceInput};
 use crate::error::Halt;
 use crate::parent::CONTENT;
-use crate::piece::CopyRange;
-use crate::read_ahead::Group;
-use crate::source_input::{Ops, SourceInput};
 
 /// Where a group's content goes: on as it is, in the buffer that it was read into, or, where that
 /// would be mostly empty or something comes between, into the feeder's.

@@ -1,7 +1,7 @@
 //! The chunker's stage: batches of bytes to batches of chunks, with fingerprints on their way.
 //!
-//! One thread, all streams; each stream has its own chunker and the bytes of its unfinished chunk. Chunk
-//! boundaries do not depend on how the bytes were cut into batches.
+//! One thread, all streams; each stream has its own chunker and the bytes of its unfinished chunk.
+//! Chunk boundaries do not depend on how the bytes were cut into batches.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crypto::Fingerprinter;
 use types::Fingerprint;
 
 use crate::buffer::Buffer;
+use crate::client::piece::{Batch, CopyRange, Op};
 use crate::dedup::StreamIndex;
-use crate::piece::{Batch, CopyRange, Op};
 use crate::queue::{Closed, Receiver, Sender};
 use crate::workers::{Ticket, Workers};
 

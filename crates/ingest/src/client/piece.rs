@@ -1,4 +1,5 @@
-//! What sources hand to the pipeline: bytes, zeros, ranges of earlier streams, and where chunks must end.
+//! What sources hand to the pipeline: bytes, zeros, ranges of earlier streams, and where chunks
+//! must end.
 
 use std::sync::Arc;
 
@@ -33,8 +34,8 @@ pub(crate) struct CopyRange {
     pub(crate) len: u64,
 }
 
-/// Bytes and steps of one stream, from a source to the chunker. `Op::Bytes` take the buffer's bytes in
-/// order and add up to them.
+/// Bytes and steps of one stream, from a source to the chunker. `Op::Bytes` take the buffer's bytes
+/// in order and add up to them.
 #[derive(Debug)]
 pub(crate) struct Batch {
     /// The stream.

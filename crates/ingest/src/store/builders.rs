@@ -1,7 +1,7 @@
 //! The open containers of a session: one a lane, one for nodes, or a single small one for all.
 //!
-//! Container numbers are given out when a container is opened, so that references into it can be written
-//! before it is sealed.
+//! Container numbers are given out when a container is opened, so that references into it can be
+//! written before it is sealed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use types::{
 };
 
 use crate::dedup::Lane;
-use crate::door::Door;
 use crate::error::{Halt, IngestError};
-use crate::previous::segment_level;
 use crate::queue::Sender;
 use crate::region::RegionBytes;
+use crate::store::previous::segment_level;
+use crate::store::session::StoreSession;
 
 /// Gives out container numbers; shared by the packer and the closer.
 #[derive(Debug, Clone)]
@@ -66,8 +66,8 @@ pub(crate) struct Submitted {
 }
 
 /// The open containers.
-pub(crate) struct Builders<'a> {
-    door: &'a Door,
+pub(crate) struct Builders {
+    session: Arc<StoreSession>,
     limits: Limits,
     compression: Compression,
     sequences: Sequences,
@@ -84,9 +84,9 @@ pub(crate) struct Builders<'a> {
     pub(crate) submitted: u64,
 }
 
-impl<'a> Builders<'a> {
+impl Builders {
     pub(crate) fn new(
-        door: &'a Door,
+        session: Arc<StoreSession>,
         limits: Limits,
         compression: Compression,
         sequences: Sequences,
@@ -94,7 +94,7 @@ impl<'a> Builders<'a> {
         output: Sender<Submitted>,
     ) -> Self {
         Self {
-            door,
+            session,
             limits,
             compression,
             sequences,
@@ -248,15 +248,19 @@ impl<'a> Builders<'a> {
     }
 }
 
-impl NodeSink for Builders<'_> {
-    /// Nodes above segments are looked for when they are stored: only one with the same entries will do.
+impl NodeSink for Builders {
+    /// Nodes above segments are looked for when they are stored: only one with the same entries
+    /// will do.
     fn find(&mut self, fingerprint: &Fingerprint, level: Level) -> Result<Option<KnownNode>, RecipeError> {
         Ok(self.own_node(level, fingerprint))
     }
 
     fn store(&mut self, fingerprint: &Fingerprint, node: &Node) -> Result<ChunkLocation, RecipeError> {
         let known = if node.level > segment_level() {
-            self.door.look_up().find_same(fingerprint, node).map_err(other)?
+            self.session
+                .look_up()
+                .find_same(fingerprint, node)
+                .map_err(other)?
         } else {
             None
         };

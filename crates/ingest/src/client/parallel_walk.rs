@@ -1,8 +1,10 @@
-//! The walk on several threads: one goes through the folders, others ask for the metadata of the files.
+//! The walk on several threads: one goes through the folders, others ask for the metadata of the
+//! files.
 //!
-//! What each stretch of the walk comes to is awaited in the order in which the stretches were listed, so that
-//! nothing depends on which thread was faster. Stretches ahead are bounded ([`STRETCHES_AHEAD`], INV-7). When
-//! nobody takes entries any more, all threads end with their next stretch; when one dies, that is told.
+//! What each stretch of the walk comes to is awaited in the order in which the stretches were
+//! listed, so that nothing depends on which thread was faster. Stretches ahead are bounded
+//! ([`STRETCHES_AHEAD`], INV-7). When nobody takes entries any more, all threads end with their
+//! next stretch; when one dies, that is told.
 
 #[cfg(test)]
 mod tests;
@@ -13,9 +15,10 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use env::Clock;
 use tree::{Looked, Looker, Stretch, TreeError, Walk, WalkEntry, WalkOptions};
 
+use crate::client::source_input::Around;
+use crate::client::stages::ClientStages;
 use crate::error::IngestError;
-use crate::source_input::Around;
-use crate::stage::{Stages, received, sent};
+use crate::stage::{received, sent};
 
 /// Threads that ask for metadata: on a cold disk or a network most of their time is waiting.
 const LOOKERS: usize = 4;
@@ -160,7 +163,7 @@ fn list(
 }
 
 /// Looks at files.
-fn look(mut looker: Looker, queue: &Receiver<Job>, stages: &Stages, clock: &dyn Clock) {
+fn look(mut looker: Looker, queue: &Receiver<Job>, stages: &ClientStages, clock: &dyn Clock) {
     stages.walk.run(clock, || {
         while let Some((stretch, done)) = received(clock, queue) {
             // Nobody waits for it when the backup has stopped.

@@ -1,7 +1,7 @@
 //! Where the segments of the series' previous backup lie.
 //!
-//! A preference among equals and nothing more: what cannot be read is left out. Reads the nodes above segments,
-//! one in some 500; asked once, when two equal nodes are met.
+//! A preference among equals and nothing more: what cannot be read is left out. Reads the nodes
+//! above segments, one in some 500; asked once, when two equal nodes are met.
 
 use std::collections::HashSet;
 

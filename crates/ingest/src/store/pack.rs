@@ -1,39 +1,46 @@
 //! The packer's stage: regions into containers, segments into recipes.
 //!
-//! One thread. Regions arrive in the order of their chunks' numbers, so a slot follows from order alone.
-//! A segment waits until all its new chunks have one; segments of one stream are written in order.
-//! Nothing is placed until the backup turns out larger than a small one: then a backup of a few files is
-//! one container instead of four.
+//! One thread. Regions say which chunks they hold, and are appended in the order of these numbers,
+//! in whatever order they arrive: so a slot follows from decisions alone. A segment waits until all
+//! its new chunks have one; segments of one stream are written in order. Nothing is placed until
+//! the backup turns out larger than a small one: then a backup of a few files is one container
+//! instead of four.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use container::PendingEntry;
 use recipe::{Child, KnownNode, Place, TreeBuilder, TreeRoot, segment_node};
 use types::{ContainerId, SlotRange};
 
-use crate::builders::Builders;
-use crate::close::ToClose;
 use crate::dedup::{Lane, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, SharedPlaces};
 use crate::error::{Halt, IngestError};
-use crate::lookup::ToPack;
-use crate::previous::segment_level;
 use crate::queue::{Receiver, Sender};
-use crate::region::RegionBytes;
+use crate::region::ReadyRegion;
+use crate::store::builders::Builders;
+use crate::store::close::ToClose;
+use crate::store::decide::ToPack;
+use crate::store::previous::segment_level;
 
 /// So many children of segments wait at most for the decision on a small backup: some MiB.
 const HELD_CHILDREN_MAX: usize = 1 << 16;
 
 /// The stage's state.
-pub(crate) struct PackStage<'a> {
-    pub(crate) builders: Builders<'a>,
+pub(crate) struct PackStage {
+    pub(crate) builders: Builders,
     pub(crate) streams: Vec<PackStream>,
     pub(crate) places: [SharedPlaces; Lane::COUNT],
     pub(crate) held: Option<WaitingRegions>,
-    /// The nodes of fresh segments, by number: of so many of the last ones, those that are asked for yet.
+    /// The nodes of fresh segments, by number: of so many of the last ones, those that are asked
+    /// for yet.
     pub(crate) fresh: BTreeMap<u64, KnownNode>,
     pub(crate) fresh_max: usize,
     /// Segments that wait and repeat another.
     pub(crate) repeats_waiting: usize,
+    /// The number of the next chunk of each lane that has a place.
+    pub(crate) next_new: [u64; Lane::COUNT],
+    /// Regions that came before their turn.
+    pub(crate) early: BTreeMap<(usize, u64), ReadyRegion>,
+    /// Answers that wait for chunks.
+    pub(crate) answers: VecDeque<[u64; Lane::COUNT]>,
     pub(crate) closer: Sender<ToClose>,
 }
 
@@ -63,7 +70,7 @@ pub(crate) struct WaitingRegions {
     bytes: usize,
     /// Children of the segments that wait meanwhile.
     children: usize,
-    regions: Vec<(Lane, RegionBytes, Vec<PendingEntry>)>,
+    regions: Vec<ReadyRegion>,
 }
 
 impl WaitingRegions {
@@ -78,7 +85,8 @@ impl WaitingRegions {
 }
 
 impl WaitingRegions {
-    /// Counts a segment that has to wait. A backup with nearly nothing new may have terabytes of them.
+    /// Counts a segment that has to wait. A backup with nearly nothing new may have terabytes of
+    /// them.
     fn is_too_long_with(&mut self, segment: &PlacedSegment) -> bool {
         self.children += match &segment.body {
             SegmentBody::Known(_) | SegmentBody::Repeated(_) => 1,
@@ -88,14 +96,11 @@ impl WaitingRegions {
     }
 }
 
-impl PackStage<'_> {
+impl PackStage {
     pub(crate) fn run(mut self, input: &Receiver<ToPack>) -> Result<(), Halt> {
         while let Ok(item) = input.recv() {
             match item {
-                ToPack::Region(region) => {
-                    let (lane, bytes, entries) = region.wait()?;
-                    self.take_region(lane, bytes, entries)?;
-                }
+                ToPack::Region(region) => self.take_early(region.wait()?)?,
                 ToPack::Segment { stream, segment } => {
                     if self
                         .held
@@ -108,20 +113,27 @@ impl PackStage<'_> {
                     self.streams[usize::from(stream.0)].waiting.push_back(segment);
                 }
                 ToPack::End(stream) => self.streams[usize::from(stream.0)].ended = true,
-                ToPack::Answer => self.answer()?,
+                ToPack::Answer(wanted) => self.answers.push_back(wanted),
             }
             if self.held.is_none() {
                 self.settle()?;
             }
+            let next = self.next_new;
+            let is_ready =
+                |wanted: &mut [u64; Lane::COUNT]| wanted.iter().zip(next).all(|(end, next)| *end <= next);
+            while self.answers.pop_front_if(is_ready).is_some() {
+                self.answer()?;
+            }
         }
-        if self.streams.iter().all(|stream| stream.ended) {
+        if self.early.is_empty() && self.streams.iter().all(|stream| stream.ended) {
             self.finish()
         } else {
             Err(Halt::Closed)
         }
     }
 
-    /// The look-up stage refers to the last `fresh_max` fresh segments. What waits may refer to earlier ones.
+    /// The look-up stage refers to the last `fresh_max` fresh segments. What waits may refer to
+    /// earlier ones.
     fn count(&mut self, body: &SegmentBody) {
         match body {
             SegmentBody::Known(_) => {}
@@ -135,25 +147,37 @@ impl PackStage<'_> {
         }
     }
 
-    fn take_region(
-        &mut self,
-        lane: Lane,
-        bytes: RegionBytes,
-        entries: Vec<PendingEntry>,
-    ) -> Result<(), Halt> {
+    /// Takes a region when its turn comes.
+    fn take_early(&mut self, region: ReadyRegion) -> Result<(), Halt> {
+        let lane = region.lane.number();
+        if region.first < self.next_new[lane] {
+            return Err(IngestError::Internal("a region came twice").into());
+        }
+        self.early.insert((lane, region.first), region);
+        while let Some(region) = self.early.remove(&(lane, self.next_new[lane])) {
+            self.next_new[lane] += region.entries.len() as u64;
+            self.take_region(region)?;
+        }
+        Ok(())
+    }
+
+    fn take_region(&mut self, region: ReadyRegion) -> Result<(), Halt> {
         if let Some(held) = &mut self.held {
-            held.bytes += bytes.stored_len() + entries.len() * 40;
-            held.regions.push((lane, bytes, entries));
+            held.bytes += region.bytes.stored_len() + region.entries.len() * 40;
+            held.regions.push(region);
             if held.bytes > held.limit_bytes {
                 self.release()?;
             }
             return Ok(());
         }
-        self.append(lane, bytes, &entries)
+        self.append(region)
     }
 
-    fn append(&mut self, lane: Lane, region: RegionBytes, entries: &[PendingEntry]) -> Result<(), Halt> {
-        let first = self.builders.append(lane, region, entries)?;
+    fn append(&mut self, region: ReadyRegion) -> Result<(), Halt> {
+        let ReadyRegion {
+            lane, entries, bytes, ..
+        } = region;
+        let first = self.builders.append(lane, bytes, &entries)?;
         self.places[lane.number()].assign(first, entries.len() as u64);
         Ok(())
     }
@@ -161,15 +185,15 @@ impl PackStage<'_> {
     /// Places what was held back, into whatever containers are open now.
     fn release(&mut self) -> Result<(), Halt> {
         if let Some(held) = self.held.take() {
-            for (lane, region, entries) in held.regions {
-                self.append(lane, region, &entries)?;
+            for region in held.regions {
+                self.append(region)?;
             }
         }
         Ok(())
     }
 
-    /// Writes the nodes of all segments whose chunks have their places by now. A segment that repeats one
-    /// of another stream waits for that one, hence the rounds.
+    /// Writes the nodes of all segments whose chunks have their places by now. A segment that
+    /// repeats one of another stream waits for that one, hence the rounds.
     fn settle(&mut self) -> Result<(), Halt> {
         loop {
             let mut moved = false;

@@ -1,4 +1,5 @@
-//! The walk's threads: order whoever is slow, an end when somebody stops or dies, and want of descriptors.
+//! The walk's threads: order whoever is slow, an end when somebody stops or dies, and want of
+//! descriptors.
 
 use std::fs;
 use std::path::Path;
@@ -67,7 +68,7 @@ fn drain(walked: &mut ParallelWalk<'_>) -> (Vec<Result<WalkEntry, TreeError>>, R
 
 fn with_threads<R>(options: WalkOptions, work: impl FnOnce(ParallelWalk<'_>) -> R) -> R {
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
-    let stages = Stages::new();
+    let stages = ClientStages::new();
     let around = Around {
         counters: &counters,
         cancel: &cancel,

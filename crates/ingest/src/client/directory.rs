@@ -2,8 +2,8 @@
 //!
 //! A file unchanged since the parent backup is a range of the parent's content, copied by
 //! reference: nothing is read (B3). Everything else is read as it is, small files ahead of their
-//! turn ([`crate::read_ahead`]); what cannot be read is reported, stays as the backup before has it
-//! ([`crate::unchanged_entries`]), and the rest of the backup stands.
+//! turn ([`crate::client::read_ahead`]); what cannot be read is reported, stays as the backup
+//! before has it ([`crate::client::unchanged_entries`]), and the rest of the backup stands.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,17 +16,17 @@ use tree::{
 };
 use types::ByteRange;
 
-use crate::content::Content;
-use crate::door::Door;
+use crate::backup_session::BackupSession;
+use crate::client::content::Content;
+use crate::client::parent_check::ParentCheck;
+use crate::client::piece::CopyRange;
+use crate::client::read_ahead::{Ahead, Group, Item, Previous, Read, check};
+use crate::client::sections;
+use crate::client::source_input::SourceInput;
+use crate::client::unchanged_entries::{UnchangedEntries, Version};
+use crate::client::unread::Unread;
 use crate::error::Halt;
 use crate::parent::{CONTENT, FENCES, LISTING, ParentTree};
-use crate::parent_check::ParentCheck;
-use crate::piece::CopyRange;
-use crate::read_ahead::{Ahead, Group, Item, Previous, Read, check};
-use crate::sections;
-use crate::source_input::SourceInput;
-use crate::unchanged_entries::{UnchangedEntries, Version};
-use crate::unread::Unread;
 
 /// Listing bytes are handed on in pieces of about this size.
 const LISTING_PIECE_BYTES: usize = 64 << 10;
@@ -38,16 +38,16 @@ pub type Faults<'a> = dyn FnMut(&TreeError) + Send + 'a;
 pub(crate) fn feed(
     feeder: &mut SourceInput<'_>,
     walk: WalkOptions,
-    door: &Door,
+    session: &dyn BackupSession,
     parent: Option<&ParentTree>,
     faults: &mut Faults<'_>,
 ) -> Result<(), Halt> {
     let previous = match parent {
         None => None,
-        Some(parent) => match StreamBytes::new(door.nodes(), &parent.listing, 0, parent.listing.len) {
+        Some(parent) => match StreamBytes::new(session.reader(), &parent.listing, 0, parent.listing.len) {
             Ok(bytes) => Some(Previous {
                 files: Unchanged::new(ListingReader::new(bytes), parent.trust),
-                sound: ParentCheck::new(door, parent.content, parent.is_suspect),
+                sound: ParentCheck::new(session, parent.content),
                 unread: Unread::new(walk.excludes.clone()),
                 reads_all: parent.reads_all,
             }),
@@ -58,7 +58,7 @@ pub(crate) fn feed(
     };
     let mut source = Source {
         previous: parent.map(|parent| Arc::new(parent.content)),
-        kept: parent.map(|parent| UnchangedEntries::new(door, parent)),
+        kept: parent.map(|parent| UnchangedEntries::new(session, parent)),
         feeder,
         writer: ListingWriter::new(),
         lost: LostLinks::default(),
@@ -348,8 +348,8 @@ impl Source<'_, '_, '_> {
     fn list(&mut self, entry: &ListingEntry) -> Result<(), Halt> {
         if let Err(fault) = self.writer.push(entry, &mut self.listing, &mut self.fences) {
             self.fault(&fault);
-            // The content is in the stream already: the entry must stand, if need be as a file without
-            // its map of holes, whose zeros are in the content anyway.
+            // The content is in the stream already: the entry must stand, if need be as a file
+            // without its map of holes, whose zeros are in the content anyway.
             if let EntryKind::File { len, .. } = entry.kind {
                 let plain = ListingEntry {
                     kind: EntryKind::File {

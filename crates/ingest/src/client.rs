@@ -1,0 +1,19 @@
+//! The client's half of a backup: reads the source, cuts, fingerprints, and compresses what the
+//! store wants.
+
+pub(crate) mod chunk;
+mod content;
+pub(crate) mod directory;
+mod gather;
+mod parallel_walk;
+mod parent_check;
+mod piece;
+pub(crate) mod read_ahead;
+pub(crate) mod run;
+mod sections;
+mod segment;
+pub(crate) mod source_input;
+pub(crate) mod stages;
+pub(crate) mod stream;
+mod unchanged_entries;
+mod unread;

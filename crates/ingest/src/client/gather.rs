@@ -1,0 +1,100 @@
+//! The gatherer's stage: the chunks that the store wants, in regions.
+//!
+//! One thread. It holds the bytes of offered segments until their verdict comes, pushes what is
+//! wanted into the open region of its lane, and sends regions that are full. Workers compress them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use container::PendingEntry;
+
+use crate::backup_session::BackupSession;
+use crate::buffer::InBuffer;
+use crate::client::segment::Offered;
+use crate::dedup::{Bytes, Lane, SegmentChild, StreamIndex};
+use crate::error::{Failure, Halt, IngestError};
+use crate::message::{Offer, Verdict, Wanted};
+use crate::region::RegionBuilder;
+use crate::stage::{WaitFor, waiting};
+use crate::workers::Workers;
+
+/// How often the stage looks whether the backup was given up.
+const POLL: Duration = Duration::from_millis(20);
+
+/// The stage's state.
+pub(crate) struct GatherStage<'a> {
+    pub(crate) session: &'a dyn BackupSession,
+    pub(crate) clock: &'a dyn env::Clock,
+    pub(crate) offered: crossbeam_channel::Receiver<Offered>,
+    /// By stream: the segments whose verdict has not come.
+    pub(crate) waiting: Vec<VecDeque<Vec<SegmentChild<InBuffer>>>>,
+    pub(crate) regions: [RegionBuilder; Lane::COUNT],
+    pub(crate) workers: Workers,
+    pub(crate) is_broken: &'a AtomicBool,
+    pub(crate) failure: &'a Failure,
+}
+
+impl GatherStage<'_> {
+    pub(crate) fn run(mut self) -> Result<(), Halt> {
+        loop {
+            let session = self.session;
+            let (verdicts, _) = waiting(self.clock, WaitFor::Input, || session.verdicts(POLL));
+            let verdicts = verdicts?;
+            if self.failure.is_noted() || self.is_broken.load(Ordering::Acquire) {
+                return Err(Halt::Closed);
+            }
+            for verdict in verdicts {
+                match verdict {
+                    Verdict::Segment { stream, wanted } => self.take(stream, &wanted)?,
+                    Verdict::Flush(lane) => {
+                        for each in [Lane::Content, Lane::Metadata] {
+                            if lane.is_none_or(|lane| lane == each) {
+                                self.close(each)?;
+                            }
+                        }
+                    }
+                    Verdict::Done => return Ok(()),
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, stream: StreamIndex, wanted: &[Wanted]) -> Result<(), Halt> {
+        let at = usize::from(stream.0);
+        while self.waiting.get(at).is_some_and(VecDeque::is_empty) {
+            let Offered { stream, children } = self.offered.recv().map_err(|_| Halt::Closed)?;
+            self.waiting[usize::from(stream.0)].push_back(children);
+        }
+        let children = self.waiting.get_mut(at).and_then(VecDeque::pop_front);
+        let children = children.ok_or(IngestError::Internal("a verdict of no stream"))?;
+        for Wanted { child, new } in wanted {
+            let Some(SegmentChild {
+                fingerprint,
+                len,
+                bytes: Bytes::Read(bytes),
+            }) = children.get(*child as usize)
+            else {
+                return Err(IngestError::Internal("the store wants a chunk that nobody read").into());
+            };
+            let len = u32::try_from(*len).expect("a chunk is at most some MiB");
+            let lane = new.lane.number();
+            if !self.regions[lane].is_followed_by(*new) {
+                self.close(new.lane)?;
+            }
+            let entry = PendingEntry::chunk(*fingerprint, len);
+            self.regions[lane].push(*new, entry, &bytes.buffer, bytes.offset as usize);
+            if self.regions[lane].is_full() {
+                self.close(new.lane)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, lane: Lane) -> Result<(), Halt> {
+        if let Some(region) = self.regions[lane.number()].close(&self.workers)? {
+            self.session.submit(vec![Offer::Region(region)])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! Whether a range of the parent's content can be referred to again.
+//!
+//! The store says which parts of the stream are not sound, a window of the stream at a time; the
+//! client asks for files, in stream order.
+
+use recipe::{Piece, Place, RangeWalker, TreeRoot};
+use types::ByteRange;
+
+use crate::backup_session::BackupSession;
+
+/// So much of the stream is asked for at a time.
+const WINDOW_BYTES: u64 = 256 << 20;
+
+/// Asks of one stream.
+pub(crate) struct ParentCheck<'a> {
+    session: &'a dyn BackupSession,
+    root: TreeRoot,
+    /// What was asked for last.
+    window: ByteRange,
+    /// What is not sound of it, in order.
+    unsound: Vec<ByteRange>,
+}
+
+impl<'a> ParentCheck<'a> {
+    pub(crate) fn new(session: &'a dyn BackupSession, root: TreeRoot) -> Self {
+        Self {
+            session,
+            root,
+            window: ByteRange { offset: 0, len: 0 },
+            unsound: Vec::new(),
+        }
+    }
+
+    /// Whether nothing that the range refers to is known to be bad.
+    pub(crate) fn is_sound(&mut self, range: ByteRange) -> bool {
+        let mut at = range.offset;
+        while at < range.end() {
+            let is_within = self.window.offset <= at && at < self.window.end();
+            if !is_within && !self.load(at) {
+                return false;
+            }
+            let end = range.end().min(self.window.end());
+            let within = self.unsound.partition_point(|bad| bad.end() <= at);
+            if self.unsound.get(within).is_some_and(|bad| bad.offset < end) {
+                return false;
+            }
+            at = end;
+        }
+        !self.session.terms().is_suspect || self.has_edges(range)
+    }
+
+    /// Asks for the window that holds a byte. What cannot be asked is not sound.
+    fn load(&mut self, at: u64) -> bool {
+        let offset = at - at % WINDOW_BYTES;
+        let len = WINDOW_BYTES.min(self.root.len.saturating_sub(offset));
+        let window = ByteRange { offset, len };
+        if at >= window.end() {
+            return false;
+        }
+        match self.session.unsound(&self.root, window) {
+            Ok(unsound) => {
+                (self.window, self.unsound) = (window, unsound);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Whether the chunks that the range's ends cut can be read.
+    fn has_edges(&self, range: ByteRange) -> bool {
+        let reader = self.session.reader();
+        let Ok(mut walker) = RangeWalker::new(reader, &self.root, range.offset, range.len) else {
+            return false;
+        };
+        loop {
+            match walker.next(false) {
+                Ok(None) => return true,
+                Ok(Some(Piece::PartOfChunk { child, .. })) => {
+                    if let Place::At(location) = child.place
+                        && reader.chunk(location).is_err()
+                    {
+                        return false;
+                    }
+                }
+                Ok(Some(_)) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}

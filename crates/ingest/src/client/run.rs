@@ -1,0 +1,168 @@
+//! The client's half of a backup: joins its stages and runs a source through them.
+//!
+//! Every stage is a thread or several; a stage that fails drops its queues, which ends its
+//! neighbours, and the first failure is the one reported.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, Scope};
+
+use chunking::Chunker;
+use env::{ALIGN_BYTES, Clock};
+
+use crate::backup_session::BackupSession;
+use crate::buffer::BufferPool;
+use crate::client::chunk::{self, ChunkState};
+use crate::client::gather::GatherStage;
+use crate::client::sections;
+use crate::client::segment::SegmentStage;
+use crate::client::source_input::{Around, SourceInput};
+use crate::client::stages::ClientStages;
+use crate::counters::Counters;
+use crate::dedup::{Lane, Segmenter};
+use crate::error::{Failure, Halt, IngestError};
+use crate::options::IngestOptions;
+use crate::queue::{self, QueueStats};
+use crate::region::RegionBuilder;
+use crate::stage::StageStats;
+use crate::workers::{self, JobQueue};
+
+/// Bytes a buffer holds.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// How one of the backup's streams is treated.
+pub(crate) struct StreamSpec {
+    pub(crate) chunker: Box<dyn Chunker>,
+    /// Children of its segments on average; nodes above have as many as the store's config says.
+    pub(crate) segment_children: u32,
+}
+
+/// What a client works with.
+#[derive(Clone, Copy)]
+pub(crate) struct With<'a> {
+    pub(crate) session: &'a dyn BackupSession,
+    pub(crate) options: &'a IngestOptions,
+    pub(crate) counters: &'a Counters,
+    pub(crate) cancel: &'a AtomicBool,
+    pub(crate) clock: &'a Arc<dyn Clock>,
+}
+
+/// What the client's queues and stages saw.
+pub(crate) type Seen = (Vec<Arc<QueueStats>>, Vec<Arc<StageStats>>);
+
+/// Runs `source` through the stages. On return the store has all that it wants.
+pub(crate) fn run(
+    with: With<'_>,
+    specs: Vec<StreamSpec>,
+    source: impl FnOnce(&mut SourceInput<'_>) -> Result<(), Halt>,
+) -> Result<Seen, IngestError> {
+    let clock = with.clock;
+    let printer = &with.session.terms().fingerprinter;
+    let (to_chunk, chunk_in) = queue::queue("chunk", 3, clock);
+    let (to_segment, segment_in) = queue::queue("segment", 2, clock);
+    let queues = vec![to_chunk.stats(), to_segment.stats()];
+    let (jobs, job_queue) = workers::queue(with.options.workers * 2, clock);
+    let (readers, reader_queue) = workers::queue(sections::READERS, clock);
+    // Bounded by what the store holds of offers.
+    let (offered, offered_in) = crossbeam_channel::unbounded();
+    let (stages, failure, is_broken) = (ClientStages::new(), Failure::default(), AtomicBool::new(false));
+
+    let chunk_max = specs.iter().map(|spec| spec.chunker.chunk_bytes_max() as usize);
+    let chunk_max = chunk_max.max().unwrap_or(0);
+    // Whole blocks, so that a file's sections begin at block boundaries.
+    let buffer_bytes = BUFFER_BYTES.max(4 * chunk_max).next_multiple_of(ALIGN_BYTES);
+    let pool = BufferPool::new(buffer_bytes, chunk_max);
+    let stream_count = specs.len();
+    let (mut chunk_states, mut segmenters) = (Vec::new(), Vec::new());
+    for spec in specs {
+        chunk_states.push(ChunkState::new(spec.chunker));
+        segmenters.push(Segmenter::new(printer.clone(), spec.segment_children));
+    }
+    let region_bytes = with.session.terms().settings.region_bytes as usize;
+    let region = |lane| RegionBuilder::new(lane, region_bytes, with.options.compression);
+    let segment = SegmentStage::new(with.session, with.counters, segmenters, offered, &is_broken);
+    let gather = GatherStage {
+        session: with.session,
+        clock: &**clock,
+        offered: offered_in,
+        waiting: (0..stream_count).map(|_| VecDeque::new()).collect(),
+        regions: [region(Lane::Content), region(Lane::Metadata)],
+        workers: jobs.clone(),
+        is_broken: &is_broken,
+        failure: &failure,
+    };
+    let from_source = thread::scope(|scope| {
+        let threads = Threads {
+            scope,
+            clock,
+            failure: &failure,
+        };
+        let started = (|| {
+            for number in 0..with.options.workers.max(1) {
+                threads.spawn_jobs(&format!("work-{number}"), &stages.work, job_queue.clone())?;
+            }
+            for number in 0..sections::READERS {
+                threads.spawn_jobs(&format!("section-{number}"), &stages.read, reader_queue.clone())?;
+            }
+            threads.spawn("chunk", &stages.chunk, move || {
+                chunk::run(chunk_states, &chunk_in, &to_segment, &jobs, printer).map_err(Halt::from)
+            })?;
+            threads.spawn("segment", &stages.segment, move || segment.run(&segment_in))?;
+            threads.spawn("gather", &stages.gather, move || gather.run())
+        })();
+        drop((job_queue, reader_queue));
+        started.map_err(|source| IngestError::Source {
+            name: "a new thread".to_owned(),
+            offset: 0,
+            source,
+        })?;
+        stages.source.run(&**clock, || {
+            let around = Around {
+                counters: with.counters,
+                cancel: with.cancel,
+                failure: &failure,
+                stages: &stages,
+                clock: &**clock,
+            };
+            let mut input = SourceInput::new(stream_count, pool, to_chunk, readers, around);
+            source(&mut input)
+        })
+    });
+    let is_closed = matches!(from_source, Err(Halt::Closed));
+    failure.note(from_source);
+    match failure.take() {
+        Some(error) => Err(error),
+        None if is_closed || is_broken.into_inner() => Err(IngestError::StoreEnded),
+        None => Ok((queues, stages.into_list())),
+    }
+}
+
+/// Spawns the stages' threads.
+struct Threads<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    clock: &'scope Arc<dyn Clock>,
+    failure: &'scope Failure,
+}
+
+impl<'scope> Threads<'scope, '_> {
+    fn spawn(
+        &self,
+        name: &str,
+        stage: &'scope StageStats,
+        run: impl FnOnce() -> Result<(), Halt> + Send + 'scope,
+    ) -> io::Result<()> {
+        let (clock, failure) = (self.clock, self.failure);
+        let body = move || failure.note(stage.run(&**clock, run));
+        let builder = thread::Builder::new().name(name.to_owned());
+        builder.spawn_scoped(self.scope, body).map(drop)
+    }
+
+    fn spawn_jobs(&self, name: &str, stage: &'scope StageStats, jobs: JobQueue) -> io::Result<()> {
+        self.spawn(name, stage, move || {
+            jobs.run();
+            Ok(())
+        })
+    }
+}

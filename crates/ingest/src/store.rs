@@ -1,0 +1,16 @@
+//! The store's half of a backup: finds duplicates, packs, writes, commits.
+
+mod builders;
+mod close;
+mod decide;
+mod existence;
+mod hooks;
+pub(crate) mod local;
+mod lookups;
+mod pack;
+mod previous;
+mod refetch;
+pub(crate) mod sealed_containers;
+pub(crate) mod session;
+mod unsound;
+mod write;

@@ -1,0 +1,245 @@
+//! The look-up stage: is this segment known whole, and if not, which of its chunks are?
+//!
+//! One thread, in stream order. A known segment is one look-up (G3, R1); only unknown ones fall
+//! through to their chunks ([`crate::dedup`]). The stage asks the client for new chunks by number.
+//! It knows a chunk that this session wants by that number, sealed or not: so when containers are
+//! sealed changes nothing of what is found.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use container::{ContainerError, Containers, PendingEntry};
+use index::{Index, ResolverStats};
+use recipe::{NodeSource, RecipeError};
+use types::{ChunkLocation, Fingerprint};
+
+use crate::buffer::InBuffer;
+use crate::counters::Counters;
+use crate::dedup::{
+    Bytes, Deduplicator, Lane, NewChunk, Outlet, PlacedSegment, Segment, SegmentBody, SegmentChild,
+    StreamIndex,
+};
+use crate::error::{Halt, IngestError};
+use crate::message::{Offer, OfferedPlace, OfferedSegment, Verdict, Wanted};
+use crate::queue::{Closed, Receiver, Sender};
+use crate::region::{OfferedRegion, RegionBuilder};
+use crate::store::close::SealedNotice;
+use crate::store::refetch::Refetch;
+use crate::store::session::StoreSession;
+
+/// A source that is slow must not keep reclamation waiting: requests are looked for this often.
+const POLL: Duration = Duration::from_millis(500);
+
+/// What the packer gets. Segments come in order within each stream; regions say where they belong.
+#[derive(Debug)]
+pub(crate) enum ToPack {
+    /// A region of new chunks.
+    Region(OfferedRegion),
+    /// A looked-up segment.
+    Segment {
+        stream: StreamIndex,
+        segment: PlacedSegment,
+    },
+    /// A stream is complete.
+    End(StreamIndex),
+    /// Reclamation asks: the segments before this, and so many new chunks of each lane, are to be
+    /// durable and declared (rule 4).
+    Answer([u64; Lane::COUNT]),
+}
+
+/// Where the bytes of a chunk are that may be wanted.
+#[derive(Debug)]
+pub(crate) enum ChunkBytes {
+    /// With the client, which has offered it: its position in its segment.
+    Client(u32),
+    /// Here: they were read where an earlier backup refers to.
+    Refetched(InBuffer),
+}
+
+/// The stage's state.
+pub(crate) struct DecideStage {
+    pub(crate) session: Arc<StoreSession>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) sealed: crossbeam_channel::Receiver<SealedNotice>,
+    pub(crate) dedup: Deduplicator<Arc<Counters>, Index, Containers, ChunkBytes>,
+    pub(crate) outlet: Decisions,
+    /// Streams that have not ended.
+    pub(crate) open: usize,
+    /// Filled at the end.
+    pub(crate) stats: Arc<Mutex<ResolverStats>>,
+}
+
+/// Hands decisions on, to the packer and to the client.
+pub(crate) struct Decisions {
+    pub(crate) to_pack: Sender<ToPack>,
+    pub(crate) verdicts: Sender<Verdict>,
+    /// Chunks that are wanted of the segment that is being decided on.
+    pub(crate) wanted: Vec<Wanted>,
+    /// Chunks that are stored again, from here.
+    pub(crate) refetched: [RegionBuilder; Lane::COUNT],
+    pub(crate) refetch: Refetch,
+    /// As of [`StoreSession::insisting`].
+    pub(crate) insists: bool,
+}
+
+impl Decisions {
+    fn close_refetched(&mut self, lane: Lane) -> Result<(), Halt> {
+        if let Some(region) = self.refetched[lane.number()].close_here() {
+            self.to_pack.send(ToPack::Region(region))?;
+        }
+        Ok(())
+    }
+
+    /// Regions that were begun go on, the client's too.
+    fn flush(&mut self, lane: Option<Lane>) -> Result<(), Halt> {
+        for each in [Lane::Content, Lane::Metadata] {
+            if lane.is_none_or(|lane| lane == each) {
+                self.close_refetched(each)?;
+            }
+        }
+        Ok(self.verdicts.send(Verdict::Flush(lane))?)
+    }
+}
+
+impl Outlet<ChunkBytes> for Decisions {
+    type Error = Halt;
+
+    fn fetch(&mut self, at: ChunkLocation, fingerprint: &Fingerprint) -> Result<Option<ChunkBytes>, Halt> {
+        let read = self.refetch.read(at, fingerprint).map_err(IngestError::from)?;
+        if read.is_none() && self.insists {
+            let container = at.container;
+            let error = RecipeError::Container(ContainerError::Missing { container });
+            return Err(IngestError::Previous(error).into());
+        }
+        Ok(read.map(ChunkBytes::Refetched))
+    }
+
+    fn store(
+        &mut self,
+        new: NewChunk,
+        fingerprint: &Fingerprint,
+        len: u32,
+        bytes: &ChunkBytes,
+    ) -> Result<(), Halt> {
+        match bytes {
+            ChunkBytes::Client(child) => self.wanted.push(Wanted { child: *child, new }),
+            ChunkBytes::Refetched(bytes) => {
+                let lane = new.lane.number();
+                if !self.refetched[lane].is_followed_by(new) {
+                    self.close_refetched(new.lane)?;
+                }
+                let entry = PendingEntry::chunk(*fingerprint, len);
+                self.refetched[lane].push(new, entry, &bytes.buffer, bytes.offset as usize);
+                if self.refetched[lane].is_full() {
+                    self.close_refetched(new.lane)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, stream: StreamIndex, segment: PlacedSegment) -> Result<(), Halt> {
+        let wanted = std::mem::take(&mut self.wanted);
+        self.to_pack.send(ToPack::Segment { stream, segment })?;
+        Ok(self.verdicts.send(Verdict::Segment { stream, wanted })?)
+    }
+}
+
+impl DecideStage {
+    pub(crate) fn run(mut self, input: &Receiver<Vec<Offer>>) -> Result<(), Halt> {
+        let ended = self.take_all(input);
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = self.dedup.stats();
+        ended
+    }
+
+    fn take_all(&mut self, input: &Receiver<Vec<Offer>>) -> Result<(), Halt> {
+        loop {
+            let offers = match input.recv_within(POLL) {
+                Ok(offers) => offers.unwrap_or_default(),
+                Err(Closed) => return Ok(()),
+            };
+            // Also a source of zeros alone, which has no segments, must not keep reclamation
+            // waiting.
+            self.note_sealed();
+            self.let_collect()?;
+            for offer in offers {
+                self.take(offer)?;
+                self.note_sealed();
+                self.let_collect()?;
+            }
+        }
+    }
+
+    fn take(&mut self, offer: Offer) -> Result<(), Halt> {
+        let session = Arc::clone(&self.session);
+        let look_up = || session.look_up();
+        match offer {
+            Offer::Segment { stream, segment } => {
+                self.dedup
+                    .take(&look_up, &mut self.outlet, stream, for_decision(segment))
+            }
+            Offer::Copy {
+                stream,
+                fingerprint,
+                len,
+                node: known,
+            } => {
+                self.counters.segments.add(1);
+                self.counters.segments_known.add(1);
+                let segment = PlacedSegment {
+                    fingerprint,
+                    len,
+                    body: SegmentBody::Known(known),
+                };
+                let node = || session.nodes.node(known.location).ok();
+                self.dedup
+                    .take_copied(&look_up, &mut self.outlet, stream, segment, node)
+            }
+            Offer::End(stream) => {
+                self.dedup.end_window(&look_up, &mut self.outlet, stream)?;
+                self.outlet.flush(Some(self.dedup.lane(stream)))?;
+                self.outlet.to_pack.send(ToPack::End(stream))?;
+                self.open = self.open.saturating_sub(1);
+                if self.open == 0 {
+                    self.outlet.verdicts.send(Verdict::Done)?;
+                }
+                Ok(())
+            }
+            Offer::Region(region) => Ok(self.outlet.to_pack.send(ToPack::Region(region))?),
+        }
+    }
+
+    /// Where a checkpoint is asked for: all that was found before goes ahead of the request.
+    fn let_collect(&mut self) -> Result<(), Halt> {
+        if self.session.take_collection_request() {
+            self.outlet.flush(None)?;
+            let wanted = self.dedup.new_chunks();
+            self.outlet.to_pack.send(ToPack::Answer(wanted))?;
+        }
+        Ok(())
+    }
+
+    fn note_sealed(&mut self) {
+        while let Ok(notice) = self.sealed.try_recv() {
+            self.dedup.sealed(notice.catalog.id());
+        }
+    }
+}
+
+/// An offered segment, with what the store needs to ask for its chunks.
+fn for_decision(offered: OfferedSegment) -> Segment<ChunkBytes> {
+    let children = (0..).zip(offered.children).map(|(number, child)| SegmentChild {
+        fingerprint: child.fingerprint,
+        len: child.len,
+        bytes: match child.place {
+            OfferedPlace::Client => Bytes::Read(ChunkBytes::Client(number)),
+            OfferedPlace::Stored(location) => Bytes::Stored(location),
+            OfferedPlace::Zeros => Bytes::Zeros,
+        },
+    });
+    Segment {
+        fingerprint: offered.fingerprint,
+        len: offered.len,
+        children: children.collect(),
+    }
+}

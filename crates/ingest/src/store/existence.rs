@@ -1,0 +1,123 @@
+//! Which containers are there.
+//!
+//! The index and the catalog cache may know containers that are gone. A backup refers to nothing in
+//! those. One listing of a session's folder answers for all of its containers.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+use container::Containers;
+use env::{ObjectMeta, StorageError};
+use format::names;
+use types::{ContainerId, ContainerKind, Generation, SequenceNumber, SessionId};
+
+/// A trimmed generation is a trailer alone: what is longer has its regions.
+const TRIMMED_BYTES_MAX: u64 = 1 << 20;
+
+/// Of each session's containers, which are there and which are gone; nothing where that cannot be
+/// told.
+type Standing = HashMap<(SessionId, ContainerKind), Option<HashMap<SequenceNumber, bool>>>;
+
+/// Which containers are there. Any number of threads.
+#[derive(Debug)]
+pub(crate) struct ContainerExistence {
+    containers: Containers,
+    /// The session whose containers are there without a question.
+    own: SessionId,
+    /// Containers that exist, by session; `None` where the storage does not tell.
+    standing: Mutex<Standing>,
+    /// Containers that may be trimmed and have no body in the listing, and whether it is there,
+    /// once it was asked.
+    suspects: Mutex<HashMap<ContainerId, Option<bool>>>,
+}
+
+impl ContainerExistence {
+    pub(crate) fn new(containers: Containers, own: SessionId) -> Self {
+        Self {
+            containers,
+            own,
+            standing: Mutex::default(),
+            suspects: Mutex::default(),
+        }
+    }
+
+    /// Whether a container of which something is known still exists: one that is lost is listed
+    /// nowhere before somebody checks, and its catalog may be cached. Lists each session's once.
+    /// One that was put after that, by a session that still runs, or was lost before, is asked for
+    /// by its name, once.
+    pub(crate) fn stands(&self, id: ContainerId) -> bool {
+        if id.session == self.own {
+            return true;
+        }
+        self.is_listed(id) && self.has_body(id)
+    }
+
+    /// Whether what a trimmed container's regions are in is there. That is asked of those alone,
+    /// once, that may be trimmed and have no body in the listing.
+    fn has_body(&self, id: ContainerId) -> bool {
+        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = suspects.get_mut(&id) else {
+            return true;
+        };
+        *known.get_or_insert_with(|| {
+            let view = self.containers.catalog(id).ok();
+            let Some(body) = view.and_then(|view| view.body()) else {
+                return true;
+            };
+            let storage = &self.containers.env().storage;
+            let own = names::body(id, body);
+            let names = [own.clone(), names::container(id, body), own];
+            let is_missing = |name| matches!(storage.head(name), Err(StorageError::NotFound { .. }));
+            !names.iter().all(is_missing)
+        })
+    }
+
+    fn is_listed(&self, id: ContainerId) -> bool {
+        let storage = &self.containers.env().storage;
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let listed = standing.entry((id.session, id.kind)).or_insert_with(|| {
+            let objects = storage.list(&names::container_folder(id.kind, id.session)).ok()?;
+            let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+            suspects.extend(without_body(&objects).map(|id| (id, None)));
+            let ids = objects
+                .iter()
+                .filter_map(|object| names::parse_container(&object.name));
+            Some(ids.map(|(id, _)| (id.sequence, true)).collect())
+        });
+        listed.as_mut().is_none_or(|sequences| {
+            *sequences.entry(id.sequence).or_insert_with(|| {
+                let asked = storage.head(&names::container(id, Generation::FIRST));
+                !matches!(asked, Err(StorageError::NotFound { .. }))
+            })
+        })
+    }
+
+    /// Whether a container's catalog can be read. One whose cannot counts as gone from now on:
+    /// whatever is known of it, nothing that it holds can be restored.
+    pub(crate) fn has_catalog(&self, id: ContainerId) -> bool {
+        let Err(error) = self.containers.catalog(id) else {
+            return true;
+        };
+        if error.is_damage() {
+            let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+            let listed = standing.entry((id.session, id.kind)).or_default();
+            listed.get_or_insert_default().insert(id.sequence, false);
+        }
+        false
+    }
+}
+
+/// Of the containers in a listing those that may be trimmed, and of which no body is listed.
+fn without_body(objects: &[ObjectMeta]) -> impl Iterator<Item = ContainerId> {
+    let bodies: HashSet<ContainerId> = objects
+        .iter()
+        .filter_map(|object| names::parse_body(&object.name))
+        .map(|(id, _)| id)
+        .collect();
+    let short = objects.iter().filter(|object| object.len <= TRIMMED_BYTES_MAX);
+    let generations = short.filter_map(|object| names::parse_container(&object.name));
+    generations
+        .filter(|(id, generation)| *generation > Generation::FIRST && !id.kind.is_mirrored())
+        .map(|(id, _)| id)
+        .filter(move |id| !bodies.contains(id))
+}

@@ -1,0 +1,445 @@
+//! A backup session on a store that this process has open.
+//!
+//! The store's half of a backup: stages that decide, pack, write and close, each a thread or
+//! several. A stage that fails drops its queues, which ends its neighbours, and the first failure
+//! is the one reported. Of the writers one may fail while the others still take what comes: they
+//! and the client look whether a failure was noted. Whatever was put before stays for the next
+//! session to adopt.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use container::Containers;
+use crypto::Fingerprinter;
+use env::AlignedPool;
+use format::config::Settings;
+use format::manifest::{Backup, StreamRoot};
+use index::{HookKind, Index, ResolverOptions, ResolverStats};
+use recipe::{StoreReader, TreeBuilder, TreeRoot};
+use types::ByteRange;
+
+use crate::backup_session::{About, BackupSession, Committed, Stream, Terms};
+use crate::counters::Counters;
+use crate::dedup::{Capping, Deduplicator, Granularity, Lane, Lookups, SharedPlaces};
+use crate::error::{Failure, Halt, IngestError};
+use crate::message::{Offer, Verdict};
+use crate::options::IngestOptions;
+use crate::queue::{self, QueueStats, Receiver, Sender};
+use crate::region::RegionBuilder;
+use crate::stage::StageStats;
+use crate::store::builders::{Builders, Limits, Sequences};
+use crate::store::close::{CheckpointClock, CloseStage, Closed, SealedNotice, ToClose};
+use crate::store::decide::{ChunkBytes, DecideStage, Decisions, ToPack};
+use crate::store::pack::{PackStage, PackStream, WaitingRegions};
+use crate::store::refetch::Refetch;
+use crate::store::sealed_containers::{CopyLane, SealedContainers};
+use crate::store::session::StoreSession;
+use crate::store::write;
+
+/// What a container may have over its target: a region, and what its catalog takes beyond the
+/// estimate.
+const CONTAINER_SLACK_BYTES: usize = 1 << 20;
+
+/// A backup session on a local store. Dropped before its commit, it leaves a checkpoint for the
+/// next one.
+#[derive(Debug)]
+pub struct LocalSession {
+    terms: Terms,
+    store: Arc<StoreSession>,
+    streams: Vec<Stream>,
+    inputs: Mutex<Option<Inputs>>,
+    verdicts: Receiver<Verdict>,
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    counters: Arc<Counters>,
+    queues: Vec<Arc<QueueStats>>,
+    stages: Vec<Arc<StageStats>>,
+}
+
+/// Where the client's offers go.
+#[derive(Debug, Clone)]
+struct Inputs {
+    offers: Sender<Vec<Offer>>,
+    regions: Sender<ToPack>,
+}
+
+/// What the stages leave.
+#[derive(Debug, Default)]
+struct Shared {
+    failure: Failure,
+    closed: Mutex<Option<Closed>>,
+    lookups: Arc<Mutex<ResolverStats>>,
+}
+
+impl LocalSession {
+    /// Starts the store's half of a backup with these streams.
+    ///
+    /// # Errors
+    /// When the system gives no threads.
+    pub fn start(
+        store: Arc<StoreSession>,
+        settings: Settings,
+        granularity: Granularity,
+        streams: Vec<Stream>,
+        options: &IngestOptions,
+        counters: &Arc<Counters>,
+    ) -> Result<Self, IngestError> {
+        let terms = Terms {
+            session: store.session().id(),
+            fingerprinter: store.containers().fingerprinter().clone(),
+            settings,
+            granularity,
+            is_suspect: store.is_suspect(),
+        };
+        let clock = Arc::clone(store.clock());
+        let (offers, offers_in) = queue::queue("look up", 4, &clock);
+        let (to_pack, pack_in) = queue::queue("pack", 64, &clock);
+        let (to_write, write_in) = queue::queue("write", 1, &clock);
+        let (to_close, close_in) = queue::queue("close", 0, &clock);
+        let (verdict, verdicts) = queue::queue("gather", 0, &clock);
+        // Notices go against the stream: a bound here could close a circle of waiting stages.
+        let (notices_tx, notices_rx) = crossbeam_channel::unbounded();
+        let queues = vec![
+            offers.stats(),
+            to_pack.stats(),
+            to_write.stats(),
+            to_close.stats(),
+            verdict.stats(),
+        ];
+        let names = ["look up", "pack", "write", "close"];
+        let local = Self {
+            streams,
+            inputs: Mutex::new(Some(Inputs {
+                offers,
+                regions: to_pack.clone(),
+            })),
+            verdicts,
+            shared: Arc::default(),
+            threads: Mutex::default(),
+            counters: Arc::clone(counters),
+            queues,
+            stages: names.into_iter().map(StageStats::new).collect(),
+            terms,
+            store,
+        };
+        let parts = Parts {
+            local: &local,
+            options,
+            counters,
+            limits: Limits {
+                container_bytes: u64::from(settings.container_bytes),
+                region_bytes: settings.region_bytes as usize,
+            },
+            sequences: Sequences::new(local.store.session().id()),
+            places: [SharedPlaces::default(), SharedPlaces::default()],
+        };
+        let decide = parts.decide(to_pack, verdict, notices_rx);
+        let pack = parts.pack(to_write, to_close.clone());
+        let close = parts.close(notices_tx);
+        local.spawn("look-up", 0, move || decide.run(&offers_in))?;
+        local.spawn("pack", 1, move || pack.run(&pack_in))?;
+        for number in 0..options.writers.max(1) {
+            let (write_in, to_close) = (write_in.clone(), to_close.clone());
+            let (containers, shared) = (local.store.containers().clone(), Arc::clone(&local.shared));
+            local.spawn(&format!("write-{number}"), 2, move || {
+                write::run(&containers, &write_in, &to_close, &shared.failure)
+            })?;
+        }
+        drop(to_close);
+        let shared = Arc::clone(&local.shared);
+        local.spawn("close", 3, move || {
+            let closed = close.run(&close_in)?;
+            *lock(&shared.closed) = Some(closed);
+            Ok(())
+        })?;
+        Ok(local)
+    }
+
+    /// The store as this session sees it.
+    #[must_use]
+    pub fn store(&self) -> &Arc<StoreSession> {
+        &self.store
+    }
+
+    fn spawn(
+        &self,
+        name: &str,
+        stage: usize,
+        run: impl FnOnce() -> Result<(), Halt> + Send + 'static,
+    ) -> Result<(), IngestError> {
+        let (stage, clock) = (Arc::clone(&self.stages[stage]), Arc::clone(self.store.clock()));
+        let shared = Arc::clone(&self.shared);
+        let body = move || shared.failure.note(stage.run(&*clock, run));
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
+        lock(&self.threads).push(thread.map_err(no_thread)?);
+        Ok(())
+    }
+
+    fn inputs(&self) -> Result<Inputs, IngestError> {
+        if self.shared.failure.is_noted() {
+            return Err(self.reason());
+        }
+        let inputs = lock(&self.inputs).clone();
+        inputs.ok_or(IngestError::StoreEnded)
+    }
+
+    /// Ends the stages: nothing more comes.
+    fn end(&self) {
+        drop(lock(&self.inputs).take());
+        for thread in lock(&self.threads).drain(..) {
+            if thread.join().is_err() {
+                let error = IngestError::Internal("a thread of the store panicked");
+                self.shared.failure.note(Err(error.into()));
+            }
+        }
+    }
+
+    /// Why the store's half stopped; [`IngestError::StoreEnded`] if that was said before.
+    fn reason(&self) -> IngestError {
+        self.end();
+        self.shared.failure.take().unwrap_or(IngestError::StoreEnded)
+    }
+}
+
+impl BackupSession for LocalSession {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn reader(&self) -> &dyn StoreReader {
+        &self.store.nodes
+    }
+
+    fn unsound(&self, stream: &TreeRoot, range: ByteRange) -> Result<Vec<ByteRange>, IngestError> {
+        Ok(self.store.unsound(stream, range))
+    }
+
+    fn submit(&self, offers: Vec<Offer>) -> Result<(), IngestError> {
+        let inputs = self.inputs()?;
+        let mut segments = Vec::with_capacity(offers.len());
+        let mut is_sent = true;
+        for offer in offers {
+            match offer {
+                Offer::Region(region) => is_sent &= inputs.regions.send(ToPack::Region(region)).is_ok(),
+                other => segments.push(other),
+            }
+        }
+        if !segments.is_empty() {
+            is_sent &= inputs.offers.send(segments).is_ok();
+        }
+        drop(inputs);
+        if is_sent { Ok(()) } else { Err(self.reason()) }
+    }
+
+    fn verdicts(&self, wait: Duration) -> Result<Vec<Verdict>, IngestError> {
+        let mut verdicts = match self.verdicts.recv_within(wait) {
+            Ok(verdict) => Vec::from_iter(verdict),
+            Err(queue::Closed) => return Err(self.reason()),
+        };
+        while let Some(verdict) = self.verdicts.try_recv() {
+            verdicts.push(verdict);
+        }
+        Ok(verdicts)
+    }
+
+    fn commit(&self, about: About) -> Result<Committed, IngestError> {
+        self.end();
+        if let Some(error) = self.shared.failure.take() {
+            return Err(error);
+        }
+        let closed = lock(&self.shared.closed).take();
+        let closed = closed.ok_or(IngestError::StoreEnded)?;
+        let root = |(stream, root): (&Stream, &TreeRoot)| StreamRoot {
+            role: stream.role,
+            location: root.location,
+            level: root.level,
+            fingerprint: root.fingerprint,
+            len: root.len,
+        };
+        let streams: Vec<StreamRoot> = self.streams.iter().zip(&closed.roots).map(root).collect();
+        let session = self.store.session();
+        let totals = self.counters.totals();
+        let committed = session.commit(Backup {
+            series: about.name,
+            source_time: about.source_time,
+            elapsed_nanos: about.elapsed_nanos,
+            user: about.user,
+            program: about.program,
+            tags: about.tags,
+            hold_until: None,
+            streams: streams.clone(),
+            containers: closed.containers.clone(),
+            adopted: Vec::new(),
+            parents: Vec::new(),
+            next: None,
+            rewritten: None,
+            totals,
+        })?;
+        let adopted = session.adopted().into_iter();
+        Ok(Committed {
+            session: committed.session,
+            streams,
+            totals,
+            containers: closed.containers,
+            adopted: adopted
+                .map(|(id, checkpoint)| (id, checkpoint.is_some()))
+                .collect(),
+            warning: committed.warnings,
+            lookups: *lock(&self.shared.lookups),
+            verified: self.store.verified(),
+            queues: self.queues.clone(),
+            stages: self.stages.clone(),
+        })
+    }
+}
+
+impl Drop for LocalSession {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What the stages are made of.
+struct Parts<'a> {
+    local: &'a LocalSession,
+    options: &'a IngestOptions,
+    counters: &'a Arc<Counters>,
+    limits: Limits,
+    sequences: Sequences,
+    places: [SharedPlaces; Lane::COUNT],
+}
+
+impl Parts<'_> {
+    fn printer(&self) -> &Fingerprinter {
+        &self.local.terms.fingerprinter
+    }
+
+    fn decide(
+        &self,
+        to_pack: Sender<ToPack>,
+        verdicts: Sender<Verdict>,
+        sealed: crossbeam_channel::Receiver<SealedNotice>,
+    ) -> DecideStage {
+        let store = &self.local.store;
+        let region = |lane| RegionBuilder::new(lane, self.limits.region_bytes, self.options.compression);
+        let lanes = self.local.streams.iter().map(|stream| stream.lane);
+        let counters = Arc::clone(self.counters);
+        DecideStage {
+            counters: Arc::clone(&counters),
+            sealed,
+            dedup: Deduplicator::<_, Index, Containers, ChunkBytes>::new(
+                self.lookups(),
+                lanes,
+                self.places.clone(),
+                counters,
+            ),
+            outlet: Decisions {
+                to_pack,
+                verdicts,
+                wanted: Vec::new(),
+                refetched: [region(Lane::Content), region(Lane::Metadata)],
+                refetch: Refetch::new(store.containers().clone()),
+                insists: store.insists(),
+            },
+            open: self.local.streams.len(),
+            stats: Arc::clone(&self.local.shared.lookups),
+            session: Arc::clone(store),
+        }
+    }
+
+    fn lookups(&self) -> Lookups<Index, Containers> {
+        let memory = self.options.lookup;
+        let resolver = |kind, cache_bytes| {
+            let eviction = memory.eviction;
+            let options = ResolverOptions {
+                cache_bytes,
+                eviction,
+            };
+            self.local.store.resolver(kind, options)
+        };
+        let chunks = resolver(HookKind::Data, memory.catalog_bytes);
+        let granularity = self.local.terms.granularity;
+        Lookups {
+            hooks_halved: chunks.index().rates_of_answers().data.halvings(),
+            chunks,
+            segments: resolver(HookKind::Node, memory.node_bytes),
+            memory,
+            unit: granularity,
+            capping: match granularity {
+                Granularity::Chunk => self.options.capping.unwrap_or_default(),
+                Granularity::Segment { .. } => Capping::NONE,
+            },
+            container_bytes: self.limits.container_bytes,
+        }
+    }
+
+    fn pack(
+        &self,
+        to_write: Sender<crate::store::builders::Submitted>,
+        closer: Sender<ToClose>,
+    ) -> PackStage {
+        let options = self.options;
+        // As many as are ever full at once are worth keeping.
+        let buffers = AlignedPool::new(
+            self.local.terms.settings.container_bytes as usize + CONTAINER_SLACK_BYTES,
+            options.writers + 1,
+        );
+        let children = self.local.terms.settings.node_avg_children;
+        let tree = |_: &Stream| PackStream::new(TreeBuilder::new(self.printer().clone(), children));
+        PackStage {
+            builders: Builders::new(
+                Arc::clone(&self.local.store),
+                self.limits,
+                options.compression,
+                self.sequences.clone(),
+                buffers,
+                to_write,
+            ),
+            streams: self.local.streams.iter().map(tree).collect(),
+            places: self.places.clone(),
+            held: (options.small_bytes_max > 0).then(|| WaitingRegions::new(options.small_bytes_max)),
+            fresh: BTreeMap::new(),
+            fresh_max: options.lookup.own_segments_max.max(1),
+            repeats_waiting: 0,
+            next_new: [0; Lane::COUNT],
+            early: BTreeMap::new(),
+            answers: VecDeque::new(),
+            closer,
+        }
+    }
+
+    fn close(&self, notices: crossbeam_channel::Sender<SealedNotice>) -> CloseStage {
+        let store = &self.local.store;
+        CloseStage {
+            counters: Arc::clone(self.counters),
+            options: self.options.clone(),
+            notices,
+            copies: CopyLane::new(
+                store.containers().clone(),
+                Arc::clone(self.counters),
+                self.options.compression,
+                self.limits,
+                self.sequences.clone(),
+            ),
+            ledger: SealedContainers::default(),
+            checkpoint_clock: CheckpointClock::start(store.clock().monotonic()),
+            references: Vec::new(),
+            session: Arc::clone(store),
+        }
+    }
+}
+
+fn no_thread(source: io::Error) -> IngestError {
+    IngestError::Source {
+        name: "a new thread".to_owned(),
+        offset: 0,
+        source,
+    }
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,131 @@
+//! Look-ups of a running backup.
+//!
+//! A look-up takes a guard of the session, treats as absent what its view says, and gives the guard
+//! back when what was found is on its way to the packer, from where checkpoints are collected (rule
+//! 4 of reclamation). A look-up finds nothing in a container that is gone. It returns a node only
+//! from a container that a committed manifest names, and only if every slot that the node refers to
+//! is there (INV-9).
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+
+use container::Containers;
+use format::node::{Node, NodeEntry};
+use index::{Index, Resolver};
+use recipe::{KnownNode, NodeSource};
+use session::EpochGuard;
+use types::{ChunkLocation, ContainerId, Fingerprint, SlotRange};
+
+use crate::dedup::Holdings;
+use crate::error::IngestError;
+use crate::store::session::StoreSession;
+
+/// A look-up under way.
+pub(crate) struct Lookup<'a> {
+    session: &'a StoreSession,
+    permit: EpochGuard,
+}
+
+impl StoreSession {
+    /// Begins a look-up.
+    pub(crate) fn look_up(&self) -> Lookup<'_> {
+        Lookup {
+            session: self,
+            permit: self.session().look_up(),
+        }
+    }
+}
+
+impl Holdings for Lookup<'_> {
+    type Index = Index;
+    type Catalogs = Containers;
+
+    /// Reclamation took it, it is damaged, or its container is gone.
+    fn is_absent(&self, location: ChunkLocation) -> bool {
+        let view = self.permit.view();
+        let slots = SlotRange::one(location.slot);
+        view.is_absent(location)
+            || !self.session.existence.stands(location.container)
+            || self.session.is_rotten(location.container, slots)
+    }
+
+    fn taken_over(&self) -> &BTreeSet<ContainerId> {
+        &self.session.taken_over
+    }
+
+    /// A node that cannot be read, or refers to a slot that is not there, is not known.
+    fn find_segment(
+        &self,
+        segments: &mut Resolver<Index>,
+        fingerprint: &Fingerprint,
+    ) -> Result<Option<(KnownNode, Arc<Node>)>, IngestError> {
+        let found = self.find_node(segments, fingerprint, |node| {
+            node.level.get() == 1 && node.entries.iter().all(|entry| self.is_whole(entry))
+        })?;
+        Ok(found.map(|(location, node)| {
+            let known = KnownNode {
+                location,
+                containers_max: node.containers_max,
+            };
+            (known, node)
+        }))
+    }
+}
+
+impl Lookup<'_> {
+    /// Where a node with just these entries lies. Equal content in other places does not count:
+    /// what those places hold has not been looked at.
+    pub(crate) fn find_same(
+        &self,
+        fingerprint: &Fingerprint,
+        wanted: &Node,
+    ) -> Result<Option<ChunkLocation>, IngestError> {
+        let mut upper = self
+            .session
+            .upper_nodes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let found = self.find_node(&mut upper, fingerprint, |node| node == wanted)?;
+        Ok(found.map(|(location, _)| location))
+    }
+
+    fn find_node(
+        &self,
+        resolver: &mut Resolver<Index>,
+        fingerprint: &Fingerprint,
+        is_wanted: impl Fn(&Node) -> bool,
+    ) -> Result<Option<(ChunkLocation, Arc<Node>)>, IngestError> {
+        let is_absent = |location: ChunkLocation| !self.is_named(location) || self.is_absent(location);
+        let prefers = |id| self.session.is_of_previous(id);
+        let mut places = Vec::new();
+        resolver.resolve(fingerprint, &is_absent, &prefers, &mut places)?;
+        let read = |location| Some((location, self.session.nodes.node(location).ok()?));
+        let mut nodes = places.into_iter().filter_map(read);
+        Ok(nodes.find(|(_, node)| is_wanted(node)))
+    }
+
+    /// Whether a committed manifest names the container that a node lies in.
+    fn is_named(&self, location: ChunkLocation) -> bool {
+        self.session.named.contains(location.container)
+    }
+
+    fn is_whole(&self, entry: &NodeEntry) -> bool {
+        match *entry {
+            NodeEntry::Zeros { .. } => true,
+            NodeEntry::Forward { .. } => false,
+            NodeEntry::Run {
+                container,
+                first,
+                count,
+                ..
+            } => {
+                let view = self.permit.view();
+                SlotRange::new(first, count).is_some_and(|slots| {
+                    view.is_whole(container, slots)
+                        && self.session.existence.stands(container)
+                        && !self.session.is_rotten(container, slots)
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What a running backup needs of the store: its session, look-ups, what exists, hooks.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use container::{CatalogView, Containers};
+use env::Clock;
+use index::{Eviction, HookKind, HookWriter, Index, Resolver, ResolverOptions};
+use recipe::{NodeCache, TreeRoot};
+use session::{NamedContainers, Session};
+use types::{ContainerId, SlotRange};
+
+use crate::error::IngestError;
+use crate::sample::{Sample, VerifiedKnown, VerifyKnown};
+use crate::store::existence::ContainerExistence;
+use crate::store::hooks::HookPublisher;
+use crate::store::previous::segment_containers;
+
+/// Memory for the catalogs of nodes above segments: there is one in some 500 segments.
+const UPPER_NODES_CACHE_BYTES: u64 = 256 << 10;
+
+/// The store as a running backup sees it. Any number of threads.
+#[derive(Debug)]
+pub struct StoreSession {
+    session: Session,
+    pub(crate) nodes: NodeCache,
+    index: Index,
+    /// For nodes above segments, which the packer alone asks for.
+    pub(crate) upper_nodes: Mutex<Resolver<Index>>,
+    pub(crate) named: NamedContainers,
+    previous: Vec<TreeRoot>,
+    /// The containers of the previous backup's segments, once asked for.
+    previous_containers: OnceLock<HashSet<ContainerId>>,
+    hooks: HookPublisher,
+    pub(crate) existence: ContainerExistence,
+    pub(crate) taken_over: BTreeSet<ContainerId>,
+    /// A checkpoint is to be collected.
+    collect: AtomicBool,
+    /// The containers that the backup reads before it refers to them.
+    sample: Sample,
+    /// Whether an unreadable chunk of the previous backup ends this backup, so that it is made
+    /// again.
+    insists: bool,
+    /// Whether catalogs are read before the parent's ranges are built upon.
+    is_suspect: bool,
+}
+
+impl StoreSession {
+    /// `named`: the containers of committed backups, and those that the session adopted.
+    #[must_use]
+    pub fn new(session: Session, nodes: NodeCache, index: &Index, named: NamedContainers) -> Self {
+        let options = ResolverOptions {
+            cache_bytes: UPPER_NODES_CACHE_BYTES,
+            eviction: Eviction::ContainerLru,
+        };
+        let containers = nodes.containers().clone();
+        let upper_nodes = Resolver::new(index.clone(), containers.clone(), HookKind::Node, options);
+        Self {
+            upper_nodes: Mutex::new(upper_nodes.without(session.id())),
+            index: index.clone(),
+            hooks: HookPublisher::new(containers.clone(), index.session(session.id())),
+            existence: ContainerExistence::new(containers, session.id()),
+            nodes,
+            named,
+            previous: Vec::new(),
+            previous_containers: OnceLock::new(),
+            taken_over: BTreeSet::new(),
+            collect: AtomicBool::new(false),
+            sample: Sample::new(VerifyKnown::NONE, session.id(), 0),
+            insists: false,
+            is_suspect: false,
+            session,
+        }
+    }
+
+    /// Reads this share of the reused containers before the backup refers to them.
+    #[must_use]
+    pub fn verifying(mut self, how: VerifyKnown) -> Self {
+        if how.share <= 0.0 {
+            return self;
+        }
+        let mut chance = [0; 8];
+        self.containers().env().entropy.fill(&mut chance);
+        self.sample = Sample::new(how, self.session.id(), u64::from_le_bytes(chance));
+        self
+    }
+
+    /// Says that something of the previous backup is known to have rotted, or is not.
+    ///
+    /// If not, the backup ends when it has to store a chunk of the previous one once more and
+    /// cannot read it. The caller then makes the backup again, from a suspect parent: its catalogs
+    /// are read before the backup builds upon its ranges, and the files on bad containers are read
+    /// again.
+    #[must_use]
+    pub fn suspecting(mut self, is_suspect: bool) -> Self {
+        self.is_suspect = is_suspect;
+        self
+    }
+
+    /// As said by [`Self::suspecting`].
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.is_suspect
+    }
+
+    /// Whether an unreadable chunk of the previous backup ends the backup. Without this the
+    /// backup refers to the unreadable chunk.
+    #[must_use]
+    pub fn insisting(mut self, insists: bool) -> Self {
+        self.insists = insists;
+        self
+    }
+
+    pub(crate) fn insists(&self) -> bool {
+        self.insists
+    }
+
+    /// What the sample has read and found.
+    #[must_use]
+    pub fn verified(&self) -> VerifiedKnown {
+        self.sample.verified()
+    }
+
+    /// Whether the sample has read these slots of an earlier session and found them bad.
+    pub(crate) fn is_rotten(&self, id: ContainerId, slots: SlotRange) -> bool {
+        id.session != self.session.id() && self.sample.is_bad(self.containers(), id, slots)
+    }
+
+    /// Of equal nodes, those that the series' previous backup refers to are preferred: these are
+    /// its streams.
+    #[must_use]
+    pub fn with_previous(mut self, streams: Vec<TreeRoot>) -> Self {
+        self.previous = streams;
+        self
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The hooks that the session has gathered, to be published once its manifest is durable; once.
+    #[must_use]
+    pub fn take_hooks(&self) -> Option<HookWriter> {
+        self.hooks.take()
+    }
+
+    /// The containers.
+    #[must_use]
+    pub fn containers(&self) -> &Containers {
+        self.nodes.containers()
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.containers().env().clock
+    }
+
+    /// Look-ups of one kind, with a cache of their own; this session's own containers are left out.
+    pub(crate) fn resolver(&self, kind: HookKind, options: ResolverOptions) -> Resolver<Index> {
+        Resolver::new(self.index.clone(), self.containers().clone(), kind, options).without(self.session.id())
+    }
+
+    /// Whether segments of the series' previous backup lie in a container: what is near in the
+    /// stream is then likely near there. Reads the nodes above segments at the first call.
+    pub(crate) fn is_of_previous(&self, id: ContainerId) -> bool {
+        self.previous_containers
+            .get_or_init(|| segment_containers(&self.nodes, &self.previous))
+            .contains(&id)
+    }
+
+    /// Makes the chunks of a container that was put findable.
+    pub(crate) fn publish(&self, catalog: &Arc<CatalogView>) -> Result<(), IngestError> {
+        self.hooks.publish(catalog)
+    }
+
+    /// Makes the chunks of an adopted container findable.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn add_adopted(&mut self, catalog: &Arc<CatalogView>) -> Result<(), IngestError> {
+        self.taken_over.insert(catalog.id());
+        self.publish(catalog)
+    }
+
+    /// Asks the look-up stage to let a checkpoint be collected.
+    pub(crate) fn request_collection(&self) {
+        self.collect.store(true, Ordering::Release);
+    }
+
+    /// Whether that was asked for; answered once.
+    pub(crate) fn take_collection_request(&self) -> bool {
+        self.collect.load(Ordering::Acquire) && self.collect.swap(false, Ordering::AcqRel)
+    }
+}

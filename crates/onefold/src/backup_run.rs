@@ -1,0 +1,309 @@
+//! A backup from its claim to its commit.
+//!
+//! Beginning takes a number, takes over what dead sessions of the series stored, chooses the
+//! parent, does the store's housekeeping, and starts the store's half of the pipeline. Committing
+//! makes the backup durable; what fails after that costs the next backup some time, and is a
+//! warning.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use format::manifest::{Backup, ContainerSpan, SeriesName};
+use format::names::LeaseRole;
+use format::series::{Layout, SeriesSettings};
+use index::{Index, Warning};
+use ingest::{About, BackupSession, Cap, Counters, Granularity, LocalSession, Sent, StoreSession, Stream};
+use recipe::TreeRoot;
+use session::{Begin, HeartbeatTask, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
+use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
+
+use crate::backup_options::BackupOptions;
+use crate::backup_report::BackupReport;
+use crate::error::{Error, Result};
+use crate::index_rebuild::committed;
+use crate::monitor::Monitor;
+use crate::series::AllSettings;
+use crate::store::Store;
+
+/// How a backup begins.
+pub(crate) struct Beginning<'a> {
+    pub(crate) options: &'a BackupOptions,
+    pub(crate) name: SeriesName,
+    pub(crate) streams: Vec<Stream>,
+    /// Something of the parent is known to have rotted.
+    pub(crate) is_suspect: bool,
+    /// An unreadable chunk of the previous backup ends this one.
+    pub(crate) insists: bool,
+}
+
+/// A backup under way.
+pub(crate) struct BegunBackup {
+    pub(crate) local: LocalSession,
+    pub(crate) parent: Option<ManifestEntry>,
+    /// Dropped when the backup ends: the session stops showing that it lives.
+    _heartbeat: HeartbeatTask,
+    name: SeriesName,
+    settings: SeriesSettings,
+    index: Index,
+    began: Duration,
+    source_time: UnixNanos,
+    warnings: Vec<String>,
+}
+
+/// Containers that a session took over, by who put them.
+type Adopted = Vec<(SessionId, ContainerSpan)>;
+
+impl Store {
+    /// Begins a backup; `fits` says which backups of the series can be its parent.
+    pub(crate) fn begin_backup(
+        &self,
+        how: Beginning<'_>,
+        counters: &Arc<Counters>,
+        fits: impl Fn(&Backup) -> bool,
+    ) -> Result<BegunBackup> {
+        self.ensure_writable()?;
+        // Before the session reads the lists of damage.
+        let met = self.record_met()?;
+        let began = self.env.clock.monotonic();
+        let source_time = self.env.clock.wall();
+        let series = self.sealer.key().series_id(&how.name.to_bytes());
+        let set = AllSettings::read(self, |other| other == series)?;
+        let (settings, _) = set.of(Some(series), Some(&how.name));
+        check_cap(&settings, how.options)?;
+        let (session, heartbeat) = self.claim(series, &how.name)?;
+        let mut warnings = set.damaged;
+        warnings.extend(met);
+        let adopted = adopt(&session, &mut warnings)?;
+        let (list, parent) = choose_parent(&session, series, fits)?;
+        let previous = list.backups().rev().find(|entry| entry.series() == series);
+        let after = previous.map(ManifestEntry::session);
+        if let Some(lost) = session.manifests().lost_after(&list, series, after)? {
+            warnings.push(format!(
+                "{lost}; this may be the latest backup before this one, \
+                 which was built upon an older one, or upon none"
+            ));
+        }
+        let mut named = NamedContainers::load(session.manifests(), &list)?;
+        let index = self.index()?;
+        self.maintain(&session, &list, &index, &mut warnings)?;
+        for (session, span) in &adopted {
+            named.add(*session, [*span]);
+        }
+        let streams = previous
+            .filter(|entry| !entry.is_in_doubt())
+            .and_then(ManifestEntry::backup)
+            .map_or(&[][..], |backup| &backup.streams);
+        let mut seen = StoreSession::new(session, self.nodes(), &index, named)
+            .with_previous(streams.iter().map(TreeRoot::from).collect())
+            .verifying(how.options.ingest.verify_known)
+            .suspecting(how.is_suspect)
+            .insisting(how.insists);
+        for (session, span) in adopted {
+            for id in span.ids(session).filter(|id| id.kind == ContainerKind::Data) {
+                // What cannot be read is stored again.
+                if let Ok(catalog) = self.containers.catalog(id) {
+                    seen.add_adopted(&catalog)?;
+                }
+            }
+        }
+        let options = &how.options.ingest;
+        let granularity = granularity(&settings);
+        let seen = Arc::new(seen);
+        let local = LocalSession::start(seen, self.settings(), granularity, how.streams, options, counters)?;
+        Ok(BegunBackup {
+            local,
+            parent,
+            _heartbeat: heartbeat,
+            name: how.name,
+            settings,
+            index,
+            began,
+            source_time,
+            warnings,
+        })
+    }
+
+    /// Takes a number and shows that the session lives.
+    fn claim(&self, series: SeriesId, name: &SeriesName) -> Result<(Session, HeartbeatTask)> {
+        let begin = Begin {
+            series,
+            name: name.clone(),
+            process: self.options.process,
+            policy: self.options.policy,
+        };
+        let session = Session::begin(&self.sealer, begin)?;
+        self.refresh_caches(&session.view());
+        let heartbeat = session.start_pulse()?;
+        // The first heartbeat is durable before any container is put: who left containers and no
+        // trace besides had a manifest.
+        self.sealer.barrier()?;
+        Ok((session, heartbeat))
+    }
+
+    /// The store's housekeeping, which each backup does beside its own work: a reserve for full
+    /// disks, an index that knows all backups, remains of sessions that ended, a config that can be
+    /// read twice.
+    fn maintain(
+        &self,
+        session: &Session,
+        list: &ManifestList,
+        index: &Index,
+        warnings: &mut Vec<String>,
+    ) -> Result<()> {
+        let stored = list.backups().filter_map(ManifestEntry::backup);
+        let stored = stored.map(|backup| backup.totals.bytes_stored).sum();
+        let grown = reclaim::reserve::grow(&self.env, stored, self.settings().container_bytes);
+        warnings.extend(grown.err().map(|error| error.to_string()));
+        let uncovered = index.uncovered(list.backups().map(ManifestEntry::session));
+        let missing = committed(&self.sealer, list, |session| uncovered.contains(&session))?;
+        index.catch_up(&self.containers, &missing)?;
+        let merged = merge_if_wanted(session, index);
+        warnings.extend(merged.err().map(|error| error.to_string()));
+        warnings.extend(session.gc_sessions().err().map(|error| error.to_string()));
+        if !self.config.damage.is_empty() {
+            let mended = object::config::repair(&self.env, &self.config);
+            warnings.extend(mended.err().map(|error| error.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Commits a backup whose streams were sent.
+    pub(crate) fn commit_backup(
+        &self,
+        begun: BegunBackup,
+        options: &BackupOptions,
+        sent: Sent,
+        monitor: &Monitor,
+    ) -> Result<BackupReport> {
+        let elapsed = self.env.clock.monotonic().saturating_sub(begun.began);
+        let elapsed_nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let mut tags = options.tags.clone();
+        tags.sort_unstable();
+        tags.dedup();
+        // The store counts until the last of its stages has ended.
+        let committed = begun.local.commit(About {
+            name: begun.name,
+            source_time: begun.source_time,
+            elapsed_nanos,
+            user: options.user.clone(),
+            program: concat!("onefold ", env!("CARGO_PKG_VERSION")).to_owned(),
+            tags,
+        })?;
+        let mut warnings = begun.warnings;
+        warnings.extend(committed.warning.iter().map(ToString::to_string));
+        let mut covered = vec![committed.session];
+        covered.extend(committed.adopted.iter().map(|(session, _)| *session));
+        // The backup is safe from here on: what fails now costs the next one some time.
+        let hooks = begun.local.store().take_hooks();
+        let published = hooks.map_or(Ok(()), |hooks| hooks.publish(&covered));
+        let kept = published.and_then(|()| begun.index.checkpoint());
+        warnings.extend(kept.err().map(|error| error.to_string()));
+        let fresh = committed.containers.iter();
+        let fresh: Vec<ContainerId> = fresh.flat_map(|span| span.ids(committed.session)).collect();
+        let healed = self.mend(&committed.verified, &begun.index, &fresh, monitor, &mut warnings);
+        // What prune took is missing from the manifests' point of view alone; `check` knows what
+        // should be there.
+        let met = begun.index.take_warnings().into_iter();
+        let told = met.filter(|warning| !matches!(warning, Warning::MissingContainer { .. }));
+        warnings.extend(told.map(|warning| warning.to_string()));
+        let adopted = committed
+            .adopted
+            .iter()
+            .filter(|(_, has_checkpoint)| *has_checkpoint);
+        Ok(BackupReport {
+            id: committed.session,
+            parent: begun.parent.as_ref().map(ManifestEntry::session),
+            adopted: adopted.map(|(session, _)| *session).collect(),
+            totals: committed.totals,
+            files_kept: monitor.counters.files_kept.get(),
+            elapsed_nanos,
+            settings: begun.settings,
+            queues: [sent.queues, committed.queues].concat(),
+            lookups: committed.lookups,
+            verified: committed.verified,
+            healed,
+            chunks_capped: monitor.counters.chunks_capped.get(),
+            bytes_capped: monitor.counters.bytes_capped.get(),
+            stages: [sent.stages, committed.stages].concat(),
+            warnings,
+        })
+    }
+}
+
+/// Takes over what dead sessions of the series stored by their last checkpoint.
+fn adopt(session: &Session, warnings: &mut Vec<String>) -> Result<Adopted> {
+    let mut containers = Vec::new();
+    for dead in session.find_adoptable()? {
+        match session.adopt(&dead) {
+            Ok(adopted) => containers.extend(adopted.containers),
+            // Another was quicker, or it came back to life: what it stored is not ours to use.
+            Err(SessionError::NotAdoptable { .. }) => {}
+            Err(error @ SessionError::Damaged(_)) => warnings.push(error.to_string()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(containers)
+}
+
+/// The backups that were listed, and the newest of the series that can be the parent.
+fn choose_parent(
+    session: &Session,
+    series: SeriesId,
+    fits: impl Fn(&Backup) -> bool,
+) -> Result<(ManifestList, Option<ManifestEntry>)> {
+    // What the choice was made from serves for all else: it is younger than the epochs that were
+    // listed.
+    let mut list = ManifestList::default();
+    let latest = |listed: &ManifestList| {
+        list.clone_from(listed);
+        let of_series = listed.backups().rev().filter(|entry| entry.series() == series);
+        // What cannot be read of one may say that it is forgotten, and its nodes may be going.
+        let sure = of_series.filter(|entry| !entry.is_in_doubt());
+        // Nodes that refer forward stand in for themselves alone.
+        let fits = |backup: &Backup| backup.next.is_none() && fits(backup);
+        let mut fitting = sure.filter(|entry| entry.backup().is_some_and(fits));
+        fitting.next().map(ManifestEntry::session).into_iter().collect()
+    };
+    let parent = session.choose_parents(latest)?.into_iter().next();
+    Ok((list, parent))
+}
+
+/// What a backup of a series with these settings refers to.
+fn granularity(settings: &SeriesSettings) -> Granularity {
+    match settings.layout {
+        Layout::Inline => Granularity::Chunk,
+        Layout::Hybrid => Granularity::Segment {
+            avg_bytes: settings.segment_bytes,
+        },
+    }
+}
+
+/// A cap chooses among chunks that are stored in several places: where segments are referred to, it
+/// would say nothing.
+fn check_cap(settings: &SeriesSettings, options: &BackupOptions) -> Result<()> {
+    let cap = options.ingest.capping.map(|capping| capping.cap);
+    if settings.layout == Layout::Hybrid && cap.is_some_and(|cap| cap != Cap::None) {
+        return Err(Error::Setting(
+            "the series' layout is hybrid, which refers to whole segments: there is nothing to cap; leave --cap out"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// Merges the index' runs where they have become many or too large, unless somebody else is at it.
+fn merge_if_wanted(session: &Session, index: &Index) -> Result<()> {
+    if !index.wants_merge() {
+        return Ok(());
+    }
+    let lease = match session.acquire_lease(LeaseRole::Index) {
+        Ok(lease) => lease,
+        Err(SessionError::LeaseTaken { .. }) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    index.merge(&|| lease.is_held().unwrap_or(false), &|_| true)?;
+    session.sealer().barrier()?;
+    lease.drop_lower()?;
+    lease.release()?;
+    Ok(())
+}
