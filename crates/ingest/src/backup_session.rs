@@ -4,8 +4,6 @@
 //! commits. All that they need of each other is a [`BackupSession`]: a store on this machine
 //! implements it directly ([`crate::LocalSession`]), a store elsewhere by messages. The client
 //! cannot tell them apart, and what is decided does not depend on which it is.
-//!
-//! [`crate::conformance`] is the suite that every implementation passes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -56,7 +56,8 @@ fn every_command_prints_json_lines_alone() {
     assert_eq!(
         names,
         [
-            "walk", "source", "read", "chunk", "work", "look up", "pack", "write", "close"
+            "walk", "source", "read", "chunk", "work", "segment", "gather", "look up", "pack", "write",
+            "close"
         ]
     );
     for stage in stages {

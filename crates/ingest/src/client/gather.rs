@@ -41,7 +41,9 @@ impl GatherStage<'_> {
             let session = self.session;
             let (verdicts, _) = waiting(self.clock, WaitFor::Input, || session.verdicts(POLL));
             let verdicts = verdicts?;
-            if self.failure.is_noted() || self.is_broken.load(Ordering::Acquire) {
+            // What was read before the backup was given up is stored: the next one takes it over.
+            let is_over = self.failure.is_noted() || self.is_broken.load(Ordering::Acquire);
+            if is_over && verdicts.is_empty() {
                 return Err(Halt::Closed);
             }
             for verdict in verdicts {

@@ -43,6 +43,9 @@ use crate::store::write;
 /// estimate.
 const CONTAINER_SLACK_BYTES: usize = 1 << 20;
 
+/// How long one wait for the end of the look-up stage lasts.
+const DRAIN: Duration = Duration::from_millis(500);
+
 /// A backup session on a local store. Dropped before its commit, it leaves a checkpoint for the
 /// next one.
 #[derive(Debug)]
@@ -95,11 +98,13 @@ impl LocalSession {
             is_suspect: store.is_suspect(),
         };
         let clock = Arc::clone(store.clock());
-        let (offers, offers_in) = queue::queue("look up", 4, &clock);
+        let (offers, offers_in) = queue::queue("look up", 2, &clock);
         let (to_pack, pack_in) = queue::queue("pack", 64, &clock);
         let (to_write, write_in) = queue::queue("write", 1, &clock);
         let (to_close, close_in) = queue::queue("close", 0, &clock);
-        let (verdict, verdicts) = queue::queue("gather", 0, &clock);
+        // Bounded: the client holds the bytes of segments that it has not gathered (INV-7). The packer
+        // waits for neither half, so this closes no circle.
+        let (verdict, verdicts) = queue::queue("gather", 1, &clock);
         // Notices go against the stream: a bound here could close a circle of waiting stages.
         let (notices_tx, notices_rx) = crossbeam_channel::unbounded();
         let queues = vec![
@@ -189,6 +194,8 @@ impl LocalSession {
     /// Ends the stages: nothing more comes.
     fn end(&self) {
         drop(lock(&self.inputs).take());
+        // The look-up stage must not wait for a client that takes no verdicts any more.
+        while self.verdicts.recv_within(DRAIN).is_ok() {}
         for thread in lock(&self.threads).drain(..) {
             if thread.join().is_err() {
                 let error = IngestError::Internal("a thread of the store panicked");

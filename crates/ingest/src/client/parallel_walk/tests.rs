@@ -194,7 +194,7 @@ fn want_of_descriptors_is_told_and_nothing_hangs() {
             .arg(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "parallel_walk::tests::want_of_descriptors_is_told_and_nothing_hangs",
+                "client::parallel_walk::tests::want_of_descriptors_is_told_and_nothing_hangs",
                 "--nocapture",
             ])
             .env(SCARCE, dir.path())
