@@ -63,7 +63,7 @@ pub enum IngestError {
 
 impl IngestError {
     /// Whether something of the previous backup has rotted, unknown until it was needed: the backup
-    /// can be made from [a suspect parent](crate::ParentTree::is_suspect), whose files on bad
+    /// can be made from [a suspect parent](crate::StoreSession::suspecting), whose files on bad
     /// containers are read again.
     #[must_use]
     pub fn is_of_previous(&self) -> bool {
