@@ -2,13 +2,14 @@
 //! the listing it begins, so its cost does not grow with the tree; without them the listing is
 //! read, and nothing else is different.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::common::reclaimer::Reclaimer;
-use crate::common::{Asked, How, Process, Request, Watched, noise, snapshot};
+use crate::common::{Asked, How, Process, Request, noise, snapshot};
 use format::frame::ObjectKind;
 use format::manifest::{Manifest, StreamRole};
 use format::names;
@@ -21,14 +22,18 @@ use types::ContainerKind;
 const FOLDERS: usize = 80;
 const FILES: usize = 100;
 /// Requests about containers, for one path, with regions and containers as small as these; a scan
-/// of the listing takes more than twice as many.
-const REQUESTS_MAX: usize = 64;
+/// of the listing takes more than four times as many.
+const REQUESTS_MAX: usize = 32;
+/// Objects that a command reads, from the opening of the store on.
+const OBJECTS_MAX: usize = 40;
 
-/// Regions and containers so small that the listing lies in dozens of them.
+/// Regions and containers so small that the listing lies in dozens of them, and nodes whose chunks
+/// lie in a few: the catalogs of all of those are read with a node.
 fn small() -> InitOptions {
     InitOptions {
         region_bytes: 16 << 10,
         container_bytes: 32 << 10,
+        node_avg_children: 32,
         ..InitOptions::default()
     }
 }
@@ -124,7 +129,6 @@ impl Reader {
         let process = machine.beside(seed);
         let store = process.open();
         let snapshot = snapshot(&store, id);
-        process.watched.take_requests();
         Self {
             process,
             store,
@@ -172,22 +176,38 @@ impl Reader {
         restored.unwrap()
     }
 
-    /// Requests about containers since the last call.
-    fn requests(&self) -> usize {
-        of_containers(&self.process.watched)
+    /// Requests about containers since the last call, and objects read.
+    fn cost(&self) -> Cost {
+        let requests = self.process.watched.take_requests();
+        let is_of_container = |request: &&Request| {
+            let mut folders = ContainerKind::ALL.map(ContainerKind::folder).into_iter();
+            folders.any(|folder| request.is_in(folder)) && request.asked != Asked::Put
+        };
+        let is_read =
+            |request: &&Request| matches!(request.asked, Asked::Whole | Asked::Tail | Asked::Range(_));
+        let read: BTreeSet<&str> = requests
+            .iter()
+            .filter(is_read)
+            .map(|request| &request.name[..])
+            .collect();
+        Cost {
+            requests: requests.iter().filter(is_of_container).count(),
+            objects: read.len(),
+        }
+    }
+
+    /// Checks the cost of `paths` paths since the last call.
+    fn ensure_cheap(&self, paths: usize, what: &str) {
+        let Cost { requests, objects } = self.cost();
+        assert!(requests <= paths * REQUESTS_MAX, "{what}: {requests} requests");
+        assert!(objects <= OBJECTS_MAX, "{what}: {objects} objects");
     }
 }
 
-fn of_containers(watched: &Watched) -> usize {
-    let is_of = |request: &Request| {
-        let mut folders = ContainerKind::ALL.map(ContainerKind::folder).into_iter();
-        folders.any(|folder| request.is_in(folder)) && request.asked != Asked::Put
-    };
-    watched
-        .take_requests()
-        .iter()
-        .filter(|request| is_of(request))
-        .count()
+/// What was read of the storage.
+struct Cost {
+    requests: usize,
+    objects: usize,
 }
 
 fn stored(seed: u64) -> (Process, Wide, SessionId) {
@@ -204,37 +224,38 @@ fn one_path_costs_few_requests_whatever_the_size_of_the_tree() {
     let reader = Reader::new(&machine, id, 701);
     let all = reader.list(&[]);
     assert!(all.len() > FOLDERS * FILES);
-    let scan = reader.requests();
-    assert!(scan > 2 * REQUESTS_MAX, "the tree is too small: {scan} requests");
+    let scan = reader.cost();
+    assert!(
+        scan.requests > 4 * REQUESTS_MAX && scan.objects > OBJECTS_MAX,
+        "the tree is too small: {} requests, {} objects",
+        scan.requests,
+        scan.objects
+    );
 
     for (folder, file) in [(0, 0), (20, 31), (39, 99)] {
         let reader = Reader::new(&machine, id, 702);
         let found = reader.dump(&wide.file(folder, file)).unwrap();
         assert_eq!(found, format!("file {folder} {file}").as_bytes());
-        let requests = reader.requests();
-        assert!(requests <= REQUESTS_MAX, "dump: {requests} requests");
+        reader.ensure_cheap(1, "dump");
         assert!(matches!(
             reader.dump(&wide.folder(folder).join("none")),
             Err(Error::NotFound(_))
         ));
-        let requests = reader.requests();
-        assert!(requests <= REQUESTS_MAX, "dump of nothing: {requests} requests");
+        reader.ensure_cheap(1, "dump of nothing");
 
         let reader = Reader::new(&machine, id, 703);
         assert_eq!(
             reader.list(&[wide.file(folder, file)]),
             [bytes_of(&wide.file(folder, file))]
         );
-        let requests = reader.requests();
-        assert!(requests <= REQUESTS_MAX, "ls of a file: {requests} requests");
+        reader.ensure_cheap(1, "ls of a file");
         let prefix = bytes_of(&wide.folder(folder));
         let below: Vec<_> = all.iter().filter(|path| path.starts_with(&prefix)).collect();
         assert_eq!(
             reader.list(&[wide.folder(folder)]).iter().collect::<Vec<_>>(),
             below
         );
-        let requests = reader.requests();
-        assert!(requests <= REQUESTS_MAX, "ls of a folder: {requests} requests");
+        reader.ensure_cheap(1, "ls of a folder");
     }
     assert!(reader.monitor.notes().is_empty(), "{:?}", reader.monitor.notes());
 }
@@ -251,8 +272,7 @@ fn paths_far_apart_are_each_found() {
         wide.file(5, 99),
     ];
     let found = reader.list(&paths);
-    let requests = reader.requests();
-    assert!(requests <= 2 * REQUESTS_MAX, "{requests} requests");
+    reader.ensure_cheap(2, "ls of paths far apart");
     let all = reader.list(&[]);
     let below = bytes_of(&wide.folder(17));
     let mut want = vec![bytes_of(&wide.file(5, 99))];
@@ -269,8 +289,7 @@ fn a_restore_of_one_path_reads_neither_the_listing_nor_other_content() {
     let below = |path: &Path| target.path().join(path.strip_prefix("/").unwrap());
     let file = wide.file(21, 12);
     let report = reader.restore(std::slice::from_ref(&file), target.path());
-    let requests = reader.requests();
-    assert!(requests <= 2 * REQUESTS_MAX, "{requests} requests for a file");
+    reader.ensure_cheap(2, "restore of a file");
     assert_eq!((report.files, &report.is_included[..]), (1, &[true][..]));
     assert_eq!(fs::read(below(&file)).unwrap(), b"file 21 12");
 
@@ -278,11 +297,7 @@ fn a_restore_of_one_path_reads_neither_the_listing_nor_other_content() {
     let again = wide.folder(37).join("again");
     let reader = Reader::new(&machine, id, 722);
     let report = reader.restore(&[again.clone(), wide.folder(2).join("none")], target.path());
-    let requests = reader.requests();
-    assert!(
-        requests <= 2 * REQUESTS_MAX,
-        "{requests} requests for a hard link"
-    );
+    reader.ensure_cheap(2, "restore of a hard link");
     assert_eq!((report.files, &report.is_included[..]), (1, &[true, false][..]));
     assert_eq!(fs::read(below(&again)).unwrap(), b"file 3 50");
     let mode = fs::metadata(below(&wide.folder(37))).unwrap().mode();
