@@ -29,34 +29,43 @@ fn stored() -> Stored {
         }
     }
     let (mut listing, mut fences, mut writer) = (Vec::new(), Vec::new(), ListingWriter::new());
-    let all = entries.into_iter().map(|entry| Listed {
-        content_offset: writer.push(&entry, &mut listing, &mut fences).unwrap(),
-        entry,
+    let mut later = 0;
+    let all = entries.into_iter().map(|entry| {
+        if entry.path == b"/top/15" {
+            later = listing.len();
+        }
+        Listed {
+            content_offset: writer.push(&entry, &mut listing, &mut fences).unwrap(),
+            entry,
+        }
     });
     let all: Vec<_> = all.collect();
     writer.finish(&mut fences);
     assert!(listing.len() > 200 << 10, "several parts");
 
-    // A fence that leads into a record.
+    // A fence that leads into a record, and one that leads to a later entry.
     let of = |path: &[u8], listing_len: usize| Fence {
         path: path.to_vec(),
         listing_len: listing_len as u64,
         content_len: 0,
         below: None,
     };
-    let half = listing.len() / 2 + 1;
-    let mut misled = FencePage {
-        level: 0,
-        fences: vec![of(b"/", half), of(b"/top/10", listing.len() - half)],
-    }
-    .to_bytes();
-    let trailer = u32::try_from(misled.len()).unwrap().to_le_bytes();
-    misled.extend(trailer);
+    let leading_to = |place: usize| {
+        let mut page = FencePage {
+            level: 0,
+            fences: vec![of(b"/", place), of(b"/top/10", listing.len() - place)],
+        }
+        .to_bytes();
+        let trailer = u32::try_from(page.len()).unwrap().to_le_bytes();
+        page.extend(trailer);
+        page
+    };
+    let (astray, too_far) = (leading_to(listing.len() / 2 + 1), leading_to(later));
 
     let containers = containers();
-    let roots = [&listing, &fences, &misled].map(Vec::as_slice);
-    let [listing, fences, misled] = [(1, roots[0]), (2000, roots[1]), (3000, roots[2])]
-        .map(|(number, bytes)| store(&containers, number, bytes));
+    let stored = |number, bytes: &[u8]| store(&containers, number, bytes);
+    let (listing, fences) = (stored(1, &listing), stored(2000, &fences));
+    let (astray, too_far) = (stored(3000, &astray), stored(4000, &too_far));
     Stored {
         nodes: NodeCache::new(containers, 1 << 20),
         all,
@@ -65,7 +74,8 @@ fn stored() -> Stored {
             ("right", Some(fences)),
             ("none", None),
             ("of another stream", Some(listing)),
-            ("leading astray", Some(misled)),
+            ("leading astray", Some(astray)),
+            ("leading too far", Some(too_far)),
         ],
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use format::listing::{FENCE_LEVEL_MAX, FENCES_TRAILER_BYTES, FencePage, RECORD_BYTES_MAX};
+use format::listing::{FENCES_TRAILER_BYTES, FencePage, RECORD_BYTES_MAX};
 
 use crate::{TreeError, order};
 
@@ -20,8 +20,8 @@ pub type ReadRange<'a> = dyn FnMut(Range<u64>) -> io::Result<Vec<u8>> + 'a;
 /// Finds paths in a listing by its fences. Reads one page a level, and keeps the last one of each:
 /// for paths in listing order each page is read once.
 ///
-/// Fences are believed only as far as they fit together, up to the lengths of both streams, which
-/// the manifest vouches for.
+/// Fences are believed only as far as they fit together, up to the lengths of their
+/// stream and of the listing, which the manifest vouches for.
 #[derive(Debug)]
 pub struct Fences {
     len: u64,
@@ -35,8 +35,8 @@ pub struct Fences {
 /// A page, and what it stands for.
 #[derive(Debug)]
 struct Page {
-    /// Where its record begins in the fences stream.
-    begin: u64,
+    /// Where its record ends in the fences stream; no other page below the same one ends there.
+    end: u64,
     listing_offset: u64,
     content_offset: u64,
     page: FencePage,
@@ -88,11 +88,8 @@ impl Fences {
         }
         let mut expected = self.root(read)?;
         for depth in 0.. {
-            let is_here = self
-                .pages
-                .get(depth)
-                .is_some_and(|page| page.begin + expected.page_len == expected.tree.end);
-            if !is_here {
+            let here = self.pages.get(depth);
+            if here.is_none_or(|page| page.end != expected.tree.end) {
                 self.pages.truncate(depth);
                 let page = self.page(&expected, read)?;
                 self.pages.push(page);
@@ -140,7 +137,7 @@ impl Fences {
             return Err(damaged(begin, "a page is not what led to it"));
         }
         Ok(Page {
-            begin,
+            end,
             listing_offset: expected.listing.start,
             content_offset: expected.content_offset,
             page,
@@ -192,17 +189,12 @@ impl Expected {
             lens.try_fold(0u64, u64::checked_add)
         };
         let below = sum(&|fence| fence.below.map_or(0, |below| below.tree_len));
-        let level_fits = match self.level {
-            Some(level) => page.level == level,
-            None => page.level <= FENCE_LEVEL_MAX,
-        };
         let pairs = page.fences.windows(2);
         let content_len = sum(&|fence| fence.content_len);
-        level_fits
+        self.level.is_none_or(|level| level == page.level)
             && below == Some(begin - self.tree.start)
             && sum(&|fence| fence.listing_len) == Some(self.listing.end - self.listing.start)
-            && content_len.is_some_and(|len| self.content_offset.checked_add(len).is_some())
-            && (self.content_len.is_none() || content_len == self.content_len)
+            && content_len.is_some_and(|len| self.content_len.is_none_or(|expected| expected == len))
             && self.path.as_ref().is_none_or(|path| *path == page.fences[0].path)
             && { pairs }.all(|pair| order::compare(&pair[0].path, &pair[1].path).is_lt())
     }

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::ops::Range;
 
-use format::listing::{Branch, EntryKind, Fence, FencePage, ListingEntry};
+use format::listing::{Branch, EntryKind, FENCE_LEVEL_MAX, Fence, FencePage, ListingEntry};
 use proptest::prelude::*;
 
 use super::{Fences, ListingPlace, ListingReader, ListingWriter};
@@ -131,10 +131,14 @@ fn fences_lead_to_every_path_and_what_is_below_it() {
         .map(|e| &e.path[..])
         .chain([&b"/000007"[..], b"/0000075", b"/zzz", b"/000499"])
         .collect();
-    let reads = Cell::new(0);
+    let (reads, unread) = (Cell::new(0), Cell::new(0));
+    let mut kept = written.fences();
     for path in &asked {
         let place = written.fences().find(path, &mut counted(&written.fences, &reads));
         let place = place.unwrap().unwrap();
+        // Pages that an earlier path led to make no difference.
+        let again = kept.find(path, &mut counted(&written.fences, &unread));
+        assert_eq!(again.unwrap().as_ref(), Some(&place));
         let (found, read) = found_at(&written, &place, path);
         let below = |e: &ListingEntry| order::is_within(&e.path, path);
         let want: Vec<_> = all
@@ -297,6 +301,10 @@ fn fences_that_do_not_fit_together_are_damage() {
         );
         found.is_err()
     };
+    let endless = |path| Fence {
+        content_len: u64::MAX,
+        ..fence(path, 50, None)
+    };
     let len = low.len();
     assert!(!is_damage(&stream(&[&low])));
     assert!(!is_damage(&stream(&[&low, &root("/a", 100, 1, to(len, len))])));
@@ -309,13 +317,55 @@ fn fences_that_do_not_fit_together_are_damage() {
         stream(&[&low, &low, &root("/a", 100, 1, to(len, len))]),
         stream(&[&page(0, vec![fence("/b", 60, None), fence("/a", 40, None)])]),
         stream(&[&page(0, vec![fence("/a", 60, None)])]),
+        // Lengths that overflow.
+        stream(&[&page(
+            0,
+            vec![fence("/a", u64::MAX, None), fence("/b", 101, None)],
+        )]),
+        stream(&[&page(0, vec![endless("/a"), endless("/b")])]),
+        stream(&[&page(
+            1,
+            vec![fence("/a", 100, to(len, usize::MAX)), fence("/b", 1, to(1, 1))],
+        )]),
+        // No page but itself is below it.
+        stream(&[&root("/a", 100, 1, to(len, len))]),
         stream(&[&low])[1..].to_vec(),
         stream(&[&low])[..len].to_vec(),
         vec![0; 3],
+        vec![0; 4],
+        vec![0xff; 40],
         Vec::new(),
     ] {
         assert!(is_damage(&wrong), "{wrong:?}");
     }
+}
+
+/// A tree of the highest level is read to its end.
+#[test]
+fn pages_of_all_levels_lead_to_a_part() {
+    let fence = |below| Fence {
+        path: b"/a".to_vec(),
+        listing_len: 100,
+        content_len: 0,
+        below,
+    };
+    let (mut stream, mut below, mut page_len) = (Vec::new(), None, 0);
+    for level in 0..=FENCE_LEVEL_MAX {
+        let page = FencePage {
+            level,
+            fences: vec![fence(below)],
+        }
+        .to_bytes();
+        stream.extend_from_slice(&page);
+        page_len = page.len();
+        below = Some(Branch {
+            page_len: page_len as u64,
+            tree_len: stream.len() as u64,
+        });
+    }
+    stream.extend_from_slice(&u32::try_from(page_len).unwrap().to_le_bytes());
+    let place = find(&stream, 100, b"/b").unwrap().unwrap();
+    assert_eq!((&place.path[..], place.listing_offset), (&b"/a"[..], 0));
 }
 
 proptest! {
