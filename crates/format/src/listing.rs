@@ -52,6 +52,15 @@ pub struct ListingEntry {
 }
 
 impl ListingEntry {
+    /// Bytes of a file; none of others.
+    #[must_use]
+    pub const fn file_len(&self) -> u64 {
+        match self.kind {
+            EntryKind::File { len, .. } => len,
+            _ => 0,
+        }
+    }
+
     /// Bytes of the content stream before its own that are no file's.
     #[must_use]
     pub const fn lead(&self) -> u64 {

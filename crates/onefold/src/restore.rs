@@ -203,7 +203,7 @@ impl Store {
         }
         let (reading, snapshot) = Reading::of(self, snapshot)?;
         let failed = |error: Error| reading.explain(error);
-        let nodes = reading.nodes()?;
+        let nodes = reading.nodes().map_err(failed)?;
         let Some(listing) = streams::listing(&nodes, &snapshot.backup) else {
             return Ok(());
         };

@@ -26,7 +26,7 @@ use crate::message::AssembleStats;
 use crate::recipe_prefetch::references_by;
 use crate::send::Sink;
 use links::WaitingLinks;
-use streamed::{Placing, Streamed, file_len};
+use streamed::{Placing, Streamed};
 
 /// Threads that make small files, at least.
 const FINISHERS_MIN: usize = 2;
@@ -260,7 +260,7 @@ impl TreeSink<'_> {
                 self.small.keep(file)?;
                 return self.placed().map(|()| true);
             }
-            Ok(Begun::File(file)) if len != file_len(&listed.entry) => {
+            Ok(Begun::File(file)) if len != listed.entry.file_len() => {
                 drop(file);
                 return Err(RestoreError::Internal("a file is wanted and its bytes are not"));
             }

@@ -114,7 +114,7 @@ fn node(entry: &ListingEntry) -> Node<'_> {
         message_type: "node",
         path: lossy(&entry.path),
         r#type: kind(entry),
-        size: size(entry),
+        size: entry.file_len(),
         mode: entry.mode,
         uid: entry.uid,
         gid: entry.gid,
@@ -154,7 +154,7 @@ fn long(entry: &ListingEntry) -> Vec<u8> {
         permissions(entry.mode),
         named(&entry.user, entry.uid),
         named(&entry.group, entry.gid),
-        size(entry),
+        entry.file_len(),
         local_file_time(entry.mtime)
     );
     let mut line = front.into_bytes();
@@ -241,14 +241,6 @@ fn permissions(mode: u32) -> String {
         }
     }
     lossy(&text)
-}
-
-fn size(entry: &ListingEntry) -> u64 {
-    if let EntryKind::File { len, .. } = entry.kind {
-        len
-    } else {
-        0
-    }
 }
 
 fn target(entry: &ListingEntry) -> Option<&[u8]> {

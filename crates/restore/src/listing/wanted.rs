@@ -50,10 +50,12 @@ impl Wanted {
         let asked = asked.unwrap_or_else(|| vec![b"/".to_vec()]);
         let mut targets = Vec::new();
         for path in asked {
-            let path = match () {
-                () if order::is_within(&path, base) => path,
-                () if order::is_within(base, &path) => base.to_vec(),
-                () => continue,
+            let path = if order::is_within(&path, base) {
+                path
+            } else if order::is_within(base, &path) {
+                base.to_vec()
+            } else {
+                continue;
             };
             let above = (0..path.len()).filter(|&at| path[at] == b'/' && path.len() > 1);
             let above = above.map(|at| path[..at.max(1)].to_vec());

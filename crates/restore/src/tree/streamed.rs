@@ -88,7 +88,7 @@ impl Streamed {
         if self.is_left_out(number) {
             0
         } else {
-            file_len(entry)
+            entry.file_len()
         }
     }
 
@@ -117,7 +117,7 @@ impl Streamed {
         let (mut held, mut held_bytes) = (Some(Vec::new()), 0);
         let mut number = 0;
         while let Some(listed) = entries.next_entry()? {
-            if !survey.needs_content(&listed.entry) && file_len(&listed.entry) > 0 {
+            if !survey.needs_content(&listed.entry) && listed.entry.file_len() > 0 {
                 self.leave_out(number);
             }
             let len = self.bytes_of(number, &listed.entry);
@@ -138,14 +138,6 @@ impl Streamed {
             }
         }
         Ok((ranges, held))
-    }
-}
-
-/// The bytes of content that belong to an entry.
-pub(super) fn file_len(entry: &ListingEntry) -> u64 {
-    match entry.kind {
-        EntryKind::File { len, .. } => len,
-        _ => 0,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use format::listing::{EntryKind, ListingEntry};
+use format::listing::ListingEntry;
 
 use super::ListingPlace;
 use super::records::Records;
@@ -67,12 +67,8 @@ impl<R: Read> ListingReader<R> {
         {
             return Err(self.records.damaged(at, "an entry is not in its place"));
         }
-        let len = match entry.kind {
-            EntryKind::File { len, .. } => len,
-            _ => 0,
-        };
         let begin = self.content_offset.checked_add(entry.lead());
-        let ends = begin.and_then(|begin| Some((begin, begin.checked_add(len)?)));
+        let ends = begin.and_then(|begin| Some((begin, begin.checked_add(entry.file_len())?)));
         let Some((content_offset, next)) = ends else {
             return Err(self.records.damaged(at, "the files are longer than any stream"));
         };

@@ -1,6 +1,6 @@
 //! Entries to bytes.
 
-use format::listing::{EntryKind, ListingEntry};
+use format::listing::ListingEntry;
 
 use super::fence_writer::FenceWriter;
 use crate::{TreeError, order};
@@ -59,14 +59,9 @@ impl ListingWriter {
             why,
         };
         let content_offset = self.content_offset;
-        let len = if let EntryKind::File { len, .. } = entry.kind {
-            len
-        } else {
-            0
-        };
         let content_end = content_offset
             .checked_add(entry.lead())
-            .and_then(|begin| begin.checked_add(len))
+            .and_then(|begin| begin.checked_add(entry.file_len()))
             .ok_or_else(|| unlistable("the files are longer than any stream".into()))?;
         let begin = listing.len();
         entry.try_encode(listing).map_err(|e| unlistable(e.to_string()))?;

@@ -52,11 +52,7 @@ impl FileWriter {
         arrival: Arrival,
         entry: &ListingEntry,
     ) -> Self {
-        let len = if let EntryKind::File { len, .. } = entry.kind {
-            len
-        } else {
-            0
-        };
+        let len = entry.file_len();
         // Without it, the file is written the usual way.
         let is_large = len >= BLOCKS_BYTES_MIN;
         let file = arrival.file().filter(|_| is_large);
