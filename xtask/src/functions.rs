@@ -3,18 +3,12 @@
 //! A function is counted from its signature to its closing brace, with all that stands between. A
 //! function inside another counts for both. Tests and the laboratory do not count.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 /// Most lines of a function.
 const LINES_MAX: usize = 100;
-
-/// Functions that may be longer: the file, the function, and the reason.
-const ALLOWED: &[(&str, &str, &str)] = &[];
 
 /// A function that was found, and its length.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,58 +19,32 @@ struct Function {
     lines: usize,
 }
 
-/// Fails on longer functions that are not listed, and on listed ones that are short by now.
-pub(crate) fn check() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("xtask lies in the workspace")?;
-    let mut files = Vec::new();
-    for entry in fs::read_dir(root.join("crates")).context("reading crates")? {
-        let folder = entry?.path();
-        if !folder.ends_with("lab") {
-            collect(&folder.join("src"), &mut files)?;
-        }
+/// Adds a fault for each function of the product's code that is longer.
+pub(crate) fn check(name: &str, text: &str, faults: &mut Vec<String>) -> Result<()> {
+    if !is_of_product(name) {
+        return Ok(());
     }
-    files.sort();
-    let mut long = Vec::new();
-    for file in files {
-        let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-        let found = longer(&text, LINES_MAX).with_context(|| format!("parsing {}", file.display()))?;
-        let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
-        long.extend(found.into_iter().map(|function| (shown.clone(), function)));
-    }
-    let faults = faults(&long, ALLOWED);
-    if !faults.is_empty() {
-        bail!("functions:\n  {}", faults.join("\n  "));
+    for Function {
+        name: function,
+        line,
+        lines,
+    } in longer(text, LINES_MAX)?
+    {
+        faults.push(format!(
+            "{name}:{line}: {function} has {lines} lines, at most {LINES_MAX}: split it by step"
+        ));
     }
     Ok(())
 }
 
-/// What is wrong with the long functions that were found, beside those that are allowed.
-fn faults(long: &[(String, Function)], allowed: &[(&str, &str, &str)]) -> Vec<String> {
-    let is_allowed = |file: &str, name: &str| {
-        allowed
-            .iter()
-            .any(|(at, allowed, _)| *at == file && *allowed == name)
+/// Whether a source file is one of `crates/*/src`, and neither of tests nor of the laboratory.
+fn is_of_product(name: &str) -> bool {
+    let parts: Vec<&str> = name.split('/').collect();
+    let ["crates", folder, "src", below @ ..] = &parts[..] else {
+        return false;
     };
-    let unlisted = long
-        .iter()
-        .filter(|(file, function)| !is_allowed(file, &function.name));
-    let mut faults: Vec<String> = unlisted
-        .map(|(file, function)| {
-            let Function { name, line, lines } = function;
-            format!("{file}:{line}: {name} has {lines} lines, at most {LINES_MAX}: split it by step")
-        })
-        .collect();
-    let gone = allowed.iter().filter(|(file, name, _)| {
-        !long
-            .iter()
-            .any(|(at, function)| at == file && function.name == *name)
-    });
-    faults.extend(gone.map(|(file, name, _)| {
-        format!("{file}: {name} is not too long any more: take it off the list in xtask/src/functions.rs")
-    }));
-    faults
+    let is_of_tests = |part: &&str| matches!(*part, "tests" | "tests.rs");
+    *folder != "lab" && !below.iter().any(is_of_tests)
 }
 
 /// The functions of a file that have more lines than this.
@@ -87,23 +55,6 @@ fn longer(text: &str, lines_max: usize) -> Result<Vec<Function>> {
     };
     seen.visit_file(&syn::parse_file(text)?);
     Ok(seen.found)
-}
-
-/// Source files below a folder but those of tests.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        if path.file_stem().is_some_and(|name| name == "tests") {
-            continue;
-        }
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
 
 /// Collects the long functions of a file.
@@ -164,7 +115,7 @@ impl<'ast> Visit<'ast> for Seen {
 
 #[cfg(test)]
 mod tests {
-    use super::{Function, faults, longer};
+    use super::{Function, check, longer};
 
     const TEXT: &str = "
         /// A comment is not counted.
@@ -231,24 +182,20 @@ mod tests {
     }
 
     #[test]
-    fn the_list_allows_a_function_by_file_and_name_while_it_is_long() {
-        let long = |file: &str, name: &str| {
-            let function = Function {
-                name: name.into(),
-                line: 7,
-                lines: 101,
-            };
-            (file.to_owned(), function)
-        };
-        let allowed = [("a.rs", "run", "a reason")];
-        assert!(faults(&[long("a.rs", "run")], &allowed).is_empty());
-        for other in [long("b.rs", "run"), long("a.rs", "go")] {
-            let found = faults(&[long("a.rs", "run"), other], &allowed);
-            assert_eq!(found.len(), 1);
-            assert!(found[0].contains("has 101 lines, at most 100"), "{found:?}");
+    fn the_code_of_the_product_counts() {
+        let long = format!("fn long() {{{}}}", "\n".repeat(100));
+        for (name, expected) in [
+            ("crates/tree/src/a.rs", 1),
+            ("crates/tree/src/restore/a.rs", 1),
+            ("crates/tree/src/restore/tests.rs", 0),
+            ("crates/tree/src/tests/a.rs", 0),
+            ("crates/tree/tests/it/a.rs", 0),
+            ("crates/lab/src/a.rs", 0),
+            ("xtask/src/a.rs", 0),
+        ] {
+            let mut faults = Vec::new();
+            check(name, &long, &mut faults).unwrap();
+            assert_eq!(faults.len(), expected, "{name}: {faults:?}");
         }
-        let gone = faults(&[], &allowed);
-        assert_eq!(gone.len(), 1);
-        assert!(gone[0].contains("take it off the list"), "{gone:?}");
     }
 }

@@ -26,6 +26,7 @@ pub(crate) fn check() -> Result<()> {
         let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
         let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
         crate::width::check_comments(&shown, &text, &mut faults);
+        crate::functions::check(&shown, &text, &mut faults).with_context(|| format!("parsing {shown}"))?;
         let is_test = shown.contains("test") || shown.contains("bench");
         let limit = if is_test { TEST_LINES_MAX } else { LINES_MAX };
         let lines = text.lines().count();

@@ -48,9 +48,6 @@ const COMMENTS_NOT_YET: &[&str] = &[
     "crates/tree/src/error.rs",
     "crates/tree/src/lib.rs",
     "crates/tree/src/listing.rs",
-    "crates/tree/src/listing/fences.rs",
-    "crates/tree/src/listing/reader.rs",
-    "crates/tree/src/listing/writer.rs",
 ];
 
 /// Adds a fault for each line of a Markdown page that is too wide.
