@@ -1,51 +1,17 @@
 //! A backup's streams, from a source to a session.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use chunking::{Cdc, CdcSizes, Chunker, Fixed};
-use env::Clock;
 use format::config::Settings;
 use format::manifest::StreamRole;
 use tree::WalkOptions;
 
-use crate::backup_session::{BackupSession, Stream};
+use crate::backup_session::Stream;
 use crate::client::directory::{self, Faults};
-use crate::client::run::{self, StreamSpec, With};
-use crate::client::source_input::SourceInput;
+use crate::client::run::{self, Client, Sent, StreamSpec};
 use crate::client::stream::{self, StreamSource};
-use crate::counters::Counters;
 use crate::dedup::Lane;
-use crate::error::{Halt, IngestError};
-use crate::options::IngestOptions;
+use crate::error::IngestError;
 use crate::parent::ParentTree;
-use crate::queue::QueueStats;
-use crate::stage::StageStats;
-
-/// The client's half of a backup.
-#[derive(Clone, Copy)]
-pub struct Client<'a> {
-    /// The store.
-    pub session: &'a dyn BackupSession,
-    /// How this backup is made.
-    pub options: &'a IngestOptions,
-    /// Counted as it goes.
-    pub counters: &'a Counters,
-    /// Set by whoever wants the backup to stop.
-    pub cancel: &'a AtomicBool,
-    /// The machine's.
-    pub clock: &'a Arc<dyn Clock>,
-}
-
-/// What the client saw while it sent all streams. They are stored, and not visible until the
-/// session commits them.
-#[derive(Debug)]
-pub struct Sent {
-    /// What the queues saw.
-    pub queues: Vec<Arc<QueueStats>>,
-    /// What the stages did with their time.
-    pub stages: Vec<Arc<StageStats>>,
-}
 
 /// The streams of a directory tree, by index.
 #[must_use]
@@ -61,7 +27,7 @@ pub fn tree_streams() -> Vec<Stream> {
 
 /// The stream of a backup that has one alone.
 #[must_use]
-pub fn stream_streams() -> Vec<Stream> {
+pub fn single_stream() -> Vec<Stream> {
     vec![Stream {
         role: StreamRole::Whole,
         lane: Lane::Content,
@@ -80,7 +46,7 @@ pub fn backup_tree(
 ) -> Result<Sent, IngestError> {
     let specs = (0..tree_streams().len()).map(|_| client.cdc());
     let specs = specs.collect::<Result<_, _>>()?;
-    client.run(specs, |input| {
+    run::run(client, specs, |input| {
         directory::feed(input, walk, client.session, parent, faults)
     })
 }
@@ -99,7 +65,7 @@ pub fn backup_stream(
         Some(bytes) => client.spec(Box::new(Fixed::new(bytes)?), bytes),
         None => client.cdc()?,
     };
-    client.run(vec![spec], |input| stream::feed(input, name, source))
+    run::run(client, vec![spec], |input| stream::feed(input, name, source))
 }
 
 impl Client<'_> {
@@ -122,21 +88,5 @@ impl Client<'_> {
             chunker,
             segment_children: terms.granularity.segment_children(chunk_bytes, children_avg),
         }
-    }
-
-    fn run(
-        &self,
-        specs: Vec<StreamSpec>,
-        source: impl FnOnce(&mut SourceInput<'_>) -> Result<(), Halt>,
-    ) -> Result<Sent, IngestError> {
-        let with = With {
-            session: self.session,
-            options: self.options,
-            counters: self.counters,
-            cancel: self.cancel,
-            clock: self.clock,
-        };
-        let (queues, stages) = run::run(with, specs, source)?;
-        Ok(Sent { queues, stages })
     }
 }

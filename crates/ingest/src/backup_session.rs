@@ -26,8 +26,6 @@ use crate::stage::StageStats;
 /// What a client needs to know before it begins.
 #[derive(Debug, Clone)]
 pub struct Terms {
-    /// The session's number.
-    pub session: SessionId,
     /// The domain's fingerprints, and its table of gears.
     pub fingerprinter: Fingerprinter,
     /// What shapes the store's bytes.

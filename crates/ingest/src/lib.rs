@@ -25,9 +25,10 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
-pub use backup::{Client, Sent, backup_stream, backup_tree, stream_streams, tree_streams};
+pub use backup::{backup_stream, backup_tree, single_stream, tree_streams};
 pub use backup_session::{About, BackupSession, Committed, Stream, Terms};
 pub use client::directory::Faults;
+pub use client::run::{Client, Sent};
 pub use client::stream::{ReaderSource, StreamPiece, StreamSource};
 pub use counters::{Counter, Counters};
 pub use dedup::{Cap, Capping};

@@ -10,6 +10,7 @@ mod lookups;
 mod pack;
 mod previous;
 mod refetch;
+mod region_order;
 pub(crate) mod sealed_containers;
 pub(crate) mod session;
 mod unsound;

@@ -104,7 +104,7 @@ impl Store {
         let how = Beginning {
             options,
             name: series,
-            streams: ingest::stream_streams(),
+            streams: ingest::single_stream(),
             is_suspect: false,
             insists: false,
         };

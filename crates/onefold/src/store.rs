@@ -368,14 +368,13 @@ impl Store {
     /// The index: opened once, and then as other processes left it.
     pub(crate) fn index(&self) -> Result<Index> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*index {
-            Some(index) => index.reload()?,
-            None => {
-                let storage = Arc::clone(&self.env.storage);
-                *index = Some(Index::open(storage, self.id(), self.index_options())?);
-            }
+        if let Some(index) = &*index {
+            index.reload()?;
+            return Ok(index.clone());
         }
-        Ok(index.clone().expect("opened above"))
+        let storage = Arc::clone(&self.env.storage);
+        let opened = Index::open(storage, self.id(), self.index_options())?;
+        Ok(index.insert(opened).clone())
     }
 
     /// Drops what is cached where a session cannot know what was removed from it.

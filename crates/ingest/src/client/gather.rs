@@ -16,7 +16,6 @@ use crate::dedup::{Bytes, Lane, SegmentChild, StreamIndex};
 use crate::error::{Failure, Halt, IngestError};
 use crate::message::{Offer, Verdict, Wanted};
 use crate::region::RegionBuilder;
-use crate::stage::{WaitFor, waiting};
 use crate::workers::Workers;
 
 /// How often the stage looks whether the backup was given up.
@@ -25,7 +24,6 @@ const POLL: Duration = Duration::from_millis(20);
 /// The stage's state.
 pub(crate) struct GatherStage<'a> {
     pub(crate) session: &'a dyn BackupSession,
-    pub(crate) clock: &'a dyn env::Clock,
     pub(crate) offered: crossbeam_channel::Receiver<Offered>,
     /// By stream: the segments whose verdict has not come.
     pub(crate) waiting: Vec<VecDeque<Vec<SegmentChild<InBuffer>>>>,
@@ -38,9 +36,7 @@ pub(crate) struct GatherStage<'a> {
 impl GatherStage<'_> {
     pub(crate) fn run(mut self) -> Result<(), Halt> {
         loop {
-            let session = self.session;
-            let (verdicts, _) = waiting(self.clock, WaitFor::Input, || session.verdicts(POLL));
-            let verdicts = verdicts?;
+            let verdicts = self.session.verdicts(POLL)?;
             // What was read before the backup was given up is stored: the next one takes it over.
             let is_over = self.failure.is_noted() || self.is_broken.load(Ordering::Acquire);
             if is_over && verdicts.is_empty() {

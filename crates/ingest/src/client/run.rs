@@ -39,31 +39,43 @@ pub(crate) struct StreamSpec {
     pub(crate) segment_children: u32,
 }
 
-/// What a client works with.
+/// The client's half of a backup.
 #[derive(Clone, Copy)]
-pub(crate) struct With<'a> {
-    pub(crate) session: &'a dyn BackupSession,
-    pub(crate) options: &'a IngestOptions,
-    pub(crate) counters: &'a Counters,
-    pub(crate) cancel: &'a AtomicBool,
-    pub(crate) clock: &'a Arc<dyn Clock>,
+pub struct Client<'a> {
+    /// The store.
+    pub session: &'a dyn BackupSession,
+    /// How this backup is made.
+    pub options: &'a IngestOptions,
+    /// Counted as it goes.
+    pub counters: &'a Counters,
+    /// Set to stop the backup.
+    pub cancel: &'a AtomicBool,
+    /// The machine's.
+    pub clock: &'a Arc<dyn Clock>,
 }
 
-/// What the client's queues and stages saw.
-pub(crate) type Seen = (Vec<Arc<QueueStats>>, Vec<Arc<StageStats>>);
+/// What the client saw while it sent all streams. They are stored, and not visible until the
+/// session commits them.
+#[derive(Debug)]
+pub struct Sent {
+    /// What the queues saw.
+    pub queues: Vec<Arc<QueueStats>>,
+    /// What the stages did with their time.
+    pub stages: Vec<Arc<StageStats>>,
+}
 
 /// Runs `source` through the stages. On return the store has all that it wants.
 pub(crate) fn run(
-    with: With<'_>,
+    client: Client<'_>,
     specs: Vec<StreamSpec>,
     source: impl FnOnce(&mut SourceInput<'_>) -> Result<(), Halt>,
-) -> Result<Seen, IngestError> {
-    let clock = with.clock;
-    let printer = &with.session.terms().fingerprinter;
+) -> Result<Sent, IngestError> {
+    let clock = client.clock;
+    let printer = &client.session.terms().fingerprinter;
     let (to_chunk, chunk_in) = queue::queue("chunk", 3, clock);
     let (to_segment, segment_in) = queue::queue("segment", 2, clock);
     let queues = vec![to_chunk.stats(), to_segment.stats()];
-    let (jobs, job_queue) = workers::queue(with.options.workers * 2, clock);
+    let (jobs, job_queue) = workers::queue(client.options.workers * 2, clock);
     let (readers, reader_queue) = workers::queue(sections::READERS, clock);
     // Bounded by what the store holds of offers.
     let (offered, offered_in) = crossbeam_channel::unbounded();
@@ -80,12 +92,11 @@ pub(crate) fn run(
         chunk_states.push(ChunkState::new(spec.chunker));
         segmenters.push(Segmenter::new(printer.clone(), spec.segment_children));
     }
-    let region_bytes = with.session.terms().settings.region_bytes as usize;
-    let region = |lane| RegionBuilder::new(lane, region_bytes, with.options.compression);
-    let segment = SegmentStage::new(with.session, with.counters, segmenters, offered, &is_broken);
+    let region_bytes = client.session.terms().settings.region_bytes as usize;
+    let region = |lane| RegionBuilder::new(lane, region_bytes, client.options.compression);
+    let segment = SegmentStage::new(client.session, client.counters, segmenters, offered, &is_broken);
     let gather = GatherStage {
-        session: with.session,
-        clock: &**clock,
+        session: client.session,
         offered: offered_in,
         waiting: (0..stream_count).map(|_| VecDeque::new()).collect(),
         regions: [region(Lane::Content), region(Lane::Metadata)],
@@ -100,7 +111,7 @@ pub(crate) fn run(
             failure: &failure,
         };
         let started = (|| {
-            for number in 0..with.options.workers.max(1) {
+            for number in 0..client.options.workers.max(1) {
                 threads.spawn_jobs(&format!("work-{number}"), &stages.work, job_queue.clone())?;
             }
             for number in 0..sections::READERS {
@@ -120,8 +131,8 @@ pub(crate) fn run(
         })?;
         stages.source.run(&**clock, || {
             let around = Around {
-                counters: with.counters,
-                cancel: with.cancel,
+                counters: client.counters,
+                cancel: client.cancel,
                 failure: &failure,
                 stages: &stages,
                 clock: &**clock,
@@ -135,7 +146,10 @@ pub(crate) fn run(
     match failure.take() {
         Some(error) => Err(error),
         None if is_closed || is_broken.into_inner() => Err(IngestError::StoreEnded),
-        None => Ok((queues, stages.into_list())),
+        None => Ok(Sent {
+            queues,
+            stages: stages.into_list(),
+        }),
     }
 }
 

@@ -205,7 +205,9 @@ impl DecideStage {
                 }
                 Ok(())
             }
-            Offer::Region(region) => Ok(self.outlet.to_pack.send(ToPack::Region(region))?),
+            // Regions go to the packer at once: behind offers, whose verdicts the client must take first,
+            // they would close a circle.
+            Offer::Region(_) => Err(IngestError::Internal("a region among the offers").into()),
         }
     }
 

@@ -35,6 +35,7 @@ use crate::store::close::{CheckpointClock, CloseStage, Closed, SealedNotice, ToC
 use crate::store::decide::{ChunkBytes, DecideStage, Decisions, ToPack};
 use crate::store::pack::{PackStage, PackStream, WaitingRegions};
 use crate::store::refetch::Refetch;
+use crate::store::region_order::RegionOrder;
 use crate::store::sealed_containers::{CopyLane, SealedContainers};
 use crate::store::session::StoreSession;
 use crate::store::write;
@@ -91,7 +92,6 @@ impl LocalSession {
         counters: &Arc<Counters>,
     ) -> Result<Self, IngestError> {
         let terms = Terms {
-            session: store.session().id(),
             fingerprinter: store.containers().fingerprinter().clone(),
             settings,
             granularity,
@@ -411,8 +411,7 @@ impl Parts<'_> {
             fresh: BTreeMap::new(),
             fresh_max: options.lookup.own_segments_max.max(1),
             repeats_waiting: 0,
-            next_new: [0; Lane::COUNT],
-            early: BTreeMap::new(),
+            order: RegionOrder::default(),
             answers: VecDeque::new(),
             closer,
         }

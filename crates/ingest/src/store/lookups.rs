@@ -13,7 +13,7 @@ use container::Containers;
 use format::node::{Node, NodeEntry};
 use index::{Index, Resolver};
 use recipe::{KnownNode, NodeSource};
-use session::EpochGuard;
+use session::{EpochGuard, ReclaimView};
 use types::{ChunkLocation, ContainerId, Fingerprint, SlotRange};
 
 use crate::dedup::Holdings;
@@ -27,6 +27,13 @@ pub(crate) struct Lookup<'a> {
 }
 
 impl StoreSession {
+    /// Whether these slots can be referred to: none was reclaimed, or is known to be bad.
+    pub(super) fn has(&self, view: &ReclaimView, container: ContainerId, slots: SlotRange) -> bool {
+        view.is_whole(container, slots)
+            && self.existence.stands(container)
+            && !self.is_rotten(container, slots)
+    }
+
     /// Begins a look-up.
     pub(crate) fn look_up(&self) -> Lookup<'_> {
         Lookup {
@@ -42,11 +49,8 @@ impl Holdings for Lookup<'_> {
 
     /// Reclamation took it, it is damaged, or its container is gone.
     fn is_absent(&self, location: ChunkLocation) -> bool {
-        let view = self.permit.view();
         let slots = SlotRange::one(location.slot);
-        view.is_absent(location)
-            || !self.session.existence.stands(location.container)
-            || self.session.is_rotten(location.container, slots)
+        !self.session.has(self.permit.view(), location.container, slots)
     }
 
     fn taken_over(&self) -> &BTreeSet<ContainerId> {
@@ -119,12 +123,8 @@ impl Lookup<'_> {
                 count,
                 ..
             } => {
-                let view = self.permit.view();
-                SlotRange::new(first, count).is_some_and(|slots| {
-                    view.is_whole(container, slots)
-                        && self.session.existence.stands(container)
-                        && !self.session.is_rotten(container, slots)
-                })
+                let slots = SlotRange::new(first, count);
+                slots.is_some_and(|slots| self.session.has(self.permit.view(), container, slots))
             }
         }
     }

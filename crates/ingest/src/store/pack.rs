@@ -19,6 +19,7 @@ use crate::store::builders::Builders;
 use crate::store::close::ToClose;
 use crate::store::decide::ToPack;
 use crate::store::previous::segment_level;
+use crate::store::region_order::RegionOrder;
 
 /// So many children of segments wait at most for the decision on a small backup: some MiB.
 const HELD_CHILDREN_MAX: usize = 1 << 16;
@@ -35,10 +36,7 @@ pub(crate) struct PackStage {
     pub(crate) fresh_max: usize,
     /// Segments that wait and repeat another.
     pub(crate) repeats_waiting: usize,
-    /// The number of the next chunk of each lane that has a place.
-    pub(crate) next_new: [u64; Lane::COUNT],
-    /// Regions that came before their turn.
-    pub(crate) early: BTreeMap<(usize, u64), ReadyRegion>,
+    pub(crate) order: RegionOrder,
     /// Answers that wait for chunks.
     pub(crate) answers: VecDeque<[u64; Lane::COUNT]>,
     pub(crate) closer: Sender<ToClose>,
@@ -100,7 +98,7 @@ impl PackStage {
     pub(crate) fn run(mut self, input: &Receiver<ToPack>) -> Result<(), Halt> {
         while let Ok(item) = input.recv() {
             match item {
-                ToPack::Region(region) => self.take_early(region.wait()?)?,
+                ToPack::Region(region) => self.take_arrived(region.wait()?)?,
                 ToPack::Segment { stream, segment } => {
                     if self
                         .held
@@ -118,14 +116,12 @@ impl PackStage {
             if self.held.is_none() {
                 self.settle()?;
             }
-            let next = self.next_new;
-            let is_ready =
-                |wanted: &mut [u64; Lane::COUNT]| wanted.iter().zip(next).all(|(end, next)| *end <= next);
-            while self.answers.pop_front_if(is_ready).is_some() {
+            while self.answers.front().is_some_and(|wanted| self.order.has(*wanted)) {
+                self.answers.pop_front();
                 self.answer()?;
             }
         }
-        if self.early.is_empty() && self.streams.iter().all(|stream| stream.ended) {
+        if self.order.is_empty() && self.streams.iter().all(|stream| stream.ended) {
             self.finish()
         } else {
             Err(Halt::Closed)
@@ -147,15 +143,11 @@ impl PackStage {
         }
     }
 
-    /// Takes a region when its turn comes.
-    fn take_early(&mut self, region: ReadyRegion) -> Result<(), Halt> {
-        let lane = region.lane.number();
-        if region.first < self.next_new[lane] {
-            return Err(IngestError::Internal("a region came twice").into());
-        }
-        self.early.insert((lane, region.first), region);
-        while let Some(region) = self.early.remove(&(lane, self.next_new[lane])) {
-            self.next_new[lane] += region.entries.len() as u64;
+    /// Takes a region, and those that have waited for it.
+    fn take_arrived(&mut self, region: ReadyRegion) -> Result<(), Halt> {
+        let lane = region.lane;
+        self.order.push(region)?;
+        while let Some(region) = self.order.pop(lane) {
             self.take_region(region)?;
         }
         Ok(())

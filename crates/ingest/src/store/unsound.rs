@@ -12,7 +12,7 @@ use std::sync::Arc;
 use format::node::NodeEntry;
 use recipe::{NodeSource, RangeWalker, TreeRoot, child_nodes};
 use session::ReclaimView;
-use types::{ByteRange, ContainerId, SlotRange};
+use types::{ByteRange, SlotRange};
 
 use crate::store::previous::segment_level;
 use crate::store::session::StoreSession;
@@ -151,22 +151,16 @@ impl Judge<'_> {
                 count,
                 ..
             } => {
-                SlotRange::new(first, count).is_some_and(|slots| {
-                    self.view.is_whole(container, slots)
-                        && self.still_stands(container)
-                        && !self.session.is_rotten(container, slots)
-                }) && (!self.session.is_suspect() || self.session.existence.has_catalog(container))
+                let Some(slots) = SlotRange::new(first, count) else {
+                    return false;
+                };
+                // It should be there, because this session has declared the backup that refers to it.
+                if self.view.is_whole(container, slots) && !self.session.existence.stands(container) {
+                    self.session.containers().note_met(container);
+                }
+                self.session.has(&self.view, container, slots)
+                    && (!self.session.is_suspect() || self.session.existence.has_catalog(container))
             }
         }
-    }
-
-    /// Whether a container of the previous backup exists. It should, because this session has
-    /// declared that backup.
-    fn still_stands(&self, container: ContainerId) -> bool {
-        let stands = self.session.existence.stands(container);
-        if !stands {
-            self.session.containers().note_met(container);
-        }
-        stands
     }
 }

@@ -218,7 +218,7 @@ fn known_segments_cost_a_look_up_a_container() {
         Arc::new(StoreSession::new(session, nodes, &index, named)),
         opened.settings,
         Granularity::Chunk,
-        ingest::stream_streams(),
+        ingest::single_stream(),
         &options,
         &counters,
     )
