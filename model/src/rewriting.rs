@@ -173,8 +173,7 @@ pub fn is_void(scenario: &Scenario, state: &State, i: usize) -> bool {
     rewrites(scenario, state, i).is_some_and(|of| is_lost(scenario, state, i, of))
 }
 
-/// Whoever finds a session's rewritten root, that session or another: publishes it, and forgets the
-/// session.
+/// A session publishes the rewritten root of its own or of another, and forgets that session.
 pub(crate) fn publish(scenario: &Scenario, rules: Rules, state: &State, out: &mut Successors) {
     for i in 0..SESSIONS {
         let Some(of) = rewrites(scenario, state, i) else {

@@ -1,8 +1,8 @@
 //! Content-defined chunks by the gear hash.
 //!
-//! What must hold: whether a position is a *candidate* for a boundary depends only on the 64 bytes
-//! before it, the gear table and the threshold, and not on where the chunk began. The shortest
-//! length only ignores candidates. So candidates can be searched in any order and in parallel.
+//! Invariant: a position is a *candidate* for a boundary because of the 64 bytes before it, the
+//! gear table and the threshold. Where the chunk began has no influence. The shortest length only
+//! ignores candidates. So threads can search candidates in any order and in parallel.
 //!
 //! No boundary is searched within the first `min >= 64` bytes of a chunk. So the 64 bytes are
 //! always in the chunk itself, and hashing starts at `min - 64`: with the default sizes, half of

@@ -1,6 +1,6 @@
 //! The interface of all chunkers.
 //!
-//! What must hold: the boundaries of a stream are the same however it is split into buffers. A
+//! Invariant: the boundaries of a stream are the same however it is split into buffers. A
 //! chunker keeps no state between calls, so this follows from one rule: a chunker cuts only where
 //! no later byte could move the cut, or where the caller says that there is no later byte.
 

@@ -1,6 +1,6 @@
 //! Where a node of a recipe ends: its children's fingerprints decide.
 //!
-//! What must hold: whether a node ends after a child depends only on the fingerprints since the
+//! Invariant: whether a node ends after a child depends only on the fingerprints since the
 //! last end. So a builder can continue a tree after any node that the rule ended, with the same
 //! result.
 

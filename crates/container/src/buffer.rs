@@ -1,6 +1,6 @@
 //! Memory for regions: the bytes as read, opened in place, and the decompressed bytes beside them.
 //!
-//! What must hold: a [`RegionBuffer`] returns bytes only of regions that were opened whole; after
+//! Invariant: a [`RegionBuffer`] returns bytes only of regions that were opened whole; after
 //! an error it returns none. It keeps its memory for the next use, because fresh pages cost more
 //! than filling them. One thread fills it; then any number may read it.
 

@@ -1,7 +1,7 @@
 //! Packing: compressed regions and their entries in, one sealed object out.
 //!
-//! What must hold: the object's bytes are collected once, in one aligned buffer of the target size,
-//! with room for each region's tag. So sealing encrypts in place, disks write from there, and
+//! Invariant: the builder collects an object's bytes once, in one aligned buffer of the target
+//! size, with room for each region's tag. So sealing encrypts in place, disks write from there, and
 //! nothing is copied. A caller that packs many containers passes used buffers. Sealing draws a
 //! fresh salt for every attempt. A builder belongs to one thread at a time; sealing is heavy
 //! computation, meant for a writer thread. Nothing touches the storage here.

@@ -1,6 +1,6 @@
 //! Single chunks: read with their regions, compared with their fingerprints.
 //!
-//! What must hold: a chunk whose bytes leave here has the fingerprint that its catalog gives
+//! Invariant: a chunk whose bytes leave here has the fingerprint that its catalog gives
 //! (INV-5). Reads follow newer generations at the same slots (INV-2). Any number of threads.
 
 use format::container::CatalogEntry;

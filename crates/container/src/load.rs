@@ -1,6 +1,6 @@
 //! From the end of an object to a checked catalog.
 //!
-//! What must hold: bytes as read ([`TailBytes`]), a trailer whose digest and identity are right
+//! Invariant: bytes as read ([`TailBytes`]), a trailer whose digest and identity are right
 //! ([`Trailer`]), and an opened catalog ([`Contents`]) are three types, and each is made only from
 //! the one before. This takes one ranged read if the guess is long enough (a catalog of some 6,000
 //! entries), two otherwise. If a sector before the trailer cannot be read, only the trailer is

@@ -4,7 +4,7 @@
 //! when a seal is broken, to distinguish rot from malice: checking it always would cost a sixth of
 //! a restore's computing.
 //!
-//! What must hold: every byte that is returned was sealed by this store as this region of this
+//! Invariant: every byte that is returned was sealed by this store as this region of this
 //! generation. (For INV-5 the caller then compares chunks with their fingerprints.) The entries
 //! bound a region's plain length before anything is allocated (INV-8).
 

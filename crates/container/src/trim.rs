@@ -1,6 +1,6 @@
 //! Trimmed generations: regions without a live slot are given back, and nothing is copied.
 //!
-//! What must hold: a trimmed generation lists no slot of a region that it gives back. Every other
+//! Invariant: a trimmed generation lists no slot of a region that it gives back. Every other
 //! slot of the generation before keeps its place and its number (INV-2). Pure: nothing is read or
 //! put here.
 

@@ -1,6 +1,6 @@
 //! A container's catalog, checked and ready for look-ups.
 //!
-//! What must hold: a [`CatalogView`] exists only for a trailer with the right digest, a catalog
+//! Invariant: a [`CatalogView`] exists only for a trailer with the right digest, a catalog
 //! with our seal, and rows and entries that fit each other; its users need not check again.
 //! Immutable and shared by `Arc` between threads. It describes one generation: slots stay valid for
 //! ever (INV-2), regions only while that generation exists.

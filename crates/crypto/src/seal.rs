@@ -1,6 +1,6 @@
 //! Sealing: AES-256-GCM under a key made for one write attempt.
 //!
-//! What must hold: the salt that the key was derived from is fresh for every write attempt, and
+//! Invariant: the salt that the key was derived from is fresh for every write attempt, and
 //! within one attempt no nonce serves twice. The caller numbers what it seals (regions from 0; one
 //! small object is number 0), which gives both without a random nonce's birthday bound.
 

@@ -1,6 +1,6 @@
 //! Buffers that disks read and write without a copy, and a pool that keeps them for the next use.
 //!
-//! What must hold: an [`AlignedBuffer`]'s bytes begin at an address that is a multiple of
+//! Invariant: an [`AlignedBuffer`]'s bytes begin at an address that is a multiple of
 //! [`ALIGN_BYTES`], so they fill whole blocks; all its memory is initialised. One thread uses a
 //! buffer at a time; any number use a pool. The pool keeps used memory, because fresh pages cost
 //! more than filling them. Nothing here fails unless memory runs out.
@@ -9,9 +9,9 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What addresses, lengths and offsets of direct reads and writes are multiples of. No disk's block
-/// is larger on the systems that we know; where one is, the system refuses, and the storage takes
-/// the usual way.
+/// Direct reads and writes have addresses, lengths and offsets that are multiples of this. No disk
+/// that we know has larger blocks. If one has, the system refuses the request, and the storage
+/// reads or writes through the page cache.
 pub const ALIGN_BYTES: usize = 4096;
 
 /// Buffers of as much or more begin at multiples of this, a huge page of the usual processors

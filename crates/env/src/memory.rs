@@ -1,6 +1,6 @@
 //! A storage in memory, for tests and for throw-away stores.
 //!
-//! What must hold: the contract of [`Storage`], without durability, which memory does not have:
+//! Invariant: the contract of [`Storage`], without durability, which memory does not have:
 //! `barrier` does nothing. Objects are shared, so that a read by [`Storage::map`] copies nothing.
 //! May be called from many threads at once; a put or delete excludes others for the moment of a
 //! map's insertion. Locks are held against all users of the same value, in this process.

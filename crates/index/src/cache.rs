@@ -6,7 +6,7 @@
 //! fingerprint, no pointers, 42 bytes a place. One tag of 16 bits a place shows, nearly always,
 //! that a new chunk is in neither bucket.
 //!
-//! What must hold: a found entry was added with exactly this fingerprint, and was not evicted
+//! Invariant: a found entry was added with exactly this fingerprint, and was not evicted
 //! since. Memory stays within the budget whatever is added (INV-7). Answers depend only on the
 //! calls, never on their timing. For one thread.
 

@@ -1,7 +1,7 @@
 //! The index on disk: memory-mapped runs, sampled as a budget allows, and what this process has
 //! sealed since.
 //!
-//! What must hold: opening reads the fronts of runs alone; a look-up reads a resident summary and
+//! Invariant: opening reads the fronts of runs alone; a look-up reads a resident summary and
 //! at most one leaf of each run; all runs together fit the budget once they are merged, and every
 //! run is written at the rates in force; anything wrong with a run makes it ignored, never an error
 //! (INV-4). Runs are immutable: readers keep the mapping of a run that a merge deleted, and lose

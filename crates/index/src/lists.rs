@@ -1,14 +1,14 @@
 //! The candidates of several look-ups that were made together.
 //!
-//! What must hold: there are as many lists as look-ups, in their order, each as one look-up alone
+//! Invariant: there are as many lists as look-ups, in their order, each as one look-up alone
 //! would have it.
 
 use types::{ContainerId, SessionId};
 
 use crate::candidates::chosen_of;
 
-/// What [`HookIndex::candidates_together`](crate::HookIndex::candidates_together) found: a list of
-/// containers for each look-up. Keeps its memory for the next time.
+/// The results of [`HookIndex::candidates_together`](crate::HookIndex::candidates_together): a list
+/// of containers for each look-up. Keeps its memory for the next time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CandidateLists {
     all: Vec<ContainerId>,

@@ -1,6 +1,6 @@
 //! Progressive sampling of the index on disk [Guo 3.2.2]: which rates fit a budget. A pure plan.
 //!
-//! What must hold: the rates follow only from the existing runs and the budget, so every process
+//! Invariant: the rates follow only from the existing runs and the budget, so every process
 //! with the same budget writes its run at the same rates. Only a rebuild raises them. At every
 //! rate, one hook of each container and kind stays.
 

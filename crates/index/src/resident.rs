@@ -4,7 +4,7 @@
 //! the hooks that sessions of this process publish. With an image of it (`index/image.<number>`)
 //! the next process need not read those runs.
 //!
-//! What must hold: hooks come only from runs, so no node is here before a look-up may return it
+//! Invariant: hooks come only from runs, so no node is here before a look-up may return it
 //! (INV-9). If every part of a run is noted as filled, all hooks of the run are here, as far as the
 //! rates allow. May be used from many threads; two that fill from the same run do the same work
 //! twice.

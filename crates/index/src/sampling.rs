@@ -6,7 +6,7 @@
 //! evenly over the buckets of every index. Hooks to chunks and to nodes each have their own R; that
 //! of nodes falls last.
 //!
-//! What must hold: a hook that stays at some R stays at every greater one, so halving only drops
+//! Invariant: a hook that stays at some R stays at every greater one, so halving only drops
 //! hooks. The fingerprint and the catalog of its container decide alone, so every process and every
 //! rebuild decides alike. Each container keeps one hook of each of its kinds at every R, its
 //! [anchor](Anchors). Values only; nothing here fails.

@@ -7,7 +7,7 @@
 //! small, the oldest containers are forgotten whole, and
 //! [counted](MemoryStats::forgotten_containers).
 //!
-//! What must hold: allocated bytes stay within the budget (INV-7), except for some 100 KiB for a
+//! Invariant: allocated bytes stay within the budget (INV-7), except for some 100 KiB for a
 //! moment while a segment is packed again, and 24 bytes a container while these get new ordinals. A
 //! hook that stays at the rates in force is found, or its container is forgotten. A false answer
 //! comes at most once in a GiB of new data ([`MemoryStats`] has the rate). Many threads may look up

@@ -4,8 +4,8 @@
 //! room in front of its bytes, so that the unfinished chunk of the buffer before is joined to it by
 //! copying some KiB instead of the whole. Memory is bounded by the queues that buffers travel
 //! through, not here: a limit here could leave a segment waiting for buffers that it holds itself.
-//! Whoever could keep a buffer for long asks whether buffers are scarce, and copies what it needs
-//! instead.
+//! A holder that could keep a buffer for long asks whether buffers are scarce. If they are, it
+//! copies the bytes that it needs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

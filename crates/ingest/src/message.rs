@@ -5,7 +5,7 @@
 //! The client sends those in regions. Every chunk that the store wants has a number ([`NewChunk`]),
 //! so a region says where it belongs, and the order of arrival decides nothing.
 //!
-//! What must hold: for each offered segment of a stream, read or copied, one [`Verdict::Segment`]
+//! Invariant: for each offered segment of a stream, read or copied, one [`Verdict::Segment`]
 //! comes back, in the order of the stream.
 
 use recipe::KnownNode;

@@ -13,7 +13,7 @@
 //! takes as many backups as it takes to read all within their budgets. The other half is an arc
 //! with a random start, so that nobody can know which containers will not be read.
 //!
-//! What must hold: the sample reads no more than the budget and the container that exceeds it.
+//! Invariant: the sample reads no more than the budget and the container that exceeds it.
 //! Timing decides nothing except whether the budget lasts. Any number of threads; one waits while
 //! another reads.
 

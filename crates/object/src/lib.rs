@@ -6,7 +6,7 @@
 //! - [`several`] reads many of them at once.
 //! - [`config`] creates a store, opens it, and changes its passwords.
 //!
-//! What must hold: nothing is overwritten, so a rival or a crash leaves an object whole or absent;
+//! Invariant: nothing is overwritten, so a rival or a crash leaves an object whole or absent;
 //! bytes from the storage never cause a panic (INV-8). Everything here may be called from many
 //! threads and processes at once. An error says which object, what was found, and what to do next.
 

@@ -1,6 +1,6 @@
 //! One sealed object by name.
 //!
-//! What must hold: an object that opens was put by a holder of the store's keys, in this store, as
+//! Invariant: an object that opens was put by a holder of the store's keys, in this store, as
 //! this kind, under this name. The order of checks shows the cause: first the digest, which needs
 //! no key and finds rot and torn writes; then the tag, which finds malice. Clones share all state;
 //! everything may be called from many threads at once. A failed put leaves the object whole or

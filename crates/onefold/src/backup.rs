@@ -15,9 +15,9 @@ use crate::store::Store;
 use crate::streams::role;
 
 impl Store {
-    /// Backs up a tree. Faults of single entries go to `faults`; the rest of the backup stands. Where something of
-    /// the previous backup turns out to have rotted, the backup is made a second time, and what lay there is read
-    /// again; faults are then told again, too.
+    /// Backs up a tree. Faults of single entries go to `faults`; the rest of the backup stands.
+    /// Where something of the previous backup turns out to have rotted, the backup is made a second
+    /// time, and what lay there is read again; faults are then told again, too.
     ///
     /// # Errors
     /// When no backup was made. What was stored is taken over by the next backup of the series.

@@ -1,10 +1,11 @@
-//! What is done to backups out of line, to restore the newest fast: older ones become archival (R2, R5), or the newest is put in order
-//! (L9).
+//! What is done to backups out of line, to restore the newest fast: older ones become archival (R2,
+//! R5), or the newest is put in order (L9).
 //!
-//! Which backups are live is said by the live window: the newest so many of a series. The others are due, each onto the next one
-//! that is not forgotten. So is an archival one, wherever it stands and whatever the layout is now, whose next backup was
-//! forgotten since: onto the next that is left, or, where none is, to refer to no other. A held backup stays as it is. What a series
-//! has beyond its archival window, where one is set, is forgotten before any of that.
+//! Which backups are live is said by the live window: the newest so many of a series. The others
+//! are due, each onto the next one that is not forgotten. So is an archival one, wherever it stands
+//! and whatever the layout is now, whose next backup was forgotten since: onto the next that is
+//! left, or, where none is, to refer to no other. A held backup stays as it is. What a series has
+//! beyond its archival window, where one is set, is forgotten before any of that.
 
 mod due;
 mod window;
@@ -34,9 +35,11 @@ pub use window::Expired;
 pub struct OptimizeRequest {
     /// Backups of this series alone; `None`: of every series whose settings say so.
     pub series: Option<SeriesId>,
-    /// A live window instead of the one that is set; then the layout has no say either, and nothing is forgotten.
+    /// A live window instead of the one that is set; then the layout has no say either, and nothing
+    /// is forgotten.
     pub live: Option<u16>,
-    /// What layout repair may copy, in percent, instead of what is set; then the layout has no say either.
+    /// What layout repair may copy, in percent, instead of what is set; then the layout has no say
+    /// either.
     pub repair: Option<u16>,
     /// Threads that read and write containers; 0: one.
     pub workers: usize,
@@ -52,7 +55,8 @@ impl OptimizeRequest {
 /// What was done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OptimizeReport {
-    /// Backups that had left the retention windows of their series and were forgotten, oldest first.
+    /// Backups that had left the retention windows of their series and were forgotten, oldest
+    /// first.
     pub expired: Vec<Expired>,
     /// What became of each backup that was due, oldest first.
     pub backups: Vec<(SessionId, Optimized)>,
@@ -73,10 +77,11 @@ pub struct OptimizeReport {
 pub struct OptimizePreview {
     /// Backups that have left the retention windows of their series, oldest first.
     pub expiring: Vec<Expired>,
-    /// Those that have left their live windows and are not archival yet, or refer forward to what was forgotten, oldest first.
+    /// Those that have left their live windows and are not archival yet, or refer forward to what
+    /// was forgotten, oldest first.
     pub backups: Vec<DueBackup>,
-    /// Those whose layout is to be repaired: of each series whose settings say so the newest, if it was not, and if it is no
-    /// incremental one.
+    /// Those whose layout is to be repaired: of each series whose settings say so the newest, if it
+    /// was not, and if it is no incremental one.
     pub repairs: Vec<DueRepair>,
     /// Backups that stay as they are because they are held.
     pub held: Vec<HeldBackup>,
@@ -85,7 +90,8 @@ pub struct OptimizePreview {
 }
 
 impl Store {
-    /// What [`Self::optimize`] would do. Writes nothing: whether a hold is over is judged by the clock of this host.
+    /// What [`Self::optimize`] would do. Writes nothing: whether a hold is over is judged by the
+    /// clock of this host.
     ///
     /// # Errors
     /// Of the storage.
@@ -110,11 +116,13 @@ impl Store {
         })
     }
 
-    /// Forgets those backups that have left the retention windows of their series, makes those archival that have left the live windows,
-    /// and repairs the layout of the newest ones. Frees nothing by itself: what is let go of [`Self::prune`] removes.
+    /// Forgets those backups that have left the retention windows of their series, makes those
+    /// archival that have left the live windows, and repairs the layout of the newest ones. Frees
+    /// nothing by itself: what is let go of [`Self::prune`] removes.
     ///
     /// # Errors
-    /// Where someone asks to stop, or of the storage: those before are done, and the others are as they were.
+    /// Where someone asks to stop, or of the storage: those before are done, and the others are as
+    /// they were.
     pub fn optimize(&self, request: &OptimizeRequest, monitor: &Monitor) -> Result<OptimizeReport> {
         self.ensure_writable()?;
         let options = reclaim::OptimizeOptions {
@@ -123,7 +131,7 @@ impl Store {
             workers: request.workers.max(1),
             node_cache_bytes: self.options.node_cache_bytes,
         };
-        // Whoever puts what was rewritten in its place has a session that runs.
+        // The process that publishes a rewrite has a running session.
         let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
         let pulse = session.start_pulse()?;
         let mut report = OptimizeReport::default();
@@ -239,7 +247,8 @@ impl Store {
     }
 }
 
-/// What has left its retention window at that time of the storage. Nothing has where another live window is asked for than is set.
+/// What has left its retention window at that time of the storage. Nothing has where another live
+/// window is asked for than is set.
 fn find_expiring(
     request: &OptimizeRequest,
     settings: &AllSettings,

@@ -1,7 +1,7 @@
 //! A store: made, opened, and its passwords looked after.
 //!
-//! A [`Store`] may be used from many threads, and many processes may have the same store open; nobody
-//! waits for another (docs/protocol.md).
+//! A [`Store`] may be used from many threads, and many processes may have the same store open;
+//! nobody waits for another (docs/protocol.md).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -43,10 +43,11 @@ pub struct InitOptions {
     pub label: String,
     /// What one guess at the password costs.
     pub cost: Argon2Cost,
-    /// Bytes that are set aside to be given up when the disk is full; 0: none, as for a storage that does not
-    /// fill up.
+    /// Bytes that are set aside to be given up when the disk is full; 0: none, as for a storage
+    /// that does not fill up.
     pub reserve_bytes: usize,
-    /// What holds for series for which nothing else is set; unlike the rest it may be changed later.
+    /// What holds for series for which nothing else is set; unlike the rest it may be changed
+    /// later.
     pub series: SettingsChange,
 }
 
@@ -74,17 +75,18 @@ pub struct OpenOptions {
     pub node_cache_bytes: u64,
     /// Bytes of the index on disk; beyond it R halves.
     pub index_bytes_max: u64,
-    /// Bytes of memory that the whole index is held in; `None`: it is read where it lies on disk. What writes
-    /// hundreds of streams at once has use for it; opening reads all of the index then.
+    /// Bytes of memory that the whole index is held in; `None`: it is read where it lies on disk.
+    /// What writes hundreds of streams at once has use for it; opening reads all of the index then.
     pub index_memory_bytes_max: Option<usize>,
-    /// Memory for what a backup adds to the index, in bytes; beyond it that goes to the storage before its end.
+    /// Memory for what a backup adds to the index, in bytes; beyond it that goes to the storage
+    /// before its end.
     pub index_pending_bytes_max: usize,
     /// The times that sessions go by.
     pub policy: SessionPolicy,
     /// The process id that sessions show, for messages only.
     pub process: u32,
-    /// Whether reading a backup (restore, dump, listing, check, layout) keeps it from being pruned meanwhile.
-    /// That writes a few small objects; without it reading writes nothing.
+    /// Whether reading a backup (restore, dump, listing, check, layout) keeps it from being pruned
+    /// meanwhile. That writes a few small objects; without it reading writes nothing.
     pub pin_reads: bool,
 }
 
@@ -183,8 +185,8 @@ impl Store {
             cost: options.cost,
         };
         let domain = domain_of.map(|store| store.config.keys.domain.clone());
-        // Before the config: where there is no room for it there is no store, and init can be run again. In a
-        // store that is there already nothing is made.
+        // Before the config: where there is no room for it there is no store, and init can be run
+        // again. In a store that is there already nothing is made.
         let is_new = || matches!(Self::probe(env), Err(Error::Object(ObjectError::NotAStore)));
         if options.reserve_bytes > 0 && is_new() {
             reclaim::reserve::make(env, options.reserve_bytes)?;
@@ -230,7 +232,8 @@ impl Store {
     /// Opens a store.
     ///
     /// # Errors
-    /// No store, wrong password, a newer format, damage, each told apart by [`Error::kind`] or its message.
+    /// No store, wrong password, a newer format, damage, each told apart by [`Error::kind`] or its
+    /// message.
     pub fn open(env: &Env, credential: &Credential, options: &OpenOptions) -> Result<Self> {
         let config = config::open(env, credential.as_crypto())?;
         Ok(Self::assemble(env, config, options.clone()))
@@ -328,7 +331,8 @@ impl Store {
         Ok(id.to_string())
     }
 
-    /// Whether this program may change the store: what a later one requires of who writes, it knows.
+    /// Whether this program may change the store: what a later one requires of who writes, it
+    /// knows.
     pub(crate) fn ensure_writable(&self) -> Result<()> {
         match self.config.unknown_to_write() {
             0 => Ok(()),

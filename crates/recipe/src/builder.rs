@@ -1,6 +1,6 @@
 //! Builds a stream's tree from its children, or from whole nodes of another tree.
 //!
-//! What must hold: the tree depends on the sequence of children alone. The builder keeps back zeros
+//! Invariant: the tree depends on the sequence of children alone. The builder keeps back zeros
 //! until something else follows, so a run is one child however it arrived. Each level has its own
 //! [`NodeCutter`]. The builder accepts a whole node only right after a cut at every level below it.
 //!

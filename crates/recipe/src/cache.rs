@@ -4,7 +4,7 @@
 //! they are walked, so the neighbours are needed next. The least recently used node is dropped
 //! first.
 //!
-//! What must hold: only the newest node may exceed the budget (INV-7); any node can be dropped at
+//! Invariant: only the newest node may exceed the budget (INV-7); any node can be dropped at
 //! any time (INV-4). Shared between threads: when several miss nodes of one region, one reads it
 //! and the others wait; if that read fails, they read it themselves. No lock is held while reading.
 

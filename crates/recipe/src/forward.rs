@@ -6,7 +6,7 @@
 //! node that refers forward is: the found chunks must have the fingerprints that the node had
 //! before, so the node's own fingerprint is still the one that the manifest reaches (INV-5).
 //!
-//! What must hold: following ends, whatever the nodes say. Each reference leads to a later backup,
+//! Invariant: following ends, whatever the nodes say. Each reference leads to a later backup,
 //! levels fall below a root, and parts are no longer than the parts that contain them.
 //!
 //! Memory: for each backup of the chain that is open, the children of one node a level; the depth

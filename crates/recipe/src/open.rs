@@ -1,6 +1,6 @@
 //! Opens a node: resolves its entries to children, and compares them with the expected fingerprint.
 //!
-//! What must hold: the returned children together have the expected fingerprint and length; all are
+//! Invariant: the returned children together have the expected fingerprint and length; all are
 //! of the level below, and none is empty. So a walk that opens every node from the root returns
 //! only what the root authenticates. It always ends, because levels fall and lengths add up.
 //!

@@ -1,7 +1,7 @@
 //! Copies a byte range of a stream into a builder by reference: virtual synthetics (DD Boost III,
 //! B3), unchanged files, snapshots of volumes.
 //!
-//! What must hold: the builder has the same tree as after pushing the range's chunks and zeros one
+//! Invariant: the builder has the same tree as after pushing the range's chunks and zeros one
 //! by one. It takes whole nodes at the highest level at which builder and stream are both aligned,
 //! and cuts only the edges again. No data container is read.
 

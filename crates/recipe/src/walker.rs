@@ -1,6 +1,6 @@
 //! Walks a byte range of a stream, in pieces as large as the caller can use.
 //!
-//! What must hold: the pieces together are exactly the range; every node on the way down was
+//! Invariant: the pieces together are exactly the range; every node on the way down was
 //! checked against its fingerprint (INV-5); the walker returns a whole node only where pushing it
 //! gives the same tree as pushing its children: the cut rule ended it, and no zeros can follow its
 //! last zeros. The first piece costs one node a level, whatever the offset.

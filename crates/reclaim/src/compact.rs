@@ -5,7 +5,7 @@
 //! compressed again, except a region of some size whose chunks all survive: that one stays as it
 //! is.
 //!
-//! What must hold: no rot is copied. Every region is opened under its seal, and every chunk is
+//! Invariant: no rot is copied. Every region is opened under its seal, and every chunk is
 //! compared with its fingerprint. The first failure ends the rewriting. Nodes have only the seal,
 //! because their fingerprints cover their children's.
 

@@ -1,7 +1,7 @@
 //! Forgotten backups that are still marked, because an archival backup that is not forgotten refers
 //! forward to them (R2).
 //!
-//! What must hold: if a marked backup refers forward, the backup that it refers to is marked too,
+//! Invariant: if a marked backup refers forward, the backup that it refers to is marked too,
 //! forgotten or not, and so on along the chain. So forgetting a backup in the middle of its series
 //! takes no data from older ones, whatever happens at the same time. The other data of a kept
 //! backup is freed when the older ones are rewritten or forgotten.

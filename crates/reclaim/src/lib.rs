@@ -1,7 +1,7 @@
 //! Reclaiming space: retention, grouped mark-and-sweep, removal beside running backups [Guo 2.2,
 //! 3.3] (G7-G9).
 //!
-//! What must hold: nothing is removed that a kept backup, a running session, a declared parent or
+//! Invariant: nothing is removed that a kept backup, a running session, a declared parent or
 //! an adoption that counts may reach (INV-3). No look-up returns data that is about to be removed
 //! (INV-9). Every step may be repeated, and any process may die or sleep between two steps
 //! (docs/protocol.md, "The reclaimer's half").

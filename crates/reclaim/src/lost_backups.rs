@@ -1,6 +1,6 @@
 //! Backups that differ from what marks cover, because one of their objects is lost.
 //!
-//! What must hold: the loss of an object never permits prune to remove what a backup needs. A
+//! Invariant: the loss of an object never permits prune to remove what a backup needs. A
 //! backup without its manifest stops the run until the user forgets it. Prune puts a lost tombstone
 //! again: a tombstone is final, and the containers of its backup may be gone.
 

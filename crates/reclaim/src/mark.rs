@@ -1,6 +1,6 @@
 //! Marking: from roots down through nodes, to ranges of slots [Guo 3.3] (G8).
 //!
-//! What must hold: a node is read once for each group, because its own bit says whether it was
+//! Invariant: a node is read once for each group, because its own bit says whether it was
 //! visited. No catalog of a data container is read, because a segment names its chunks as ranges of
 //! slots.
 //!

@@ -10,7 +10,7 @@
 //! because of it, retention decides nothing unless the caller says which times count ([`Times`],
 //! `squeezed`).
 //!
-//! What must hold: nothing is decided without a rule, and no group loses its last backup unless
+//! Invariant: nothing is decided without a rule, and no group loses its last backup unless
 //! [`Policy::may_remove_all`] says so; a held backup stays, and so does a backup whose newest
 //! revision is unreadable.
 

@@ -4,7 +4,7 @@
 //! holds the content of many successive files, and [`Finishers`] take whole batches, so no file
 //! needs a message or a buffer of its own (R7, B10).
 //!
-//! What must hold: files of a batch are in listing order, most of them in one folder. Queued
+//! Invariant: files of a batch are in listing order, most of them in one folder. Queued
 //! batches are bounded in number and bytes (INV-7). Before a hard link is made to a file, the batch
 //! with that file is done ([`Finishers::wait_for`]). One thread gathers, and one thread finishes
 //! each batch. A file that fails is a fault of [`Finishers::faults`], and does not affect other

@@ -1,7 +1,7 @@
 //! How much may be read ahead: a count of bytes that the planning thread takes and the sending one
 //! gives back.
 //!
-//! What must hold: the planner never waits while nothing is under way, so the two cannot wait for
+//! Invariant: the planner never waits while nothing is under way, so the two cannot wait for
 //! each other. A thread that stops or panics wakes the other. Two threads take and give; any may
 //! close.
 

@@ -5,7 +5,7 @@
 //! another. The number of segments opened ahead is bounded, the bytes of the stream that they
 //! cover, and their memory (INV-7): 80 bytes for each reference.
 //!
-//! What must hold: the references and their order are those of [`crate::references()`] in one
+//! Invariant: the references and their order are those of [`crate::references()`] in one
 //! thread. A receiver that needs no more drops its end of the channel, and the threads stop after
 //! their current segment.
 

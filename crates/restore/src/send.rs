@@ -1,6 +1,6 @@
 //! Sends fetched bytes in the stream's order, on the caller's thread.
 //!
-//! What must hold: bytes are sent in order, and each byte once.
+//! Invariant: bytes are sent in order, and each byte once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,7 +1,7 @@
 //! The chain of an archival backup: the backup that it refers forward to, the one that this refers
 //! to, and so on [RevDedup 2.4.1, figure 2] (R2).
 //!
-//! What must hold: each link is a later backup than the one before, so a chain ends. A forgotten
+//! Invariant: each link is a later backup than the one before, so a chain ends. A forgotten
 //! backup is a link while a backup before it is not forgotten. Its highest revision that is no
 //! tombstone counts, which reclamation keeps for this.
 

@@ -6,7 +6,7 @@
 //! is no coordinator, and clocks of two hosts are never compared. `docs/protocol.md` has the order
 //! of operations on each object, and for each clause the function and the test.
 //!
-//! What must hold: INV-1 (a manifest follows what it reaches), INV-3 and INV-9 (the session's half:
+//! Invariant: INV-1 (a manifest follows what it reaches), INV-3 and INV-9 (the session's half:
 //! list epochs, drain, obey the lists, answer, declare parents). All types may be shared between
 //! threads. A process may die or sleep at any point of any function here; a later process ends what
 //! it left.

@@ -7,7 +7,7 @@
 //! idle between writes, and a file with many holes is many short writes. If the system refuses,
 //! everything is written through the page cache.
 //!
-//! What must hold: when [`BlockWriter::finish`] has returned, every given byte is at its offset,
+//! Invariant: when [`BlockWriter::finish`] has returned, every given byte is at its offset,
 //! and no other byte of the file was changed. The caller sets the length at the end. One thread
 //! gives bytes; offsets may jump, which costs one more write. After an error the file's content is
 //! useless. Nothing is made durable for its own sake. But if the caller sets metadata after

@@ -1,20 +1,22 @@
-//! The operating system's side of directory backups: walking a tree, reading its files, the listing and
-//! its fences, telling unchanged files, and putting entries back with their metadata.
+//! The operating system's side of directory backups: walking a tree, reading its files, the listing
+//! and its fences, telling unchanged files, and putting entries back with their metadata.
 //!
-//! Linux only: `openat`-relative calls, `O_PATH` handles and `/proc/self/fd` are what makes the walk
-//! independent of path lengths and the restore safe against planted links (INV-8).
+//! Linux only: `openat`-relative calls, `O_PATH` handles and `/proc/self/fd` are what makes the
+//! walk independent of path lengths and the restore safe against planted links (INV-8).
 //!
-//! What must hold:
+//! Invariant:
 //! - Everything is in *listing order* ([`order`]); the walk yields it, the writer enforces it, the
 //!   reader checks it, so that two listings merge in one pass.
-//! - A fault of one entry is a value ([`TreeError`]) beside the other entries, never an end of the work.
+//! - A fault of one entry is a value ([`TreeError`]) beside the other entries, never an end of the
+//! work.
 //! - Nothing here knows of containers or recipes: bytes in, bytes out.
-//! - Memory is bounded by one folder's names, the depth, and the number of hard-linked files (INV-7).
+//! - Memory is bounded by one folder's names, the depth, and the number of hard-linked files
+//! (INV-7).
 //!
-//! Concurrency: [`Walk`], [`Lister`], [`Looker`], [`ListingWriter`], [`ListingReader`] and [`Unchanged`]
-//! belong to one thread each and may be moved. [`WalkEntry`] and [`FileReader`] are `Send`: files may be opened
-//! and read ahead on other threads. [`Restorer`] takes entries in order from one thread; every [`FileWriter`] may be
-//! written by several threads at once.
+//! Concurrency: [`Walk`], [`Lister`], [`Looker`], [`ListingWriter`], [`ListingReader`] and
+//! [`Unchanged`] belong to one thread each and may be moved. [`WalkEntry`] and [`FileReader`] are
+//! `Send`: files may be opened and read ahead on other threads. [`Restorer`] takes entries in order
+//! from one thread; every [`FileWriter`] may be written by several threads at once.
 
 mod accounts;
 mod blocks;

@@ -1,6 +1,6 @@
 //! Which instructions look for candidates, chosen at run time.
 //!
-//! What must hold: a value of [`Isa`] exists only for instructions that the running processor has.
+//! Invariant: the running processor has the instructions that a value of [`Isa`] names.
 //! So calls of its functions are sound. All give the same candidates.
 #![expect(
     unsafe_code,

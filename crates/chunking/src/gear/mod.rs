@@ -5,7 +5,8 @@
 //! byte `i` is `S64[i]`, made by doubling with the domain's odd multipliers:
 //!
 //! ```text
-//! S1[i] = gear[byte i]        S2n[i] = Sn[i] + k(n) * Sn[i - n]   mod 2^16, for n = 1, 2, 4, 8, 16, 32
+//! S1[i] = gear[byte i]        S2n[i] = Sn[i] + k(n) * Sn[i - n]   mod 2^16, for n = 1, 2, 4, 8,
+//! 16, 32
 //! ```
 //!
 //! So the byte at distance `d` counts with the product of the `k(n)` for the bits of `d`: a word of
@@ -17,7 +18,7 @@
 //! its own table. The second decides one in 65,536 positions, those where the first equals the
 //! threshold's upper half, and is computed only there.
 //!
-//! What must hold: [`Gear::first`] gives the same result on every machine, whatever the
+//! Invariant: [`Gear::first`] gives the same result on every machine, whatever the
 //! instructions; tests compare each implementation with the definition. Pure functions, safe from
 //! any thread; nothing fails.
 

@@ -174,7 +174,7 @@ fn another_domain_finds_no_chunk_to_be_its_own() {
     );
 }
 
-/// Whoever can write to the storage can also make digests right. What they cannot make is a seal.
+/// An attacker who can write to the storage can make digests right, but no seals.
 fn forge(whole: &[u8], change: impl FnOnce(&mut Vec<RegionRow>, &mut Vec<u8>)) -> Vec<u8> {
     let Ok(TailParse::Whole(mut tail)) = ContainerTail::parse(whole, whole.len() as u64) else {
         panic!("a whole container")

@@ -211,8 +211,8 @@ fn a_missing_or_rotten_body_is_noticed() {
     }
 }
 
-/// Whoever knows a trimmed generation that has been replaced finds its body gone, and goes on in
-/// the newer one.
+/// A reader that knows a replaced trimmed generation finds its body gone. It reads the newer
+/// generation instead.
 #[test]
 fn a_body_that_went_with_its_generation_is_not_missed() {
     let (store, data, chunks) = filled();

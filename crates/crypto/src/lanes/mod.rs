@@ -7,8 +7,8 @@
 //! fills the lanes with the leaves of all inputs of a batch, and then, level by level, with the
 //! nodes of all their trees. Leaves that are not full are hashed together, longest first.
 //!
-//! What must hold: each result is that of `blake3::keyed_hash`. That function is the oracle of the
-//! tests, and does the work if there is no SIMD code here (anything but x86-64 with AVX2 or
+//! Invariant: the lanes give the same results as `blake3::keyed_hash`. The tests compare them with
+//! that function. It does the work if there is no SIMD code here (anything but x86-64 with AVX2 or
 //! AVX-512), or too little input to fill the lanes. Pure functions, safe from any thread; nothing
 //! fails.
 

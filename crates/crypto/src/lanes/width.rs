@@ -1,7 +1,7 @@
 //! How many inputs are hashed side by side, chosen at run time.
 //!
-//! What must hold: a value of [`LaneWidth`] exists only for instructions that the running processor
-//! has. So calls of its functions are sound.
+//! Invariant: the running processor has the instructions that a value of [`LaneWidth`] names. So
+//! calls of its functions are sound.
 #![cfg_attr(
     target_arch = "x86_64",
     expect(

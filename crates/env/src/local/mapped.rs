@@ -1,6 +1,6 @@
 //! Memory-mapped objects.
 //!
-//! What must hold: a file never changes once it has its final name, so its mapping can be read as
+//! Invariant: a file never changes once it has its final name, so its mapping can be read as
 //! plain bytes. This program keeps that rule. Another user with write permission, or a failing
 //! disk, may break it. Digests find bytes that change under a reader if the reader reads them once.
 //! If a mapped file is cut short, or a page cannot be read, SIGBUS ends the process. To open stores

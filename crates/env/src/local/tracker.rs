@@ -5,7 +5,7 @@
 //! syncs the whole file system. If that is impossible, there is no such bound: a barrier that has
 //! lost its names could never succeed.
 //!
-//! What must hold: a name leaves the tracker only when a sync that began after the name was noted
+//! Invariant: a name leaves the tracker only when a sync that began after the name was noted
 //! has succeeded, or when this handle deletes it. When a sync fails, the system may forget the
 //! bytes that it could not write and call the next sync a success; so a failed sync is final for
 //! the handle: all its later barriers fail.

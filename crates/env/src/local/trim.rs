@@ -1,6 +1,6 @@
 //! Giving parts of a file back to the file system, under another name.
 //!
-//! What must hold: a file with a second name, as a copy of the store by hard links has, keeps its
+//! Invariant: a file with a second name, as a copy of the store by hard links has, keeps its
 //! bytes: who made it counts on them. The rename comes first, in one call that replaces nothing, so
 //! that the file has one of the names at any moment. Only whole blocks are given back: nothing is
 //! written. What the file system does not take stays as it is.

@@ -1,9 +1,9 @@
 //! Object stores, through the `object_store` crate.
 //!
-//! What must hold: puts are conditional (create-only), so the object store must support conditional
-//! puts. An object is durable when its put returns, so `barrier` has nothing to do. There are no
-//! locks, so heartbeats show which sessions live. One put, read or head is one request; a delete is
-//! two, because object stores do not say whether there was anything to delete.
+//! Invariant: the storage creates objects and replaces none, so the object store must support
+//! conditional puts. An object is durable when its put returns, so `barrier` has nothing to do.
+//! There are no locks, so heartbeats show which sessions live. One put, read or head is one
+//! request; a delete is two, because object stores do not say whether there was anything to delete.
 //!
 //! The workspace is synchronous: requests run on a private runtime, driven by the calling threads,
 //! any number of them at once. The methods must therefore not be called from asynchronous code.

@@ -1,7 +1,8 @@
 //! Which pages each segment of a table has, in order.
 //!
 //! ```text
-//! line of 64 bytes   6 pages of 10: number u32, first tag u32, count u16; first tag of the next line's first page, u32
+//! line of 64 bytes   6 pages of 10: number u32, first tag u32, count u16; first tag of the next
+//! line's first page, u32
 //! ```
 //!
 //! A line is a cache line of the processor. The first lines of all segments are side by side, then
@@ -9,7 +10,7 @@
 //! without waiting for a pointer, and it also has the end of the page. Segments are nearly of one
 //! length, so little of the last lines is empty.
 //!
-//! What must hold: the last tag of a line is the first of the next line's first page. A segment
+//! Invariant: the last tag of a line is the first of the next line's first page. A segment
 //! that is much longer than others adds lines for all of them: a caller that adds pages asks for
 //! the cost, and may refuse. Values only; the table gives them their meaning.
 

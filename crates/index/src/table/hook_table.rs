@@ -5,7 +5,7 @@
 //! evenly over the segment's pages; if these are [`FULL`], one page is added. So pages are between
 //! `k / (k + 1)` of that and all of it full, for a segment of k pages (some 28).
 //!
-//! What must hold: tags ascend over a segment, and counts are right. One thread writes at a time,
+//! Invariant: tags ascend over a segment, and counts are right. One thread writes at a time,
 //! many read. If the pool has no page left, nothing is changed, and the caller makes room.
 
 use crate::candidates::CANDIDATES_MAX;

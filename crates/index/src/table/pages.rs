@@ -1,7 +1,7 @@
 //! A pool of pages of one size, the memory of the index in memory [Guo 3.2.3]; and a count of the
 //! bytes by which tables name them.
 //!
-//! What must hold: no more pages are in use than the budget allows; memory grows by a slab, never
+//! Invariant: no more pages are in use than the budget allows; memory grows by a slab, never
 //! by copying pages, and uses huge pages if there is much of it (decision 17), because look-ups are
 //! random. A page is named by its number, so structures made of pages have no pointers and can be
 //! written to storage as they are. Used by one thread at a time for writing, by many for reading.

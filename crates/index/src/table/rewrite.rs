@@ -1,7 +1,7 @@
 //! Packs all entries of a table again: in slots of another size, without some entries, or with
 //! other containers.
 //!
-//! What must hold: there is room for all before the first page is changed, so that nothing fails
+//! Invariant: there is room for all before the first page is changed, so that nothing fails
 //! halfway.
 
 use crate::table::directory::PageRef;

@@ -7,7 +7,7 @@
 //! buffer of the pipeline, which goes on as it is. No file costs a message, and on a cold disk as
 //! many files are under way as there are readers (B10).
 //!
-//! What must hold: groups come back in listing order, so that what is stored does not depend on
+//! Invariant: groups come back in listing order, so that what is stored does not depend on
 //! which reader was faster (G10). Entries and buffers ahead are bounded ([`GROUPS_AHEAD`], INV-7),
 //! and no file stays open between threads. Faults are values within the groups. When the feeding
 //! thread stops, the others end with their next step.

@@ -1,7 +1,7 @@
 //! Places of the source that the walk could not look at. What the backup before has there may still
 //! exist.
 //!
-//! What must hold: the backup keeps no entry that the walk has met, or has found to be gone. The
+//! Invariant: the backup keeps no entry that the walk has met, or has found to be gone. The
 //! walk comes in listing order, and so do the entries of the backup before. An entry in such a
 //! place that comes behind the last entry that the walk met was not looked for.
 

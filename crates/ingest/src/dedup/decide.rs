@@ -9,7 +9,7 @@
 //! what is not prefetched, catalogs are loaded in the order of that rank, and when as many
 //! containers are chosen as the cap leaves, what no container has that is free is stored again.
 //!
-//! What must hold: the decision follows from the order of chunks, the index and the session's view
+//! Invariant: the decision follows from the order of chunks, the index and the session's view
 //! alone. A catalog is never loaded for a chunk that the caches answer. How many chunks the index
 //! is asked for together changes nothing (the laboratory's `as_the_engine` test). No allocation for
 //! a chunk. One thread.

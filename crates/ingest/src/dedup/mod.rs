@@ -6,7 +6,7 @@
 //! [`Outlet`]: a running backup has an index, containers and a packer there, the laboratory's
 //! simulator has none of them, and both run this code.
 //!
-//! What must hold: decisions follow from the order of segments, the index and the holdings alone,
+//! Invariant: decisions follow from the order of segments, the index and the holdings alone,
 //! never from timing. For one thread.
 
 mod by_segment;

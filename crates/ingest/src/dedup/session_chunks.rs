@@ -7,7 +7,7 @@
 //! list that is kept until its containers are put, from their catalogs after that. Hooks are
 //! sampled ever more sparsely, as those of the index [Guo 3.2.2].
 //!
-//! What must hold: memory stays within the budget, besides the lists of what is not put yet and
+//! Invariant: memory stays within the budget, besides the lists of what is not put yet and
 //! some 60 bytes a container (INV-7); the answers follow from the order of chunks alone. One
 //! thread.
 

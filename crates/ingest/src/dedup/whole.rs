@@ -1,6 +1,6 @@
 //! Segments that need not be written: known from an earlier backup, or written by this one.
 //!
-//! What must hold: no more than so many of the session's own are remembered; which ones follows
+//! Invariant: no more than so many of the session's own are remembered; which ones follows
 //! from their order. One thread.
 
 use std::collections::{HashMap, VecDeque};

@@ -10,7 +10,7 @@
 //! waits that has too little of one, as the rest of the window may have more; what waits is
 //! referred to as it lies where all of it is known whole. Without a cap nothing waits.
 //!
-//! What must hold: what is decided goes to the packer in stream order, under the permit by which it
+//! Invariant: what is decided goes to the packer in stream order, under the permit by which it
 //! was looked up; decisions follow from the order of segments alone. One thread.
 
 use std::ops::Deref;

@@ -205,8 +205,8 @@ impl DecideStage {
                 }
                 Ok(())
             }
-            // Regions go to the packer at once: behind offers, whose verdicts the client must take first,
-            // they would close a circle.
+            // Regions go to the packer at once: behind offers, whose verdicts the client must take
+            // first, they would close a circle.
             Offer::Region(_) => Err(IngestError::Internal("a region among the offers").into()),
         }
     }

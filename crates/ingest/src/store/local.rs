@@ -102,8 +102,8 @@ impl LocalSession {
         let (to_pack, pack_in) = queue::queue("pack", 64, &clock);
         let (to_write, write_in) = queue::queue("write", 1, &clock);
         let (to_close, close_in) = queue::queue("close", 0, &clock);
-        // Bounded: the client holds the bytes of segments that it has not gathered (INV-7). The packer
-        // waits for neither half, so this closes no circle.
+        // Bounded: the client holds the bytes of segments that it has not gathered (INV-7). The
+        // packer waits for neither half, so this closes no circle.
         let (verdict, verdicts) = queue::queue("gather", 1, &clock);
         // Notices go against the stream: a bound here could close a circle of waiting stages.
         let (notices_tx, notices_rx) = crossbeam_channel::unbounded();

@@ -6,7 +6,7 @@
 //! last is kept: each is read once. What cannot be read is not an error: whoever refers to it goes
 //! on referring to it, as do the backups before.
 //!
-//! What must hold: bytes that leave here have the fingerprint that was asked for (INV-5). One
+//! Invariant: bytes that leave here have the fingerprint that was asked for (INV-5). One
 //! thread.
 
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Regions in the order of their chunks' numbers.
 //!
-//! Two halves make regions: the client, of chunks that it has read, and the store, of chunks that it
-//! stores again. They arrive in any order. Their numbers say where they belong, so that what lies
-//! where follows from decisions alone.
+//! Two halves make regions: the client, of chunks that it has read, and the store, of chunks that
+//! it stores again. They arrive in any order. Their numbers say where they belong, so that what
+//! lies where follows from decisions alone.
 
 use std::collections::BTreeMap;
 

@@ -154,7 +154,8 @@ impl Judge<'_> {
                 let Some(slots) = SlotRange::new(first, count) else {
                     return false;
                 };
-                // It should be there, because this session has declared the backup that refers to it.
+                // It should be there, because this session has declared the backup that refers to
+                // it.
                 if self.view.is_whole(container, slots) && !self.session.existence.stands(container) {
                     self.session.containers().note_met(container);
                 }

@@ -6,7 +6,7 @@
 //! storage's clock (INV-6). A backup in doubt fills no place in the window, and stays if it may be
 //! held.
 //!
-//! What must hold: nothing expires by settings that may not be the newest. An unreadable newest
+//! Invariant: nothing expires by settings that may not be the newest. An unreadable newest
 //! revision may have widened the window.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,10 @@
-//! Who optimizes, forgets or prunes is killed at an operation of its work, in the midst of two backups and a reader; a successor does
-//! the work again beside one of them and the reader.
+//! Who optimizes, forgets or prunes is killed at an operation of its work, in the midst of two
+//! backups and a reader; a successor does the work again beside one of them and the reader.
 //!
-//! What must hold: at every moment what is not forgotten restores, no node dangles (INV-9), and no revision has roots that were not committed
-//! before; the reader ends with the bytes that it began with; a held backup is as it was; when all have ended, nothing is due that may be
-//! done, nothing is stored that nothing explains, and the next backups are right.
+//! Invariant: at every moment what is not forgotten restores, no node dangles (INV-9), and no
+//! revision has roots that were not committed before; the reader ends with the bytes that it began
+//! with; a held backup is as it was; when all have ended, nothing is due that may be done, nothing
+//! is stored that nothing explains, and the next backups are right.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -24,7 +25,8 @@ use super::{
 
 /// Who is at it at once.
 const AT_ONCE: usize = 3;
-/// In the long mode kills are at so many operations of any kind; most of those of a prune are looks at who has answered.
+/// In the long mode kills are at so many operations of any kind; most of those of a prune are looks
+/// at who has answered.
 const OPERATIONS_MAX: usize = 400;
 
 /// What is done by who dies.
@@ -49,8 +51,8 @@ pub struct Done {
 #[derive(Debug, Clone, Copy)]
 enum Moment {
     Never,
-    /// Before the n-th change, and so after the one before it. How many heartbeats come between depends on how soon others answer:
-    /// they are not counted.
+    /// Before the n-th change, and so after the one before it. How many heartbeats come between
+    /// depends on how soon others answer: they are not counted.
     Change(u64),
     Fault(Fault),
 }
@@ -172,8 +174,9 @@ fn back_up_across(process: &Process, content: &Content, midst: impl FnOnce() + S
 }
 
 impl Scene {
-    /// Kills the process that does the work before the first and the last change of each kind that it asks for, in the
-    /// long mode before each change. `check` sees what is done where nobody is killed.
+    /// Kills the process that does the work before the first and the last change of each kind that
+    /// it asks for, in the long mode before each change. `check` sees what is done where nobody is
+    /// killed.
     pub fn kill_everywhere(&self, check: impl Fn(&Done)) {
         let unharmed = self.play(Moment::Never).unwrap();
         check(&unharmed);
@@ -217,7 +220,8 @@ impl Scene {
         });
     }
 
-    /// Who does the work on a copy of the machine is killed at that moment; what it has done where it lives.
+    /// Who does the work on a copy of the machine is killed at that moment; what it has done where
+    /// it lives.
     fn play(&self, moment: Moment) -> Option<Done> {
         let when = format!("{moment:?}");
         let copy = self.machine.storage.crash(CrashPolicy::KeepAll);
@@ -309,7 +313,8 @@ impl Scene {
         let again: Vec<_> = again.collect();
         let all = [kept, &again].concat();
         assert_kept(&machine.beside(11), &all, &format!("{when}, and backed up again"));
-        // With these something goes, so that it shows that whoever died has not answered, and what stayed for its sake goes too.
+        // With these something goes, so that it shows that whoever died has not answered, and what
+        // stayed for its sake goes too.
         again.iter().for_each(|(id, ..)| forget(&store, *id));
         prune();
         prune();

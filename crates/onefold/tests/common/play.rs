@@ -216,7 +216,7 @@ impl Play {
         self.prune_as_told(&store, &image.told, when);
         self.assert_kept(&store, &image.told, &format!("{when}, and a prune"));
         prune(&store, &everything(), when);
-        // Whoever died has been ended by now.
+        // Another process has ended the dead session by now.
         Reclaimer::new(process.clone()).assert_no_node_dangles(when);
         assert_nothing_unexplained(&process, when);
         // Another process knows nothing of what this one remembers.

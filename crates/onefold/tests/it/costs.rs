@@ -1,5 +1,5 @@
-//! What a backup and a restore ask of the storage, counted; what is deduplicated, however many threads
-//! there are and whatever becomes of the index (INV-4).
+//! What a backup and a restore ask of the storage, counted; what is deduplicated, however many
+//! threads there are and whatever becomes of the index (INV-4).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -65,8 +65,8 @@ fn an_unchanged_backup_puts_no_data_and_reads_none() {
     let first = back_up(&machine.open(), &tree, &How::plain()).unwrap();
     assert!(machine.names("data").len() >= 3);
     let data_before = machine.names("data");
-    // The listing has the folder of temporary files in it, which other tests change: it may be stored
-    // again. Content is not.
+    // The listing has the folder of temporary files in it, which other tests change: it may be
+    // stored again. Content is not.
     let hows = [How::plain(), How::capped()];
     let mut latest = first.id;
     for how in hows.into_iter().flat_map(|how| [how.clone(), how.forced()]) {
@@ -122,7 +122,8 @@ fn an_unchanged_stream_costs_no_look_at_data_containers() {
     assert_unchanged_stream_costs_no_look(&How::plain());
 }
 
-/// Nor does it where containers are to hold more of a window than each does: what did not change is not stored again.
+/// Nor does it where containers are to hold more of a window than each does: what did not change is
+/// not stored again.
 #[test]
 fn an_unchanged_stream_costs_no_look_with_a_cap_in_bytes() {
     let mut how = How::plain();
@@ -186,7 +187,8 @@ fn a_small_change_stores_nothing_again_with_a_cap_in_bytes() {
     assert_eq!(made.chunks_capped, 0);
 }
 
-/// At most one look-up in the index for each known segment: one for each container of nodes will do.
+/// At most one look-up in the index for each known segment: one for each container of nodes will
+/// do.
 #[test]
 fn known_segments_cost_a_look_up_a_container() {
     let machine = Process::new(65);
@@ -245,8 +247,9 @@ fn known_segments_cost_a_look_up_a_container() {
     assert!(segments > 20 && counters.segments_known.get() == segments);
     assert_eq!(counters.chunks_new.get(), 0);
     assert!(committed.containers.is_empty());
-    // Most nodes lie in a catalog that answered a moment ago, and ask the index for nothing. Segments and the
-    // nodes above them are asked for by two threads, each of which asks once for a container.
+    // Most nodes lie in a catalog that answered a moment ago, and ask the index for nothing.
+    // Segments and the nodes above them are asked for by two threads, each of which asks once for a
+    // container.
     let lookups = after.lookups - before.lookups;
     let recipes = machine.names("recipe").len() as u64;
     assert!(
@@ -255,8 +258,9 @@ fn known_segments_cost_a_look_up_a_container() {
     );
 }
 
-/// Each container's catalog is read once, each of its regions once, neighbours together, and nothing else.
-/// With memory for a part of the backup only, a region at the border of two parts is read for both.
+/// Each container's catalog is read once, each of its regions once, neighbours together, and
+/// nothing else. With memory for a part of the backup only, a region at the border of two parts is
+/// read for both.
 #[test]
 fn a_restore_reads_each_catalog_and_each_region_once() {
     let machine = Process::new(67);
@@ -302,7 +306,8 @@ fn a_restore_reads_each_catalog_and_each_region_once() {
             read.sort_unstable();
             twice += read.windows(2).filter(|pair| pair[0].1 > pair[1].0).count() as u64;
             let sum: u64 = read.iter().map(|(from, to)| to - from).sum();
-            // One file of the tree repeats another: with little memory those bytes are read for each.
+            // One file of the tree repeats another: with little memory those bytes are read for
+            // each.
             let again = if borders > 0 {
                 (borders * 40 + 512) << 10
             } else {
@@ -319,8 +324,8 @@ fn a_restore_reads_each_catalog_and_each_region_once() {
     }
 }
 
-/// Opening a store and listing its backups reads manifests alone, each once; what a backup's start adds to that
-/// are the fronts of runs. No container is asked for, however many there are.
+/// Opening a store and listing its backups reads manifests alone, each once; what a backup's start
+/// adds to that are the fronts of runs. No container is asked for, however many there are.
 #[test]
 fn opening_and_listing_read_manifests_and_runs_alone() {
     let machine = Process::new(75);
@@ -379,7 +384,8 @@ fn opening_and_listing_read_manifests_and_runs_alone() {
             .count()
     };
     assert_eq!(of_manifests(Asked::Whole), 12, "each once");
-    // For a free number, for who is at work, for the parent and all else, for what others left behind.
+    // For a free number, for who is at work, for the parent and all else, for what others left
+    // behind.
     assert!(of_manifests(Asked::List) <= 4, "{requests:?}");
     let data = requests.iter().filter(|request| request.is_in("data"));
     assert!(
@@ -453,7 +459,8 @@ fn with_index() -> (Process, Tree, Vec<u8>, Vec<onefold::BackupReport>) {
     (machine, tree, bytes, made)
 }
 
-/// With that index, restores are as ever, and a backup finds what is there; if not this one, then the next.
+/// With that index, restores are as ever, and a backup finds what is there; if not this one, then
+/// the next.
 fn assert_index_is_a_hint(
     (machine, tree, bytes): (&Process, &Tree, &[u8]),
     made: &[onefold::BackupReport],

@@ -1,6 +1,6 @@
 //! A session and an epoch: the reclaimer's half is played by hand, at every moment of a backup.
 //!
-//! What must hold: the session answers or commits; what it found before it was condemned stays;
+//! Invariant: the session answers or commits; what it found before it was condemned stays;
 //! what was condemned when it looked is stored again; no backup refers to a removed slot (INV-3,
 //! INV-9).
 

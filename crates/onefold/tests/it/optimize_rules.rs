@@ -158,9 +158,9 @@ fn a_manifest_stays_as_long_as_one_that_names_it_though_both_are_forgotten() {
     base.assert_settles(&[first, second], "at the end");
 }
 
-/// A backup was rewritten while an epoch waited that has its next one as dead. Whoever reads it has
-/// answered when he began, and chosen it before it was forgotten; he declares it when the epoch is
-/// decided.
+/// A backup was rewritten while an epoch waited that has its next one as dead. Its reader answered
+/// as it began, and chose the backup before it was forgotten. It declares the backup when the epoch
+/// is decided.
 #[test]
 fn what_a_backup_refers_forward_to_that_was_rewritten_and_forgotten_while_an_epoch_waited() {
     let base = Base::new(94, 0);

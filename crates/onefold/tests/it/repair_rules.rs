@@ -238,8 +238,8 @@ fn what_is_held_meanwhile_keeps_its_places() {
     }
 }
 
-/// Whoever completes a rewrite knows by their bytes whom it is for: one that is held meanwhile
-/// cannot be left out where another has its bytes.
+/// A process that completes a rewrite knows its backups by their bytes. It cannot leave out one
+/// that is held meanwhile if another has the same bytes.
 #[test]
 fn nothing_is_rewritten_where_one_with_the_same_bytes_is_held_meanwhile() {
     let machine = Process::new(21);

@@ -1,7 +1,7 @@
 //! Layout repair among backups with the same bytes that are stored twice: a rewrite says by their
 //! bytes whom it is for, so the one who makes it takes none of them that has its bytes elsewhere.
 //!
-//! What must hold: what is whole of the one does not go for what may be damaged of the other. Who
+//! Invariant: what is whole of the one does not go for what may be damaged of the other. Who
 //! completes a rewrite, and sleeps while all that it was for is published, forgotten and pruned,
 //! puts no root in any place.
 

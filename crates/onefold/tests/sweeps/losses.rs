@@ -363,7 +363,7 @@ fn judge(scene: &Scene, Case { name, loss, then }: &Case) -> Vec<String> {
     let before = scene.restorable(&looked_at);
     let report = check(&looked_at, &when);
     let lost: Vec<_> = all.difference(&before).collect();
-    // Whoever restores deletes what ended readers have left: then there is nothing to name.
+    // A restore deletes what ended readers have left: then there is nothing to name.
     let is_tidied = || Kind::of(name) == Kind::Checkpoint && looked_at.storage.get(name).is_err();
     let is_harmless = || match loss {
         // A swap damages two objects. Where nobody needs this one, the check tells of the other.

@@ -1,8 +1,11 @@
-//! A kill before the first and the last change of each kind of making backups archival, of layout repair, of the prune that moves what
-//! archival backups left and expires the oldest, and of forgetting in the middle: each in the midst of two backups and a reader
-//! (`common/killed.rs` has what must hold). Two series have segments in common, or chunks where the layout is inline [RevDedup 2.4.2].
+//! A kill before the first and the last change of each kind of making backups archival, of layout
+//! repair, of the prune that moves what archival backups left and expires the oldest, and of
+//! forgetting in the middle: each in the midst of two backups and a reader (`common/killed.rs` has
+//! what must hold). Two series have segments in common, or chunks where the layout is inline
+//! [RevDedup 2.4.2].
 //!
-//! `ONEFOLD_TEST_LONG=1` kills before every change, and before and after other operations too, at some of those that wait for others.
+//! `ONEFOLD_TEST_LONG=1` kills before every change, and before and after other operations too, at
+//! some of those that wait for others.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +34,8 @@ impl Of {
         }
     }
 
-    /// The n-th backup: it has segments that all have, something of its own, and something of the next one, of either series.
+    /// The n-th backup: it has segments that all have, something of its own, and something of the
+    /// next one, of either series.
     fn content(self, n: u64) -> Content {
         let own = noise(3000 + n * 2 + self as u64, PIECE);
         let steps = [n, n + 1].map(|step| noise(1000 + step, PIECE)).concat();
@@ -93,7 +97,8 @@ fn assert_asked(done: &Done, asked: &[&str]) {
     assert!(missing.is_empty(), "{missing:?} of {all:?}");
 }
 
-/// The commit of a rewrite, and then a revision of the backup, and then the rewrite is let go of: so often.
+/// The commit of a rewrite, and then a revision of the backup, and then the rewrite is let go of:
+/// so often.
 fn assert_published(done: &Done, times: usize) {
     let puts = done.requests.iter().filter(|request| request.asked == Asked::Put);
     let commits = puts.filter(|request| is_rewrite(request.asked, &request.name));
@@ -147,7 +152,8 @@ fn who_repairs_the_layout_is_killed() {
     });
 }
 
-/// What both series have let go of goes, and the oldest backup, whose archive goes whole; what is left in containers moves.
+/// What both series have let go of goes, and the oldest backup, whose archive goes whole; what is
+/// left in containers moves.
 #[test]
 fn who_moves_and_expires_is_killed() {
     let (machine, kept) = store(3, Layout::Hybrid);
@@ -175,8 +181,8 @@ fn who_moves_and_expires_is_killed() {
     });
 }
 
-/// Backups in the middle of both series, onto which those before them refer. One of those is held, so that it goes on to refer to what
-/// is forgotten; the other one is rewritten.
+/// Backups in the middle of both series, onto which those before them refer. One of those is held,
+/// so that it goes on to refer to what is forgotten; the other one is rewritten.
 #[test]
 fn who_forgets_in_the_middle_is_killed() {
     let (machine, mut kept) = store(3, Layout::Hybrid);
@@ -195,7 +201,8 @@ fn who_forgets_in_the_middle_is_killed() {
         prunes: Some(everything()),
     };
     let mut scene = scene((machine, kept), 3, work);
-    // One reads what is rewritten, and one takes what is forgotten: nothing but the hold keeps what the first refers to.
+    // One reads what is rewritten, and one takes what is forgotten: nothing but the hold keeps what
+    // the first refers to.
     scene.read = ids[1];
     scene.beside[1] = Of::B.content(1);
     scene.held = ids[..1].to_vec();

@@ -2,7 +2,7 @@
 //! operations: forgets, prunes, backups, other optimizes. Where that is between is a sample; with
 //! `ONEFOLD_TEST_LONG=1` it is everywhere.
 //!
-//! What must hold: every backup that is not forgotten restores, whatever it refers forward to was
+//! Invariant: every backup that is not forgotten restores, whatever it refers forward to was
 //! forgotten or rewritten meanwhile; and a restore that has begun ends with the bytes that it began
 //! with.
 

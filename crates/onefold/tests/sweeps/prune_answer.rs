@@ -2,7 +2,7 @@
 //! is suspended there, and wakes when all has gone on without it. Another backup and a reader are
 //! in the midst of their work meanwhile.
 //!
-//! What must hold: the reclaimer that asked, or a successor, comes to its end; the next backup of
+//! Invariant: the reclaimer that asked, or a successor, comes to its end; the next backup of
 //! the series is right, whether it takes over what the other had stored or not; who wakes is told,
 //! and its manifest names nothing that is gone, for there is none; all that is kept restores, and
 //! nothing is stored that nothing explains.
@@ -371,7 +371,7 @@ impl Run {
         assert_settles(&self.machine, &kept, when);
     }
 
-    /// Whoever was ended has made no backup, and knows why; whoever had committed has made one.
+    /// A session that was ended has made no backup, and knows why; one that had committed has.
     fn assert_told(&self, made: &Result<BackupReport, Error>) {
         let (when, outcome) = (&self.when, self.outcome.lock().unwrap());
         let error = match made {

@@ -1,7 +1,7 @@
 //! Prunes beside whoever else works on the store: backups and a reader in the midst of their work,
 //! sessions that sleep or die, reclaimers that die, sleep or meet.
 //!
-//! What must hold: who took content of a forgotten backup keeps it, or stores it again; who was
+//! Invariant: who took content of a forgotten backup keeps it, or stores it again; who was
 //! ended is told and loses nothing but its own work; whatever prune finishes what another began,
 //! nothing that is kept is lost.
 
@@ -357,9 +357,9 @@ fn a_dead_session_is_adopted_after_an_epoch() {
     adopted_after_an_epoch(3100, true);
 }
 
-/// A session answers an epoch, which leaves in place what its nodes reach, and dies. Whoever has
-/// adopted it refers to nothing yet when the next epoch comes, which would let go of all that, and
-/// with `sweep_all` of what it stored too.
+/// A session answers an epoch, which leaves in place what its nodes reach, and dies. Another
+/// session adopts it, and refers to nothing yet when the next epoch comes. That epoch would remove
+/// all that, and with `sweep_all` also what the dead session stored.
 fn adopted_and_not_yet_referred_to(seed: u64, sweep_all: bool) {
     let when = format!("all are swept: {sweep_all}");
     let machine = Process::new(seed);

@@ -1,7 +1,7 @@
 //! Others that come and go whole within one prune, at each of its operations: a prune that was
 //! alone takes what it has listed for what is there, until somebody begins.
 //!
-//! What must hold: a backup that takes content of a forgotten one keeps it, or stores it again,
+//! Invariant: a backup that takes content of a forgotten one keeps it, or stores it again,
 //! wherever in the prune it begins and ends; a backup that is forgotten meanwhile stays forgotten.
 //! And prune waits for no process on this host that is dead or has failed.
 

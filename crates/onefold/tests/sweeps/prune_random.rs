@@ -1,13 +1,15 @@
-//! Long runs drawn from a seed: backups, forgets, prunes, optimizes, restores, holds, tags, kills, power cuts, by several processes on
-//! several hosts, one in the midst of another, against a plain model: which backup has what, and which are held and tagged.
+//! Long runs drawn from a seed: backups, forgets, prunes, optimizes, restores, holds, tags, kills,
+//! power cuts, by several processes on several hosts, one in the midst of another, against a plain
+//! model: which backup has what, and which are held and tagged.
 //!
-//! No two agree what time it is. Each process has clocks of its own, which go at a rate of their own; the storage has
-//! another. Time passes by seconds and by months; processes sleep, or stand still and do not notice; somebody sets the
-//! storage's clock back or forth by weeks. A clock that is wrong may cost time, or a backup its end, and then it says so.
+//! No two agree what time it is. Each process has clocks of its own, which go at a rate of their
+//! own; the storage has another. Time passes by seconds and by months; processes sleep, or stand
+//! still and do not notice; somebody sets the storage's clock back or forth by weeks. A clock that
+//! is wrong may cost time, or a backup its end, and then it says so.
 //!
-//! What is done follows from the seed alone; a thread may be quicker in one run than in another, so that a kill may strike at a
-//! neighbouring operation. `ONEFOLD_RANDOM_SECONDS` says for how long to go on, `ONEFOLD_RANDOM_SEED` with which seed to
-//! begin; the seed of a failure is printed.
+//! What is done follows from the seed alone; a thread may be quicker in one run than in another, so
+//! that a kill may strike at a neighbouring operation. `ONEFOLD_RANDOM_SECONDS` says for how long
+//! to go on, `ONEFOLD_RANDOM_SEED` with which seed to begin; the seed of a failure is printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
@@ -39,7 +41,8 @@ const STEPS: u64 = 60;
 const DEPTH_MAX: u64 = 3;
 const PROCESSES: u64 = 4;
 const SERIES: u64 = 3;
-/// In so many runs each of [`Stage::ALL`] takes place; regions seldom die whole in containers that live on.
+/// In so many runs each of [`Stage::ALL`] takes place; regions seldom die whole in containers that
+/// live on.
 const RUNS_OF_EACH: [u64; Stage::ALL.len()] = [15, 15, 300];
 /// In so many backups leave the windows of their series; some are forgotten before that.
 const EXPIRING_RUNS: u64 = 60;
@@ -100,10 +103,11 @@ struct Attempt {
 #[derive(Default)]
 struct Model {
     kept: BTreeMap<SessionId, Attempt>,
-    /// Whoever forgot it was killed: there or not.
+    /// The process that forgot it was killed: there or not.
     in_doubt: BTreeMap<SessionId, Attempt>,
     attempts: BTreeMap<String, Attempt>,
-    /// Whether a backup is held, and what its tag is, where it was said of any; `None` where whoever said so was killed.
+    /// Whether a backup is held, and what its tag is, where it was said of any; `None` where
+    /// whoever said so was killed.
     held: BTreeMap<SessionId, Option<bool>>,
     tagged: BTreeMap<SessionId, Option<String>>,
     log: Vec<String>,
@@ -119,8 +123,9 @@ struct Run {
     running: Mutex<BTreeMap<u64, Running>>,
     /// Processes that stand still. Others do their work meanwhile.
     standing: Mutex<BTreeSet<u64>>,
-    /// Whether processes sleep or stand still for so long that they are taken for dead. What they put after that, and after
-    /// even their endings have gone, a prune finds that looks at everything.
+    /// Whether processes sleep or stand still for so long that they are taken for dead. What they
+    /// put after that, and after even their endings have gone, a prune finds that looks at
+    /// everything.
     sleeps: bool,
     model: Mutex<Model>,
     /// How often each of [`Stage::ALL`] took place.
@@ -366,8 +371,8 @@ impl Run {
         let mut options = how.options();
         options.tags = vec![tag.clone()];
         let pause = usize::try_from(1 + dice.roll(4)).unwrap();
-        // What is done in its midst: what was looked up just now is what others shall get rid of; or time passes that
-        // the process does not know of, and others take it for dead.
+        // What is done in its midst: what was looked up just now is what others shall get rid of;
+        // or time passes that the process does not know of, and others take it for dead.
         let first: &[u64] = match dice.roll(8) {
             0..=2 => &[FORGETS, PRUNES],
             3 => &[CLOCKS, FORGETS, PRUNES],
@@ -449,7 +454,8 @@ impl Run {
             keep_endings_for: Duration::from_secs(days * 24 * 60 * 60),
             ..leaving(unused)
         };
-        // Where a session is in the midst of its work, it gets the time that it has outside of tests.
+        // Where a session is in the midst of its work, it gets the time that it has outside of
+        // tests.
         let options = if depth == 0 { impatient(options) } else { options };
         self.log(
             depth,
@@ -531,7 +537,8 @@ impl Run {
         }
     }
 
-    /// What has left the live windows of hybrid series; now and then older backups of any series, or the newest are put in order.
+    /// What has left the live windows of hybrid series; now and then older backups of any series,
+    /// or the newest are put in order.
     fn request(&self, dice: &Dice) -> OptimizeRequest {
         OptimizeRequest {
             live: dice.one_in(3).then_some(1),
@@ -586,7 +593,8 @@ impl Run {
         self.expire();
     }
 
-    /// An optimize has ended, well or not: what is gone has left the window of its series, and nothing else is.
+    /// An optimize has ended, well or not: what is gone has left the window of its series, and
+    /// nothing else is.
     fn expire(&self) {
         let list = self.fresh(0xfade).open().snapshots().unwrap();
         let is_there = |id: SessionId| list.snapshots.iter().any(|found| found.id == id);
@@ -784,7 +792,8 @@ fn random_runs() {
             }
         }
     };
-    // Asked for one, it is played alone, and told. Most of a run is waiting: for pulses, and for who is dead.
+    // Asked for one, it is played alone, and told. Most of a run is waiting: for pulses, and for
+    // who is dead.
     let workers = if time.is_zero() {
         1
     } else {

@@ -2,7 +2,7 @@
 //! between two of its operations: forgets, prunes, backups, other repairs. Where that is between is
 //! a sample; with `ONEFOLD_TEST_LONG=1` it is everywhere.
 //!
-//! What must hold: every backup that is not forgotten restores; a restore that has begun ends with
+//! Invariant: every backup that is not forgotten restores; a restore that has begun ends with
 //! the bytes that it began with; and what is stored is explained.
 
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@
 //! Lists under `damaged/` name the slots to heal. Healing deletes a list when all of its slots can
 //! be read again.
 //!
-//! What must hold: all copies of a new generation are durable before older ones are deleted, and
+//! Invariant: all copies of a new generation are durable before older ones are deleted, and
 //! those are durably deleted before the list is. So after a crash at any point the next run can
 //! continue. Nothing on a removed list comes back (INV-3, INV-9). Every chunk is compared with its
 //! fingerprint. The disk may later give bytes that it refuses now: while such slots have no other

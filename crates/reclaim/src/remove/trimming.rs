@@ -4,7 +4,7 @@
 //! name, and loses the bytes of the removed regions. Both are one call to the storage. Every later
 //! run repeats this call, because nobody can see whether it was completed.
 //!
-//! What must hold: the given-back bytes held only slots of this list and of earlier ones, which
+//! Invariant: the given-back bytes held only slots of this list and of earlier ones, which
 //! nothing brings back. The generation that no longer names them is durable before. A body is
 //! deleted only with the generation that refers to it.
 

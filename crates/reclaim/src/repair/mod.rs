@@ -9,7 +9,7 @@
 //! [Lillibridge 5]. After a repair, the newest backup *and all others* refer to the copies, and
 //! [`crate::prune`] frees the old ones.
 //!
-//! What must hold: as for every rewrite ([`crate::rewrite`]). Held backups stay as they are, and so
+//! Invariant: as for every rewrite ([`crate::rewrite`]). Held backups stay as they are, and so
 //! do archival ones, whose recipes refer forward. The old data that they refer to stays for them.
 
 mod choose;

@@ -6,7 +6,7 @@
 //! where they are (R3), and the rest is copied to the archive (R4). A node without a change stays,
 //! except the root.
 //!
-//! What must hold: forward references begin and end with a chunk. Equal nodes are written once.
+//! Invariant: forward references begin and end with a chunk. Equal nodes are written once.
 
 use std::collections::{HashMap, HashSet};
 

@@ -5,7 +5,7 @@
 //! same time, and several threads fill containers: each reads what one container needs, and puts
 //! it.
 //!
-//! What must hold: no rot is copied. Each chunk is compared with its fingerprint when it is read.
+//! Invariant: no rot is copied. Each chunk is compared with its fingerprint when it is read.
 //! Memory: some 60 bytes for each chunk; for each thread one container, and the regions that it
 //! read last.
 

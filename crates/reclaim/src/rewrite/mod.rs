@@ -182,7 +182,7 @@ pub fn complete(context: &Context<'_>, beside: &Session) -> Result<u64> {
 /// read, and lets go of the rewrite. Which have them now. A hold has no say any more
 /// ([`without_held`]): it may be lifted, and then somebody who saw that might still put them.
 ///
-/// What must hold: the rewrite is forgotten only when a listing shows every target forgotten, or
+/// Invariant: the rewrite is forgotten only when a listing shows every target forgotten, or
 /// with other roots than were read. Otherwise a process that saw a target as it was might still
 /// publish its new roots.
 fn publish_all(

@@ -1,6 +1,6 @@
 //! The backups that a rewrite is for.
 //!
-//! What must hold: all processes that publish a rewrite mean the same backups. Otherwise one could
+//! Invariant: all processes that publish a rewrite mean the same backups. Otherwise one could
 //! forget the rewrite while another is about to put a root of it into a manifest. So only the
 //! rewrite's commit counts: its parents, in the revisions that it names, and its streams. The
 //! process that made the rewrite asks [`target`], as one that completes it does. A backup may get

@@ -1,6 +1,6 @@
 //! Which files' bytes are streamed, whatever becomes of the files.
 //!
-//! What must hold: the ranges of content that are assembled, and the entries that take bytes from
+//! Invariant: the ranges of content that are assembled, and the entries that take bytes from
 //! it, are told by one and the same function, [`Streamed::bytes_of`]: a file that takes bytes which
 //! were not streamed would get the next one's. A file that is not asked for, or stays in the
 //! target, is not streamed. [`tree::Survey`] looks for such files once, before the restore, and the

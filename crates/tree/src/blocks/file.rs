@@ -1,7 +1,7 @@
 //! A file, written in whole blocks past the page cache if the system allows it, and else through
 //! the page cache.
 //!
-//! What must hold: any number of threads may write at once, each byte by one of them. Writes
+//! Invariant: any number of threads may write at once, each byte by one of them. Writes
 //! through the page cache happen while no direct write runs: a page may be larger than a block, and
 //! hold old bytes of a neighbour that is being written directly.
 //!

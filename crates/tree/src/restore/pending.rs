@@ -5,7 +5,7 @@
 //! set the times, close (R7, B10). What a folder gives to a new file (owner, group, entries of a
 //! default ACL) is looked up with the first file and holds for the next ones ([`Newborn`]).
 //!
-//! What must hold: a file has its name only with all its bytes and its metadata
+//! Invariant: a file has its name only with all its bytes and its metadata
 //! ([`super::arrive`]). Until a file has its final owner, nobody may open it by the final owner's
 //! permissions.
 

@@ -80,7 +80,7 @@ fn where_nothing_is_taken_back_it_is_said() {
     let storage = open_with(folder.path(), Whole, &LocalOptions::default());
     storage.put(&name("data/1"), &[&[7; 1000]]).unwrap();
     assert!(!storage.can_trim(&name("data/1")).unwrap());
-    // Whoever does not ask renames, and that is all.
+    // A caller that does not ask renames, and that is all.
     let range = ByteRange { offset: 0, len: 10 };
     let given_back = storage.trim(&name("data/1"), &name("data/2"), &[range]);
     assert!(!given_back.unwrap());

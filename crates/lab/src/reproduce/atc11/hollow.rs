@@ -1,10 +1,11 @@
-//! A storage that gives up the payload of data containers, as Guo and Efstathopoulos did to test a store larger than
-//! their disks [Guo 4.3] (G11).
+//! A storage that gives up the payload of data containers, as Guo and Efstathopoulos did to test a
+//! store larger than their disks [Guo 4.3] (G11).
 //!
-//! What must hold: all but the regions of data containers is as it was put: their headers, catalogs and trailers, recipes,
-//! manifests, marks, the index. Lengths are those of the whole objects. Bytes that were given up read as zeros, which no
-//! region's digest takes for its bytes: a restore fails, and never gives wrong bytes. What was given up is known to this
-//! value alone: a storage is made hollow from its first object on, for one process.
+//! Invariant: all but the regions of data containers is as it was put: their headers, catalogs and
+//! trailers, recipes, manifests, marks, the index. Lengths are those of the whole objects. Bytes
+//! that were given up read as zeros, which no region's digest takes for its bytes: a restore fails,
+//! and never gives wrong bytes. What was given up is known to this value alone: a storage is made
+//! hollow from its first object on, for one process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
