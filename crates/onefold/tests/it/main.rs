@@ -8,6 +8,7 @@ mod common;
 mod damage_support;
 
 mod archival_window;
+mod caches;
 mod capping;
 mod costs;
 mod epochs;

@@ -1,0 +1,80 @@
+//! What a store keeps in memory from one operation to the next: its index, catalogs and nodes. What
+//! other processes do meanwhile must count all the same.
+
+use std::collections::BTreeMap;
+
+use onefold::{Monitor, ReadData};
+
+use crate::common::pruning::{everything_at_once, forget, prune};
+use crate::common::storage::Asked;
+use crate::common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
+
+/// Another process removes a half of what one container holds, and then the list that says so. A
+/// store that has the old catalog in memory refers to nothing that is gone.
+#[test]
+fn nothing_is_referred_to_that_only_a_cached_catalog_has() {
+    let machine = Process::new(91);
+    machine.init();
+    let store = machine.open();
+    let bytes = noise(91, 200_000);
+    let (front, _) = bytes.split_at(bytes.len() / 2);
+    let first = back_up_bytes(&store, "/whole", &bytes, &How::plain()).unwrap().id;
+    let kept = back_up_bytes(&store, "/front", front, &How::plain()).unwrap().id;
+    assert_restores_bytes(&store, &snapshot(&store, first), "/whole", &bytes, "before");
+
+    let other = machine.beside(92).open();
+    forget(&other, first);
+    prune(&other, &everything_at_once(), "half of it goes");
+    for n in 0..4 {
+        let more = back_up_bytes(&other, "/more", &noise(93 + n, 60_000), &How::plain()).unwrap();
+        forget(&other, more.id);
+        prune(&other, &everything_at_once(), "more goes");
+    }
+    assert_eq!(machine.names("removed").len(), 1, "the list that said it is gone");
+
+    let again = back_up_bytes(&store, "/whole", &bytes, &How::plain()).unwrap().id;
+    let fresh = machine.open();
+    assert_restores_bytes(&fresh, &snapshot(&fresh, again), "/whole", &bytes, "again");
+    assert_restores_bytes(&fresh, &snapshot(&fresh, kept), "/front", front, "kept");
+    assert_sound(&fresh, "after both");
+}
+
+/// Nodes in memory say nothing of what the storage has.
+#[test]
+fn a_check_reads_nodes_that_are_in_memory() {
+    let machine = Process::new(97);
+    machine.init();
+    let store = machine.open();
+    let bytes = noise(97, 200_000);
+    let made = back_up_bytes(&store, "/stream", &bytes, &How::plain())
+        .unwrap()
+        .id;
+    assert_restores_bytes(&store, &snapshot(&store, made), "/stream", &bytes, "before");
+    for name in [machine.names("recipe"), machine.names("mirror")].concat() {
+        let name = types::ObjectName::new(name).unwrap();
+        assert!(machine.storage.damage(&name, |bytes| bytes[200] ^= 1));
+    }
+    let report = store.check(ReadData::Share(0.0), &Monitor::default()).unwrap();
+    assert!(!report.is_sound(), "both copies of the recipes are damaged");
+}
+
+/// Backups of one process open each part of the index once.
+#[test]
+fn the_index_is_opened_once() {
+    let machine = Process::new(98);
+    machine.init();
+    let store = machine.open();
+    machine.watched.take_requests();
+    for n in 0..10 {
+        back_up_bytes(&store, "/stream", &noise(98 + n, 50_000), &How::plain()).unwrap();
+    }
+    let mut opened: BTreeMap<String, usize> = BTreeMap::new();
+    for request in machine.watched.take_requests() {
+        if request.asked == Asked::Whole && request.is_in("index") {
+            *opened.entry(request.name).or_default() += 1;
+        }
+    }
+    assert!(!opened.is_empty(), "each backup has a run of its own");
+    let twice: Vec<_> = opened.iter().filter(|(_, times)| **times > 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+}
