@@ -295,10 +295,7 @@ impl Source<'_, '_, '_> {
     ) -> Result<(), Halt> {
         self.fault(fault);
         let mut entry = read.entry;
-        let lead = match entry.kind {
-            EntryKind::File { len, .. } => len,
-            _ => 0,
-        };
+        let lead = entry.file_len();
         if let Some(version) = self.good_version(before) {
             return self.older(found, version, lead, content);
         }

@@ -92,13 +92,9 @@ pub(crate) fn check(found: &WalkEntry) -> Result<(), TreeError> {
 
 /// A file's bytes in the previous backup's content.
 fn content_of(before: &Listed) -> ByteRange {
-    let len = match before.entry.kind {
-        EntryKind::File { len, .. } => len,
-        _ => 0,
-    };
     ByteRange {
         offset: before.content_offset,
-        len,
+        len: before.entry.file_len(),
     }
 }
 
