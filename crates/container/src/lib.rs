@@ -4,7 +4,7 @@
 //! catalog, and a trailer that finds both. [`ContainerBuilder`] packs one, [`Containers`] reads and
 //! puts them, [`CatalogView`] says which slot is where.
 //!
-//! Invariant:
+//! Invariants:
 //! - A sealed generation never changes, except that trimming gives back some of its regions. Slots
 //!   keep their meaning in all generations (INV-2).
 //! - A reader checks digest, identity and seal before it uses a byte. Any bytes under any name

@@ -3,7 +3,7 @@
 //! Pure functions of their arguments: no I/O, no clock, and no randomness (salts are arguments, so
 //! that all of it enters through `env`). Everything here may be used from many threads at once.
 //!
-//! Invariant:
+//! Invariants:
 //! - A key never serves two purposes: every computation uses a key derived for its purpose
 //!   ([`EncryptionKey::seal_key`], [`Fingerprinter::new`]).
 //! - A seal key is made from a salt that is fresh for every write attempt, so no pair of key and

@@ -5,7 +5,7 @@
 //! node. Each session adds its hooks as a run of its own, and the holder of the index lease merges
 //! runs.
 //!
-//! Invariant:
+//! Invariants:
 //! - The index may forget, and may be wrong: the catalogs decide. Every run can be deleted at any
 //!   time (INV-4), and any bytes under `index/` cause a warning at worst (INV-8).
 //! - Hooks to nodes are published only for committed sessions. The caller's `is_absent` filters

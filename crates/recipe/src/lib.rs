@@ -8,7 +8,7 @@
 //! fingerprints and lengths from catalogs. [`StreamBytes`] reads small streams, such as listings,
 //! in order.
 //!
-//! Invariant:
+//! Invariants:
 //! - A tree is a pure function of its sequence of children: chunks, and runs of zeros coalesced as
 //!   far as possible over the whole stream. Splicing gives the identical tree as building from
 //!   scratch.

@@ -1,7 +1,7 @@
 //! Executing a removed list: containers are deleted, or lose slots (docs/protocol.md, "The
 //! reclaimer's half").
 //!
-//! Invariant:
+//! Invariants:
 //! - Every listed node is removed, durably, before any slot of a data container.
 //! - A generation is deleted only after a newer one with all survivors is durable in every copy
 //!   that its kind has.

@@ -4,14 +4,14 @@
 //! Linux only: `openat`-relative calls, `O_PATH` handles and `/proc/self/fd` are what makes the
 //! walk independent of path lengths and the restore safe against planted links (INV-8).
 //!
-//! Invariant:
+//! Invariants:
 //! - Everything is in *listing order* ([`order`]); the walk yields it, the writer enforces it, the
 //!   reader checks it, so that two listings merge in one pass.
 //! - A fault of one entry is a value ([`TreeError`]) beside the other entries, never an end of the
-//! work.
+//!   work.
 //! - Nothing here knows of containers or recipes: bytes in, bytes out.
 //! - Memory is bounded by one folder's names, the depth, and the number of hard-linked files
-//! (INV-7).
+//!   (INV-7).
 //!
 //! Concurrency: [`Walk`], [`Lister`], [`Looker`], [`ListingWriter`], [`ListingReader`] and
 //! [`Unchanged`] belong to one thread each and may be moved. [`WalkEntry`] and [`FileReader`] are

@@ -1,6 +1,6 @@
 //! A folder on a local (or mounted) file system: one file an object.
 //!
-//! Invariant:
+//! Invariants:
 //! - A file gets its final name only when all its bytes are written, by a call that fails if the
 //!   name is taken ([`PublishWay`]), and never changes afterwards, except for bytes that [`trim`]
 //!   gives back.

@@ -5,7 +5,7 @@
 //! nobody can add, remove or change a slot unnoticed by [`open`]. (A process that can write to the
 //! storage can bring back a whole older revision; the threat model says so.)
 //!
-//! Invariant:
+//! Invariants:
 //! - Every revision is created by create-only put of its copy 0; its winner adds copy 1, then a
 //!   barrier, and only then are lower revisions deleted. So at any moment at least one whole copy
 //!   of the newest durable revision exists, and of two changers at once one starts again from the
