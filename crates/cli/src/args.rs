@@ -16,8 +16,12 @@ mod verify;
 
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use onefold::{Cap, Capping};
+use tracing_subscriber::EnvFilter;
+
+use crate::log;
 
 pub(crate) use filter::{ALL, Filter, LATEST};
 pub(crate) use init::Init;
@@ -45,6 +49,12 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Which events are logged, where the environment says so
+    #[arg(skip)]
+    pub(crate) log_filter: Option<EnvFilter>,
+    /// The command that was typed: `prune`, `key add`
+    #[arg(skip)]
+    pub(crate) verb: String,
 }
 
 impl Cli {
@@ -63,6 +73,9 @@ impl Cli {
             return Err(clap.error(kind, why));
         }
         environment::give_way(&mut cli, matches);
+        cli.log_filter = log::filter().map_err(|why| clap.error(ErrorKind::ValueValidation, why))?;
+        let verb = clap.get_bin_name().unwrap_or_default();
+        cli.verb = verb.strip_prefix("onefold ").unwrap_or(verb).to_owned();
         Ok(cli)
     }
 }
@@ -124,6 +137,9 @@ pub(crate) struct Global {
     /// Print errors only
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
+    /// Append a log to this file, for finding the cause of something; `ONEFOLD_LOG` says of what
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
     /// Print more, such as what each stage of a backup waited for
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,

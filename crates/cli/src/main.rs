@@ -7,6 +7,7 @@ mod args;
 mod commands;
 mod exit;
 mod interrupt;
+mod log;
 mod output;
 mod password;
 mod private;
@@ -16,16 +17,32 @@ mod screen;
 use std::process::ExitCode;
 
 use crate::args::Cli;
+use crate::exit::Code;
 use crate::output::Output;
 
+/// The target of the program's own events in the log.
+const TARGET: &str = "onefold::command";
+
 fn main() -> ExitCode {
-    let cli = match Cli::typed() {
+    let mut cli = match Cli::typed() {
         Ok(cli) => cli,
         Err(error) => return exit::not_understood(&error),
     };
     let output = Output::new(&cli.global);
-    match commands::run(&cli, output) {
-        Ok(code) => code.into(),
-        Err(error) => exit::report(output, &cli.command, &error).into(),
-    }
+    let code = match log::start(cli.global.log.as_deref(), cli.log_filter.take()) {
+        Ok(()) => run(&cli, output),
+        Err(error) => exit::report(output, &cli.command, &error),
+    };
+    code.into()
+}
+
+fn run(cli: &Cli, output: Output) -> Code {
+    let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
+    tracing::info!(target: TARGET, command = cli.verb, version, process, "begins");
+    let code = match commands::run(cli, output) {
+        Ok(code) => code,
+        Err(error) => exit::report(output, &cli.command, &error),
+    };
+    tracing::info!(target: TARGET, ?code, "ends");
+    code
 }

@@ -117,6 +117,11 @@ impl Containers {
 
     pub(crate) fn report_mirror(&self, at: Identity, part: Part, why: &ContainerError) {
         add(&self.inner.counters.mirror_reads, 1);
+        tracing::warn!(
+            target: "onefold::mirror",
+            container = %at.id, generation = %at.generation, ?part, error = %why,
+            "the first copy could not be read, and the second one was"
+        );
         if let Some(observer) = self.inner.mirror_observer.get() {
             let (container, generation) = (at.id, at.generation);
             observer(&MirrorRead {

@@ -2,7 +2,8 @@
 //!
 //! [`Storage`] is the create-only object interface. [`LocalStorage`] and [`MemoryStorage`]
 //! implement it, and with the feature `remote` `ObjectStoreStorage`. [`Clock`] and [`Entropy`] are
-//! time and randomness; each has a system's and a test's implementation.
+//! time and randomness; each has a system's and a test's implementation. [`LoggedStorage`] tells
+//! `tracing` what is done with another storage.
 //!
 //! The feature `testing` adds what tests need: they crash `fault::FaultStorage`, and every storage
 //! must pass the suite `conformance`.
@@ -16,6 +17,7 @@ mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod fault;
 mod local;
+mod logged;
 mod memory;
 mod plain;
 #[cfg(any(test, feature = "remote"))]
@@ -30,6 +32,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use error::StorageError;
 pub use local::{Access, LocalOptions, LocalStorage, PublishWay, cached_bytes};
+pub use logged::LoggedStorage;
 pub use memory::MemoryStorage;
 #[cfg(any(test, feature = "remote"))]
 pub use remote::ObjectStoreStorage;
@@ -79,6 +82,16 @@ impl Env {
     /// As [`LocalStorage::create_for`].
     pub fn create_local_for(root: impl AsRef<Path>, access: Access) -> Result<Self, StorageError> {
         Ok(Self::system(Arc::new(LocalStorage::create_for(root, access)?)))
+    }
+
+    /// The same doors; `tracing` is told of each operation of the storage ([`LoggedStorage`]).
+    #[must_use]
+    pub fn logged(&self) -> Self {
+        let storage = LoggedStorage::new(Arc::clone(&self.storage), Arc::clone(&self.clock));
+        Self {
+            storage: Arc::new(storage),
+            ..self.clone()
+        }
     }
 
     /// A test's: this storage, time that stands still until it is moved, and randomness that

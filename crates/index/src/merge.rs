@@ -269,6 +269,11 @@ impl Index {
             Written::Run(id, names) => (id, names),
             Written::Damaged(part) => {
                 part.set_damaged();
+                tracing::warn!(
+                    target: "onefold::index",
+                    part = %names::index_run(part.meta().name),
+                    "a part of the index is damaged, and is left out"
+                );
                 self.note_damaged(part);
                 let (id, _) = RunId::of(part.meta().name);
                 let whole = chosen.iter().filter(|run| run.id == id);
@@ -285,6 +290,11 @@ impl Index {
         }
         out.runs += chosen.len();
         (out.entries, out.rates) = (run.load().hooks.iter().sum(), rates);
+        tracing::info!(
+            target: "onefold::index",
+            runs = chosen.len(), hooks = out.entries, ?rates, run = ?run.id,
+            "index runs merged into one"
+        );
         let replaced: Vec<RunId> = chosen.iter().map(|run| run.id).collect();
         self.replace(Some(run), &replaced);
         // The new run first becomes durable: a crash must not leave an index to rebuild.

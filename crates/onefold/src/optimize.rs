@@ -16,6 +16,7 @@ use format::names;
 use format::series::Layout;
 use reclaim::{Due, ReclaimError, Repair};
 use session::{ManifestList, Session};
+use tracing::{info, warn};
 use types::{SeriesId, SessionId, UnixNanos};
 
 use crate::error::{Error, Result};
@@ -29,6 +30,9 @@ use window::Expiring;
 pub use due::{DueBackup, DueRepair, HeldBackup};
 pub use reclaim::{Optimized, Repaired};
 pub use window::Expired;
+
+/// The target of this module's events in `tracing`'s logs.
+const OPTIMIZE: &str = "onefold::optimize";
 
 /// What is to be made archival, or put in order.
 #[derive(Debug, Clone, Default)]
@@ -181,6 +185,7 @@ impl Store {
         };
         let found = find_due(request, &settings, &list, &expiring.held, now);
         let all = found.due;
+        info!(target: OPTIMIZE, expired = report.expired.len(), due = all.len(), held = found.held.len(), "begins");
         report.held = found.held;
         report.warnings.extend(found.unread);
         monitor.begin_part(WorkUnit::Bytes, all.iter().map(|(_, due)| due.bytes).sum());
@@ -202,6 +207,11 @@ impl Store {
             if !matches!(done, Err(Error::Reclaim(ReclaimError::Interrupted))) {
                 monitor.add_done_up_to(bytes);
             }
+            log_rewrite(
+                "reverse deduplication",
+                due.id,
+                done.as_ref().map(|(done, _)| done.is_done),
+            );
             match done {
                 Ok((done, warnings)) => {
                     report.backups.push((due.id, done));
@@ -226,6 +236,11 @@ impl Store {
             if done.is_ok() {
                 monitor.add_done_up_to(monitor.work_total());
             }
+            log_rewrite(
+                "layout repair",
+                due.id,
+                done.as_ref().map(|(done, _)| done.is_done),
+            );
             match done {
                 Ok((done, warnings)) => {
                     report.repaired.push((due.id, done));
@@ -244,6 +259,14 @@ impl Store {
             return Ok(AllSettings::default());
         }
         AllSettings::read(self, |series| request.is_of(series))
+    }
+}
+
+/// Logs what became of one backup.
+fn log_rewrite(how: &'static str, backup: SessionId, done: std::result::Result<bool, &Error>) {
+    match done {
+        Ok(is_done) => info!(target: OPTIMIZE, %backup, is_done, "{how}"),
+        Err(error) => warn!(target: OPTIMIZE, %backup, %error, "{how}"),
     }
 }
 

@@ -19,6 +19,7 @@ use object::config::{self, NewSlot, OpenConfig, SlotId};
 use object::{ObjectError, Sealer};
 use recipe::NodeCache;
 use session::{Manifests, ReclaimView, SessionPolicy};
+use tracing::info;
 use types::{Epoch, StoreId};
 
 use crate::credential::Credential;
@@ -168,6 +169,7 @@ impl Store {
         options: &InitOptions,
         domain_of: Option<&Self>,
     ) -> Result<Self> {
+        let env = &env.logged();
         let avg = options.chunk_avg_bytes;
         let settings = Settings {
             chunk_avg_bytes: avg,
@@ -187,7 +189,7 @@ impl Store {
         let domain = domain_of.map(|store| store.config.keys.domain.clone());
         // Before the config: where there is no room for it there is no store, and init can be run
         // again. In a store that is there already nothing is made.
-        let is_new = || matches!(Self::probe(env), Err(Error::Object(ObjectError::NotAStore)));
+        let is_new = || matches!(probe(env), Err(Error::Object(ObjectError::NotAStore)));
         if options.reserve_bytes > 0 && is_new() {
             reclaim::reserve::make(env, options.reserve_bytes)?;
         }
@@ -219,14 +221,7 @@ impl Store {
     /// # Errors
     /// When there is none, or one without its config; of the storage.
     pub fn probe(env: &Env) -> Result<()> {
-        if !env.storage.list(format::names::CONFIG_FOLDER)?.is_empty() {
-            return Ok(());
-        }
-        match config::open(env, crypto::Credential::NoPassword) {
-            // Made meanwhile.
-            Ok(_) | Err(ObjectError::PasswordNeeded) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        probe(&env.logged())
     }
 
     /// Opens a store.
@@ -235,7 +230,9 @@ impl Store {
     /// No store, wrong password, a newer format, damage, each told apart by [`Error::kind`] or its
     /// message.
     pub fn open(env: &Env, credential: &Credential, options: &OpenOptions) -> Result<Self> {
+        let env = &env.logged();
         let config = config::open(env, credential.as_crypto())?;
+        info!(target: "onefold::store", store = %config.store(), "opened");
         Ok(Self::assemble(env, config, options.clone()))
     }
 
@@ -398,6 +395,18 @@ impl Store {
             self.nodes.clear();
             *since = view.newest_epoch();
         }
+    }
+}
+
+/// As [`Store::probe`].
+fn probe(env: &Env) -> Result<()> {
+    if !env.storage.list(format::names::CONFIG_FOLDER)?.is_empty() {
+        return Ok(());
+    }
+    match config::open(env, crypto::Credential::NoPassword) {
+        // Made meanwhile.
+        Ok(_) | Err(ObjectError::PasswordNeeded) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -15,6 +15,7 @@ use session::{
     DeathWatch, HeldLease, Life, ManifestList, Manifests, Session, SessionError, SessionInfo, SessionListing,
     SessionTable,
 };
+use tracing::{debug, info};
 use types::{Epoch, ObjectName, Revision, SessionId, UnixNanos};
 
 use crate::context::Context;
@@ -26,12 +27,13 @@ use crate::heal;
 use crate::hooks::hook_again;
 use crate::in_use::Finder;
 use crate::list;
+use crate::log::PRUNE;
 use crate::lost_backups;
 use crate::mark_sweep::{self, Plan};
 use crate::marks::InForce;
 use crate::options::{MarkRevisions, PruneOptions, PruneReport};
 use crate::progress::Waiting;
-use crate::remove::{self, Execution};
+use crate::remove::{self, Executed, Execution};
 use crate::scarce;
 
 /// New generations that may stand beside the old ones: what a full disk needs at most, besides
@@ -48,12 +50,15 @@ pub(crate) fn announce(context: &Context<'_>, epoch: Epoch, plan: &Plan) -> Resu
         slots: plan.condemned.clone(),
     };
     let name = names::condemned(epoch);
-    epochs::create(
+    let is_ours = epochs::create(
         context.sealer,
         &name,
         ObjectKind::Condemned,
         &condemned.to_bytes(),
-    )
+    )?;
+    let containers = condemned.slots.len();
+    info!(target: PRUNE, %epoch, containers, is_ours, "announced what is condemned");
+    Ok(is_ours)
 }
 
 /// The inputs of the process that announces an epoch.
@@ -112,6 +117,8 @@ pub(crate) fn epoch(
         }
         Found::Damaged(what) => return Err(ReclaimError::Damaged { what }),
     };
+    let containers = removed.slots.len();
+    info!(target: PRUNE, %epoch, containers, is_again, "the final list stands");
     // Void, or finished by another: not to be executed from here.
     epochs::ensure_highest(context.sealer, epoch)?;
     if !lease.is_held()? {
@@ -130,19 +137,7 @@ pub(crate) fn epoch(
             progress: context.progress,
         },
     )?;
-    report.epochs += 1;
-    report.containers_removed += done.removed;
-    report.containers_compacted += done.compacted;
-    report.containers_trimmed += done.trimmed;
-    report.bytes_deleted += done.freed_bytes;
-    report.bytes_copied += done.copied_bytes;
-    report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
-    report.bytes_stored = removed.stored_bytes;
-    report.mirrors_made += done.mirrors_made;
-    scarce::report(report, &removed, &done.given_up);
-    for (container, error) in &done.damaged {
-        report.damaged.push((container.to_string(), error.to_string()));
-    }
+    count(report, &removed, &done);
     // Healing looks for what lists name. So it unites the generations of these, or reports them. On
     // a full disk they only stay as they are.
     match heal::want(context.sealer, &done.short) {
@@ -167,6 +162,29 @@ pub(crate) fn epoch(
         hooked => hooked?,
     }
     refused.map_or(Ok(listing), Err)
+}
+
+/// Adds what executing a final list did to the report, and logs it.
+fn count(report: &mut PruneReport, removed: &Removed, done: &Executed) {
+    info!(
+        target: PRUNE,
+        epoch = %removed.epoch, removed = done.removed, compacted = done.compacted, trimmed = done.trimmed,
+        damaged = done.damaged.len(), given_up = done.given_up.len(),
+        "the final list is executed"
+    );
+    report.epochs += 1;
+    report.containers_removed += done.removed;
+    report.containers_compacted += done.compacted;
+    report.containers_trimmed += done.trimmed;
+    report.bytes_deleted += done.freed_bytes;
+    report.bytes_copied += done.copied_bytes;
+    report.bytes_left_dead = removed.left.iter().map(|left| left.dead_bytes).sum();
+    report.bytes_stored = removed.stored_bytes;
+    report.mirrors_made += done.mirrors_made;
+    scarce::report(report, removed, &done.given_up);
+    for (container, error) in &done.damaged {
+        report.damaged.push((container.to_string(), error.to_string()));
+    }
 }
 
 /// The end of an epoch that removes nothing of what it condemned.
@@ -354,6 +372,7 @@ fn answers(
             waiting.push(Waiting::of(info, life, &*env.clock, (waited, left)));
         }
         context.progress.waits_for(&waiting);
+        log_wait(epoch, &waiting);
         if is_over {
             return Ok((listed.values().cloned().collect(), listing));
         }
@@ -370,6 +389,16 @@ fn answers(
             spoke = env.clock.monotonic();
             scarce::ensure_room_to_answer(session)?;
         }
+    }
+}
+
+/// Logs the sessions that have to answer, or that all have.
+fn log_wait(epoch: Epoch, waiting: &[Waiting]) {
+    if waiting.is_empty() {
+        info!(target: PRUNE, %epoch, "every session has answered");
+    }
+    for one in waiting {
+        debug!(target: PRUNE, %epoch, session = %one.session, role = ?one.role, "waits for an answer");
     }
 }
 
@@ -411,6 +440,7 @@ fn close(context: &Context<'_>, removed: &Removed, old: Option<Vec<ObjectName>>)
     epochs::delete_all(sealer, &old)?;
     drop_damage_of_gone(context, removed)?;
     epochs::delete(sealer, &names::condemned(removed.epoch))?;
+    info!(target: PRUNE, epoch = %removed.epoch, "the epoch is closed");
     // Void ones of a process that slept, and those that replaced an unreadable removed list.
     let epochs = Epochs::list(sealer)?;
     for epoch in epochs.condemned.iter().filter(|epoch| **epoch < removed.epoch) {

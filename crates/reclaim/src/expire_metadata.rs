@@ -32,6 +32,7 @@ use crate::context::Context;
 use crate::epochs::{self, Epochs};
 use crate::error::Result;
 use crate::in_use::has_ended;
+use crate::log::PRUNE;
 use crate::marks::InForce;
 use crate::options::PruneOptions;
 use crate::sweep;
@@ -52,6 +53,7 @@ pub(crate) fn expire(
     now: Option<(SessionListing, InForce)>,
     replaced: Option<Epoch>,
 ) -> Result<()> {
+    tracing::debug!(target: PRUNE, session = %session.id(), "expires old metadata");
     // List again: another process may have taken the lease and begun an epoch.
     let epochs = Epochs::list(context.sealer)?;
     if epochs.open().is_some() || !lease.is_held()? {

@@ -22,6 +22,7 @@ mod in_use;
 mod inputs;
 mod links;
 mod list;
+mod log;
 mod lost_backups;
 mod manifests;
 mod mark;

@@ -1,11 +1,13 @@
 //! Finishes the epoch that an earlier run left open.
 
 use session::{HeldLease, Session};
+use tracing::info;
 
 use crate::context::Context;
 use crate::epoch;
 use crate::epochs::Epochs;
 use crate::error::Result;
+use crate::log::PRUNE;
 use crate::options::{PruneOptions, PruneReport};
 use crate::plan::{Limits, Unused};
 
@@ -38,6 +40,7 @@ pub(crate) fn finish_open(
             };
             &leaving
         };
+        info!(target: PRUNE, %epoch, "finishes an epoch that was left open");
         epoch::epoch(context, options, session, lease, (epoch, None), report)?;
     }
     Ok(())

@@ -3,6 +3,7 @@
 
 use format::names::LeaseRole;
 use session::{DeathWatch, HeldLease, Life, Listing, Session, SessionError, SessionTable};
+use tracing::{debug, info, warn};
 use types::{ContainerId, Epoch};
 
 use crate::context::Context;
@@ -13,6 +14,7 @@ use crate::error::{ReclaimError, Result};
 use crate::expire_metadata;
 use crate::heal::{self};
 use crate::inputs::Known;
+use crate::log::PRUNE;
 use crate::lost_backups;
 use crate::mark_spill::Spill;
 use crate::marks::{self, InForce};
@@ -33,13 +35,33 @@ const EPOCHS_MAX: usize = 2;
 pub fn prune(context: &Context<'_>, options: &PruneOptions) -> Result<PruneReport> {
     let (session, listing) = Session::begin_read_listed(context.manifests, options.process, options.policy)?;
     let pulse = session.start_pulse()?;
+    info!(target: PRUNE, session = %session.id(), "begins");
     let done = with_lease(context, options, &session, listing);
     drop(pulse);
     // Whatever came of it: what it held is given back.
     let ended = session.end();
+    match &done {
+        Ok(report) => log_report(report),
+        Err(error) => warn!(target: PRUNE, session = %session.id(), %error, "failed"),
+    }
     let report = done?;
     ended?;
     Ok(report)
+}
+
+fn log_report(report: &PruneReport) {
+    info!(
+        target: PRUNE,
+        epochs = report.epochs,
+        removed = report.containers_removed,
+        compacted = report.containers_compacted,
+        trimmed = report.containers_trimmed,
+        bytes_deleted = report.bytes_deleted,
+        bytes_copied = report.bytes_copied,
+        bytes_left_dead = report.bytes_left_dead,
+        sessions_expired = report.sessions_expired.len(),
+        "is done"
+    );
 }
 
 fn with_lease(
@@ -49,6 +71,7 @@ fn with_lease(
     listing: Listing,
 ) -> Result<PruneReport> {
     let lease = lease(context, options, session)?;
+    debug!(target: PRUNE, session = %session.id(), "has the lease");
     let done = run(context, options, session, &lease, listing);
     let released = lease.release();
     let report = done?;
@@ -116,6 +139,11 @@ fn run(
     for round in 0..EPOCHS_MAX {
         let listed = listing.take().map(|listing| (session, listing));
         let mut known = Known::load(context, options, listed)?;
+        debug!(
+            target: PRUNE,
+            round, manifests = known.listing.manifests.entries.len(), sessions = known.listing.table.running.len(),
+            "listed backups and sessions"
+        );
         if round == 0
             && dead_sessions::expire_abandoned(context, options, session, &known.listing, &mut report)?
         {
@@ -185,6 +213,11 @@ fn run(
     let healed = heal::heal_needed(context, lease, &[], options.marks_bytes_max, &find_needed)?;
     report.healed = healed.healed;
     report.unhealed = healed.left;
+    debug!(
+        target: PRUNE,
+        healed = report.healed.len(), unhealed = report.unhealed.len(),
+        "healed what lists of damage name"
+    );
     expire_metadata::expire(context, options, (session, lease), now, replaced)?;
     Ok(report)
 }
@@ -226,6 +259,11 @@ fn begin_with(
     report: &mut PruneReport,
 ) -> Result<Begun> {
     let mut plan = known.plan(context, options, &known.listing.manifests, Some(spill))?;
+    debug!(
+        target: PRUNE,
+        groups = plan.marked.len(), nodes = plan.nodes, condemned = plan.condemned.len(),
+        "marked and swept"
+    );
     report.groups_marked += plan.marked.len() as u64;
     report.nodes_read += plan.nodes;
     report.kept = std::mem::take(&mut plan.kept);

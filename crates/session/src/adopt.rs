@@ -21,7 +21,7 @@ use types::{ContainerId, SessionId, SlotRange};
 
 use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::Read;
-use crate::session::{Session, locked};
+use crate::session::{Session, TARGET, locked};
 use crate::session_table::{self, SessionInfo, SessionTable};
 use crate::watch::Life;
 
@@ -129,6 +129,11 @@ impl Session {
         taken.retain(|(container, slots)| view.is_whole(*container, *slots));
         adopted.references_left_out = all - taken.len();
         adopted.references = taken;
+        tracing::info!(
+            target: TARGET,
+            session = %self.id(), dead = %old, spans = adopted.containers.len(),
+            "takes over what a dead session stored"
+        );
         Ok(adopted)
     }
 

@@ -23,7 +23,7 @@ use types::{ContainerId, ContainerKind, Epoch, SequenceNumber, SlotRange};
 
 use crate::error::{Result, SessionError};
 use crate::objects::Put;
-use crate::session::{Inner, Record, Session, locked};
+use crate::session::{Inner, Record, Session, TARGET, locked};
 
 /// Numbers whose objects exist after writes that seemed to fail are passed over so often.
 const NUMBERS_MAX: usize = 64;
@@ -139,6 +139,8 @@ impl Inner {
             record.answers += 1;
         }
         record.answered = answered;
+        let answered = answered.map(tracing::field::display);
+        tracing::debug!(target: TARGET, session = %self.id, number = checkpoint.number, answered, "checkpoint");
         record.containers = checkpoint.containers;
         record.references = checkpoint.references;
         Ok(checkpoint.number)

@@ -28,7 +28,7 @@
 use env::{ProcessLock, StorageError};
 use format::manifest::{Manifest, SeriesName};
 use format::names;
-use format::session::{Claim, READ_SERIES};
+use format::session::{ARCHIVAL_SERIES, Claim, READ_SERIES};
 use object::Sealer;
 use types::{Revision, SeriesId, SessionId};
 
@@ -38,7 +38,7 @@ use crate::listed::{self, Listed};
 use crate::manifests::Manifests;
 use crate::objects::{Objects, Put};
 use crate::policy::SessionPolicy;
-use crate::session::{Parts, Session};
+use crate::session::{Parts, Session, TARGET};
 use crate::session_listing::Listing;
 use crate::session_table;
 
@@ -281,5 +281,15 @@ fn establish(
         lock,
     });
     session.inner.speak()?;
+    tracing::info!(target: TARGET, session = %id, kind = kind(series), "begins");
     Ok(session)
+}
+
+/// What a session of a series is for, for the log.
+fn kind(series: SeriesId) -> &'static str {
+    match series {
+        READ_SERIES => "read",
+        ARCHIVAL_SERIES => "rewrite",
+        _ => "backup",
+    }
 }

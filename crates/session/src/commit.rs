@@ -27,7 +27,7 @@ use types::{ObjectName, Revision, SessionId};
 use crate::checkpoint::covers;
 use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::{Put, Read};
-use crate::session::{End, Inner, Session, locked};
+use crate::session::{End, Inner, Session, TARGET, locked};
 
 /// So often is the storage asked for the claim of a backup that is durable.
 const LOOKS_MAX: u32 = 5;
@@ -99,6 +99,7 @@ impl Session {
         let unlocked = inner.unlock();
         let recorded = unlocked.and_then(|()| inner.record_commit());
         let warnings = recorded.and_then(|()| inner.remove_traces()).err();
+        tracing::info!(target: TARGET, session = %inner.id, manifest = %name, "is committed");
         Ok(Committed {
             session: inner.id,
             manifest: name,

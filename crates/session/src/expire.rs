@@ -11,7 +11,7 @@ use types::{Revision, SeriesId, SessionId};
 
 use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::Put;
-use crate::session::Session;
+use crate::session::{Session, TARGET};
 use crate::session_table::SessionInfo;
 
 impl Session {
@@ -22,11 +22,10 @@ impl Session {
     /// As [`Session::ensure_running`]; of the storage.
     pub fn expire(&self, victim: &SessionInfo) -> Result<EndedBy> {
         self.ensure_running()?;
-        self.end_other(
-            victim.claim.series,
-            victim.id,
-            &Manifest::Expired { by: self.id() },
-        )
+        let ending = Manifest::Expired { by: self.id() };
+        let how = self.end_other(victim.claim.series, victim.id, &ending)?;
+        tracing::info!(target: TARGET, session = %self.id(), victim = %victim.id, ?how, "ends another session");
+        Ok(how)
     }
 
     pub(crate) fn end_other(

@@ -15,12 +15,13 @@ use std::time::Duration;
 
 use format::names;
 use format::session::{ARCHIVAL_SERIES, Heartbeat};
+use tracing::{debug, info, warn};
 use types::Epoch;
 
 use crate::epochs::{self, EpochNames};
 use crate::error::{Result, SessionError};
 use crate::objects::Put;
-use crate::session::{Beat, Inner, Session, locked};
+use crate::session::{Beat, Inner, Session, TARGET, locked};
 
 /// A stopped pulse is noticed within so long.
 const NAP: Duration = Duration::from_millis(200);
@@ -47,6 +48,22 @@ impl Session {
     /// `EndedElsewhere`, `GaveUp`, `Closed`: the session is over. Of the storage: the next tick
     /// tries again; the heartbeat is written even where nothing could be read.
     pub fn tick(&self) -> Result<Tick> {
+        let ticked = self.tick_once();
+        match &ticked {
+            Ok(tick) => {
+                let Tick {
+                    new_epoch,
+                    checkpoint_wanted,
+                } = tick;
+                let new_epoch = new_epoch.map(tracing::field::display);
+                debug!(target: TARGET, session = %self.id(), new_epoch, checkpoint_wanted, "tick");
+            }
+            Err(error) => warn!(target: TARGET, session = %self.id(), %error, "tick failed"),
+        }
+        ticked
+    }
+
+    fn tick_once(&self) -> Result<Tick> {
         self.inner.ensure_running()?;
         let looked = self.inner.ensure_not_ended();
         self.inner.ensure_running()?;
@@ -135,6 +152,8 @@ impl Inner {
         }
         let (listed, view) = epochs::load(&self.objects, self.id)?;
         let (before, now) = (self.gate.view().newest_epoch(), view.newest_epoch());
+        let epoch = now.map(tracing::field::display);
+        info!(target: TARGET, session = %self.id, epoch, "honours other lists of epochs from now on");
         self.gate.swap(view);
         beat.epochs = listed;
         Ok(if now > before { now } else { None })
@@ -182,6 +201,8 @@ impl Inner {
         }
         // The write itself may have outlasted a sleep of days.
         self.ensure_running()?;
+        let answered = heartbeat.answered.map(tracing::field::display);
+        debug!(target: TARGET, session = %self.id, counter = heartbeat.counter, answered, "heartbeat");
         self.spoke(begun_at);
         for _ in 0..DELETES_MAX.min(beat.written.len().saturating_sub(HEARTBEATS_KEPT)) {
             self.objects.delete(&names::heartbeat(self.id, beat.written[0]))?;

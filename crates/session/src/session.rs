@@ -16,6 +16,7 @@ use env::ProcessLock;
 use format::manifest::{ContainerSpan, SeriesName};
 use format::names;
 use object::Sealer;
+use tracing::{info, warn};
 use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, SlotRange};
 
 use crate::epoch_guard::{EpochGuard, LookupGate};
@@ -206,6 +207,7 @@ impl Inner {
             let now = self.objects.clock().monotonic_with_suspend();
             let silent = now.saturating_sub(state.spoke_at);
             if silent > self.policy.silence_max {
+                warn!(target: TARGET, session = %self.id, ?silent, "gives up: it could put no heartbeat");
                 state.end = Some(End::Silent(silent));
             }
         }
@@ -218,9 +220,16 @@ impl Inner {
     /// Records how the session ended; the first end stands.
     pub(crate) fn end(&self, end: End) -> SessionError {
         let mut state = locked(&self.state);
+        let is_first = state.end.is_none();
         let end = state.end.get_or_insert(end).clone();
         drop(state);
-        self.error(&end)
+        let error = self.error(&end);
+        match &end {
+            _ if !is_first => {}
+            End::Closed => info!(target: TARGET, session = %self.id, "ends"),
+            _ => warn!(target: TARGET, session = %self.id, %error, "was ended"),
+        }
+        error
     }
 
     fn error(&self, end: &End) -> SessionError {
@@ -276,6 +285,9 @@ impl fmt::Debug for Session {
             .finish()
     }
 }
+
+/// The target of all events of this crate in `tracing`'s logs.
+pub(crate) const TARGET: &str = "onefold::session";
 
 /// A panic elsewhere while a lock was held leaves values that are still each valid by themselves.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

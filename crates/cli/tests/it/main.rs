@@ -20,6 +20,7 @@ mod idle;
 mod interruptions;
 mod json;
 mod lab;
+mod log;
 mod main_job;
 mod names;
 mod optimize;

@@ -22,10 +22,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use format::manifest::{Backup, BackupTotals, ContainerSpan, STREAMS_MAX, StreamRoot};
 use recipe::{NodeCache, RecipeError, TreeRoot, open_node};
 use session::{ManifestEntry, ManifestList, Session};
+use tracing::debug;
 use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 
 use crate::context::Context;
 use crate::error::{ReclaimError, Result};
+use crate::log::OPTIMIZE;
 use crate::mark::WalkError;
 use crate::progress::{Part, Progress};
 use crate::rewrite::{
@@ -147,6 +149,7 @@ fn write(
         ..Repaired::default()
     };
     *unchanged = found;
+    debug!(target: OPTIMIZE, backup = %due.backup, containers = physical, chosen = choice.len(), "weighed");
     if choice.is_empty() {
         return Ok(None);
     }
@@ -197,6 +200,7 @@ fn write(
     );
     read_back(context, options, &written, &reading).map_err(|error| error.or(broken))?;
     reading.finish();
+    debug!(target: OPTIMIZE, backup = %due.backup, copied = copies.bytes, stored, "copied and read back");
     found.bytes_copied = copies.bytes;
     found.bytes_stored = stored;
     let rewrite = Rewrite {

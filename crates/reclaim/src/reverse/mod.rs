@@ -13,11 +13,13 @@ use std::sync::Arc;
 use format::manifest::{Backup, BackupTotals, ContainerSpan, StreamRoot};
 use recipe::{ChunkRefs, NodeCache, StreamName, StreamRoots, TreeRoot};
 use session::{ChainLink, ManifestEntry, ManifestList, ReclaimView, Session};
+use tracing::debug;
 use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 
 use crate::context::Context;
 use crate::error::{ReclaimError, Result};
 use crate::links::Links;
+use crate::log::OPTIMIZE;
 use crate::mark::WalkError;
 use crate::progress::{OnlyCancel, Part, Progress};
 use crate::rewrite::{self, Copies, NodeWriter, Numbers, OptimizeOptions, Parent, Rewrite};
@@ -130,6 +132,7 @@ fn write(
     let new = both.get(1).and_then(ManifestEntry::backup);
     let streams =
         match_streams(context, &nodes, &session.view(), old, new).map_err(|error| error.or(broken))?;
+    debug!(target: OPTIMIZE, backup = %due.backup, "compared with the next backup");
     if sharing.of(due).is_some() {
         // It was counted for all of them.
     } else if streams.iter().any(|stream| stream.matches.has_unmatched()) {
@@ -178,6 +181,7 @@ fn write(
     let reading = Part::of(context.progress, READING_BACK_PERCENT, bytes, bytes);
     read_back(&new_cache(), &to, &reading).map_err(|error| error.or(broken))?;
     reading.finish();
+    debug!(target: OPTIMIZE, backup = %due.backup, archived = archive.bytes, stored, "rewritten and read back");
     let optimized = Optimized {
         is_done: false,
         onto: due.onto,

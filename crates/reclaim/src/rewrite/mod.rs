@@ -19,11 +19,13 @@ use format::manifest::{Backup, SeriesName};
 use format::names;
 use format::session::ARCHIVAL_SERIES;
 use session::{Begin, CoveredBackup, DamagedObject, ManifestList, Session, SessionError, SessionPolicy};
+use tracing::{debug, info};
 use types::{ContainerId, ContainerKind, Revision, SessionId};
 
 use crate::context::Context;
 use crate::error::Result;
 use crate::hooks::hook_again;
+use crate::log::OPTIMIZE;
 
 pub(crate) use copies::{Copies, Numbers};
 pub(crate) use distinct_backups::DistinctBackups;
@@ -79,6 +81,7 @@ pub(crate) fn run<T>(
         policy: options.policy,
     };
     let session = Session::begin(context.sealer, begin)?;
+    debug!(target: OPTIMIZE, session = %session.id(), "a rewrite begins");
     let pulse = session.start_pulse()?;
     // The first heartbeat is durable before any container is put: who left containers and no trace
     // besides had a manifest.
@@ -89,6 +92,7 @@ pub(crate) fn run<T>(
         Ok(Some((backup, all, found))) => {
             let put = looked_up(&backup, session.id());
             session.commit(backup)?;
+            info!(target: OPTIMIZE, session = %session.id(), containers = put.len(), "the rewrite is committed");
             let targets = Targets {
                 all,
                 is_unsure: false,
@@ -200,6 +204,8 @@ fn publish_all(
             "backup {of} is rewritten, but its newest manifest revision cannot be read now: session {rewrite} waits for it"
         ));
     }
+    let done = stand.iter().filter(|now| **now == Standing::Done).count();
+    info!(target: OPTIMIZE, session = %rewrite, backups = stand.len(), done, "new roots are published");
     hook_again(context, rewrite, put)?;
     if !targets.is_unsure && !stand.contains(&Standing::Waits) {
         context.manifests.forget(ARCHIVAL_SERIES, rewrite)?;

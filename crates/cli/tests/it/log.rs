@@ -1,0 +1,178 @@
+//! `--log` and `ONEFOLD_LOG`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::bed::{Bed, Ran, noise};
+
+const PASSWORD: &str = "correct horse battery staple";
+/// A file's content, which no log may have.
+const CONTENT: &str = "the content of a file that nobody else may read";
+
+/// Everything but the time of each line, which is checked to be one.
+fn events(text: &str) -> Vec<&str> {
+    let event = |line| {
+        let (time, rest) = str::split_once(line, ' ').unwrap();
+        assert!(time.starts_with("20") && time.ends_with('Z'), "{line}");
+        rest.trim_start()
+    };
+    text.lines().map(event).collect()
+}
+
+/// A store with a password, and a backup that is forgotten.
+fn bed() -> Bed {
+    let bed = Bed::bare();
+    fs::write(bed.path("file"), CONTENT).unwrap();
+    fs::write(bed.path("noise"), noise(3 << 20, 1)).unwrap();
+    run(&bed, &["init", "--container-mib", "1"], &[]);
+    run(&bed, &["backup", "file", "noise"], &[]);
+    bed
+}
+
+fn with_password(bed: &Bed, args: &[&str]) -> Command {
+    let mut command = bed.plain();
+    command.env("ONEFOLD_PASSWORD", PASSWORD).args(args);
+    command
+}
+
+#[track_caller]
+fn run(bed: &Bed, args: &[&str], directives: &[&str]) -> Ran {
+    let mut command = with_password(bed, args);
+    if let [directives] = directives {
+        command.env("ONEFOLD_LOG", directives);
+    }
+    Ran::from(command.output().unwrap()).expect(0)
+}
+
+/// The log, which only its owner may read, and which has no secrets.
+fn log(bed: &Bed) -> String {
+    let path: PathBuf = bed.path("log");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = fs::read_to_string(path).unwrap();
+    assert!(!text.contains(PASSWORD) && !text.contains(CONTENT));
+    text
+}
+
+#[test]
+fn without_both_nothing_is_logged() {
+    let bed = bed();
+    fs::write(bed.path("file"), "other").unwrap();
+    for args in [&["backup", "file", "noise"][..], &["forget", "1", "--prune"]] {
+        assert_eq!(run(&bed, args, &[]).err(), "");
+        // An empty variable counts as unset.
+        assert_eq!(run(&bed, args, &[""]).err(), "");
+    }
+    assert!(!bed.path("log").exists());
+}
+
+#[test]
+fn a_backup_and_a_prune_are_logged_to_a_file() {
+    let bed = bed();
+    let logged = ["--log", "log"];
+    fs::write(bed.path("noise"), noise(3 << 20, 2)).unwrap();
+    let ran = run(&bed, &[&["backup", "file", "noise"], &logged[..]].concat(), &[]);
+    assert_eq!(ran.err(), "");
+    let text = log(&bed);
+    let lines = events(&text);
+    let has = |words: &[&str]| {
+        lines
+            .iter()
+            .any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    for words in [
+        &["INFO onefold::command: begins", "command=\"backup\""][..],
+        &["DEBUG onefold::storage: put", "object=data/", "bytes=", "took="],
+        &["DEBUG onefold::storage: barrier"],
+        &["INFO onefold::session: begins", "session=2", "kind=\"backup\""],
+        &["DEBUG onefold::session: heartbeat", "session=2"],
+        &[
+            "INFO onefold::session: is committed",
+            "session=2",
+            "manifest=backups/",
+        ],
+        &["INFO onefold::command: ends", "code=Success"],
+    ] {
+        assert!(has(words), "{words:?} in:\n{text}");
+    }
+    assert!(!has(&["TRACE"]), "{text}");
+    run(&bed, &["forget", "1"], &[]);
+    run(
+        &bed,
+        &[&["prune"], &logged[..]].concat(),
+        &["onefold::prune=debug"],
+    );
+    let all = log(&bed);
+    let added = events(all.strip_prefix(&text).expect("the log is continued"));
+    assert!(
+        added.iter().all(|line| line.contains(" onefold::prune: ")),
+        "{added:?}"
+    );
+    let mut steps = added.iter();
+    for step in [
+        "begins",
+        "marked and swept",
+        "announced",
+        "final list stands",
+        "executed",
+        "closed",
+        "is done",
+    ] {
+        assert!(
+            steps.any(|line| line.contains(step)),
+            "{step} in order in:\n{added:#?}"
+        );
+    }
+}
+
+#[test]
+fn the_variable_alone_logs_to_standard_error() {
+    let bed = bed();
+    let text = run(&bed, &["snapshots"], &["onefold::storage=trace"]).err();
+    let lines = events(&text);
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.starts_with("TRACE onefold::storage: get object=backups/"))
+    );
+    assert!(
+        lines.iter().all(|line| line.contains(" onefold::storage: ")),
+        "{text}"
+    );
+    assert_eq!(run(&bed, &["snapshots"], &["error"]).err(), "");
+}
+
+#[test]
+fn a_read_that_a_second_copy_served_is_logged_and_told() {
+    let bed = bed();
+    for path in bed.objects("recipe") {
+        let mut bytes = fs::read(&path).unwrap();
+        let len = bytes.len();
+        bytes[..len / 2].fill(0);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, bytes).unwrap();
+    }
+    let ran = run(&bed, &["restore", "latest", "-t", "out", "--log", "log"], &[]);
+    assert!(ran.err().contains("first copy is damaged"), "{}", ran.err());
+    let text = log(&bed);
+    assert!(
+        text.contains("WARN onefold::mirror: the first copy could not be read"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_cannot_be_logged_is_an_error() {
+    let bed = bed();
+    let wrong = with_password(&bed, &["snapshots"])
+        .env("ONEFOLD_LOG", "storage=loud")
+        .output();
+    Ran::from(wrong.unwrap())
+        .expect(2)
+        .says(&["ONEFOLD_LOG", "storage=loud", "debug"]);
+    let nowhere = with_password(&bed, &["snapshots", "--log", "missing/log"]).output();
+    Ran::from(nowhere.unwrap())
+        .expect(1)
+        .says(&["missing/log", "No such file"]);
+}

@@ -1,0 +1,205 @@
+//! A storage that tells `tracing` of each operation: what, of which object, how many bytes, how
+//! long, and the error if there was one.
+//!
+//! Operations that change or lock something are debug events, and those that only read are trace
+//! events, all with the target [`TARGET`]. An event has names and lengths; it never has an object's
+//! bytes. Without a subscriber that wants the event, an operation costs one atomic load more, and
+//! no clock is read.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{Level, debug, enabled, trace};
+use types::{ByteRange, ObjectName};
+
+use crate::{AlignedBuffer, Clock, LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
+
+/// The target of all events of the storage.
+const TARGET: &str = "onefold::storage";
+
+/// What of an operation is logged as its bytes: what its result says, if anything.
+type BytesOf<T> = fn(&T) -> Option<u64>;
+
+/// A storage whose operations are logged.
+#[derive(Debug)]
+pub struct LoggedStorage {
+    inner: Arc<dyn Storage>,
+    clock: Arc<dyn Clock>,
+}
+
+impl LoggedStorage {
+    /// Logs what is done with `inner`; durations are the clock's.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Self {
+        Self { inner, clock }
+    }
+
+    /// Runs an operation that changes, locks or waits.
+    fn change<T>(
+        &self,
+        what: &'static str,
+        object: &dyn Display,
+        bytes: Option<u64>,
+        run: impl FnOnce(&dyn Storage) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        if !enabled!(target: TARGET, Level::DEBUG) {
+            return run(&*self.inner);
+        }
+        let (done, took) = self.timed(run);
+        let error = done.as_ref().err().map(tracing::field::display);
+        debug!(target: TARGET, %object, bytes, ?took, error, "{what}");
+        done
+    }
+
+    /// Runs an operation that only reads.
+    fn read<T>(
+        &self,
+        what: &'static str,
+        object: &dyn Display,
+        bytes_of: BytesOf<T>,
+        run: impl FnOnce(&dyn Storage) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        if !enabled!(target: TARGET, Level::TRACE) {
+            return run(&*self.inner);
+        }
+        let (done, took) = self.timed(run);
+        let bytes = done.as_ref().ok().and_then(bytes_of);
+        let error = done.as_ref().err().map(tracing::field::display);
+        trace!(target: TARGET, %object, bytes, ?took, error, "{what}");
+        done
+    }
+
+    /// As [`Self::read`], of a range of the object.
+    fn read_range<T>(
+        &self,
+        name: &ObjectName,
+        range: ByteRange,
+        run: impl FnOnce(&dyn Storage) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        if !enabled!(target: TARGET, Level::TRACE) {
+            return run(&*self.inner);
+        }
+        let (done, took) = self.timed(run);
+        let error = done.as_ref().err().map(tracing::field::display);
+        let ByteRange { offset, len } = range;
+        trace!(target: TARGET, object = %name, offset, bytes = len, ?took, error, "get range");
+        done
+    }
+
+    fn timed<T>(&self, run: impl FnOnce(&dyn Storage) -> T) -> (T, Duration) {
+        let began = self.clock.monotonic();
+        let done = run(&*self.inner);
+        (done, self.clock.monotonic().saturating_sub(began))
+    }
+}
+
+/// As a count of bytes.
+fn len(bytes: &[u8]) -> Option<u64> {
+    Some(bytes.len() as u64)
+}
+
+/// The store's own folder has no name.
+fn shown(folder: &str) -> &str {
+    if folder.is_empty() { "/" } else { folder }
+}
+
+impl Storage for LoggedStorage {
+    fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
+        self.change("put", name, Some(bytes), |inner| inner.put(name, parts))
+    }
+
+    fn barrier(&self) -> Result<(), StorageError> {
+        self.change("barrier", &shown(""), None, |inner| inner.barrier())
+    }
+
+    fn get(&self, name: &ObjectName) -> Result<Vec<u8>, StorageError> {
+        self.read("get", name, |bytes| len(bytes), |inner| inner.get(name))
+    }
+
+    fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {
+        self.read_range(name, range, |inner| inner.get_range(name, range))
+    }
+
+    fn get_range_into(
+        &self,
+        name: &ObjectName,
+        range: ByteRange,
+        into: &mut AlignedBuffer,
+    ) -> Result<Range<usize>, StorageError> {
+        self.read_range(name, range, |inner| inner.get_range_into(name, range, into))
+    }
+
+    fn get_tail(&self, name: &ObjectName, bytes: u64) -> Result<(Vec<u8>, u64), StorageError> {
+        self.read(
+            "get tail",
+            name,
+            |(tail, _)| len(tail),
+            |inner| inner.get_tail(name, bytes),
+        )
+    }
+
+    fn map(&self, name: &ObjectName) -> Result<ObjectBytes, StorageError> {
+        self.read("map", name, |bytes| len(bytes), |inner| inner.map(name))
+    }
+
+    fn head(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError> {
+        self.read("head", name, |meta| Some(meta.len), |inner| inner.head(name))
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.read("list", &shown(folder), |_| None, |inner| inner.list(folder))
+    }
+
+    fn list_in(&self, folder: &str, sub_folders: &BTreeSet<String>) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.read(
+            "list some",
+            &shown(folder),
+            |_| None,
+            |inner| inner.list_in(folder, sub_folders),
+        )
+    }
+
+    fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
+        self.read(
+            "list folders",
+            &shown(folder),
+            |_| None,
+            |inner| inner.list_folders(folder),
+        )
+    }
+
+    fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
+        self.change("delete", name, None, |inner| inner.delete(name))
+    }
+
+    fn can_trim(&self, name: &ObjectName) -> Result<bool, StorageError> {
+        self.read("can trim", name, |_| None, |inner| inner.can_trim(name))
+    }
+
+    fn trim(&self, from: &ObjectName, to: &ObjectName, ranges: &[ByteRange]) -> Result<bool, StorageError> {
+        let bytes = ranges.iter().map(|range| range.len).sum();
+        self.change("trim", from, Some(bytes), |inner| inner.trim(from, to, ranges))
+    }
+
+    fn drop_folder(&self, folder: &str) -> Result<(), StorageError> {
+        self.change("drop folder", &shown(folder), None, |inner| {
+            inner.drop_folder(folder)
+        })
+    }
+
+    fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
+        self.change("lock", name, None, |inner| inner.lock(name))
+    }
+
+    fn lock_state(&self, name: &ObjectName) -> Result<LockState, StorageError> {
+        self.read("lock state", name, |_| None, |inner| inner.lock_state(name))
+    }
+
+    fn drop_lock(&self, name: &ObjectName) -> Result<(), StorageError> {
+        self.change("drop lock", name, None, |inner| inner.drop_lock(name))
+    }
+}
