@@ -84,7 +84,7 @@ fn open(global: &Global) -> Result<Store> {
     let store = Store::open(&env, &credential, &options).with_context(place)?;
     let output = Output::new(global);
     // Standard error is gone, so nothing can be reported.
-    store.observe_mirror_reads(move |told| drop(output.warn(format!("warning: {told}"))));
+    store.observe_mirror_reads(move |told| drop(output.warning(told, &format!("warning: {told}"))));
     Ok(store)
 }
 
@@ -112,7 +112,7 @@ fn nothing_there(paths: &[&PathBuf], id: onefold::SessionId) -> anyhow::Error {
 /// Prints what went wrong beside an operation that is over.
 fn tell_notes(monitor: &Monitor, output: Output) -> Result<()> {
     for note in monitor.notes() {
-        output.warn(format!("warning: {note}"))?;
+        output.warning(&note, &format!("warning: {note}"))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use onefold::{ByteLen, FileTime};
+use onefold::{ByteLen, FileTime, Warning};
 use serde::Serialize;
 
 use crate::args::Global;
@@ -76,17 +76,29 @@ impl Output {
 
     /// An error that did not end the command.
     pub(crate) fn warn(&self, text: impl AsRef<str>) -> io::Result<()> {
+        self.warn_of(None, text.as_ref())
+    }
+
+    /// A warning of the library, with words around it; JSON has its kind, too.
+    pub(crate) fn warning(&self, warning: &Warning, text: &str) -> io::Result<()> {
+        self.warn_of(Some(warning.kind()), text)
+    }
+
+    fn warn_of(&self, kind: Option<&'static str>, message: &str) -> io::Result<()> {
         #[derive(Serialize)]
-        struct Warning<'a> {
+        struct Line<'a> {
             message_type: &'static str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            kind: Option<&'static str>,
             message: &'a str,
         }
         if !self.json {
-            return self.error_line(text.as_ref());
+            return self.error_line(message);
         }
-        let warning = Warning {
+        let warning = Line {
             message_type: "error",
-            message: text.as_ref(),
+            kind,
+            message,
         };
         let line = serde_json::to_string(&warning).map_err(io::Error::other)?;
         self.error_line(&line)

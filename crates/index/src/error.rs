@@ -59,6 +59,17 @@ pub enum Warning {
 }
 
 impl Warning {
+    /// A stable word for the variant.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::BadRun { .. } => "index_run_damaged",
+            Self::BadCatalog { .. } => "catalog_damaged",
+            Self::UnreadCatalog { .. } => "catalog_unread",
+            Self::MissingContainer { .. } => "container_missing",
+        }
+    }
+
     /// The container that it is about, and what is wrong with it.
     #[must_use]
     pub fn of_container(&self) -> Option<(types::ContainerId, String)> {

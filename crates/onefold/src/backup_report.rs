@@ -9,6 +9,7 @@ use ingest::{QueueStats, StageStats, VerifiedKnown};
 use types::SessionId;
 
 use crate::heal::Healed;
+use crate::warning::Warning;
 
 /// A backup that was made.
 #[derive(Debug, Clone)]
@@ -43,5 +44,5 @@ pub struct BackupReport {
     pub healed: Vec<Healed>,
     /// What was found wrong beside the backup, which is safe: a damaged manifest of the series,
     /// something of the index, housekeeping that the next backup tries again.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use format::manifest::{Backup, ContainerSpan, SeriesName};
 use format::names::LeaseRole;
 use format::series::{Layout, SeriesSettings};
-use index::{Index, Warning};
+use index::Index;
 use ingest::{About, BackupSession, Cap, Counters, Granularity, LocalSession, Sent, StoreSession, Stream};
 use recipe::TreeRoot;
 use session::{Begin, HeartbeatTask, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
@@ -24,6 +24,7 @@ use crate::index_rebuild::committed;
 use crate::monitor::Monitor;
 use crate::series::AllSettings;
 use crate::store::Store;
+use crate::warning::Warning;
 
 /// How a backup begins.
 pub(crate) struct Beginning<'a> {
@@ -47,7 +48,7 @@ pub(crate) struct BegunBackup {
     index: Index,
     began: Duration,
     source_time: UnixNanos,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
 /// Containers that a session took over, by who put them.
@@ -78,10 +79,9 @@ impl Store {
         let previous = list.backups().rev().find(|entry| entry.series() == series);
         let after = previous.map(ManifestEntry::session);
         if let Some(lost) = session.manifests().lost_after(&list, series, after)? {
-            warnings.push(format!(
-                "{lost}; this may be the latest backup before this one, \
-                 which was built upon an older one, or upon none"
-            ));
+            warnings.push(Warning::ManifestLost {
+                lost: lost.to_string(),
+            });
         }
         let mut named = NamedContainers::load(session.manifests(), &list)?;
         let index = self.index()?;
@@ -148,21 +148,32 @@ impl Store {
         session: &Session,
         list: &ManifestList,
         index: &Index,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> Result<()> {
         let stored = list.backups().filter_map(ManifestEntry::backup);
         let stored = stored.map(|backup| backup.totals.bytes_stored).sum();
         let grown = reclaim::reserve::grow(&self.env, stored, self.settings().container_bytes);
-        warnings.extend(grown.err().map(|error| error.to_string()));
+        warnings.extend(grown.err().map(|error| Warning::NoReserve {
+            why: error.to_string(),
+        }));
         let uncovered = index.uncovered(list.backups().map(ManifestEntry::session));
         let missing = committed(&self.sealer, list, |session| uncovered.contains(&session))?;
         index.catch_up(&self.containers, &missing)?;
         let merged = merge_if_wanted(session, index);
-        warnings.extend(merged.err().map(|error| error.to_string()));
-        warnings.extend(session.gc_sessions().err().map(|error| error.to_string()));
+        warnings.extend(merged.err().map(|error| Warning::IndexNotMerged {
+            why: error.to_string(),
+        }));
+        warnings.extend(
+            session
+                .gc_sessions()
+                .err()
+                .map(|error| Warning::traces_left(&error)),
+        );
         if !self.config.damage.is_empty() {
             let mended = object::config::repair(&self.env, &self.config);
-            warnings.extend(mended.err().map(|error| error.to_string()));
+            warnings.extend(mended.err().map(|error| Warning::ConfigNotMended {
+                why: error.to_string(),
+            }));
         }
         Ok(())
     }
@@ -190,22 +201,24 @@ impl Store {
             tags,
         })?;
         let mut warnings = begun.warnings;
-        warnings.extend(committed.warning.iter().map(ToString::to_string));
+        warnings.extend(committed.warning.iter().map(Warning::traces_left));
         let mut covered = vec![committed.session];
         covered.extend(committed.adopted.iter().map(|(session, _)| *session));
         // The backup is safe from here on: what fails now costs the next one some time.
         let hooks = begun.local.store().take_hooks();
         let published = hooks.map_or(Ok(()), |hooks| hooks.publish(&covered));
         let kept = published.and_then(|()| begun.index.checkpoint());
-        warnings.extend(kept.err().map(|error| error.to_string()));
+        warnings.extend(kept.err().map(|error| Warning::IndexNotUpdated {
+            why: error.to_string(),
+        }));
         let fresh = committed.containers.iter();
         let fresh: Vec<ContainerId> = fresh.flat_map(|span| span.ids(committed.session)).collect();
         let healed = self.mend(&committed.verified, &begun.index, &fresh, monitor, &mut warnings);
         // What prune took is missing from the manifests' point of view alone; `check` knows what
         // should be there.
         let met = begun.index.take_warnings().into_iter();
-        let told = met.filter(|warning| !matches!(warning, Warning::MissingContainer { .. }));
-        warnings.extend(told.map(|warning| warning.to_string()));
+        let told = met.filter(|warning| !matches!(warning, index::Warning::MissingContainer { .. }));
+        warnings.extend(told.map(Warning::Index));
         let adopted = committed
             .adopted
             .iter()
@@ -231,14 +244,16 @@ impl Store {
 }
 
 /// Takes over what dead sessions of the series stored by their last checkpoint.
-fn adopt(session: &Session, warnings: &mut Vec<String>) -> Result<Adopted> {
+fn adopt(session: &Session, warnings: &mut Vec<Warning>) -> Result<Adopted> {
     let mut containers = Vec::new();
     for dead in session.find_adoptable()? {
         match session.adopt(&dead) {
             Ok(adopted) => containers.extend(adopted.containers),
             // Another was quicker, or it came back to life: what it stored is not ours to use.
             Err(SessionError::NotAdoptable { .. }) => {}
-            Err(error @ SessionError::Damaged(_)) => warnings.push(error.to_string()),
+            Err(error @ SessionError::Damaged(_)) => warnings.push(Warning::NotAdopted {
+                why: error.to_string(),
+            }),
             Err(error) => return Err(error.into()),
         }
     }

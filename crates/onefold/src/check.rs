@@ -8,6 +8,7 @@
 
 mod data;
 mod files;
+mod finding;
 mod lost;
 mod needs;
 mod objects;
@@ -24,6 +25,9 @@ use crate::error::{Error, Result};
 use crate::monitor::{Monitor, WorkUnit};
 use crate::reading::Reading;
 use crate::store::Store;
+use crate::warning::Warning;
+
+pub use finding::{Damage, Finding};
 
 /// How deep to check.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,17 +37,6 @@ pub enum ReadData {
     /// Structure, and the bytes of this share of the containers, 0 to 1: a different part each
     /// time.
     Share(f64),
-}
-
-/// One thing found wrong.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
-    /// The object, or the container.
-    pub object: String,
-    /// What is wrong with it.
-    pub what: String,
-    /// Whether a second copy makes up for it: nothing is lost yet.
-    pub is_covered: bool,
 }
 
 /// What a check found.
@@ -80,10 +73,10 @@ impl CheckReport {
         self.findings.is_empty()
     }
 
-    fn find(&mut self, object: impl ToString, what: impl ToString, is_covered: bool) {
+    fn find(&mut self, object: impl ToString, what: Damage, is_covered: bool) {
         let finding = Finding {
             object: object.to_string(),
-            what: what.to_string(),
+            what,
             is_covered,
         };
         if !self.findings.contains(&finding) {
@@ -91,10 +84,10 @@ impl CheckReport {
         }
     }
 
-    fn leave(&mut self, object: impl ToString, what: impl ToString) {
+    fn leave(&mut self, object: impl ToString, what: Damage) {
         let leftover = Finding {
             object: object.to_string(),
-            what: what.to_string(),
+            what,
             is_covered: true,
         };
         if !self.leftovers.contains(&leftover) {
@@ -103,7 +96,7 @@ impl CheckReport {
     }
 
     /// Adds damage if a backup needs the object, else a leftover.
-    fn find_if(&mut self, is_needed: bool, object: impl ToString, what: impl ToString, is_covered: bool) {
+    fn find_if(&mut self, is_needed: bool, object: impl ToString, what: Damage, is_covered: bool) {
         if is_needed {
             self.find(object, what, is_covered);
         } else {
@@ -138,9 +131,9 @@ impl Store {
         if !bad.is_empty() && self.options.pin_reads && self.ensure_writable().is_ok() {
             // The report matters more than the list, also on a full disk.
             if let Err(error) = self.list_damaged(&bad) {
-                monitor.add_note(format!(
-                    "what is damaged could not be listed for the next backup, which may refer to it: {error}"
-                ));
+                monitor.add_note(Warning::FoundNotListed {
+                    why: error.to_string(),
+                });
             }
         }
         files::find_touched(&reading, &structure.backups, &bad, &mut report)?;

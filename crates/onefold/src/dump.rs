@@ -12,6 +12,7 @@ use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 use crate::streams::{self, role};
+use crate::warning::Warning;
 
 /// Links to links are no listing of ours: how far one is followed.
 const LINKS_MAX: usize = 2;
@@ -128,9 +129,10 @@ fn place(listing: &BackupListing<'_>, snapshot: &Snapshot, path: &[u8], monitor:
                 "{shown}: could not be read whole when backup {id} was made; `onefold restore {id} --include` restores what there is of it, under another name"
             )));
         }
-        Content::Older { .. } => monitor.add_note(format!(
-            "{shown}: could not be read when backup {id} was made; this is the version of an earlier backup"
-        )),
+        Content::Older { .. } => monitor.add_note(Warning::OlderFile {
+            backup: id,
+            path: path.to_vec(),
+        }),
         Content::Whole | Content::Changed => {}
     }
     Ok(match listed.entry.kind {

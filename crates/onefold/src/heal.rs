@@ -23,17 +23,19 @@ use crate::damage::{BadSlots, all_slots};
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::store::Store;
+use crate::warning::Warning;
 
 pub use reclaim::{HealReport, Healed};
 
 impl Store {
     /// Lists the unreadable containers that this process has met. It first reads each once more,
-    /// whole, because a prune may have overtaken a reader. Returns messages about new ones.
+    /// whole, because a prune may have overtaken a reader. Returns warnings about new ones.
     ///
     /// # Errors
     /// Of the storage.
-    pub(crate) fn record_met(&self) -> Result<Vec<String>> {
-        Ok(self.list_met(usize::MAX)?.into_iter().map(message).collect())
+    pub(crate) fn record_met(&self) -> Result<Vec<Warning>> {
+        let listed = self.list_met(usize::MAX)?.into_iter();
+        Ok(listed.map(Warning::container_damaged).collect())
     }
 
     /// As [`Self::record_met`], for so many containers at most. It forgets the others. Returns the
@@ -123,20 +125,20 @@ impl Store {
     }
 
     /// Lists the damage that a backup has found, and heals with the chunks that it has stored
-    /// again. The backup is safe, so an error becomes a message.
+    /// again. The backup is safe, so an error becomes a warning.
     pub(crate) fn mend(
         &self,
         verified: &VerifiedKnown,
         index: &Index,
         fresh: &[ContainerId],
         monitor: &Monitor,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> Vec<Healed> {
         let healed = self.try_mend(verified, index, fresh, monitor, warnings);
         healed.unwrap_or_else(|error| {
-            warnings.push(format!(
-                "what is damaged of earlier backups could not be healed: {error}; the next prune tries again"
-            ));
+            warnings.push(Warning::NotHealed {
+                why: error.to_string(),
+            });
             Vec::new()
         })
     }
@@ -147,7 +149,7 @@ impl Store {
         index: &Index,
         fresh: &[ContainerId],
         monitor: &Monitor,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
     ) -> Result<Vec<Healed>> {
         let bad: BadSlots = verified.bad.iter().cloned().collect();
         if !bad.is_empty() {
@@ -159,7 +161,8 @@ impl Store {
             let mut healed = report.healed.iter();
             healed.any(|healed| healed.container == *id && healed.left == 0)
         };
-        warnings.extend(met.into_iter().filter(|id| !is_whole(id)).map(message));
+        let met = met.into_iter().filter(|id| !is_whole(id));
+        warnings.extend(met.map(Warning::container_damaged));
         warnings.extend(more);
         Ok(report.healed)
     }
@@ -175,7 +178,7 @@ impl Store {
         index: &Index,
         fresh: &[ContainerId],
         monitor: &Monitor,
-    ) -> Result<(HealReport, Vec<String>)> {
+    ) -> Result<(HealReport, Vec<Warning>)> {
         if self.env.storage.list(names::DAMAGED_FOLDER)?.is_empty() {
             return Ok(<_>::default());
         }
@@ -195,7 +198,7 @@ impl Store {
         index: &Index,
         fresh: &[ContainerId],
         monitor: &Monitor,
-    ) -> Result<(HealReport, Vec<String>)> {
+    ) -> Result<(HealReport, Vec<Warning>)> {
         let lease = match session.acquire_lease(LeaseRole::Reclaim) {
             Ok(lease) => lease,
             Err(SessionError::LeaseTaken { .. }) => return Ok(<_>::default()),
@@ -209,12 +212,4 @@ impl Store {
         released.map_err(Error::from)?;
         Ok(healed)
     }
-}
-
-/// What is said of a container whose damage is listed for the first time.
-fn message(id: ContainerId) -> String {
-    format!(
-        "{id} is damaged, and is listed as such: the next backup of what lay there stores it again, and heals the older \
-         ones; `onefold check --read-data` names the files"
-    )
 }

@@ -29,13 +29,14 @@ mod snapshots;
 mod stats;
 mod store;
 mod streams;
+mod warning;
 
-pub use ::index::{IndexStats, MemoryStats};
+pub use ::index::{IndexStats, MemoryStats, Warning as IndexWarning};
 pub use ::restore::plan::Assembly;
 pub use ::restore::{AssembleOptions, AssembleStats, Fault, Output as StreamOutput};
 pub use backup_options::{BackupOptions, TreeOptions};
 pub use backup_report::BackupReport;
-pub use check::{CheckReport, Finding, ReadData};
+pub use check::{CheckReport, Damage, Finding, ReadData};
 pub use container::Compression;
 pub use credential::Credential;
 pub use env::{Access, Env};
@@ -61,7 +62,7 @@ pub use prune::{PruneLimits, PruneOptions, PrunePreview, PruneReport, PruneUnuse
 pub use reclaim::retention::{
     Candidate, Decision, Group, GroupBy, GroupKey, Limit, Period, Policy, Reason, Rule, TimeSpan, Times,
 };
-pub use reclaim::{Waiting, WaitingRole};
+pub use reclaim::{Waiting, WaitingRole, Warning as ReclaimWarning};
 pub use restore::{RestoreReport, RestoreRequest};
 pub use revise::{Held, HoldEnd, Retagged, TagChange, Which};
 pub use series::{Series, SeriesList, SettingsOf, root_paths};
@@ -77,3 +78,4 @@ pub use tree::{
 pub use types::{
     ByteLen, ContainerId, FileTime, SeriesId, SessionId, StoreId, UnixNanos, shell_word, shell_words,
 };
+pub use warning::Warning;

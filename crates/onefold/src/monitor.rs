@@ -7,6 +7,8 @@ use ingest::Counters;
 use reclaim::Waiting;
 use restore::RestoreCounters;
 
+use crate::warning::Warning;
+
 /// What an operation counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorkUnit {
@@ -34,7 +36,7 @@ pub struct Monitor {
     total: Arc<AtomicU64>,
     errors: AtomicU64,
     waiting: Mutex<Vec<Waiting>>,
-    notes: Mutex<Vec<String>>,
+    notes: Mutex<Vec<Warning>>,
 }
 
 impl Monitor {
@@ -139,11 +141,11 @@ impl Monitor {
     /// What went wrong beside the operation and did not touch its result, such as a store that cannot be
     /// written and so keeps nothing for its reader. To be shown when the operation is over.
     #[must_use]
-    pub fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<Warning> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn add_note(&self, note: String) {
+    pub(crate) fn add_note(&self, note: Warning) {
         self.notes
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

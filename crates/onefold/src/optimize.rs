@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::monitor::{Monitor, WorkUnit};
 use crate::series::AllSettings;
 use crate::store::Store;
+use crate::warning::Warning;
 
 use due::{DueOf, RepairOf, due, due_repairs};
 use window::Expiring;
@@ -73,7 +74,7 @@ pub struct OptimizeReport {
     /// Rewrites of processes that had died, which were completed or let go.
     pub completed: u64,
     /// What should be said besides.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// What would be done.
@@ -90,7 +91,7 @@ pub struct OptimizePreview {
     /// Backups that stay as they are because they are held.
     pub held: Vec<HeldBackup>,
     /// What should be said besides.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 impl Store {
@@ -145,10 +146,7 @@ impl Store {
         let done = done.and(ended);
         if done.is_err() {
             for expired in &report.expired {
-                monitor.add_note(format!(
-                    "backup {} had left the windows of its series, and is forgotten all the same",
-                    expired.id
-                ));
+                monitor.add_note(Warning::ExpiredAllTheSame { backup: expired.id });
             }
         }
         done.map(|()| report)
@@ -308,7 +306,7 @@ fn find_repairs(
 struct Found {
     due: Vec<DueOf>,
     held: Vec<HeldBackup>,
-    unread: Vec<String>,
+    unread: Vec<Warning>,
 }
 
 /// What is due at that time of the storage.
@@ -331,7 +329,11 @@ fn find_due(
     // It may say of other roots, and what lower revisions reach may be gone.
     all.retain(|(series, due)| {
         let of_one = list.unread_of(*series, due.id);
-        unread.extend(of_one.map(|object| format!("{object}: backup {} stays as it is for now", due.id)));
+        unread.extend(of_one.map(|object| Warning::BackupUnread {
+            backup: due.id,
+            object: object.name.clone(),
+            why: object.why.clone(),
+        }));
         of_one.is_none()
     });
     Found {

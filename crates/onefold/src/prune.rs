@@ -12,6 +12,7 @@ use types::SessionId;
 use crate::error::Result;
 use crate::monitor::{Monitor, WorkUnit};
 use crate::store::Store;
+use crate::warning::Warning;
 
 pub use reclaim::{
     Limits as PruneLimits, Preview as PrunePreview, PruneOptions, PruneReport, Unused as PruneUnused,
@@ -21,7 +22,7 @@ pub use reclaim::{
 #[derive(Debug, Default)]
 struct Watcher<'a> {
     monitor: Option<&'a Monitor>,
-    warnings: Mutex<Vec<String>>,
+    warnings: Mutex<Vec<Warning>>,
 }
 
 impl Progress for Watcher<'_> {
@@ -50,9 +51,9 @@ impl Progress for Watcher<'_> {
             monitor.add_done(containers);
         }
     }
-    fn warn(&self, warning: &str) {
+    fn warn(&self, warning: reclaim::Warning) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-        warnings.push(warning.to_owned());
+        warnings.push(warning.into());
     }
     fn is_cancelled(&self) -> bool {
         self.monitor.is_some_and(Monitor::is_cancelled)
@@ -66,7 +67,7 @@ impl Store {
     /// # Errors
     /// When what lives cannot be told, another prunes, or someone asks to stop; of the storage. The store is as readable as
     /// before, and the next prune goes on from there.
-    pub fn prune(&self, options: &PruneOptions, monitor: &Monitor) -> Result<(PruneReport, Vec<String>)> {
+    pub fn prune(&self, options: &PruneOptions, monitor: &Monitor) -> Result<(PruneReport, Vec<Warning>)> {
         self.ensure_writable()?;
         self.containers.clear_catalogs();
         let (done, was_full) = self.with_reserve(|was_full| {
@@ -82,11 +83,11 @@ impl Store {
         let (report, mut warnings) = done?;
         let stored = report.bytes_stored;
         if let Err(error) = reserve::grow(&self.env, stored, self.settings().container_bytes) {
-            warnings.push(format!("the reserve could not be made: {error}"));
+            warnings.push(Warning::NoReserve {
+                why: error.to_string(),
+            });
         } else if was_full && !reserve::exists(&*self.env.storage)? {
-            warnings.push(
-                "there is no room for the reserve yet; the next prune may need some free space".to_owned(),
-            );
+            warnings.push(Warning::NoRoomForReserve);
         }
         Ok((report, warnings))
     }
@@ -118,7 +119,7 @@ impl Store {
         options: &PruneOptions,
         forget: &BTreeSet<SessionId>,
         monitor: &Monitor,
-    ) -> Result<(PrunePreview, Vec<String>)> {
+    ) -> Result<(PrunePreview, Vec<Warning>)> {
         self.reclaiming(None, monitor, |context| {
             reclaim::preview(context, options, forget)
         })
@@ -129,7 +130,7 @@ impl Store {
         index: Option<&Index>,
         monitor: &Monitor,
         work: impl FnOnce(&Context<'_>) -> reclaim::Result<T>,
-    ) -> Result<(T, Vec<String>)> {
+    ) -> Result<(T, Vec<Warning>)> {
         let nodes = self.nodes();
         let watcher = Watcher {
             monitor: Some(monitor),

@@ -25,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
+use crate::warning::Warning;
 
 /// Every so many sessions a reader removes what ended ones have left: each leaves a few small
 /// objects, and a store may be read often between two backups.
@@ -40,7 +41,7 @@ pub(crate) struct Reading<'a> {
     chosen: Vec<SessionId>,
     list: ManifestList,
     links: OnceLock<Vec<ChainLink>>,
-    notes: Vec<String>,
+    notes: Vec<Warning>,
 }
 
 impl<'a> Reading<'a> {
@@ -60,9 +61,9 @@ impl<'a> Reading<'a> {
         if store.options.pin_reads {
             match reading.pin(&choose) {
                 Ok(()) => return Ok(reading),
-                Err(error) => reading.notes.push(format!(
-                    "what is read is not kept, should `forget` and `prune` run now: {error}"
-                )),
+                Err(error) => reading.notes.push(Warning::NotPinned {
+                    why: error.to_string(),
+                }),
             }
         }
         reading.list = store.manifests.list()?;
@@ -99,8 +100,12 @@ impl<'a> Reading<'a> {
             (Ok(pulse), Ok(_)) => {
                 if session.id().get().is_multiple_of(SESSIONS_A_TIDY) {
                     // What stays is for the next one.
-                    self.notes
-                        .extend(session.gc_sessions().err().map(|error| error.to_string()));
+                    self.notes.extend(
+                        session
+                            .gc_sessions()
+                            .err()
+                            .map(|error| Warning::traces_left(&error)),
+                    );
                 }
                 self.pin = Some((session, pulse));
                 Ok(())
@@ -213,18 +218,16 @@ impl<'a> Reading<'a> {
         let mut notes = std::mem::take(&mut self.notes);
         match self.store.record_met() {
             Ok(said) => notes.extend(said),
-            Err(error) => notes.push(format!(
-                "what could not be read could not be listed as damaged: {error}"
-            )),
+            Err(error) => notes.push(Warning::MetNotListed {
+                why: error.to_string(),
+            }),
         }
         match self.pin.take().map(|(session, _)| session.end()) {
             None | Some(Ok(ReadEnd::Clean)) => {}
-            Some(Ok(ReadEnd::Elsewhere(how))) => notes.push(format!(
-                "what was read was not kept to the end: {how}; all that was read is verified"
-            )),
-            Some(Err(error)) => notes.push(format!(
-                "ending the read session failed; the next backup ends it: {error}"
-            )),
+            Some(Ok(ReadEnd::Elsewhere(how))) => notes.push(Warning::PinLost { how: how.to_string() }),
+            Some(Err(error)) => notes.push(Warning::PinNotEnded {
+                why: error.to_string(),
+            }),
         }
         notes.into_iter().for_each(|note| monitor.add_note(note));
     }

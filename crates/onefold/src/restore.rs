@@ -23,6 +23,7 @@ use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 use crate::streams::{self, role};
+use crate::warning::Warning;
 
 /// How to restore.
 #[derive(Debug, Clone)]
@@ -167,10 +168,10 @@ impl Store {
             None => restore_entries(snapshot, nodes, target, request, &is_met, monitor, &mut report)?,
         };
         if stats.older > 0 {
-            let (id, older) = (snapshot.id, stats.older);
-            monitor.add_note(format!(
-                "{older} of the files could not be read when backup {id} was made and are of an earlier backup; `onefold ls --long {id}` says which"
-            ));
+            monitor.add_note(Warning::OlderFiles {
+                backup: snapshot.id,
+                files: stats.older,
+            });
         }
         let elapsed = self.env.clock.monotonic().saturating_sub(began);
         Ok(RestoreReport {

@@ -20,6 +20,7 @@ use types::{Revision, SeriesId};
 use crate::error::{Error, Result};
 use crate::settings::SettingsChange;
 use crate::store::Store;
+use crate::warning::Warning;
 
 /// Where the settings of a series come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +56,7 @@ pub struct SeriesList {
     /// What holds for series without settings of their own, and whether that was ever set.
     pub default: (SeriesSettings, SettingsOf),
     /// Settings that cannot be read, with what is wrong: older ones count instead.
-    pub damaged: Vec<String>,
+    pub damaged: Vec<Warning>,
 }
 
 /// The settings that a store has, the highest readable ones of each series.
@@ -64,7 +65,7 @@ pub(crate) struct AllSettings {
     of: BTreeMap<Option<SeriesId>, SeriesSettings>,
     /// Those of which a revision above the one that counts, or every one, cannot be read.
     unsure: BTreeSet<Option<SeriesId>>,
-    pub(crate) damaged: Vec<String>,
+    pub(crate) damaged: Vec<Warning>,
 }
 
 impl AllSettings {
@@ -92,7 +93,9 @@ impl AllSettings {
                     }
                     Err(error) if is_unreadable(&error) => {
                         all.unsure.insert(series);
-                        all.damaged.push(error.to_string());
+                        all.damaged.push(Warning::SettingsUnread {
+                            why: error.to_string(),
+                        });
                     }
                     Err(error) => return Err(error.into()),
                 }

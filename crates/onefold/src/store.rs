@@ -25,6 +25,7 @@ use types::{Epoch, StoreId};
 use crate::credential::Credential;
 use crate::error::{Error, Result};
 use crate::settings::SettingsChange;
+use crate::warning::Warning;
 
 /// Memory for hooks that are not in a run yet.
 const PENDING_HOOKS_BYTES_MAX: usize = 32 << 20;
@@ -145,16 +146,12 @@ impl fmt::Debug for Store {
 impl Store {
     /// Calls the observer, once for each container, when the first copy could not be read and the
     /// second one was. The call comes on the reading thread. Only the first observer counts.
-    pub fn observe_mirror_reads(&self, observer: impl Fn(&str) + Send + Sync + 'static) {
+    pub fn observe_mirror_reads(&self, observer: impl Fn(&Warning) + Send + Sync + 'static) {
         let told = Mutex::new(BTreeSet::new());
         self.containers.observe_mirror_reads(move |read| {
             let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
             if told.insert(read.container) {
-                observer(&format!(
-                    "container {}: its first copy is damaged ({}), the second one was read and nothing is missing; \
-                     `onefold check --read-data` finds what else is damaged",
-                    read.container, read.why
-                ));
+                observer(&Warning::mirror_read(read));
             }
         });
     }

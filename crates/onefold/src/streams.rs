@@ -6,6 +6,7 @@ use restore::BackupListing;
 use types::SessionId;
 
 use crate::monitor::Monitor;
+use crate::warning::Warning;
 
 /// The root of the stream with this role.
 pub(crate) fn role(backup: &Backup, role: StreamRole) -> Option<TreeRoot> {
@@ -25,9 +26,9 @@ pub(crate) fn listing<'a>(nodes: &'a NodeCache, backup: &Backup) -> Option<Backu
 /// Notes why paths of a backup were searched for without its fences.
 pub(crate) fn note_fences(listing: BackupListing<'_>, id: SessionId, monitor: &Monitor) {
     if let Some(fault) = listing.fault() {
-        monitor.add_note(format!(
-            "the listing of backup {id} was read up to the paths asked for, which takes longer: {fault}; nothing of the \
-             backup is missing for it"
-        ));
+        monitor.add_note(Warning::FencesUnread {
+            backup: id,
+            why: fault.to_string(),
+        });
     }
 }

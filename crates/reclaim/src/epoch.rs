@@ -35,6 +35,7 @@ use crate::options::{MarkRevisions, PruneOptions, PruneReport};
 use crate::progress::Waiting;
 use crate::remove::{self, Executed, Execution};
 use crate::scarce;
+use crate::warning::Warning;
 
 /// New generations that may stand beside the old ones: what a full disk needs at most, besides
 /// lists.
@@ -141,9 +142,7 @@ pub(crate) fn epoch(
     // Healing looks for what lists name. So it unites the generations of these, or reports them. On
     // a full disk they only stay as they are.
     match heal::want(context.sealer, &done.short) {
-        Err(error) if options.is_full && error.is_no_space() => context.progress.warn(
-            "there is no room to say which containers have generations to unite: a prune with more room does it",
-        ),
+        Err(error) if options.is_full && error.is_no_space() => context.progress.warn(Warning::NoRoomToList),
         other => other?,
     }
     // Executing took a while: a process that slept meanwhile must not put its marks in force.
@@ -156,9 +155,9 @@ pub(crate) fn epoch(
     }
     close(context, &removed, old)?;
     match hook_again(context, session.id(), &done.kept) {
-        Err(error) if options.is_full && error.is_no_space() => context.progress.warn(&format!(
-            "{error}; what was rewritten is not in the index: `onefold index rebuild` puts it there"
-        )),
+        Err(error) if options.is_full && error.is_no_space() => context.progress.warn(Warning::NotIndexed {
+            why: error.to_string(),
+        }),
         hooked => hooked?,
     }
     refused.map_or(Ok(listing), Err)

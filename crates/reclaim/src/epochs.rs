@@ -16,6 +16,7 @@ use types::{Epoch, ObjectName, UnixNanos};
 use crate::error::{ReclaimError, Result};
 use crate::objects;
 use crate::progress::Progress;
+use crate::warning::Warning;
 
 /// The epochs that have lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,7 +77,7 @@ impl Epochs {
                 }
                 Found::Missing => unreadable = true,
                 Found::Damaged(why) => {
-                    progress.warn(&format!("{why}; all containers are looked at instead"));
+                    progress.warn(Warning::removed_list_unread(&why));
                     unreadable = true;
                 }
             }
@@ -98,7 +99,7 @@ impl Epochs {
             if let Err(why) = read.map(drop)
                 && why.is_damage()
             {
-                progress.warn(&format!("{why}; all containers are looked at instead"));
+                progress.warn(Warning::removed_list_unread(&why));
                 has_rotten = true;
             }
         }

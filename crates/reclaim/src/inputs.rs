@@ -17,6 +17,7 @@ use crate::marks::InForce;
 use crate::options::PruneOptions;
 use crate::plan::{self, Limits};
 use crate::slots::SlotMap;
+use crate::warning::Warning;
 
 /// What is known when nothing is open.
 pub(crate) struct Known {
@@ -57,9 +58,7 @@ impl Known {
         let in_force = InForce::load(context.sealer, newest, options.marks_bytes_max)?;
         for group in &in_force.missing {
             let (series, first) = (group.series, group.first);
-            context.progress.warn(&format!(
-                "the marks of the backups from {first} on of series {series} cannot be read; all containers are looked at instead"
-            ));
+            context.progress.warn(Warning::MarksUnread { series, first });
         }
         let has_rotten = match newest {
             Some(newest) => epochs.has_rotten_below(context.sealer, newest.epoch, context.progress)?,

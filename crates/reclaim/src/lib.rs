@@ -43,6 +43,7 @@ mod rewrite;
 mod scarce;
 mod slots;
 mod sweep;
+mod warning;
 
 pub use compact::Packing;
 pub use context::Context;
@@ -58,5 +59,6 @@ pub use prune::prune;
 pub use repair::{Repair, Repaired, repair};
 pub use reverse::{Due, Optimized, Sharing, optimize};
 pub use rewrite::{OptimizeOptions, complete};
+pub use warning::Warning;
 pub mod reserve;
 pub mod retention;

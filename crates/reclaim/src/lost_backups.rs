@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::error::{ReclaimError, Result};
 use crate::marks::InForce;
 use crate::options::PruneOptions;
+use crate::warning::Warning;
 
 /// Puts lost tombstones, and tombstones of lost backups that the user gives up. Returns whether
 /// there were any.
@@ -33,10 +34,9 @@ pub(crate) fn settle(
     };
     for entry in list.entries.iter().filter(come_back) {
         context.manifests.forget(entry.series(), entry.session())?;
-        context.progress.warn(&format!(
-            "backup {} was forgotten, and the manifest revision that said so is lost: it was put again",
-            entry.session()
-        ));
+        context.progress.warn(Warning::TombstoneRestored {
+            backup: entry.session(),
+        });
         has_put = true;
     }
     let mut lost: BTreeSet<SessionId> = listing.table.lost.iter().copied().collect();

@@ -8,6 +8,8 @@ use format::session::{ARCHIVAL_SERIES, READ_SERIES};
 use session::{Life, SessionInfo};
 use types::{SessionId, UnixNanos};
 
+use crate::warning::Warning;
+
 /// A session that a run waits for: it has not answered, and may live. Times are the wall clock's,
 /// for people alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +89,7 @@ pub trait Progress: Send + Sync {
     fn waits_for(&self, sessions: &[Waiting]);
 
     /// Something could not be done, and the rest continues.
-    fn warn(&self, warning: &str);
+    fn warn(&self, warning: Warning);
 
     /// Whether to stop at the next step that may be the last.
     fn is_cancelled(&self) -> bool;
@@ -100,7 +102,7 @@ impl Progress for () {
     fn set_total_bytes(&self, _: u64) {}
     fn add_done(&self, _: u64) {}
     fn waits_for(&self, _: &[Waiting]) {}
-    fn warn(&self, _: &str) {}
+    fn warn(&self, _: Warning) {}
     fn is_cancelled(&self) -> bool {
         false
     }
@@ -115,7 +117,7 @@ impl Progress for OnlyCancel<'_> {
     fn set_total_bytes(&self, _: u64) {}
     fn add_done(&self, _: u64) {}
     fn waits_for(&self, _: &[Waiting]) {}
-    fn warn(&self, _: &str) {}
+    fn warn(&self, _: Warning) {}
     fn is_cancelled(&self) -> bool {
         self.0.is_cancelled()
     }
@@ -172,7 +174,7 @@ impl Progress for Part<'_> {
         }
     }
     fn waits_for(&self, _: &[Waiting]) {}
-    fn warn(&self, warning: &str) {
+    fn warn(&self, warning: Warning) {
         self.told.warn(warning);
     }
     fn is_cancelled(&self) -> bool {
@@ -195,7 +197,7 @@ mod tests {
             self.0.fetch_add(units, Ordering::Relaxed);
         }
         fn waits_for(&self, _: &[Waiting]) {}
-        fn warn(&self, _: &str) {}
+        fn warn(&self, _: Warning) {}
         fn is_cancelled(&self) -> bool {
             false
         }

@@ -22,6 +22,7 @@ use crate::open;
 use crate::options::{PruneOptions, PruneReport};
 use crate::progress::{Waiting, WaitingRole};
 use crate::rewrite;
+use crate::warning::Warning;
 
 /// Epochs that one run begins at most.
 const EPOCHS_MAX: usize = 2;
@@ -112,10 +113,10 @@ fn lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Re
         }
         if !told {
             told = true;
-            let unmoved = options.policy.unmoved_for.as_secs() / 60;
-            context.progress.warn(&format!(
-                "waited for the prune of session {holder}, which is not on this host: dead if silent for {unmoved} minutes"
-            ));
+            context.progress.warn(Warning::WaitedForPrune {
+                session: holder,
+                minutes: options.policy.unmoved_for.as_secs() / 60,
+            });
         }
         env.clock
             .sleep(epoch::LOOK_EVERY.min(options.policy.heartbeat_every));
@@ -159,9 +160,9 @@ fn run(
             match rewrite::complete(context, session) {
                 Err(ReclaimError::Interrupted) => return Err(ReclaimError::Interrupted),
                 // It keeps all that it needs meanwhile.
-                Err(error) => context.progress.warn(&format!(
-                    "what an optimize that died had begun could not be completed: {error}"
-                )),
+                Err(error) => context.progress.warn(Warning::RewriteNotCompleted {
+                    why: error.to_string(),
+                }),
                 Ok(_) => {}
             }
             known.look(context, None)?;

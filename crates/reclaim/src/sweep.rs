@@ -18,6 +18,7 @@ use types::{ContainerId, ContainerKind, SequenceNumber, SessionId};
 use crate::error::Result;
 use crate::progress::Progress;
 use crate::slots::{SlotMap, SlotSet, entry};
+use crate::warning::Warning;
 
 /// Every kind of container.
 pub(crate) const KINDS: [ContainerKind; 5] = [
@@ -250,7 +251,7 @@ pub(crate) fn catalog(
     match containers.catalog(id) {
         Ok(view) => Ok(Some(view)),
         Err(error) if error.is_damage() => {
-            progress.warn(&format!("{id} stays as it is: {error}"));
+            progress.warn(Warning::container_unread(id, &error));
             Ok(None)
         }
         Err(error) => Err(error.into()),

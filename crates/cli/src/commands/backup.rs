@@ -256,7 +256,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
     let seconds = report.elapsed_nanos as f64 / 1e9;
     let totals = &report.totals;
     for untidy in &report.warnings {
-        output.warn(format!("warning: the backup is safe, but: {untidy}"))?;
+        output.warning(untidy, &format!("warning: the backup is safe, but: {untidy}"))?;
     }
     if !report.adopted.is_empty() {
         output.line(format!(

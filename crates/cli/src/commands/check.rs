@@ -1,7 +1,7 @@
 //! `onefold check`
 
 use anyhow::{Context, Result, bail};
-use onefold::{CheckReport, Monitor, ReadData};
+use onefold::{CheckReport, Finding, Monitor, ReadData};
 use serde::Serialize;
 
 use crate::args::{Check, Global};
@@ -12,9 +12,22 @@ use crate::progress::{self, Status};
 #[derive(Serialize)]
 struct FoundLine<'a> {
     message_type: &'static str,
+    kind: &'static str,
     object: &'a str,
-    what: &'a str,
+    what: String,
     covered: bool,
+}
+
+impl<'a> FoundLine<'a> {
+    fn of(message_type: &'static str, finding: &'a Finding) -> Self {
+        Self {
+            message_type,
+            kind: finding.what.kind(),
+            object: &finding.object,
+            what: finding.what.to_string(),
+            covered: finding.is_covered,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -59,24 +72,14 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
             ""
         };
         output.result(format!("{}: {}{covered}", finding.object, finding.what))?;
-        output.object(&FoundLine {
-            message_type: "damage",
-            object: &finding.object,
-            what: &finding.what,
-            covered: finding.is_covered,
-        })?;
+        output.object(&FoundLine::of("damage", finding))?;
     }
     for leftover in &report.leftovers {
         output.result(format!(
             "{}: {} (no backup needs it)",
             leftover.object, leftover.what
         ))?;
-        output.object(&FoundLine {
-            message_type: "leftover",
-            object: &leftover.object,
-            what: &leftover.what,
-            covered: true,
-        })?;
+        output.object(&FoundLine::of("leftover", leftover))?;
     }
     for backup in &report.unread_backups {
         output.result(format!("backup {backup} could not be read now, and may be whole"))?;

@@ -142,7 +142,7 @@ pub(crate) fn optimize(
     super::tell_notes(&monitor, output)?;
     let report = report?;
     for warning in &report.warnings {
-        output.warn(warning)?;
+        output.warning(warning, &warning.to_string())?;
     }
     Ok(report)
 }
@@ -393,7 +393,7 @@ fn say_due(store: &Store, series: Option<SeriesId>, repair: Option<u16>, output:
     }
     say_held(&preview.held, output)?;
     for warning in &preview.warnings {
-        output.warn(warning)?;
+        output.warning(warning, &warning.to_string())?;
     }
     let is_any_due = !preview.expiring.is_empty() || !due.is_empty() || !repairs.is_empty();
     if !is_any_due && preview.held.is_empty() {

@@ -126,7 +126,7 @@ pub(crate) fn preview(
         store.preview_prune(options, forget, monitor)
     })?;
     for warning in warnings {
-        output.warn(warning)?;
+        output.warning(&warning, &warning.to_string())?;
     }
     Ok(preview)
 }
@@ -176,7 +176,7 @@ pub(crate) fn prune(store: &Store, options: &PruneOptions, output: Output) -> Re
         ))?;
     }
     for warning in warnings {
-        output.warn(warning)?;
+        output.warning(&warning, &warning.to_string())?;
     }
     for (container, why) in &report.damaged {
         output.warn(format!(

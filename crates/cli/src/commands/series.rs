@@ -114,7 +114,7 @@ fn list(store: &Store, output: Output) -> Result<Code> {
     }
     output.line(count(rows.len() as u64, "series", "series"))?;
     for damaged in &list.damaged {
-        output.warn(format!("{damaged}; an older one counts: set it again"))?;
+        output.warning(damaged, &format!("{damaged}; an older one counts: set it again"))?;
     }
     Ok(if list.damaged.is_empty() {
         Code::Success

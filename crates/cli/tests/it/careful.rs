@@ -324,10 +324,7 @@ fn a_second_copy_that_saved_a_read_is_told() {
         .lines()
         .next()
         .map(serde_json::from_str::<serde_json::Value>);
-    assert!(
-        line.unwrap().unwrap()["message"]
-            .as_str()
-            .unwrap()
-            .contains("first copy")
-    );
+    let line = line.unwrap().unwrap();
+    assert!(line["message"].as_str().unwrap().contains("first copy"));
+    assert_eq!(line["kind"], "mirror_read");
 }

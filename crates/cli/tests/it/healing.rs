@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::bed::{Bed, last, noise, settle};
+use crate::bed::{Bed, last, lines, noise, settle};
 use crate::picture::{assert_same, picture};
 
 /// A bed with a backup of some files, and one of its data containers.
@@ -74,6 +74,10 @@ fn what_a_restore_or_a_check_has_met_is_healed_by_the_next_backup() {
         let (bed, victim) = backed_up(910);
         flip(&victim);
         bed.run(&meets).expect(1);
+        let check = bed.run(["check", "--read-data", "--json"]).expect(1);
+        let found = lines(&check.out);
+        assert_eq!(found[0]["message_type"], "damage");
+        assert_eq!(found[0]["kind"], "container_damaged");
         assert_eq!(bed.objects("damaged").len(), 1, "{meets:?}");
         let summary = last(&bed.ok(["backup", "src", "--verify-known", "none", "--json"]));
         assert_eq!(summary["verified"]["healed"], 1, "{summary}");

@@ -167,3 +167,35 @@ fn a_pipe_sees_results_and_no_progress() {
         assert_eq!((ran.out(), ran.err()), (String::new(), String::new()), "{args:?}");
     }
 }
+
+/// The words that `kind` functions return, read from the source.
+fn kinds(source: &str) -> Vec<&str> {
+    let words = source.lines().filter_map(|line| {
+        let word = line.trim().split_once("=> \"")?.1.strip_suffix("\",")?;
+        word.chars()
+            .all(|c| c.is_ascii_lowercase() || c == '_')
+            .then_some(word)
+    });
+    words.collect()
+}
+
+#[test]
+fn the_page_has_every_kind() {
+    let page = include_str!("../../../../docs/cli.md");
+    let mut all = Vec::new();
+    for source in [
+        include_str!("../../../onefold/src/warning.rs"),
+        include_str!("../../../onefold/src/check/finding.rs"),
+        include_str!("../../../reclaim/src/warning.rs"),
+        include_str!("../../../index/src/error.rs"),
+    ] {
+        let words = kinds(source);
+        assert!(words.len() > 3, "{words:?}");
+        all.extend(words);
+    }
+    let lacking: Vec<_> = all
+        .iter()
+        .filter(|word| !page.contains(&format!("`{word}`")))
+        .collect();
+    assert!(lacking.is_empty(), "{lacking:?}");
+}

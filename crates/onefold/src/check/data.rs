@@ -2,13 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use container::{ContainerError, CopyOf, Damage, Depth, Part, Verified};
+use container::{ContainerError, CopyOf, Depth, Part, Verified};
 use format::container::CatalogCopy;
 use types::{ContainerId, ContainerKind, Slot, SlotRange};
 
 use super::needs::Needs;
-use super::structure::without_body;
-use super::{CheckReport, refuses_container};
+use super::{CheckReport, Damage, refuses_container};
 use crate::damage::{BadSlots, all_slots};
 use crate::error::Result;
 use crate::monitor::Monitor;
@@ -87,7 +86,7 @@ fn read_of(
         Ok(verified) => Ok(Some(verified)),
         Err(error) if refuses_container(&error) => Err(error.into()),
         Err(error) => {
-            report.find_if(needs.has(id), id, error, false);
+            report.find_if(needs.has(id), id, Damage::container(error), false);
             bad.entry(id).or_default().push(all_slots());
             Ok(None)
         }
@@ -149,7 +148,7 @@ fn judge(id: ContainerId, verified: &Verified, needs: &Needs, report: &mut Check
         report.find_if(
             needs.has_any(id, &damage.slots),
             format!("{id}.{}{copy}", damage.generation),
-            format!("{}{}", told(&damage.error), shown(&damage.slots)),
+            what_of(damage),
             is_covered,
         );
     }
@@ -161,15 +160,15 @@ fn judge(id: ContainerId, verified: &Verified, needs: &Needs, report: &mut Check
 }
 
 /// What is wrong, without the advice to check.
-fn told(error: &ContainerError) -> String {
-    match error {
-        ContainerError::BodyMissing { body, .. } => without_body(body),
-        error => error.to_string(),
+fn what_of(damage: &container::Damage) -> Damage {
+    match &damage.error {
+        ContainerError::BodyMissing { body, .. } => Damage::BodyMissing { body: body.clone() },
+        error => Damage::container(format!("{error}{}", shown(&damage.slots))),
     }
 }
 
 /// Whether nothing of the copy can be had.
-fn is_of_all(damage: &Damage) -> bool {
+fn is_of_all(damage: &container::Damage) -> bool {
     matches!(damage.part, Part::Trailer | Part::Catalog)
 }
 
@@ -193,13 +192,13 @@ fn compare_copies(store: &Store, id: ContainerId, report: &mut CheckReport) -> R
         Err(error) if refuses_container(&error) => return Err(error.into()),
         // A finding already: the container was read.
         Err(error) if error.is_damage() => return Ok(()),
-        Err(error) => report.find(id, error, true),
+        Err(error) => report.find(id, Damage::container(error), true),
     }
     for copy in copies {
         match store.containers.catalog(copy.container) {
             Ok(view) if view.generation() == copy.generation && !is_same(&copy, view.entries()) => {
-                let what = format!("the copy of {}'s catalog differs from it", copy.container);
-                report.find(id, what, true);
+                let container = copy.container;
+                report.find(id, Damage::CatalogCopyDiffers { container }, true);
             }
             // Of another generation, or lost: that is what the copy is for, and a finding of its
             // own.

@@ -10,7 +10,7 @@ use format::reclaim::{CoveredManifest, Marks};
 use session::ManifestList;
 use types::{Revision, SessionId};
 
-use super::{CheckReport, refuses};
+use super::{CheckReport, Damage, refuses};
 use crate::error::Result;
 use crate::store::Store;
 
@@ -58,13 +58,11 @@ impl Covered {
                 Err(error) if refuses(&error) => return Err(error.into()),
                 _ => continue,
             }
+            let backup = session;
             let what = if known.forgotten {
-                format!("missing: backup {session} was forgotten by it, and `onefold prune` puts it again")
+                Damage::TombstoneMissing { backup }
             } else {
-                format!(
-                    "missing: backup {session} is what it was before this revision, which may have said otherwise of tags, \
-                     a hold, and where its data are"
-                )
+                Damage::RevisionMissing { backup }
             };
             report.find(name, what, false);
         }
@@ -85,16 +83,8 @@ pub(super) fn find_lost_backups(
             continue;
         };
         let name = names::manifest(lost.series, session, Revision::FIRST);
-        report.find(name, without_manifest(session), false);
+        report.find(name, Damage::ManifestMissing { backup: session }, false);
         report.damaged_backups.insert(session);
     }
     Ok(others)
-}
-
-/// The finding about a backup whose manifest is lost.
-pub(super) fn without_manifest(session: SessionId) -> String {
-    format!(
-        "the backup's manifest is missing; bring it back from a copy of the store, or let the backup go: `onefold forget \
-         {session}`"
-    )
 }

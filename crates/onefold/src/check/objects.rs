@@ -20,7 +20,7 @@ use types::{ContainerKind, ObjectName, Revision, SeriesId, SessionId};
 
 use super::lost::{self, Covered};
 
-use super::{CheckReport, refuses};
+use super::{CheckReport, Damage, refuses};
 use crate::error::Result;
 use crate::store::Store;
 
@@ -60,9 +60,7 @@ pub(super) fn check(
             traces.note(&object.name);
             // An epoch is open as long as its condemned list exists.
             if kind == ObjectKind::Condemned {
-                let what = "reclamation has not ended: a prune is running, or was interrupted; then run \
-                            `onefold prune` again";
-                report.leave(&object.name, what);
+                report.leave(&object.name, Damage::EpochOpen);
             }
             if read.contains(&object.name) {
                 continue;
@@ -79,9 +77,14 @@ pub(super) fn check(
                 Err(error) if stops(&error) => return Err(error.into()),
                 Err(error) if kind == ObjectKind::Manifest && !is_of_reader(&object.name) => {
                     let session = names::parse_manifest(&object.name).map(|(_, session, _)| session);
-                    report.find_if(!is_forgotten(list, session), &object.name, error, false);
+                    let why = error.to_string();
+                    let is_needed = !is_forgotten(list, session);
+                    report.find_if(is_needed, &object.name, Damage::ManifestDamaged { why }, false);
                 }
-                Err(error) => report.leave(&object.name, error),
+                Err(error) => {
+                    let why = error.to_string();
+                    report.leave(&object.name, Damage::ObjectUnread { why });
+                }
             }
         }
     }
@@ -236,14 +239,10 @@ fn lost_manifest(
 ) {
     let manifest = names::manifest(series, session, Revision::FIRST);
     if had_manifest {
-        report.find(manifest, lost::without_manifest(session), false);
+        report.find(manifest, Damage::ManifestMissing { backup: session }, false);
         report.damaged_backups.insert(session);
     } else {
-        let what = format!(
-            "missing, and session {session} left {containers} containers and no heartbeat: a power cut ended \
-             it, or the backup's manifest was lost"
-        );
-        report.leave(manifest, what);
+        report.leave(manifest, Damage::SessionWithoutEnd { session, containers });
     }
 }
 

@@ -11,12 +11,11 @@ use format::reclaim::Removed;
 use recipe::{ChunkRefs, NodeCache, NodeSource, TreeRoot};
 use session::ManifestList;
 use types::{
-    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, ObjectName, SequenceNumber,
-    SessionId, SlotRange,
+    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, SequenceNumber, SessionId, SlotRange,
 };
 
 use super::needs::Needs;
-use super::{CheckReport, objects, refuses, refuses_container};
+use super::{CheckReport, Damage, objects, refuses, refuses_container};
 use crate::damage::{BadSlots, all_slots};
 use crate::error::Result;
 use crate::monitor::{Monitor, WorkUnit};
@@ -45,7 +44,8 @@ pub(super) fn check(
 ) -> Result<Structure> {
     let list = reading.list();
     for damage in &store.config.damage {
-        report.find(&damage.name, damage, true);
+        let why = damage.to_string();
+        report.find(&damage.name, Damage::ConfigCopy { why }, true);
     }
     let forgotten = objects::check(store, list, report)?;
     manifests(store, list, &forgotten, report)?;
@@ -123,32 +123,32 @@ fn manifests(
                     "run the command again when the storage can be read".to_owned()
                 }
             };
-            report.find(
-                &damaged.name,
-                format!("could not be read now: {}; {instead}", damaged.why),
-                false,
-            );
+            let what = Damage::ManifestUnread {
+                why: damaged.why.clone(),
+                advice: instead,
+            };
+            report.find(&damaged.name, what, false);
             continue;
         }
         if store.manifests.was_cut_short(damaged)? {
-            report.leave(&damaged.name, &damaged.why);
+            let why = damaged.why.clone();
+            report.leave(&damaged.name, Damage::ManifestTorn { why });
             continue;
         }
         if let Some(session) = session.filter(|id| forgotten.contains(id)) {
-            let what = "the backup is forgotten all the same";
-            report.leave(
-                &damaged.name,
-                format!(
-                    "{}; {what}, and `onefold forget {session}` says so again",
-                    damaged.why
-                ),
-            );
+            let what = Damage::TombstoneDamaged {
+                backup: session,
+                why: damaged.why.clone(),
+            };
+            report.leave(&damaged.name, what);
             continue;
         }
         report.find_if(
             !objects::is_forgotten(list, session),
             &damaged.name,
-            &damaged.why,
+            Damage::ManifestDamaged {
+                why: damaged.why.clone(),
+            },
             false,
         );
         report
@@ -222,13 +222,12 @@ fn catalogs(
         let catalog = store.containers.catalog(*id);
         if main.is_none() {
             let is_covered = mirror.is_some() || id.kind == ContainerKind::Catalog;
-            report.find_if(is_needed, id, "the container is missing", is_covered);
+            report.find_if(is_needed, id, Damage::ContainerMissing, is_covered);
         }
         if id.kind.is_mirrored() {
             match (main, mirror) {
                 (_, None) => {
-                    let what = "the container's mirror copy is missing";
-                    report.find_if(is_needed, id, what, main.is_some());
+                    report.find_if(is_needed, id, Damage::MirrorMissing, main.is_some());
                 }
                 (Some(main), Some(mirror)) if main == mirror => {
                     compare_ends(store, *id, *main, is_needed, report)?;
@@ -245,7 +244,8 @@ fn catalogs(
             }
             Err(error) if refuses_container(&error) => return Err(error.into()),
             Err(error) => {
-                report.find_if(is_needed, id, error, id.kind == ContainerKind::Catalog);
+                let is_covered = id.kind == ContainerKind::Catalog;
+                report.find_if(is_needed, id, Damage::container(error), is_covered);
                 bad.entry(*id).or_default().push(all_slots());
             }
         }
@@ -253,14 +253,9 @@ fn catalogs(
     Ok(())
 }
 
-/// What is found of a trimmed container whose chunks are gone.
-pub(super) fn without_body(body: &ObjectName) -> String {
-    format!("the object that its chunks are in is missing: {body}")
-}
-
 /// The error of the object that holds a trimmed container's chunks: it has neither of its names, or
 /// cannot be looked up.
-fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<String>> {
+fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<Damage>> {
     let Some(body) = view.body() else {
         return Ok(None);
     };
@@ -271,16 +266,16 @@ fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<String>> {
             Err(env::StorageError::NotFound { .. }) => {}
             Ok(_) => return Ok(None),
             Err(error) if refuses(&error) => return Err(error.into()),
-            Err(error) => return Ok(Some(error.to_string())),
+            Err(error) => return Ok(Some(Damage::container(error))),
         }
     }
     // Nor is it missing where the generation was replaced meanwhile.
     let generation = names::container(view.id(), view.generation());
     match store.env.storage.head(&generation) {
         Err(env::StorageError::NotFound { .. }) => Ok(None),
-        Ok(_) => Ok(Some(without_body(&own))),
+        Ok(_) => Ok(Some(Damage::BodyMissing { body: own })),
         Err(error) if refuses(&error) => Err(error.into()),
-        Err(error) => Ok(Some(error.to_string())),
+        Err(error) => Ok(Some(Damage::container(error))),
     }
 }
 
@@ -303,8 +298,7 @@ fn compare_ends(
     match (main_end, mirror_end) {
         (Ok(main_end), Ok(mirror_end)) if main_end == mirror_end => {}
         (Ok(_), Ok(_)) => {
-            let what = format!("the mirror copy and {main} differ");
-            report.find_if(is_needed, mirror, what, true);
+            report.find_if(is_needed, mirror, Damage::MirrorDiffers { main }, true);
         }
         // Replaced by a newer generation meanwhile.
         (Err(env::StorageError::NotFound { .. }), _) | (_, Err(env::StorageError::NotFound { .. })) => {}
@@ -314,7 +308,7 @@ fn compare_ends(
                 match end {
                     Ok(_) => {}
                     Err(error) if refuses(&error) => return Err(error.into()),
-                    Err(error) => report.find_if(is_needed, copy, error, is_covered),
+                    Err(error) => report.find_if(is_needed, copy, Damage::container(error), is_covered),
                 }
             }
         }
@@ -352,7 +346,8 @@ impl Walk<'_> {
         let sound = match self.children(node) {
             Err(error) if stops(&error) => return Err(error.into()),
             Err(error) => {
-                report.find(node.location.container, &error, false);
+                let why = error.to_string();
+                report.find(node.location.container, Damage::NodeDamaged { why }, false);
                 // The node itself is sound where only the way forward is not.
                 let is_its_own = !matches!(
                     error,

@@ -20,6 +20,7 @@ use types::{SeriesId, SessionId, UnixNanos};
 use crate::error::Result;
 use crate::monitor::Monitor;
 use crate::store::Store;
+use crate::warning::Warning;
 
 /// A backup that has left the retention window of its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub(super) struct Expiring {
     /// What stays, because it is held.
     pub(super) held: BTreeSet<SessionId>,
     /// What stays, because nobody knows whether it is held.
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<Warning>,
 }
 
 /// What has left its window, of the series that have settings with one.
@@ -105,10 +106,7 @@ impl Expiring {
         } else if decision.backup.held(now).is_some() {
             self.held.insert(id);
         } else if is_out {
-            self.warnings.push(format!(
-                "backup {id} has left the window of its series and stays: its newest manifest revision cannot be read and may be a \
-                 hold"
-            ));
+            self.warnings.push(Warning::MayBeHeld { backup: id });
         }
     }
 }
@@ -121,7 +119,7 @@ impl Store {
         list: &ManifestList,
         gone: &[Expired],
         monitor: &Monitor,
-    ) -> Result<(Vec<Expired>, Vec<String>)> {
+    ) -> Result<(Vec<Expired>, Vec<Warning>)> {
         let ids: Vec<_> = gone.iter().map(|one| one.id).collect();
         let done = self.forget_listed(list, &ids, monitor)?;
         let (mut forgotten, mut warnings) = (Vec::new(), Vec::new());
@@ -130,10 +128,7 @@ impl Store {
                 Some(Forgetting::Done) => forgotten.push(*one),
                 // Somebody else has.
                 Some(Forgetting::Before) | None => {}
-                Some(Forgetting::Revised) => warnings.push(format!(
-                    "backup {} was held or tagged by somebody meanwhile, and stays; the next run decides anew",
-                    one.id
-                )),
+                Some(Forgetting::Revised) => warnings.push(Warning::RevisedMeanwhile { backup: one.id }),
             }
         }
         Ok((forgotten, warnings))

@@ -86,7 +86,7 @@ fn make() -> Fixture {
                 &mut |fault| panic!("{fault}"),
             )
             .unwrap();
-        assert_eq!(report.warnings, Vec::<String>::new());
+        assert_eq!(report.warnings, Vec::<onefold::Warning>::new());
         trees.insert(report.id, below(&inside, tree::read(&source)));
     };
     tree::make_first(&source);

@@ -79,7 +79,7 @@ fn a_backup_goes_into_the_committed_store_and_finds_what_is_there() {
             &Monitor::default(),
         )
         .unwrap();
-    assert_eq!(report.warnings, Vec::<String>::new());
+    assert_eq!(report.warnings, Vec::<onefold::Warning>::new());
     assert_eq!(report.totals.chunks_new, 0, "all of it is in the store");
     assert_eq!(report.totals.segments_known, report.totals.segments);
     let check = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();

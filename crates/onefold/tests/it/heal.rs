@@ -140,7 +140,7 @@ fn unreadable_sectors_cost_what_no_copy_has_and_a_check_goes_on_behind_them() {
     let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
     let names = |name: &types::ObjectName| {
         let findings = report.findings.iter();
-        let mut of_name = findings.filter(|finding| finding.what.contains(name.as_str()));
+        let mut of_name = findings.filter(|finding| finding.what.to_string().contains(name.as_str()));
         of_name
             .next()
             .is_some_and(|first| first.is_covered && of_name.all(|other| other.is_covered))
@@ -160,8 +160,9 @@ fn unreadable_sectors_cost_what_no_copy_has_and_a_check_goes_on_behind_them() {
     let store = process.beside(33).open();
     let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
     for name in &bad {
-        let is_found =
-            |finding: &onefold::Finding| !finding.is_covered && finding.what.contains(name.as_str());
+        let is_found = |finding: &onefold::Finding| {
+            !finding.is_covered && finding.what.to_string().contains(name.as_str())
+        };
         assert!(
             report.findings.iter().any(is_found),
             "{name}: {:#?}",
@@ -228,7 +229,7 @@ fn a_manifest_on_a_bad_sector_costs_its_own_backup() {
     let third = back_up(&store, &tree, &How::plain()).unwrap();
     assert_eq!(third.parent, Some(first.id));
     assert!(
-        third.warnings.len() == 1 && third.warnings[0].contains(bad[0].as_str()),
+        third.warnings.len() == 1 && third.warnings[0].to_string().contains(bad[0].as_str()),
         "{:?}",
         third.warnings
     );

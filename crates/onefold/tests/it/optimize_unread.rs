@@ -123,7 +123,7 @@ fn no_tag_and_no_hold_goes_above_an_archival_revision_that_cannot_be_read() {
         let told = report
             .warnings
             .iter()
-            .any(|warning| warning.contains(bad.as_str()));
+            .any(|warning| warning.to_string().contains(bad.as_str()));
         assert!(
             told && report.backups.is_empty() && report.failed.is_empty(),
             "{tells:?}: {report:?}"

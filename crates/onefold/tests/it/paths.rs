@@ -341,7 +341,8 @@ fn without_fences_or_with_wrong_ones_the_listing_is_read() {
         let notes = reader.monitor.notes();
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(
-            notes[0].contains("fence") && notes[0].contains("nothing of the backup is missing"),
+            notes[0].to_string().contains("fence")
+                && notes[0].to_string().contains("nothing of the backup is missing"),
             "{notes:?}"
         );
         assert_eq!(reader.list(&[wide.file(30, 31)]), [bytes_of(&wide.file(30, 31))]);

@@ -240,7 +240,7 @@ fn what_a_reader_has_declared_stays_though_it_is_forgotten_and_reclaimed() {
     });
     dump(&store, read.id, &mut output, &monitor).unwrap();
     assert!(output.bytes == bytes, "other bytes came out");
-    assert_eq!(monitor.notes(), Vec::<String>::new());
+    assert_eq!(monitor.notes(), Vec::<onefold::Warning>::new());
     assert!(reclaimer.table().running.is_empty(), "the reader has ended");
     let error = store.dump(
         &fake(&store, read.id),
@@ -285,7 +285,10 @@ fn a_reader_that_may_not_write_reads_on_and_tells_pruning_from_damage() {
         dump(&store, read.id, &mut output, &monitor).unwrap();
         assert!(output.bytes == bytes, "{with:?}: other bytes came out");
         let notes = monitor.notes();
-        assert!(notes.len() == 1 && notes[0].contains("is not kept"), "{notes:?}");
+        assert!(
+            notes.len() == 1 && notes[0].to_string().contains("is not kept"),
+            "{notes:?}"
+        );
         assert!(reclaimer.table().running.is_empty(), "{with:?}");
         let report = store.check(ReadData::Share(1.0), &monitor).unwrap();
         assert!(report.is_sound(), "{with:?}: {:?}", report.findings);
@@ -382,7 +385,7 @@ fn a_reader_told_not_to_write_writes_nothing_and_listing_backups_never_does() {
         .filter(writes)
         .collect();
     assert!(written.is_empty(), "{written:?}");
-    assert_eq!(monitor.notes(), Vec::<String>::new());
+    assert_eq!(monitor.notes(), Vec::<onefold::Warning>::new());
 
     // A pin: the claim, a heartbeat, what is read, and the end; three waits for the disk before, none after.
     let found = snapshot(&reader.open(), made.id);
@@ -520,7 +523,7 @@ fn an_open_epoch_and_what_was_removed_are_no_damage() {
         names::condemned(types::Epoch::new(1).unwrap()).to_string()
     );
     assert!(
-        leftover.what.contains("run `onefold prune` again"),
+        leftover.what.to_string().contains("run `onefold prune` again"),
         "{}",
         leftover.what
     );

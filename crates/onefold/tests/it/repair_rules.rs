@@ -182,7 +182,11 @@ fn one_backup_that_cannot_be_read_stops_no_repair() {
     };
     let (_, done) = only(&report);
     assert!(done.is_done && done.backups > 0, "{done:?}");
-    let told = |warning: &String| warning.contains(&format!("backup {id} goes on referring"));
+    let told = |warning: &onefold::Warning| {
+        warning
+            .to_string()
+            .contains(&format!("backup {id} goes on referring"))
+    };
     assert!(report.warnings.iter().any(told), "{report:?}");
     series.assert_all(&machine, &[], "repaired");
 }

@@ -196,7 +196,10 @@ fn what_cannot_be_read_of_settings_does_not_count() {
     let report = back_up_bytes(&store, "/one", b"one", &How::plain()).unwrap();
     assert_eq!(report.settings.live_window, 2);
     assert!(
-        report.warnings.iter().any(|said| said.contains(newest.as_str())),
+        report
+            .warnings
+            .iter()
+            .any(|said| said.to_string().contains(newest.as_str())),
         "{:?}",
         report.warnings
     );

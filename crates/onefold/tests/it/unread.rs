@@ -88,8 +88,8 @@ fn a_revision_on_a_bad_sector_holds_up_neither_pruning_nor_who_would_end_it() {
     let found = check(&store).findings;
     assert!(
         found.len() == 1
-            && found[0].what.contains("could not be read now")
-            && found[0].what.contains("onefold unhold"),
+            && found[0].what.to_string().contains("could not be read now")
+            && found[0].what.to_string().contains("onefold unhold"),
         "{found:?}"
     );
     assert!(check(&store).damaged_backups.is_empty());
@@ -171,9 +171,10 @@ fn a_backup_whose_tombstone_cannot_be_read_is_nobodys_parent_and_fills_no_rule()
     prune(&machine.open(), &everything(), "marks know that it was one");
     let found = check(&store).findings;
     assert!(
-        found
-            .iter()
-            .any(|found| found.what.contains("may say that the backup is forgotten")),
+        found.iter().any(|found| found
+            .what
+            .to_string()
+            .contains("may say that the backup is forgotten")),
         "{found:?}"
     );
 
@@ -233,7 +234,7 @@ fn a_backup_that_the_storage_does_not_give_now_is_forgotten_only_by_who_insists(
         report
             .findings
             .iter()
-            .all(|found| found.what.contains("could not be read now")),
+            .all(|found| found.what.to_string().contains("could not be read now")),
         "{:?}",
         report.findings
     );
@@ -293,7 +294,7 @@ fn the_latest_backup_is_none_before_a_damaged_one_and_who_builds_upon_such_a_one
     assert_eq!(store.find("1", &Filter::default()).unwrap().id, first.id);
     let third = back_up(&store, 3);
     assert!(
-        third.warnings.len() == 1 && third.warnings[0].contains(name.as_str()),
+        third.warnings.len() == 1 && third.warnings[0].to_string().contains(name.as_str()),
         "{:?}",
         third.warnings
     );
@@ -329,7 +330,7 @@ fn a_catalog_that_could_not_be_read_for_a_moment_is_hooked_by_the_next_backup() 
     machine.take_away(&name);
     let beside = back_up_bytes(&machine.open(), "/b", &noise(2, 1 << 10), &How::plain()).unwrap();
     assert!(
-        beside.warnings.len() == 1 && beside.warnings[0].contains("until it can be read"),
+        beside.warnings.len() == 1 && beside.warnings[0].to_string().contains("until it can be read"),
         "{:?}",
         beside.warnings
     );

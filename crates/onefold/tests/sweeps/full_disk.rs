@@ -87,7 +87,7 @@ fn at_every_operation<T>(
 }
 
 fn notes(report: &BackupReport) -> Vec<String> {
-    report.warnings.clone()
+    report.warnings.iter().map(ToString::to_string).collect()
 }
 
 /// Earlier backups are whole, whether or not there is room.
@@ -236,7 +236,7 @@ fn a_disk_that_is_too_small_by_any_amount() {
         match back_up(&store, &tree, &How::plain()) {
             Ok(report) => {
                 for note in &report.warnings {
-                    assert_says_why(note, FailWith::NoSpace, &when);
+                    assert_says_why(&note.to_string(), FailWith::NoSpace, &when);
                 }
             }
             Err(error) => {

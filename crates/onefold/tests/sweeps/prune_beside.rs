@@ -573,7 +573,7 @@ fn a_prune_waits_for_one_that_lives_on_another_host() {
     );
     let told = warnings
         .iter()
-        .any(|one| one.contains("waited for the prune of session"));
+        .any(|one| one.to_string().contains("waited for the prune of session"));
     assert!(told, "{warnings:?}");
     assert_settles(&machine, &all, "waited");
 }

@@ -38,7 +38,7 @@ struct Watch {
 impl Progress for Watch {
     fn add_nodes(&self, _: u64) {}
     fn waits_for(&self, _: &[crate::progress::Waiting]) {}
-    fn warn(&self, _: &str) {}
+    fn warn(&self, _: crate::warning::Warning) {}
     fn set_total_bytes(&self, _: u64) {}
     fn set_total(&self, containers: u64) {
         self.total.store(containers, Ordering::Relaxed);

@@ -33,6 +33,7 @@ use crate::progress::{Part, Progress};
 use crate::rewrite::{
     self, Copies, DistinctBackups, NodeWriter, Numbers, OptimizeOptions, Parent, Rewrite, place_of,
 };
+use crate::warning::Warning;
 
 use choose::{Budget, Need, choose};
 use needs::{Needed, Needs};
@@ -270,9 +271,10 @@ fn parents(trees: &mut Trees<'_, '_>, session: SessionId, all: &[ManifestEntry])
                 Err(ReclaimError::NotRepaired { backup, source })
                     if !parents.is_empty() && source.is_gone() =>
                 {
-                    trees.progress.warn(&format!(
-                        "backup {backup} goes on referring to what it has, for it cannot be rewritten: {source}; run `check`"
-                    ));
+                    trees.progress.warn(Warning::BackupNotRewritten {
+                        backup,
+                        why: source.to_string(),
+                    });
                 }
                 Err(error) => return Err(error),
             }

@@ -33,6 +33,7 @@ use crate::mark::{self, Visit, Walk, WalkError};
 use crate::progress::{Part, Progress};
 use crate::rewrite::OptimizeOptions;
 use crate::slots::SlotMap;
+use crate::warning::Warning;
 
 /// Backups are handled together until their references take this many bytes; the owners of the
 /// slots take as much again, and more if owners change from slot to slot.
@@ -154,9 +155,10 @@ impl Sharing {
             meeting.seen.own = SlotMap::default();
             if let Some(error) = went_on(mark::backup(&mut walk, backup, &mut meeting))? {
                 // What they share with it is stored twice, perhaps.
-                told.warn(&format!(
-                    "what backup {id} shares cannot be told: {error}; run `check`"
-                ));
+                told.warn(Warning::SharingUnknown {
+                    backup: *id,
+                    why: error.to_string(),
+                });
             }
             walking.add_done(len(backup));
         }

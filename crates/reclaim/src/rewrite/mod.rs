@@ -26,6 +26,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::hooks::hook_again;
 use crate::log::OPTIMIZE;
+use crate::warning::Warning;
 
 pub(crate) use copies::{Copies, Numbers};
 pub(crate) use distinct_backups::DistinctBackups;
@@ -199,10 +200,10 @@ fn publish_all(
     let stand = publish(context, beside, &targets.all)?;
     let waiting = targets.all.iter().zip(&stand);
     for (target, _) in waiting.filter(|(_, now)| **now == Standing::Waits) {
-        let of = target.of;
-        context.progress.warn(&format!(
-            "backup {of} is rewritten, but its newest manifest revision cannot be read now: session {rewrite} waits for it"
-        ));
+        context.progress.warn(Warning::RewriteWaits {
+            backup: target.of,
+            session: rewrite,
+        });
     }
     let done = stand.iter().filter(|now| **now == Standing::Done).count();
     info!(target: OPTIMIZE, session = %rewrite, backups = stand.len(), done, "new roots are published");

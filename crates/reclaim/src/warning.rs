@@ -1,0 +1,131 @@
+//! What a run could not do, or did besides, while the rest of it continued.
+
+use container::ContainerError;
+use types::{ContainerId, SeriesId, SessionId};
+
+/// Something that a run should say besides its report. A variant says what happened; causes are
+/// words, because a cause may come from any layer. `Display` gives the sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Warning {
+    /// A full disk has no room for the list of containers whose generations are to be united.
+    #[error(
+        "there is no room to say which containers have generations to unite: a prune with more room does it"
+    )]
+    NoRoomToList,
+    /// What was rewritten is not in the index.
+    #[error("{why}; what was rewritten is not in the index: `onefold index rebuild` puts it there")]
+    NotIndexed {
+        /// Why not.
+        why: String,
+    },
+    /// A list of removed slots cannot be read.
+    #[error("{why}; all containers are looked at instead")]
+    RemovedListUnread {
+        /// What is wrong, with the object's name.
+        why: String,
+    },
+    /// Marks of a group of backups cannot be read.
+    #[error(
+        "the marks of the backups from {first} on of series {series} cannot be read; all containers are looked at instead"
+    )]
+    MarksUnread {
+        /// The group's series.
+        series: SeriesId,
+        /// The first backup of the group.
+        first: SessionId,
+    },
+    /// A lost tombstone was put again.
+    #[error(
+        "backup {backup} was forgotten, and the manifest revision that said so is lost: it was put again"
+    )]
+    TombstoneRestored {
+        /// The backup.
+        backup: SessionId,
+    },
+    /// Another host's prune held the lease, and this one waited to see whether it is dead.
+    #[error(
+        "waited for the prune of session {session}, which is not on this host: dead if silent for {minutes} minutes"
+    )]
+    WaitedForPrune {
+        /// The other prune's session.
+        session: SessionId,
+        /// How long it must be silent.
+        minutes: u64,
+    },
+    /// A committed rewrite of a dead process could not be completed.
+    #[error("what an optimize that died had begun could not be completed: {why}")]
+    RewriteNotCompleted {
+        /// Why not.
+        why: String,
+    },
+    /// A rewrite is committed, and a backup cannot get its new roots yet.
+    #[error(
+        "backup {backup} is rewritten, but its newest manifest revision cannot be read now: session {session} waits for it"
+    )]
+    RewriteWaits {
+        /// The backup.
+        backup: SessionId,
+        /// The session of the rewrite.
+        session: SessionId,
+    },
+    /// A backup cannot be rewritten with the one whose layout is repaired.
+    #[error(
+        "backup {backup} goes on referring to what it has, for it cannot be rewritten: {why}; run `check`"
+    )]
+    BackupNotRewritten {
+        /// The backup.
+        backup: SessionId,
+        /// What cannot be read.
+        why: String,
+    },
+    /// A backup cannot be walked, so what it shares with an archival one is stored twice.
+    #[error("what backup {backup} shares cannot be told: {why}; run `check`")]
+    SharingUnknown {
+        /// The backup.
+        backup: SessionId,
+        /// What cannot be read.
+        why: String,
+    },
+    /// A container's catalog cannot be read, so nothing of it is removed.
+    #[error("{container} stays as it is: {why}")]
+    ContainerUnread {
+        /// The container.
+        container: ContainerId,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Warning {
+    /// A stable word for the variant.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::NoRoomToList => "no_room_to_list",
+            Self::NotIndexed { .. } => "not_indexed",
+            Self::RemovedListUnread { .. } => "removed_list_unread",
+            Self::MarksUnread { .. } => "marks_unread",
+            Self::TombstoneRestored { .. } => "tombstone_restored",
+            Self::WaitedForPrune { .. } => "waited_for_prune",
+            Self::RewriteNotCompleted { .. } => "rewrite_not_completed",
+            Self::RewriteWaits { .. } => "rewrite_waits",
+            Self::BackupNotRewritten { .. } => "backup_not_rewritten",
+            Self::SharingUnknown { .. } => "sharing_unknown",
+            Self::ContainerUnread { .. } => "container_unread",
+        }
+    }
+
+    /// Of a container whose catalog cannot be read.
+    pub(crate) fn container_unread(container: ContainerId, error: &ContainerError) -> Self {
+        Self::ContainerUnread {
+            container,
+            why: error.to_string(),
+        }
+    }
+
+    /// Of a removed list.
+    pub(crate) fn removed_list_unread(why: &impl ToString) -> Self {
+        Self::RemovedListUnread { why: why.to_string() }
+    }
+}
