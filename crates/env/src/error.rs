@@ -14,6 +14,12 @@ pub enum StorageError {
         /// The object.
         name: ObjectName,
     },
+    /// The folder of a local storage is not there.
+    #[error("{folder}: no such folder")]
+    NoFolder {
+        /// The folder.
+        folder: String,
+    },
     /// The name is taken; objects are never overwritten.
     #[error("{name}: exists already")]
     AlreadyExists {

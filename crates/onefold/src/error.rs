@@ -120,13 +120,8 @@ impl Error {
                 | ObjectError::ReadOnly { .. }
                 | ObjectError::Newer { .. },
             ) => ErrorKind::Newer,
-            // An error of opening the store's folder. An error about a missing object names that
-            // object.
-            Self::Storage(env::StorageError::Io {
-                action: "open",
-                source,
-                ..
-            }) if source.kind() == std::io::ErrorKind::NotFound => ErrorKind::NoStore,
+            // A missing object is damage, whatever it is.
+            Self::Storage(StorageError::NoFolder { .. }) => ErrorKind::NoStore,
             Self::Ingest(IngestError::Interrupted)
             | Self::Restore(RestoreError::Interrupted)
             | Self::Reclaim(reclaim::ReclaimError::Interrupted) => ErrorKind::Interrupted,
@@ -198,15 +193,17 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Other);
             assert!(error.to_string().contains(name.as_str()), "{error}");
         }
-        let gone = |action, name: &str| {
-            Error::from(StorageError::Io {
+        for action in ["open", "create"] {
+            let gone = StorageError::Io {
                 action,
-                name: name.to_owned(),
+                name: "data/1/2.0".to_owned(),
                 source: std::io::ErrorKind::NotFound.into(),
-            })
-        };
-        assert_eq!(gone("open", "/backup").kind(), ErrorKind::NoStore);
-        assert_eq!(gone("create", "data/1/2.0").kind(), ErrorKind::Other);
+            };
+            assert_eq!(Error::from(gone).kind(), ErrorKind::Other);
+        }
+        let folder = "/backup".to_owned();
+        let gone = Error::from(StorageError::NoFolder { folder });
+        assert_eq!(gone.kind(), ErrorKind::NoStore);
         Ok(())
     }
 }

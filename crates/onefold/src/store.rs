@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -204,9 +203,7 @@ impl Store {
     /// As [`Self::probe`]; when there is no such folder, too, there is no store.
     pub fn find_local(folder: &Path) -> Result<Env> {
         let env = match Env::local(folder) {
-            Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                return Err(ObjectError::NotAStore.into());
-            }
+            Err(StorageError::NoFolder { .. }) => return Err(ObjectError::NotAStore.into()),
             other => other?,
         };
         Self::probe(&env)?;

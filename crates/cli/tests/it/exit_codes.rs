@@ -71,6 +71,49 @@ fn a_store_without_its_config_is_not_taken_for_none() {
     assert_eq!(bed.backups(), [1]);
 }
 
+/// Only a store without its config, or without its folder, may be none. A store that misses any
+/// other object is a damaged one.
+#[test]
+fn a_missing_object_is_damage_and_not_10() {
+    for folder in [
+        "backups", "data", "recipe", "small", "mirror", "catalog", "index", "sessions",
+    ] {
+        let bed = Bed::new();
+        fs::write(bed.path("file"), noise(3 << 20, 3)).unwrap();
+        bed.ok(["backup", "file"]);
+        let lost = bed.objects(folder);
+        if folder == "data" || folder == "backups" {
+            assert!(!lost.is_empty(), "{folder}");
+        }
+        for path in &lost {
+            fs::remove_file(path).unwrap();
+        }
+        let damaged = ["backups", "data"].contains(&folder);
+        let restored = bed.run(["restore", "1", "-t", "first"]).code;
+        assert!(!damaged || restored == Some(1), "{folder}: {restored:?}");
+        for args in [
+            &["snapshots"][..],
+            &["ls", "1"],
+            &["restore", "1", "-t", "out"],
+            &["dump", "1", "/nowhere"],
+            &["check"],
+            &["check", "--read-data"],
+            &["stats"],
+            &["prune"],
+            &["index", "rebuild"],
+            &["backup", "file", "--force"],
+        ] {
+            let ran = bed.run(args);
+            assert!(
+                matches!(ran.code, Some(0 | 1)),
+                "{folder}, {args:?}: {:?}: {}",
+                ran.code,
+                ran.err()
+            );
+        }
+    }
+}
+
 #[test]
 fn a_newer_store_asks_for_a_newer_program() {
     let bed = Bed::new();

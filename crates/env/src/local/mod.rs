@@ -135,7 +135,8 @@ impl LocalStorage {
     /// it may.
     ///
     /// # Errors
-    /// `Io` when it is not there or not a folder, `Denied` when it may not be read.
+    /// `NoFolder` when it is not there, `Io` when it is no folder, `Denied` when it may not be
+    /// read.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, StorageError> {
         Self::open_with(root, LocalOptions::default())
     }
@@ -175,7 +176,13 @@ impl LocalStorage {
         calls: Box<dyn Calls>,
         host: Host,
     ) -> Result<Self, StorageError> {
-        let fail = |error| io_error("open", &root.display().to_string(), error);
+        let fail = |error: io::Error| {
+            let folder = root.display().to_string();
+            match error.kind() {
+                io::ErrorKind::NotFound => StorageError::NoFolder { folder },
+                _ => io_error("open", &folder, error),
+            }
+        };
         let absolute = root.canonicalize().map_err(fail)?;
         let root_file = File::open(&absolute).map_err(fail)?;
         let metadata = root_file.metadata().map_err(fail)?;

@@ -226,7 +226,10 @@ fn a_store_without_write_permission_can_be_read() {
 fn a_store_that_is_not_there_is_an_error_and_not_an_empty_one() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("a/b");
-    assert!(matches!(LocalStorage::open(&root), Err(StorageError::Io { .. })));
+    assert!(matches!(
+        LocalStorage::open(&root),
+        Err(StorageError::NoFolder { .. })
+    ));
     let storage = LocalStorage::create(&root).unwrap();
     assert_eq!(storage.root(), root.canonicalize().unwrap());
     drop(LocalStorage::create(&root).unwrap());
