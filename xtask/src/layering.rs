@@ -21,9 +21,16 @@ const FLOORS: &[(&str, u32)] = &[
     ("restore", 6),
     ("reclaim", 6),
     ("onefold", 7),
+    ("simulate", 7),
     ("lab", 8),
+    ("cli-support", 8),
     ("cli", 9),
+    ("onefold-lab", 9),
 ];
+
+/// The laboratory. No other crate imports it, so that the product contains no generator and no
+/// experiment.
+pub(crate) const LABORATORY: &[&str] = &["lab", "onefold-lab"];
 
 /// Members of the workspace that stand beside the house: they ship in nothing.
 const BESIDE: &[&str] = &["model", "testfs", "xtask"];
@@ -63,6 +70,9 @@ pub(crate) fn check() -> Result<()> {
                     "{name}: imports {}, which ships in nothing",
                     dependency.name
                 ));
+            }
+            if LABORATORY.contains(&dependency.name.as_str()) && !LABORATORY.contains(&name) {
+                faults.push(format!("{name}: imports {}, the laboratory", dependency.name));
             }
             let is_member = dependency.path.is_some();
             let Some(below) = floor(&dependency.name).filter(|_| is_member) else {

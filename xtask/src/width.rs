@@ -19,7 +19,6 @@ const COMMENTS_NOT_YET: &[&str] = &[
     "crates/format/src/listing/encoding.rs",
     "crates/format/src/probe.rs",
     "crates/ingest/",
-    "crates/lab/",
     "crates/onefold/src/backup.rs",
     "crates/onefold/src/dump.rs",
     "crates/onefold/src/index_rebuild.rs",

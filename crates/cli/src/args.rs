@@ -5,7 +5,6 @@ mod filter;
 mod idle;
 mod init;
 mod key;
-mod lab;
 mod optimize;
 mod prune;
 mod reading;
@@ -18,6 +17,8 @@ use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use cli_support::OutputOptions;
+use cli_support::values::{capping_of, parse_cap};
 use onefold::{Cap, Capping};
 use tracing_subscriber::EnvFilter;
 
@@ -26,11 +27,9 @@ use crate::log;
 pub(crate) use filter::{ALL, Filter, LATEST};
 pub(crate) use init::Init;
 pub(crate) use key::{Key, NewPassword};
-pub(crate) use lab::{Lab, Reproduce, Simulate, Trace, generate};
 pub(crate) use optimize::Optimize;
 pub(crate) use prune::{Prune, PruneLimits};
-use reading::memory;
-pub(crate) use reading::{AssemblyMode, Dump, Ls, OverwriteMode, OwnersMode, Restore, SparseMode};
+pub(crate) use reading::{Dump, Ls, OverwriteMode, OwnersMode, Restore, SparseMode};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 pub(crate) use series::{Change, Named, Series, Which};
 pub(crate) use typed::TagList;
@@ -68,7 +67,7 @@ impl Cli {
             .try_get_matches_from_mut(std::env::args_os())
             .map_err(|error| environment::named(&mut clap, error))?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut clap))?;
-        let (clap, matches) = idle::innermost(&mut clap, &matches);
+        let (clap, matches) = cli_support::idle::innermost(&mut clap, &matches);
         if let Some((kind, why)) = cli.idle(matches) {
             return Err(clap.error(kind, why));
         }
@@ -131,18 +130,11 @@ pub(crate) struct Global {
     /// Read without writing to the store; a prune may then remove a forgotten backup while it is read
     #[arg(long, global = true, alias = "no-lock")]
     pub(crate) no_pin: bool,
-    /// Print JSON lines instead of text
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// Print errors only
-    #[arg(short, long, global = true)]
-    pub(crate) quiet: bool,
     /// Append a log to this file, for finding the cause of something; `ONEFOLD_LOG` says of what
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
-    /// Print more, such as what each stage of a backup waited for
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    pub(crate) verbose: u8,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -188,9 +180,6 @@ pub(crate) enum Command {
     Key(Key),
     /// Read backups, measure chunk sizes, caps and memory, and recommend settings; needs no store
     Analyze(Analyze),
-    /// Try out what settings would give: workloads, chunk traces, a simulator
-    #[command(subcommand)]
-    Lab(Lab),
 }
 
 #[derive(Debug, Args)]
@@ -310,15 +299,6 @@ impl Backup {
     }
 }
 
-/// A cap, with as many windows remembered as was said or is usual beside it.
-pub(crate) fn capping_of(cap: Cap, remembered_windows: Option<u32>) -> Capping {
-    let usual = Capping::of(cap);
-    Capping {
-        remembered_windows: remembered_windows.unwrap_or(usual.remembered_windows),
-        ..usual
-    }
-}
-
 /// Which prefetched catalogs are forgotten first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EvictionMode {
@@ -328,40 +308,6 @@ pub(crate) enum EvictionMode {
     Threshold,
     /// A bucket of fingerprints; its catalogs are loaded again when a hook names them
     Immediate,
-}
-
-fn parse_cap(text: &str) -> Result<Cap, String> {
-    let number = |text: &str| match text.parse() {
-        Ok(0) | Err(_) => Err(format!(
-            "`{text}` is no number of containers, which is at least 1"
-        )),
-        Ok(number) => Ok(number),
-    };
-    match text.split_once(':') {
-        Some(("adaptive", average)) => Ok(Cap::Adaptive(number(average)?)),
-        Some(("least", least)) => Ok(Cap::Least(byte_count(least)?)),
-        Some((kind, _)) => Err(format!("`{kind}` is no kind of cap: `adaptive` and `least` are")),
-        None if text == "none" => Ok(Cap::None),
-        None => Ok(Cap::Fixed(number(text)?)),
-    }
-}
-
-/// A number of bytes, at least 1.
-fn byte_count(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let (digits, shift) = match text.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&text[..at], 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 30),
-        _ => (text, 0),
-    };
-    let number: u64 = digits
-        .parse()
-        .map_err(|_| "a number of bytes, or one with K, M or G at its end".to_owned())?;
-    let bytes = number.checked_mul(1 << shift);
-    bytes
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| "at least 1, and less than 2^64 bytes".to_owned())
 }
 
 #[derive(Debug, Args)]

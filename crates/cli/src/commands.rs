@@ -8,7 +8,6 @@ mod forget;
 mod index;
 mod init;
 mod key;
-mod lab;
 mod ls;
 mod optimize;
 mod pipeline;
@@ -23,12 +22,11 @@ mod typed;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use cli_support::{Code, Output};
 use onefold::{Monitor, OpenOptions, Store};
 
 use crate::args::{Cli, Command, Filter, Global, LATEST};
-use crate::exit::Code;
-use crate::output::Output;
-use crate::{interrupt, password};
+use crate::password;
 use typed::absolute;
 
 /// Runs the command.
@@ -53,7 +51,6 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Series(args) => series::run(global, args, output),
         Command::Key(args) => key::run(global, args, output),
         Command::Analyze(args) => analyze::run(args, output),
-        Command::Lab(args) => lab::run(args, output),
     }
 }
 
@@ -82,7 +79,7 @@ fn open(global: &Global) -> Result<Store> {
         ..OpenOptions::default()
     };
     let store = Store::open(&env, &credential, &options).with_context(place)?;
-    let output = Output::new(global);
+    let output = Output::new(&global.output);
     // Standard error is gone, so nothing can be reported.
     store.observe_mirror_reads(move |told| drop(output.warning(told, &format!("warning: {told}"))));
     Ok(store)
@@ -152,5 +149,5 @@ fn named(store: &Store, ids: &[String], args: &Filter) -> Result<Vec<String>> {
 }
 
 fn cancel_flag() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {
-    interrupt::watch()
+    cli_support::watch()
 }

@@ -6,19 +6,15 @@
 mod args;
 mod commands;
 mod exit;
-mod interrupt;
 mod log;
-mod output;
 mod password;
-mod private;
-mod progress;
-mod screen;
 
 use std::process::ExitCode;
 
+use cli_support::Code;
+use cli_support::output::Output;
+
 use crate::args::Cli;
-use crate::exit::Code;
-use crate::output::Output;
 
 /// The target of the program's own events in the log.
 const TARGET: &str = "onefold::command";
@@ -26,9 +22,9 @@ const TARGET: &str = "onefold::command";
 fn main() -> ExitCode {
     let mut cli = match Cli::typed() {
         Ok(cli) => cli,
-        Err(error) => return exit::not_understood(&error),
+        Err(error) => return cli_support::not_understood(&error),
     };
-    let output = Output::new(&cli.global);
+    let output = Output::new(&cli.global.output);
     let code = match log::start(cli.global.log.as_deref(), cli.log_filter.take()) {
         Ok(()) => run(&cli, output),
         Err(error) => exit::report(output, &cli.command, &error),

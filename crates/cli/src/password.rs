@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use cli_support::output::Output;
 use onefold::Credential;
 
 use crate::args::{Global, NewPassword};
-use crate::output::Output;
 
 /// The password of the store.
 pub(crate) fn existing(global: &Global) -> Result<Credential> {

@@ -1,47 +1,52 @@
 //! What can go wrong in the laboratory.
 
-use std::io;
+use simulate::SimulateError;
 
-/// A workload that cannot be made, written or read.
+/// A workload or an experiment failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LabError {
-    /// The system's.
-    #[error("{what}: {source}")]
-    Io {
-        /// What was read or written.
-        what: String,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// Not a trace, or damaged.
-    #[error("{what}, at byte {at}: {why}; make the trace again")]
-    Trace {
-        /// What was read.
-        what: String,
-        /// Where.
-        at: u64,
-        /// What is wrong.
-        why: &'static str,
-    },
-    /// Of the engine, over what the laboratory gives it.
+    /// Backups could not be made, replayed or simulated; or a user asked to stop.
     #[error(transparent)]
-    Engine(#[from] ingest::IngestError),
-    /// Someone asked to stop.
-    #[error("interrupted")]
-    Interrupted,
-    /// A store of the engine's, which experiments make and use.
+    Simulate(#[from] SimulateError),
+    /// A store of the engine, which an experiment makes and uses, failed.
     #[error(transparent)]
     Store(Box<onefold::Error>),
+}
+
+impl LabError {
+    /// Whether a user asked to stop.
+    #[must_use]
+    pub const fn is_interrupted(&self) -> bool {
+        matches!(self, Self::Simulate(SimulateError::Interrupted))
+    }
+
     /// Settings that make no sense.
-    #[error("{0}")]
-    Settings(String),
+    pub(crate) fn settings(why: impl Into<String>) -> Self {
+        SimulateError::Settings(why.into()).into()
+    }
 }
 
 impl From<onefold::Error> for LabError {
     fn from(error: onefold::Error) -> Self {
         match error.kind() {
-            onefold::ErrorKind::Interrupted => Self::Interrupted,
+            onefold::ErrorKind::Interrupted => SimulateError::Interrupted.into(),
             _ => Self::Store(Box::new(error)),
+        }
+    }
+}
+
+impl From<ingest::IngestError> for LabError {
+    fn from(error: ingest::IngestError) -> Self {
+        Self::Simulate(error.into())
+    }
+}
+
+impl From<LabError> for SimulateError {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::Simulate(error) => error,
+            LabError::Store(error) => Self::Other(error),
         }
     }
 }

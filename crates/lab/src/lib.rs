@@ -1,23 +1,15 @@
-//! The laboratory: workloads of the papers, chunk traces, and a simulator that runs the engine's own policies over
-//! them without payload.
+//! The laboratory: workloads of the papers, chunk traces as files, and the papers' experiments.
 //!
-//! A [`Source`] replays backups, chunk by chunk, into a [`Sink`]: a generator or a trace on the one side, a trace or
-//! the simulator on the other. Everything is deterministic: the same seed and settings give the same backups, and the
-//! same backups the same figures.
+//! Generators and trace readers are sources of `simulate`, trace writers are sinks. Everything is
+//! deterministic: the same seed and settings give the same backups.
 
-pub mod analyze;
-mod cut;
-mod dice;
 mod error;
 pub mod generate;
 pub mod reproduce;
-pub mod simulate;
-mod trace;
+mod rng;
 #[cfg(test)]
-mod written;
+mod test_output;
+mod trace;
 
-pub use cut::{Cutter, Cutting};
 pub use error::LabError;
-pub use trace::{
-    BackupHead, Chunk, DestorReader, DestorWriter, Extent, Sink, Source, TraceReader, TraceWriter, open_trace,
-};
+pub use trace::{DestorReader, DestorWriter, TraceReader, TraceWriter, open_trace};

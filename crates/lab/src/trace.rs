@@ -1,81 +1,24 @@
 //! Chunk traces: backups as lists of fingerprints and lengths, replayed without their bytes.
 //!
-//! A file of them is read and written as a stream: magic, then records, each with a tag. `B`: a backup begins (a byte that
-//! is 1 for a full one, the length of its name in two bytes, the name). `C`: up to 4,096 chunks (their number in four
-//! bytes; of each 32 bytes of fingerprint and four of length; a run of zeros has 32 zeros). `E`: the backup ends (its chunks, its
-//! bytes, eight bytes each). `Z`: the trace ends (its backups, in eight). Numbers are little-endian. What is counted at an end must be
-//! what came before, so a trace that was cut short or mixed up is told.
+//! A file of them is read and written as a stream: magic, then records, each with a tag. `B`: a
+//! backup begins (a byte that is 1 for a full one, the length of its name in two bytes, the name).
+//! `C`: up to 4,096 chunks (their number in four bytes; of each 32 bytes of fingerprint and four of
+//! length; a run of zeros has 32 zeros). `E`: the backup ends (its chunks, its bytes, eight bytes
+//! each). `Z`: the trace ends (its backups, in eight). Numbers are little-endian. What is counted
+//! at an end must be what came before, so a trace that was cut short or mixed up is told.
 
 mod destor;
 
 use std::io::{BufRead, Read, Write};
 
+use simulate::{BackupHead, Chunk, Extent, SimulateError, Sink, Source};
 use types::Fingerprint;
-
-use crate::error::LabError;
 
 pub use destor::{DestorReader, DestorWriter};
 
 const MAGIC: &[u8; 8] = b"onetrc01";
 const CHUNKS_MAX: usize = 4096;
 const CHUNK_BYTES: usize = Fingerprint::BYTES + 4;
-
-/// How much of the data a backup holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// All of it.
-    Full,
-    /// What changed since the last one.
-    Incremental,
-}
-
-/// What is said of a backup before its chunks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackupHead {
-    /// Its name, of at most 65,535 bytes.
-    pub name: String,
-    /// How much it holds.
-    pub extent: Extent,
-}
-
-/// A chunk of a backup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chunk {
-    /// Its fingerprint; `None` for a run of zeros.
-    pub fingerprint: Option<Fingerprint>,
-    /// Its bytes, at least 1.
-    pub len: u32,
-}
-
-/// What backups are replayed into.
-pub trait Sink {
-    /// A backup begins.
-    ///
-    /// # Errors
-    /// Of the sink.
-    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError>;
-
-    /// Its next chunks, at least one.
-    ///
-    /// # Errors
-    /// Of the sink.
-    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError>;
-
-    /// It is complete.
-    ///
-    /// # Errors
-    /// Of the sink.
-    fn end(&mut self) -> Result<(), LabError>;
-}
-
-/// What replays backups.
-pub trait Source {
-    /// Replays all backups, the oldest first.
-    ///
-    /// # Errors
-    /// Of the source or the sink.
-    fn replay(&mut self, sink: &mut dyn Sink) -> Result<(), LabError>;
-}
 
 /// Writes a trace.
 #[derive(Debug)]
@@ -92,7 +35,7 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// # Errors
     /// Of the system.
-    pub fn new(what: impl Into<String>, out: W) -> Result<Self, LabError> {
+    pub fn new(what: impl Into<String>, out: W) -> Result<Self, SimulateError> {
         let mut writer = Self {
             what: what.into(),
             out,
@@ -108,19 +51,19 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// # Errors
     /// Of the system.
-    pub fn finish(mut self) -> Result<W, LabError> {
+    pub fn finish(mut self) -> Result<W, SimulateError> {
         self.put(b"Z")?;
         self.put(&self.backups.to_le_bytes())?;
         self.out.flush().map_err(|source| self.failed(source))?;
         Ok(self.out)
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<(), LabError> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), SimulateError> {
         self.out.write_all(bytes).map_err(|source| self.failed(source))
     }
 
-    fn failed(&self, source: std::io::Error) -> LabError {
-        LabError::Io {
+    fn failed(&self, source: std::io::Error) -> SimulateError {
+        SimulateError::Io {
             what: self.what.clone(),
             source,
         }
@@ -128,16 +71,16 @@ impl<W: Write> TraceWriter<W> {
 }
 
 impl<W: Write> Sink for TraceWriter<W> {
-    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError> {
         let len = u16::try_from(head.name.len())
-            .map_err(|_| LabError::Settings(format!("{}: a backup's name is too long", self.what)))?;
+            .map_err(|_| SimulateError::Settings(format!("{}: a backup's name is too long", self.what)))?;
         self.put(b"B")?;
         self.put(&[u8::from(head.extent == Extent::Full)])?;
         self.put(&len.to_le_bytes())?;
         self.put(head.name.as_bytes())
     }
 
-    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), SimulateError> {
         for some in chunks.chunks(CHUNKS_MAX) {
             self.put(b"C")?;
             let count = u32::try_from(some.len()).expect("at most some thousands");
@@ -153,7 +96,7 @@ impl<W: Write> Sink for TraceWriter<W> {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), LabError> {
+    fn end(&mut self) -> Result<(), SimulateError> {
         self.put(b"E")?;
         self.put(&self.chunks.to_le_bytes())?;
         self.put(&self.bytes.to_le_bytes())?;
@@ -179,7 +122,7 @@ impl<R: BufRead> TraceReader<R> {
     ///
     /// # Errors
     /// `Trace` where it is none; of the system.
-    pub fn new(what: impl Into<String>, input: R) -> Result<Self, LabError> {
+    pub fn new(what: impl Into<String>, input: R) -> Result<Self, SimulateError> {
         let mut reader = Self {
             what: what.into(),
             input,
@@ -193,13 +136,13 @@ impl<R: BufRead> TraceReader<R> {
         }
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], LabError> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], SimulateError> {
         let mut bytes = [0; N];
         self.fill(&mut bytes)?;
         Ok(bytes)
     }
 
-    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), LabError> {
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), SimulateError> {
         match self.input.read_exact(bytes) {
             Ok(()) => {
                 self.at += bytes.len() as u64;
@@ -208,22 +151,22 @@ impl<R: BufRead> TraceReader<R> {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                 Err(self.wrong("the trace ends too early"))
             }
-            Err(source) => Err(LabError::Io {
+            Err(source) => Err(SimulateError::Io {
                 what: self.what.clone(),
                 source,
             }),
         }
     }
 
-    fn wrong(&self, why: &'static str) -> LabError {
-        LabError::Trace {
+    fn wrong(&self, why: &'static str) -> SimulateError {
+        SimulateError::Trace {
             what: self.what.clone(),
             at: self.at,
             why,
         }
     }
 
-    fn head(&mut self) -> Result<BackupHead, LabError> {
+    fn head(&mut self) -> Result<BackupHead, SimulateError> {
         let extent = match self.array::<1>()? {
             [0] => Extent::Incremental,
             [1] => Extent::Full,
@@ -235,7 +178,7 @@ impl<R: BufRead> TraceReader<R> {
         Ok(BackupHead { name, extent })
     }
 
-    fn some(&mut self, raw: &mut Vec<u8>, chunks: &mut Vec<Chunk>) -> Result<(), LabError> {
+    fn some(&mut self, raw: &mut Vec<u8>, chunks: &mut Vec<Chunk>) -> Result<(), SimulateError> {
         let count = u32::from_le_bytes(self.array()?) as usize;
         if count == 0 || count > CHUNKS_MAX {
             return Err(self.wrong("a group of chunks is empty or too large"));
@@ -260,7 +203,7 @@ impl<R: BufRead> TraceReader<R> {
 }
 
 impl<R: BufRead> Source for TraceReader<R> {
-    fn replay(&mut self, sink: &mut dyn Sink) -> Result<(), LabError> {
+    fn replay(&mut self, sink: &mut dyn Sink) -> Result<(), SimulateError> {
         let (mut backups, mut open) = (0_u64, None);
         let (mut raw, mut chunks) = (Vec::new(), Vec::new());
         loop {
@@ -303,16 +246,17 @@ impl<R: BufRead> Source for TraceReader<R> {
     }
 }
 
-/// A trace of either kind, told by its beginning; `what` names it in errors, and a backup that has no name of its own.
+/// A trace of either kind, told by its beginning; `what` names it in errors, and a backup that has
+/// no name of its own.
 ///
 /// # Errors
 /// `Trace` where it is none; of the system.
 pub fn open_trace<'a, R: BufRead + 'a>(
     what: impl Into<String>,
     mut input: R,
-) -> Result<Box<dyn Source + 'a>, LabError> {
+) -> Result<Box<dyn Source + 'a>, SimulateError> {
     let what = what.into();
-    let begins = input.fill_buf().map_err(|source| LabError::Io {
+    let begins = input.fill_buf().map_err(|source| SimulateError::Io {
         what: what.clone(),
         source,
     })?;

@@ -9,8 +9,8 @@ use std::ffi::OsStr;
 use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Command as Clap};
+use cli_support::idle::is_typed;
 
-use super::idle::is_typed;
 use super::{Cli, Global};
 
 /// Removes empty variables from the definition.
@@ -60,8 +60,7 @@ fn variable(clap: &Clap, option: &str, value: &str) -> Option<String> {
     })
 }
 
-/// Drops values from the environment if another option was typed for the same thing, or if the
-/// command does not use them.
+/// Drops values from the environment if another option was typed for the same thing.
 pub(super) fn give_way(cli: &mut Cli, matches: &ArgMatches) {
     if Global::PASSWORDS.iter().any(|id| is_typed(matches, id)) {
         let global = &mut cli.global;
@@ -72,5 +71,4 @@ pub(super) fn give_way(cli: &mut Cli, matches: &ArgMatches) {
             .password_command
             .take_if(|_| !is_typed(matches, "password_command"));
     }
-    cli.command.without_environment(matches);
 }

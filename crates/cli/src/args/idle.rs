@@ -1,11 +1,10 @@
 //! Options that could have no effect: what clap itself cannot tell.
 
 use clap::error::ErrorKind;
-use clap::parser::ValueSource;
 use clap::{ArgMatches, Command as Clap};
-use onefold::{Cap, Capping};
+use cli_support::idle::{Idle, idle_cap, is_typed, option};
+use onefold::Capping;
 
-use super::lab::{INDEX_MIB, INDEX_MIB_MAX, Lab};
 use super::series::{LayoutMode, Series};
 use super::{ALL, Backup, Cli, Command, CompressionMode, Global, LATEST};
 
@@ -19,45 +18,18 @@ const OF_STORES: [&str; 7] = [
     "index_memory_mib",
     "no_pin",
 ];
-/// Commands that open no store.
-const WITHOUT_STORE: [&str; 2] = ["analyze", "lab"];
+/// The command that opens no store.
+const WITHOUT_STORE: &str = "analyze";
 
-/// What is wrong, and why.
-type Idle = (ErrorKind, String);
-
-/// With all commands built; the help of those that open no store does not show what concerns one.
+/// With all commands built; the help of a command that opens no store does not show what concerns one.
 pub(super) fn built(mut clap: Clap) -> Clap {
     clap.build();
-    clap.mut_subcommands(|command| {
-        if WITHOUT_STORE.contains(&command.get_name()) {
-            without_stores(command)
-        } else {
-            command
-        }
+    clap.mut_subcommand(WITHOUT_STORE, |command| {
+        command.mut_args(|arg| {
+            let is_idle = OF_STORES.contains(&arg.get_id().as_str());
+            if is_idle { arg.hide(true) } else { arg }
+        })
     })
-}
-
-fn without_stores(clap: Clap) -> Clap {
-    // An option of the command's own may have the same name.
-    clap.mut_args(|arg| {
-        let is_idle = arg.is_global_set() && OF_STORES.contains(&arg.get_id().as_str());
-        if is_idle { arg.hide(true) } else { arg }
-    })
-    .mut_subcommands(without_stores)
-}
-
-/// The command that was typed, the innermost one, and what was typed for it.
-pub(super) fn innermost<'a>(clap: &'a mut Clap, matches: &'a ArgMatches) -> (&'a mut Clap, &'a ArgMatches) {
-    let (mut clap, mut matches) = (clap, matches);
-    while let Some((name, inner)) = matches.subcommand() {
-        clap = clap.find_subcommand_mut(name).expect("it was typed");
-        matches = inner;
-    }
-    (clap, matches)
-}
-
-pub(super) fn is_typed(matches: &ArgMatches, id: &str) -> bool {
-    matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
 impl Global {
@@ -98,7 +70,6 @@ impl Command {
                 | Self::Stats(_)
                 | Self::Optimize(_)
                 | Self::Index(_)
-                | Self::Lab(_)
         );
         let reads_backups = matches!(
             self,
@@ -162,46 +133,15 @@ impl Command {
                 let why = "what is to be set? --layout, --live, --archival, --segment, --repair or --optimize-after-backup";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
-            Self::Analyze(_) | Self::Lab(_) => self.idle_store(matches).or_else(|| match self {
-                Self::Lab(Lab::Simulate(simulate)) => {
-                    idle_cap(simulate.cap, matches, &["cap_remember", "cap_window"])
-                }
-                _ => None,
-            }),
+            Self::Analyze(_) => Self::idle_store(matches),
             _ => self.idle_filter(),
         }
     }
 
-    /// Takes back what the environment says of stores where none is opened.
-    pub(super) fn without_environment(&mut self, matches: &ArgMatches) {
-        // clap hands it on to an option of the same name.
-        if let Self::Lab(Lab::Simulate(simulate)) = self
-            && !is_typed(matches, "index_mib")
-        {
-            simulate.index_mib = INDEX_MIB;
-        }
-    }
-
-    fn idle_store(&self, matches: &ArgMatches) -> Option<Idle> {
-        let is_own = |id: &str| {
-            id == "index_mib" && matches!(self, Self::Lab(Lab::Simulate(simulate)) if simulate.engine)
-        };
-        let mut ids = OF_STORES.iter();
-        let Some(idle) = ids.find(|id| is_typed(matches, id) && !is_own(id)) else {
-            return self.too_large(matches);
-        };
+    fn idle_store(matches: &ArgMatches) -> Option<Idle> {
+        let idle = OF_STORES.iter().find(|id| is_typed(matches, id))?;
         let why = format!("{} concerns a store, and none is opened here", option(idle));
         Some((ErrorKind::ArgumentConflict, why))
-    }
-
-    /// Standing before the command, an index's memory was taken as a store's.
-    fn too_large(&self, matches: &ArgMatches) -> Option<Idle> {
-        let Self::Lab(Lab::Simulate(simulate)) = self else {
-            return None;
-        };
-        let why = format!("--index-mib {} is not in 1..={INDEX_MIB_MAX}", simulate.index_mib);
-        let is_wrong = is_typed(matches, "index_mib") && simulate.index_mib > INDEX_MIB_MAX;
-        is_wrong.then_some((ErrorKind::ValueValidation, why))
     }
 
     fn idle_filter(&self) -> Option<Idle> {
@@ -263,19 +203,4 @@ fn idle_backup(backup: &Backup, matches: &ArgMatches) -> Option<Idle> {
         return conflict("--image-kib takes one path: the image".to_owned());
     }
     None
-}
-
-/// One of these was typed, and there is no cap.
-fn idle_cap(cap: Cap, matches: &ArgMatches, ids: &[&str]) -> Option<Idle> {
-    let idle = ids.iter().find(|id| cap == Cap::None && is_typed(matches, id))?;
-    let why = format!(
-        "{} says how a cap counts, and there is none: name one with --cap",
-        option(idle)
-    );
-    Some((ErrorKind::ArgumentConflict, why))
-}
-
-/// As it is typed.
-fn option(id: &str) -> String {
-    format!("--{}", id.replace('_', "-"))
 }

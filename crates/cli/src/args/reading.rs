@@ -3,13 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use cli_support::values::memory;
 
-use super::byte_count;
 use super::filter::Filter;
 use super::typed::{BackupPath, backup_path};
-
-/// Less than a chunk can be.
-const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct Restore {
@@ -121,15 +118,6 @@ impl AssemblyMode {
             Self::LookAhead => onefold::Assembly::LookAhead,
         }
     }
-}
-
-/// Bytes, with K, M or G for multiples of 1024.
-pub(super) fn memory(text: &str) -> Result<u64, String> {
-    let bytes = byte_count(text)?;
-    if bytes < MEMORY_BYTES_MIN {
-        return Err("at least 1M is needed".to_owned());
-    }
-    Ok(bytes)
 }
 
 /// What to do with existing files.

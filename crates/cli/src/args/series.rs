@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use cli_support::values::byte_count;
 use onefold::{ArchivalWindow, Layout, SettingsChange};
 
-use super::byte_count;
 use super::typed::{name, path};
 
 #[derive(Debug, Subcommand)]

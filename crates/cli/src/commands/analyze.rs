@@ -6,15 +6,15 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
-use lab::analyze::{Analysis, Given, Tried, analyze, assembly_name, bytes_name, cap_name, html};
+use cli_support::Code;
+use cli_support::output::{Output, bytes, count};
+use cli_support::private;
+use cli_support::progress::{self, Status};
 use onefold::{Cap, WorkUnit};
 use serde::Serialize;
+use simulate::analyze::{Analysis, Given, Tried, analyze, assembly_name, bytes_name, cap_name, html};
 
 use crate::args::Analyze;
-use crate::exit::Code;
-use crate::output::{Output, bytes, count};
-use crate::private;
-use crate::progress::{self, Status};
 
 #[derive(Serialize)]
 struct GivenLine {

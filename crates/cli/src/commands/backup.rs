@@ -8,6 +8,9 @@ use std::sync::Once;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
+use cli_support::Code;
+use cli_support::output::{Output, bytes, count, duration, rate_of};
+use cli_support::progress::{self, Status};
 use onefold::{
     BackupOptions, BackupReport, Compression, Eviction, ImageSource, IngestOptions, LookupMemory, Monitor,
     Store, TreeError, TreeOptions,
@@ -16,9 +19,6 @@ use serde::Serialize;
 
 use super::{optimize, pipeline, typed};
 use crate::args::{Backup, CompressionMode, EvictionMode, Global, TagList};
-use crate::exit::Code;
-use crate::output::{Output, bytes, count, duration, rate_of};
-use crate::progress::{self, Status};
 
 #[derive(Serialize)]
 struct Summary {

@@ -1,13 +1,13 @@
 //! `onefold check`
 
 use anyhow::{Context, Result, bail};
+use cli_support::Code;
+use cli_support::output::{Output, bytes, count, lossy};
+use cli_support::progress::{self, Status};
 use onefold::{CheckReport, Finding, Monitor, ReadData};
 use serde::Serialize;
 
 use crate::args::{Check, Global};
-use crate::exit::Code;
-use crate::output::{Output, bytes, count, lossy};
-use crate::progress::{self, Status};
 
 #[derive(Serialize)]
 struct FoundLine<'a> {

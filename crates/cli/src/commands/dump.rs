@@ -5,11 +5,10 @@ use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, bail};
+use cli_support::{Code, Output};
 use onefold::Monitor;
 
 use crate::args::{Dump, Global};
-use crate::exit::Code;
-use crate::output::Output;
 
 /// Shorter pieces are gathered; longer ones go as they are.
 const GATHERED_BYTES: usize = 64 << 10;

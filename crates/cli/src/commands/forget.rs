@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use cli_support::Code;
+use cli_support::output::{Output, bytes, count, local_time, lossy, moment, utc_time, zone};
 use onefold::{
     Candidate, Decision, ForgetReport, ForgetRequest, ForgetWhat, Group, Monitor, Reason, SessionId, Times,
     UnixNanos, shell_word,
@@ -11,8 +13,6 @@ use serde::Serialize;
 
 use super::prune;
 use crate::args::{Forget, Global};
-use crate::exit::Code;
-use crate::output::{Output, bytes, count, local_time, lossy, moment, utc_time, zone};
 
 /// Why a backup goes that rules were asked about.
 const NO_RULE: &str = "no rule keeps it";

@@ -1,12 +1,12 @@
 //! `onefold index`
 
 use anyhow::Result;
+use cli_support::Code;
+use cli_support::output::{Output, count, thousands};
+use cli_support::progress::{self, Status};
 use serde::Serialize;
 
 use crate::args::{Global, Index};
-use crate::exit::Code;
-use crate::output::{Output, count, thousands};
-use crate::progress::{self, Status};
 
 #[derive(Serialize)]
 struct Done {

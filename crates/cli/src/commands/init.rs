@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use cli_support::{Code, Output};
 use onefold::{Access, Env, InitOptions, OpenOptions, Store};
 use serde::Serialize;
 
 use crate::args::{Global, Init};
-use crate::exit::Code;
-use crate::output::Output;
 use crate::password;
 
 #[derive(Serialize)]

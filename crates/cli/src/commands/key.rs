@@ -1,12 +1,11 @@
 //! `onefold key`
 
 use anyhow::Result;
+use cli_support::{Code, Output};
 use serde::Serialize;
 
 use super::init::label;
 use crate::args::{Global, Key};
-use crate::exit::Code;
-use crate::output::Output;
 use crate::password;
 
 #[derive(Serialize)]

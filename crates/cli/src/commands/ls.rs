@@ -4,12 +4,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use cli_support::Code;
+use cli_support::output::{Output, local_file_time, local_time, lossy, utc_file_time, utc_time};
 use onefold::{Content, EntryKind, ListingEntry, Monitor};
 use serde::Serialize;
 
 use crate::args::{Global, Ls};
-use crate::exit::Code;
-use crate::output::{Output, local_file_time, local_time, lossy, utc_file_time, utc_time};
 
 #[derive(Serialize)]
 struct Node<'a> {

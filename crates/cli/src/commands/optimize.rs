@@ -1,14 +1,14 @@
 //! `onefold optimize`, and what `backup` does after a backup where its series says so.
 
 use anyhow::Result;
+use cli_support::Code;
+use cli_support::output::{Output, bytes, count, moment, utc_time};
+use cli_support::progress::{self, Status};
 use onefold::{Expired, HeldBackup, Monitor, OptimizeReport, OptimizeRequest, SeriesId, Store};
 use serde::Serialize;
 
 use super::{prune, series};
 use crate::args::{Global, Optimize};
-use crate::exit::Code;
-use crate::output::{Output, bytes, count, moment, utc_time};
-use crate::progress::{self, Status};
 
 #[derive(Serialize)]
 struct Row {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use onefold::{BackupReport, QueueStats, StageStats};
 use serde::Serialize;
 
-use crate::output::Output;
+use cli_support::output::Output;
 
 #[derive(Serialize)]
 pub(crate) struct Queue {

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
+use cli_support::Code;
+use cli_support::output::{Output, bytes, count};
+use cli_support::progress::{self, Status};
 use onefold::{Monitor, PruneOptions, PrunePreview, PruneReport, SessionId, Store};
 use serde::Serialize;
 
 use crate::args::{Global, Prune, PruneLimits};
-use crate::exit::Code;
-use crate::output::{Output, bytes, count};
-use crate::progress::{self, Status};
 
 #[derive(Serialize)]
 struct Summary {

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
+use cli_support::Code;
+use cli_support::output::{Output, bytes, count, duration, figures, lossy, rate_of};
+use cli_support::progress::{self, Status};
 use onefold::{Fault, Monitor, Overwrite, Owners, RestoreReport, RestoreRequest, Sparse};
 use serde::Serialize;
 
 use super::typed::wildcards;
 use crate::args::{Global, OverwriteMode, OwnersMode, Restore, SparseMode};
-use crate::exit::Code;
-use crate::output::{Output, bytes, count, duration, figures, lossy, rate_of};
-use crate::progress::{self, Status};
 
 #[derive(Serialize)]
 struct Summary {

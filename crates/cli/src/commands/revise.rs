@@ -1,12 +1,12 @@
 //! `onefold tag`, `onefold hold`, `onefold unhold`
 
 use anyhow::{Result, bail};
+use cli_support::Code;
+use cli_support::output::{Output, count, moment, utc_time};
 use onefold::{Held, HoldEnd, SessionId, TagChange, Which};
 use serde::Serialize;
 
 use crate::args::{Filter, Global, Hold, Tag, TagList, Unhold};
-use crate::exit::Code;
-use crate::output::{Output, count, moment, utc_time};
 
 #[derive(Serialize)]
 struct Changed {

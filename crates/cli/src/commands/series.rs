@@ -1,6 +1,8 @@
 //! `onefold series`
 
 use anyhow::{Result, bail};
+use cli_support::Code;
+use cli_support::output::{Output, bytes, count, lossy};
 use onefold::{
     ArchivalWindow, Layout, Series, SeriesId, SeriesList, SeriesName, SeriesSettings, SettingsOf, Store,
     shell_word, shell_words,
@@ -8,8 +10,6 @@ use onefold::{
 use serde::Serialize;
 
 use crate::args::{self, Global, Named, Which};
-use crate::exit::Code;
-use crate::output::{Output, bytes, count, lossy};
 
 /// Digits of an id that are shown to people.
 const ID_DIGITS: usize = 12;

@@ -1,12 +1,12 @@
 //! `onefold snapshots`
 
 use anyhow::Result;
+use cli_support::Code;
+use cli_support::output::{Output, bytes, count, local_time, lossy, moment, thousands, utc_time, zone};
 use onefold::{SnapshotList, shell_word, shell_words};
 use serde::Serialize;
 
 use crate::args::{Filter, Global};
-use crate::exit::Code;
-use crate::output::{Output, bytes, count, local_time, lossy, moment, thousands, utc_time, zone};
 
 #[derive(Serialize)]
 struct Row {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use cli_support::Code;
+use cli_support::output::{Output, bytes, count, thousands};
+use cli_support::progress::{self, Status};
 use onefold::{BackupLayout, IndexStats, Monitor, Snapshot, Store, StoreStats};
 use serde::Serialize;
 
 use crate::args::{ALL, Global, LATEST, Stats};
-use crate::exit::Code;
-use crate::output::{Output, bytes, count, thousands};
-use crate::progress::{self, Status};
 
 #[derive(Serialize)]
 struct Totals {

@@ -9,9 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use cli_support::output::Output;
 use onefold::{ExcludeBuilder, Excludes, TypedPath};
-
-use crate::output::Output;
 
 /// The folder where relative paths begin. It asks the system only if one of the paths is relative.
 /// The current folder may have been deleted, and absolute paths do not need it.

@@ -2,21 +2,14 @@
 
 use std::fs;
 
-use crate::bed::{Bed, Ran, lines};
+use crate::bed::{Bed, Ran};
 
 #[test]
 fn options_of_stores_are_refused_where_none_is_opened() {
     let bed = Bed::bare();
     fs::write(bed.path("data"), crate::bed::noise(100_000, 1)).unwrap();
     fs::write(bed.path("word"), "secret").unwrap();
-    bed.ok(["lab", "trace", "data", "--output", "t"]);
-    let commands: [&[&str]; 5] = [
-        &["lab", "simulate", "t"],
-        &["lab", "trace", "data", "--output", "out"],
-        &["lab", "generate", "2year", "--trace", "out"],
-        &["lab", "reproduce", "fast13", "--output", "out"],
-        &["analyze", "data", "--output", "out"],
-    ];
+    let command: &[&str] = &["analyze", "data", "--output", "out"];
     let options: [&[&str]; 7] = [
         &["--repo", "store"],
         &["--password-file", "word"],
@@ -27,130 +20,37 @@ fn options_of_stores_are_refused_where_none_is_opened() {
         &["--no-lock"],
     ];
     let run = |args: &[&[&str]]| Ran::from(bed.plain().args(args.concat()).output().unwrap());
-    for command in commands {
-        for option in options {
-            let name = if option[0] == "--no-lock" {
-                "--no-pin"
-            } else {
-                option[0]
-            };
-            // An index in memory is simulated with the engine alone, which clap itself says where it stands behind.
-            let is_own = command[1] == "simulate" && name == "--index-mib";
-            let before = run(&[option, command]).expect(2);
-            before.says(&[
-                name,
-                "concerns a store, and none is opened here",
-                "Usage: onefold",
-            ]);
-            let behind = run(&[command, option]).expect(2);
-            behind.says(&[if is_own { "--engine" } else { "concerns a store" }]);
-        }
-        assert!(!bed.path("out").exists());
-        let help = run(&[command, &["--help"]]).expect(0).out();
-        assert!(help.contains("--json") && !help.contains("--repo"), "{help}");
+    for option in options {
+        let name = if option[0] == "--no-lock" {
+            "--no-pin"
+        } else {
+            option[0]
+        };
+        let words = [
+            name,
+            "concerns a store, and none is opened here",
+            "Usage: onefold",
+        ];
+        run(&[option, command]).expect(2).says(&words);
+        run(&[command, option]).expect(2).says(&words);
     }
+    assert!(!bed.path("out").exists());
+    let help = run(&[command, &["--help"]]).expect(0).out();
+    assert!(help.contains("--json") && !help.contains("--repo"), "{help}");
     let help = run(&[&["backup", "--help"]]).expect(0).out();
     assert!(help.contains("--repo") && help.contains("--json"), "{help}");
-    // Between the two words of a command.
-    run(&[&["lab", "-r", "store", "simulate", "t"]])
-        .expect(2)
-        .says(&["--repo concerns"]);
-}
-
-#[test]
-fn what_the_environment_says_of_stores_is_nothing_to_the_laboratory() {
-    let bed = Bed::bare();
-    bed.ok([
-        "lab",
-        "generate",
-        "2year",
-        "--size",
-        "40M",
-        "--weeks",
-        "1",
-        "--chunk-bytes",
-        "256",
-        "--trace",
-        "t",
-    ]);
-    let simulate = |more: &[&str], mib: &str| {
-        let mut command = bed.plain();
-        command
-            .args(["lab", "simulate", "t", "--json", "--engine"])
-            .args(more);
-        command
-            .env("ONEFOLD_PASSWORD", "secret")
-            .env("ONEFOLD_INDEX_MEMORY_MIB", "1");
-        command
-            .env("ONEFOLD_PASSWORD_FILE", "gone")
-            .env("ONEFOLD_INDEX_MIB", mib);
-        let ran = Ran::from(command.output().unwrap()).expect(0);
-        let told = lines(&ran.out);
-        let mut periods = told
-            .iter()
-            .rev()
-            .map(|line| line["looked"]["index_period"].as_u64());
-        periods
-            .find_map(|period| period)
-            .expect("the engine's index was simulated")
-    };
-    assert_eq!(simulate(&[], "1"), 1);
-    assert_eq!(simulate(&[], "65537"), 1, "a store's may be larger");
-    assert!(
-        simulate(&["--index-mib", "1"], "256") > 1,
-        "its own option counts"
-    );
-}
-
-#[test]
-fn a_simulated_index_has_the_same_bounds_before_the_command_and_behind() {
-    let bed = Bed::bare();
-    fs::write(bed.path("data"), crate::bed::noise(100_000, 1)).unwrap();
-    bed.ok(["lab", "trace", "data", "--output", "t"]);
-    for (mib, code) in [("0", 2), ("1", 0), ("65536", 0), ("65537", 2)] {
-        let simulate = ["lab", "simulate", "t", "--engine"];
-        let option = ["--index-mib", mib];
-        for args in [
-            [&option[..], &simulate].concat(),
-            [&simulate[..], &option].concat(),
-        ] {
-            let ran = Ran::from(bed.plain().args(args).output().unwrap()).expect(code);
-            if code == 2 {
-                ran.says(&["--index-mib", mib, "is not in"]);
-            }
-        }
-    }
 }
 
 #[test]
 fn how_a_cap_counts_is_refused_where_there_is_none() {
     let bed = Bed::new();
     fs::write(bed.path("data"), crate::bed::noise(100_000, 1)).unwrap();
-    bed.ok(["lab", "trace", "data", "--output", "t"]);
     let words = "says how a cap counts, and there is none";
-    let refused: [&[&str]; 5] = [
-        &["backup", "data", "--cap", "none", "--cap-remember", "2"],
-        &["backup", "data", "--cap-remember", "0", "--cap", "none"],
-        &["lab", "simulate", "t", "--engine", "--cap-remember", "2"],
-        &[
-            "lab",
-            "simulate",
-            "t",
-            "--engine",
-            "--cap",
-            "none",
-            "--cap-remember",
-            "2",
-        ],
-        &["lab", "simulate", "t", "--engine", "--cap-window", "20000000"],
-    ];
-    for args in refused {
-        let name = if args.contains(&"--cap-window") {
-            "--cap-window"
-        } else {
-            "--cap-remember"
-        };
-        bed.run(args).expect(2).says(&[name, words]);
+    for args in [
+        ["backup", "data", "--cap", "none", "--cap-remember", "2"],
+        ["backup", "data", "--cap-remember", "0", "--cap", "none"],
+    ] {
+        bed.run(args).expect(2).says(&["--cap-remember", words]);
     }
     let by_environment = |cap: &str| {
         let mut command = bed.command(["backup", "data", "--cap-remember", "2"]);
@@ -161,18 +61,6 @@ fn how_a_cap_counts_is_refused_where_there_is_none() {
     by_environment("20").expect(0);
     bed.ok(["backup", "data", "--cap-remember", "0"]);
     bed.ok(["backup", "data", "--cap", "none"]);
-    bed.ok([
-        "lab",
-        "simulate",
-        "t",
-        "--engine",
-        "--cap",
-        "5",
-        "--cap-remember",
-        "2",
-        "--cap-window",
-        "1M",
-    ]);
 }
 
 /// Commands that open a store, with the global options that each can use: whether it uses the

@@ -7,6 +7,7 @@
 )]
 
 mod access;
+mod analyze;
 mod backups;
 mod bed;
 mod careful;
@@ -19,7 +20,6 @@ mod healing;
 mod idle;
 mod interruptions;
 mod json;
-mod lab;
 mod log;
 mod main_job;
 mod names;
@@ -27,11 +27,10 @@ mod optimize;
 mod passwords;
 mod picture;
 mod prune;
+mod ran;
 mod restores;
 mod screen;
 mod series;
-mod simulate;
 mod sources;
-mod traces;
 mod typed;
 mod unread;

@@ -1,14 +1,14 @@
 //! What data is made of: contents, each random bytes of its own, named by a number.
 //!
-//! A [`Slice`] is a stretch of one content, or of zeros. Its bytes and what tells it apart follow from it and the seed
-//! alone, so a trace and bytes that are made of the same slices have the same duplicates.
+//! A [`Slice`] is a stretch of one content, or of zeros. Its bytes and what tells it apart follow
+//! from it and the seed alone, so a trace and bytes that are made of the same slices have the same
+//! duplicates.
 
 use std::ops::Range;
 
 use env::{Entropy, SeededEntropy};
+use simulate::Chunk;
 use types::Fingerprint;
-
-use crate::trace::Chunk;
 
 /// A bit of `len`: the content ends here, and so does a chunk that has seen enough of it.
 const ENDS: u32 = 1 << 31;

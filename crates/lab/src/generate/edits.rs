@@ -1,15 +1,16 @@
 //! Edits of one kind or several: what chunking is tested with.
 //!
-//! A stream of new bytes, in each next backup edited. Every kind has its share: so many percent of the stream's bytes, each
-//! backup, in edits of exponential length at even odds anywhere in it. Bytes around an edit stay as they are.
+//! A stream of new bytes, in each next backup edited. Every kind has its share: so many percent of
+//! the stream's bytes, each backup, in edits of exponential length at even odds anywhere in it.
+//! Bytes around an edit stay as they are.
+
+use simulate::{BackupHead, Extent, SimulateError};
 
 use super::lengths::{Lengths, Maker};
 use super::rope::{Edit, Insert, Rope};
 use super::{Parts, Workload, check_chunk_bytes, check_percent, check_some};
-use crate::dice::Dice;
-use crate::error::LabError;
 use crate::generate::files::Share;
-use crate::trace::{BackupHead, Extent};
+use crate::rng::Rng;
 
 /// The workload. Shares are percent of the stream's bytes before the backup.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,7 +58,7 @@ impl Default for Edits {
 }
 
 impl Edits {
-    fn check(&self) -> Result<(), LabError> {
+    fn check(&self) -> Result<(), SimulateError> {
         check_some(self.stream_bytes, "bytes of the stream")?;
         check_some(self.backups.into(), "backups")?;
         check_some(self.edit_bytes, "bytes of an edit")?;
@@ -70,47 +71,48 @@ impl Edits {
         check_percent(self.zeroed, "share that is zeroed")
     }
 
-    /// Draws edits of a share: `made` says what is done with so many bytes from a place on, in a stream of so many.
-    fn draw(&self, percent: f64, len: u64, dice: &mut Dice, mut made: impl FnMut(&mut Dice, u64, u64)) {
+    /// Draws edits of a share: `made` says what is done with so many bytes from a place on, in a
+    /// stream of so many.
+    fn draw(&self, percent: f64, len: u64, rng: &mut Rng, mut made: impl FnMut(&mut Rng, u64, u64)) {
         let mut left = Share::percent(percent).of(len);
         while left > 0 {
-            let bytes = dice.exponential(self.edit_bytes).clamp(1, left);
+            let bytes = rng.exponential(self.edit_bytes).clamp(1, left);
             left -= bytes;
-            let at = dice.below(len - bytes + 1);
-            made(dice, at, bytes);
+            let at = rng.below(len - bytes + 1);
+            made(rng, at, bytes);
         }
     }
 
-    fn repeat(&self, len: u64, dice: &mut Dice, edits: &mut Vec<Edit>) {
-        self.draw(self.repeated, len, dice, |dice, from, bytes| {
+    fn repeat(&self, len: u64, rng: &mut Rng, edits: &mut Vec<Edit>) {
+        self.draw(self.repeated, len, rng, |rng, from, bytes| {
             edits.push(Edit {
-                at: dice.below(len + 1),
+                at: rng.below(len + 1),
                 delete: 0,
                 insert: Insert::Copy(from, bytes),
             });
         });
     }
 
-    fn edits(&self, len: u64, dice: &mut Dice) -> Vec<Edit> {
+    fn edits(&self, len: u64, rng: &mut Rng) -> Vec<Edit> {
         let mut edits = Vec::new();
         let mut push = |at, delete, insert| edits.push(Edit { at, delete, insert });
-        self.draw(self.inserted, len, dice, |_, at, bytes| {
+        self.draw(self.inserted, len, rng, |_, at, bytes| {
             push(at, 0, Insert::New(bytes));
         });
-        self.draw(self.deleted, len, dice, |_, at, bytes| {
+        self.draw(self.deleted, len, rng, |_, at, bytes| {
             push(at, bytes, Insert::Nothing);
         });
-        self.draw(self.overwritten, len, dice, |_, at, bytes| {
+        self.draw(self.overwritten, len, rng, |_, at, bytes| {
             push(at, bytes, Insert::New(bytes));
         });
-        self.draw(self.zeroed, len, dice, |_, at, bytes| {
+        self.draw(self.zeroed, len, rng, |_, at, bytes| {
             push(at, bytes, Insert::Zeros(bytes));
         });
-        self.draw(self.relocated, len, dice, |dice, from, bytes| {
+        self.draw(self.relocated, len, rng, |rng, from, bytes| {
             push(from, bytes, Insert::Nothing);
-            push(dice.below(len + 1), 0, Insert::Copy(from, bytes));
+            push(rng.below(len + 1), 0, Insert::Copy(from, bytes));
         });
-        self.repeat(len, dice, &mut edits);
+        self.repeat(len, rng, &mut edits);
         edits
     }
 }
@@ -124,17 +126,17 @@ impl Workload for Edits {
         self.seed
     }
 
-    fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError> {
+    fn generate(&self, out: &mut dyn Parts) -> Result<(), SimulateError> {
         self.check()?;
-        let mut maker = Maker::new(Lengths::Content(self.chunk_bytes), Dice::new(self.seed, 2), 0);
-        let mut dice = Dice::new(self.seed, 3);
+        let mut maker = Maker::new(Lengths::Content(self.chunk_bytes), Rng::new(self.seed, 2), 0);
+        let mut rng = Rng::new(self.seed, 3);
         let mut rope = Rope::new(self.stream_bytes, &mut maker);
         for n in 1..=self.backups {
             let mut edits = Vec::new();
             if n == 1 {
-                self.repeat(rope.len(), &mut dice, &mut edits);
+                self.repeat(rope.len(), &mut rng, &mut edits);
             } else {
-                edits = self.edits(rope.len(), &mut dice);
+                edits = self.edits(rope.len(), &mut rng);
             }
             rope.edit(&mut edits, &mut maker);
             out.begin(&BackupHead {
@@ -154,7 +156,7 @@ mod tests {
 
     use super::*;
     use crate::generate::tests::Seen;
-    use crate::trace::Chunk;
+    use simulate::Chunk;
 
     const BYTES: u64 = 40_000_000;
 
@@ -193,8 +195,8 @@ mod tests {
         Change { first, second, new }
     }
 
-    /// Edits of a share of 5 % that each cut so many chunks: what is left of these is new. A chunk that is cut is longer
-    /// than others are: 12,800 bytes on average where all have 8192.
+    /// Edits of a share of 5 % that each cut so many chunks: what is left of these is new. A chunk
+    /// that is cut is longer than others are: 12,800 bytes on average where all have 8192.
     fn edges(chunks: u64) -> u64 {
         BYTES / 20 / none().edit_bytes * chunks * 12_800
     }
@@ -293,10 +295,7 @@ mod tests {
         });
         let lens: Vec<_> = gone.0.iter().map(|(_, chunks)| bytes(chunks)).collect();
         assert_eq!(lens, [1, 0, 0]);
-        let replay = |edits: Edits| {
-            let mut edits = edits;
-            crate::Source::replay(&mut edits, &mut Seen::default())
-        };
+        let replay = |edits: Edits| Workload::replay(&edits, &mut Seen::default());
         for wrong in [
             Edits {
                 inserted: 101.0,
@@ -308,7 +307,7 @@ mod tests {
             },
             Edits { backups: 0, ..none() },
         ] {
-            assert!(matches!(replay(wrong), Err(LabError::Settings(_))));
+            assert!(matches!(replay(wrong), Err(SimulateError::Settings(_))));
         }
     }
 }

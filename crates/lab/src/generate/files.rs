@@ -1,10 +1,11 @@
 //! Files that change and come: of a snapshot, of a machine, of an image.
 //!
-//! A file is a list of whole contents. What is overwritten of it is cut anew between the contents that stay.
+//! A file is a list of whole contents. What is overwritten of it is cut anew between the contents
+//! that stay.
 
 use super::content::Slice;
 use super::lengths::Maker;
-use crate::dice::Dice;
+use crate::rng::Rng;
 
 /// Files of one directory, which lie side by side.
 const DIRECTORY: usize = 32;
@@ -85,8 +86,8 @@ impl Share {
 pub(crate) enum Pick {
     /// Any, each as likely.
     Evenly,
-    /// Those of one directory after another; some directories are come to far more often, the k-th 1/k as often as
-    /// the first.
+    /// Those of one directory after another; some directories are come to far more often, the k-th
+    /// 1/k as often as the first.
     Walking,
 }
 
@@ -103,13 +104,13 @@ pub(crate) struct Files {
     owed: u64,
     /// What has changed on this day or later goes on changing in the same place.
     goes_on_since: u32,
-    lengths: Dice,
-    changes: Dice,
+    lengths: Rng,
+    changes: Rng,
     maker: Maker,
 }
 
 impl Files {
-    pub(crate) fn new(shape: Shape, lengths: Dice, changes: Dice, maker: Maker) -> Self {
+    pub(crate) fn new(shape: Shape, lengths: Rng, changes: Rng, maker: Maker) -> Self {
         Self {
             files: Vec::new(),
             bytes: 0,
@@ -130,8 +131,8 @@ impl Files {
         self
     }
 
-    /// A file that has changed on this day or later changes in the same place again: who works at a file for some days works at
-    /// the same part of it.
+    /// A file that has changed on this day or later changes in the same place again: who works at a
+    /// file for some days works at the same part of it.
     pub(crate) const fn go_on_since(&mut self, day: u32) {
         self.goes_on_since = day;
     }
@@ -163,7 +164,8 @@ impl Files {
         }
     }
 
-    /// A share of the files from `first` on have a share of their bytes overwritten. They stay where they are.
+    /// A share of the files from `first` on have a share of their bytes overwritten. They stay
+    /// where they are.
     pub(crate) fn change(&mut self, first: usize, files: Share, bytes: Share, pick: Pick, day: u32) {
         // What is left of a day's share is the next one's.
         let among = self.files.len() - first;
@@ -191,7 +193,8 @@ impl Files {
         let mut left = count;
         while left > 0 {
             let mut directory = index(self.changes.skewed_below(directories as u64));
-            // On from a directory all of whose files have changed; not round and round where all files have.
+            // On from a directory all of whose files have changed; not round and round where all
+            // files have.
             let mut visited = 0;
             loop {
                 let begin = first + directory * DIRECTORY;
@@ -262,8 +265,8 @@ mod tests {
             sigma: 0.0,
             ..Shape::IN_TAR
         };
-        let maker = Maker::new(Lengths::Content(4096), Dice::new(1, 2), 0);
-        let mut files = Files::new(shape, Dice::new(1, 1), Dice::new(1, 3), maker);
+        let maker = Maker::new(Lengths::Content(4096), Rng::new(1, 2), 0);
+        let mut files = Files::new(shape, Rng::new(1, 1), Rng::new(1, 3), maker);
         files.add(shape.mean * count as u64, 0);
         files
     }
@@ -323,7 +326,8 @@ mod tests {
 
     #[test]
     fn what_goes_on_changing_changes_in_the_same_place() {
-        // Percent of bytes that stay as they were through two days of changes, the second on or after `since` or not.
+        // Percent of bytes that stay as they were through two days of changes, the second on or
+        // after `since` or not.
         let kept = |since| {
             let mut files = files(64);
             let before = files.files.clone();

@@ -1,22 +1,24 @@
-//! Disk images whose file systems are worked in, backed up in full once a week [RevDedup 4.1, R10]: SG1 to SG5, GP, and the virtual machines of
-//! a programming course.
+//! Disk images whose file systems are worked in, backed up in full once a week [RevDedup 4.1, R10]:
+//! SG1 to SG5, GP, and the virtual machines of a programming course.
 //!
-//! All images begin as one: files side by side from the front, zeros behind. Each weekday a walk through the directories picks a share
-//! of the files, of each of which a share is overwritten in place; new files take space from the zeros while there is some. Files have
-//! whole blocks of 4 KiB. The paper does not say how long files are nor how the walk goes: here they are log-normal, 256 KiB on
-//! average, and it goes through directories of 32 neighbours each, to the k-th 1/k as often as to the
-//! first. A file that changes on several days of a week changes in the same place: were each day's place another, no store of chunks could save
-//! more than 92.6 % of SG5, of which the paper's saves 93.6 % at least. Tables of the file system itself are left out.
+//! All images begin as one: files side by side from the front, zeros behind. Each weekday a walk
+//! through the directories picks a share of the files, of each of which a share is overwritten in
+//! place; new files take space from the zeros while there is some. Files have whole blocks of 4
+//! KiB. The paper does not say how long files are nor how the walk goes: here they are log-normal,
+//! 256 KiB on average, and it goes through directories of 32 neighbours each, to the k-th 1/k as
+//! often as to the first. A file that changes on several days of a week changes in the same place:
+//! were each day's place another, no store of chunks could save more than 92.6 % of SG5, of which
+//! the paper's saves 93.6 % at least. Tables of the file system itself are left out.
 //!
 //! Memory: 16 to 32 bytes a chunk of all images' files.
+
+use simulate::{BackupHead, Extent, SimulateError};
 
 use super::content::Slice;
 use super::files::{Files, Pick, Shape, Share};
 use super::lengths::{Lengths, Maker};
 use super::{Parts, Workload, check_chunk_bytes, check_percent, check_some};
-use crate::dice::Dice;
-use crate::error::LabError;
-use crate::trace::{BackupHead, Extent};
+use crate::rng::Rng;
 
 const DAYS_A_WEEK: u32 = 5;
 const BLOCK: u64 = 4096;
@@ -58,7 +60,8 @@ pub struct Images {
 }
 
 impl Images {
-    /// SG1 to SG5, as table I has them: 8 GB with 1.1 GB of files, 78 weeks. `None` for another number.
+    /// SG1 to SG5, as table I has them: 8 GB with 1.1 GB of files, 78 weeks. `None` for another
+    /// number.
     #[must_use]
     pub fn sg(number: u32) -> Option<Self> {
         let (name, files_changed, bytes_changed, new_bytes) = match number {
@@ -94,8 +97,9 @@ impl Images {
         }
     }
 
-    /// Virtual machines of 80 students, from one master image of 7.6 GB, for 12 weeks. Of 7.2 TB in all 3.3 TB are not zeros, and of these 1.7 % are
-    /// unique: what changes in a day is chosen so that it comes out like that.
+    /// Virtual machines of 80 students, from one master image of 7.6 GB, for 12 weeks. Of 7.2 TB in
+    /// all 3.3 TB are not zeros, and of these 1.7 % are unique: what changes in a day is chosen so
+    /// that it comes out like that.
     #[must_use]
     pub fn students() -> Self {
         Self {
@@ -127,7 +131,7 @@ impl Images {
         }
     }
 
-    fn check(&self) -> Result<(), LabError> {
+    fn check(&self) -> Result<(), SimulateError> {
         check_some(self.series.into(), "series")?;
         check_some(self.weeks.into(), "weeks")?;
         check_some(self.files_bytes, "bytes of an image's files")?;
@@ -137,7 +141,7 @@ impl Images {
             check_chunk_bytes(bytes)?;
         }
         if self.files_bytes.div_ceil(BLOCK) > self.image_bytes / BLOCK {
-            return Err(LabError::Settings(format!(
+            return Err(SimulateError::Settings(format!(
                 "an image of {} bytes has no room for {} of files",
                 self.image_bytes, self.files_bytes
             )));
@@ -153,7 +157,7 @@ impl Images {
         }
     }
 
-    fn say(&self, files: &Files, out: &mut dyn Parts) -> Result<(), LabError> {
+    fn say(&self, files: &Files, out: &mut dyn Parts) -> Result<(), SimulateError> {
         for file in &files.files {
             out.chunks(&file.slices)?;
         }
@@ -182,7 +186,7 @@ impl Workload for Images {
         self.seed
     }
 
-    fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError> {
+    fn generate(&self, out: &mut dyn Parts) -> Result<(), SimulateError> {
         self.check()?;
         let lengths = match self.chunks {
             ImageChunks::Content(mean) => Lengths::Content(mean),
@@ -190,12 +194,12 @@ impl Workload for Images {
         };
         // Of each series three, of the image that all begin with the first.
         let new = |number: u64| {
-            let dice = |n| Dice::new(self.seed, 3 * number + n);
+            let rng = |n| Rng::new(self.seed, 3 * number + n);
             Files::new(
                 Shape::ON_DISK,
-                dice(1),
-                dice(3),
-                Maker::new(lengths, dice(2), number),
+                rng(1),
+                rng(3),
+                Maker::new(lengths, rng(2), number),
             )
         };
         let mut master = new(0);
@@ -243,7 +247,7 @@ mod tests {
 
     use super::*;
     use crate::generate::tests::Seen;
-    use crate::trace::Chunk;
+    use simulate::Chunk;
 
     fn bytes<'a>(chunks: impl IntoIterator<Item = &'a Chunk>) -> u64 {
         chunks.into_iter().map(|chunk| u64::from(chunk.len)).sum()
@@ -253,7 +257,8 @@ mod tests {
         chunk.fingerprint.is_some()
     }
 
-    /// Percent of bytes that are no zeros that a store of all chunks would not hold, and of these of bytes that are no zeros.
+    /// Percent of bytes that are no zeros that a store of all chunks would not hold, and of these
+    /// of bytes that are no zeros.
     fn saved(seen: &Seen) -> f64 {
         let mut known = HashSet::new();
         let all: Vec<Chunk> = seen.chunks().filter(|chunk| is_data(&chunk)).collect();
@@ -277,7 +282,8 @@ mod tests {
         assert!(data(second).abs_diff(115_000_000) < 50_000, "{}", data(second));
         let known: HashSet<_> = first.iter().map(|chunk| chunk.fingerprint).collect();
         let new = bytes(second.iter().filter(|chunk| !known.contains(&chunk.fingerprint)));
-        // New files; five times a tenth of 2 % of the others, and the chunks at their edges; at times the same again.
+        // New files; five times a tenth of 2 % of the others, and the chunks at their edges; at
+        // times the same again.
         assert!((5_700_000..7_500_000).contains(&new), "{new}");
     }
 
@@ -287,7 +293,8 @@ mod tests {
             let mut images = Images::sg(number).unwrap().scaled(80_000_000);
             let saved = saved(&Seen::of(&mut images));
             println!("SAVED sg{number} {saved}");
-            // The paper's are 93.6 to 97.0; what a chunk has around a change weighs more where more changes.
+            // The paper's are 93.6 to 97.0; what a chunk has around a change weighs more where more
+            // changes.
             let expected = if number == 5 { 88.0..94.0 } else { 93.6..97.0 };
             assert!(expected.contains(&saved), "sg{number}: {saved}");
         }
@@ -350,8 +357,8 @@ mod tests {
         assert_eq!(bytes(last), 1_000_000);
         assert!(bytes(last.iter().filter(|chunk| chunk.fingerprint.is_none())) < 4096);
         images.files_bytes = 1_000_001;
-        let replayed = crate::Source::replay(&mut images, &mut Seen::default());
-        assert!(matches!(replayed, Err(LabError::Settings(_))));
+        let replayed = Workload::replay(&images, &mut Seen::default());
+        assert!(matches!(replayed, Err(SimulateError::Settings(_))));
         assert!(Images::sg(0).is_none() && Images::sg(6).is_none());
     }
 }

@@ -1,9 +1,10 @@
 //! How long chunks are, and new contents of such lengths.
 
+use simulate::SimulateError;
+
 use super::content::Slice;
 use super::{GROUP, Parts};
-use crate::dice::Dice;
-use crate::error::LabError;
+use crate::rng::Rng;
 
 /// A series' contents have numbers of their own: this many bits for those of one.
 const SERIES_BITS: u32 = 40;
@@ -11,8 +12,8 @@ const SERIES_BITS: u32 = 40;
 /// Lengths of chunks, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lengths {
-    /// As content-defined chunking gives them, so many on average: no less than a quarter, exponential above it, no more than four
-    /// times as many.
+    /// As content-defined chunking gives them, so many on average: no less than a quarter,
+    /// exponential above it, no more than four times as many.
     Content(u32),
     /// So many each, as images are cut.
     Fixed(u32),
@@ -22,16 +23,16 @@ pub(crate) enum Lengths {
 #[derive(Debug)]
 pub(crate) struct Maker {
     lengths: Lengths,
-    dice: Dice,
+    rng: Rng,
     next: u64,
 }
 
 impl Maker {
     /// Of contents that no other `series` has.
-    pub(crate) fn new(lengths: Lengths, dice: Dice, series: u64) -> Self {
+    pub(crate) fn new(lengths: Lengths, rng: Rng, series: u64) -> Self {
         Self {
             lengths,
-            dice,
+            rng,
             next: series << SERIES_BITS,
         }
     }
@@ -51,7 +52,7 @@ impl Maker {
     }
 
     /// Says new contents of so many bytes in all, each a chunk.
-    pub(crate) fn say(&mut self, bytes: u64, out: &mut dyn Parts) -> Result<(), LabError> {
+    pub(crate) fn say(&mut self, bytes: u64, out: &mut dyn Parts) -> Result<(), SimulateError> {
         let mut group = Vec::with_capacity(GROUP);
         let mut left = bytes;
         while left > 0 {
@@ -80,7 +81,7 @@ impl Maker {
         let drawn = match self.lengths {
             Lengths::Content(mean) => {
                 let mean = u64::from(mean);
-                (mean / 4 + self.dice.exponential(mean - mean / 4)).min(4 * mean)
+                (mean / 4 + self.rng.exponential(mean - mean / 4)).min(4 * mean)
             }
             Lengths::Fixed(len) => u64::from(len),
         };

@@ -1,22 +1,25 @@
 //! The load generator of DD Boost [Douglis et al., section IV-B, figures 7 and 8; B12].
 //!
-//! Streams, each with a lineage of its own: nothing is shared across lineages. Each generation adds 1 % of the file's bytes, deletes 1 %,
-//! and moves 3 % within it, in updates that stand in clusters around a centre or, as in the paper's appendix, anywhere. Written are
-//! generation 0, 1 (low-gen), every fifth, and the last (high-gen). The bytes compress to a half.
+//! Streams, each with a lineage of its own: nothing is shared across lineages. Each generation adds
+//! 1 % of the file's bytes, deletes 1 %, and moves 3 % within it, in updates that stand in clusters
+//! around a centre or, as in the paper's appendix, anywhere. TestOutput are generation 0, 1
+//! (low-gen), every fifth, and the last (high-gen). The bytes compress to a half.
 //!
-//! The paper has a cluster of additions, one of deletions and two of modifications for each gigabyte of its 20 GB files; here
-//! there are as many clusters in a file of any size, so that a small file is a small picture of a large one. A centre follows the one
-//! before: half of the time within 1 % of the file's size, and 8 % on average with a deviation of 18 %. The paper does not say how long an
-//! update is, nor how far data moves: here 16 KiB on average, so that a generation has 8 to 9 % new chunks, half of that compressed: about
-//! the 5 % that the paper transfers; and within its cluster.
+//! The paper has a cluster of additions, one of deletions and two of modifications for each
+//! gigabyte of its 20 GB files; here there are as many clusters in a file of any size, so that a
+//! small file is a small picture of a large one. A centre follows the one before: half of the time
+//! within 1 % of the file's size, and 8 % on average with a deviation of 18 %. The paper does not
+//! say how long an update is, nor how far data moves: here 16 KiB on average, so that a generation
+//! has 8 to 9 % new chunks, half of that compressed: about the 5 % that the paper transfers; and
+//! within its cluster.
+
+use simulate::{BackupHead, Extent, SimulateError};
 
 use super::files::Share;
 use super::lengths::{Lengths, Maker};
 use super::rope::{Edit, Insert, Rope};
 use super::{Compression, Parts, Workload, check_chunk_bytes, check_some};
-use crate::dice::Dice;
-use crate::error::LabError;
-use crate::trace::{BackupHead, Extent};
+use crate::rng::Rng;
 
 /// Clusters in a file.
 const CLUSTERS_ADDED: u64 = 20;
@@ -32,7 +35,8 @@ const DEVIATION_DELETED: f64 = 0.0045;
 const DEVIATION_MODIFIED: f64 = 0.0025;
 /// Half of the next centres are so near, in shares of the file.
 const NEAR: f64 = 0.01;
-/// The others: with this mean and deviation of the logarithm, all are 8 % away on average with a deviation of 18 %.
+/// The others: with this mean and deviation of the logarithm, all are 8 % away on average with a
+/// deviation of 18 %.
 const FAR: f64 = 0.155;
 const FAR_SIGMA: f64 = 1.08;
 
@@ -88,7 +92,7 @@ enum Kind {
 struct Lineage {
     rope: Rope,
     maker: Maker,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl Lineages {
@@ -103,7 +107,7 @@ impl Lineages {
             return;
         }
         let mut edits = Vec::new();
-        let mut centre = lineage.dice.below(len);
+        let mut centre = lineage.rng.below(len);
         let mut left = [
             (Kind::Add, CLUSTERS_ADDED),
             (Kind::Delete, CLUSTERS_DELETED),
@@ -113,9 +117,9 @@ impl Lineages {
         let mut shares = [ADDED, DELETED, MODIFIED].map(|percent| Share::percent(percent).of(len));
         for n in 0..CLUSTERS_ADDED + CLUSTERS_DELETED + CLUSTERS_MODIFIED {
             if n > 0 {
-                centre = next_centre(centre, len, &mut lineage.dice);
+                centre = next_centre(centre, len, &mut lineage.rng);
             }
-            let mut drawn = lineage.dice.below(left.iter().map(|(_, count)| count).sum());
+            let mut drawn = lineage.rng.below(left.iter().map(|(_, count)| count).sum());
             let kind = left.iter().position(|(_, count)| {
                 let is_this = drawn < *count;
                 drawn = drawn.saturating_sub(*count);
@@ -125,29 +129,29 @@ impl Lineages {
             let bytes = shares[kind] / left[kind].1;
             shares[kind] -= bytes;
             left[kind].1 -= 1;
-            self.cluster(left[kind].0, bytes, centre, len, &mut lineage.dice, &mut edits);
+            self.cluster(left[kind].0, bytes, centre, len, &mut lineage.rng, &mut edits);
         }
         lineage.rope.edit(&mut edits, &mut lineage.maker);
     }
 
-    fn cluster(&self, kind: Kind, bytes: u64, centre: u64, len: u64, dice: &mut Dice, edits: &mut Vec<Edit>) {
+    fn cluster(&self, kind: Kind, bytes: u64, centre: u64, len: u64, rng: &mut Rng, edits: &mut Vec<Edit>) {
         let deviation = match kind {
             Kind::Add => DEVIATION_ADDED,
             Kind::Delete => DEVIATION_DELETED,
             Kind::Move => DEVIATION_MODIFIED,
         };
-        let place = |dice: &mut Dice| match self.clusters {
-            Clusters::Uniform => dice.below(len),
+        let place = |rng: &mut Rng| match self.clusters {
+            Clusters::Uniform => rng.below(len),
             Clusters::Normal => {
-                let away = dice.normal() * deviation;
+                let away = rng.normal() * deviation;
                 moved(centre, away, len)
             }
         };
         let mut left = bytes;
         while left > 0 {
-            let some = dice.exponential(self.update_bytes).clamp(1, left);
+            let some = rng.exponential(self.update_bytes).clamp(1, left);
             left -= some;
-            let at = place(dice);
+            let at = place(rng);
             // What would reach beyond the end lies before it.
             let from = at.min(len - some.min(len));
             let delete = |from, delete| Edit {
@@ -165,7 +169,7 @@ impl Lineages {
                 Kind::Move => {
                     edits.push(delete(from, some));
                     edits.push(Edit {
-                        at: place(dice),
+                        at: place(rng),
                         delete: 0,
                         insert: Insert::Copy(from, some),
                     });
@@ -175,13 +179,13 @@ impl Lineages {
     }
 }
 
-fn next_centre(centre: u64, len: u64, dice: &mut Dice) -> u64 {
-    let away = if dice.happens(500_000) {
-        dice.share() * NEAR
+fn next_centre(centre: u64, len: u64, rng: &mut Rng) -> u64 {
+    let away = if rng.happens(500_000) {
+        rng.share() * NEAR
     } else {
-        FAR * (FAR_SIGMA * dice.normal() - FAR_SIGMA * FAR_SIGMA / 2.0).exp()
+        FAR * (FAR_SIGMA * rng.normal() - FAR_SIGMA * FAR_SIGMA / 2.0).exp()
     };
-    let back = dice.happens(500_000);
+    let back = rng.happens(500_000);
     moved(centre, if back { -away } else { away }, len)
 }
 
@@ -210,18 +214,18 @@ impl Workload for Lineages {
         Compression::Half
     }
 
-    fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError> {
+    fn generate(&self, out: &mut dyn Parts) -> Result<(), SimulateError> {
         check_some(self.file_bytes, "bytes of a file")?;
         check_some(self.lineages.into(), "lineages")?;
         check_some(self.update_bytes, "bytes of an update")?;
         check_chunk_bytes(self.chunk_bytes)?;
         let lineages = (1..=u64::from(self.lineages)).map(|number| {
             let lengths = Lengths::Content(self.chunk_bytes);
-            let mut maker = Maker::new(lengths, Dice::new(self.seed, 2 * number), number);
+            let mut maker = Maker::new(lengths, Rng::new(self.seed, 2 * number), number);
             Lineage {
                 rope: Rope::new(self.file_bytes, &mut maker),
                 maker,
-                dice: Dice::new(self.seed, 2 * number + 1),
+                rng: Rng::new(self.seed, 2 * number + 1),
             }
         });
         let mut lineages: Vec<_> = lineages.collect();
@@ -253,7 +257,7 @@ mod tests {
 
     use super::*;
     use crate::generate::tests::Seen;
-    use crate::trace::Chunk;
+    use simulate::Chunk;
 
     const BYTES: u64 = 200_000_000;
 
@@ -316,7 +320,8 @@ mod tests {
             // As much comes as goes, but for what two updates delete or move at once.
             assert!(bytes(second).abs_diff(BYTES) < BYTES / 200, "{}", bytes(second));
             let (new, runs) = new(first, second);
-            // 1 %, and the chunks that updates cut: half of that once compressed is near what the paper transfers.
+            // 1 %, and the chunks that updates cut: half of that once compressed is near what the
+            // paper transfers.
             let share = new * 1000 / BYTES;
             assert!((60..130).contains(&share), "{share}");
             places.push(runs);
@@ -349,11 +354,11 @@ mod tests {
 
     #[test]
     fn centres_follow_each_other_as_far_as_the_paper_says() {
-        let mut dice = Dice::new(1, 1);
+        let mut rng = Rng::new(1, 1);
         let len = 1_000_000_000_u64;
         let mut near = 0;
         for _ in 0..10_000 {
-            let next = next_centre(len / 2, len, &mut dice);
+            let next = next_centre(len / 2, len, &mut rng);
             near += u64::from(next.abs_diff(len / 2) <= len / 100);
         }
         assert!((4900..5400).contains(&near), "{near}");

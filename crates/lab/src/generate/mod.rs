@@ -1,8 +1,9 @@
 //! Workloads: seeded, deterministic, streaming.
 //!
-//! A [`Workload`] says of what slices its backups are made, and where their chunks end. So it replays as a chunk trace
-//! (every workload is a [`Source`]) and as bytes ([`write()`]), and both have the same duplicates: bytes that are cut where the trace cuts
-//! them are equal exactly where its fingerprints are. Memory is that of the description, some bytes a chunk of what stands at one
+//! A [`Workload`] says of what slices its backups are made, and where their chunks end. So it
+//! replays as a chunk trace ([`Workload::replay`]) and as bytes ([`write()`]), and both have the
+//! same duplicates: bytes that are cut where the trace cuts them are equal exactly where its
+//! fingerprints are. Memory is that of the description, some bytes a chunk of what stands at one
 //! time, never that of the data.
 
 mod content;
@@ -21,13 +22,11 @@ mod workgroup;
 
 use std::io::Write;
 
-use crate::error::LabError;
-use crate::trace::{BackupHead, Chunk, Sink, Source};
-
 pub use content::{Compression, Slice};
 pub use edits::Edits;
 pub use images::{ImageChunks, Images};
 pub use lineages::{Clusters, Lineages};
+use simulate::{BackupHead, Chunk, SimulateError, Sink};
 pub use two_year::TwoYear;
 pub use unique::Unique;
 pub use vm::Vm;
@@ -53,7 +52,20 @@ pub trait Workload {
     ///
     /// # Errors
     /// `Settings` where these make no sense; of `out`.
-    fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError>;
+    fn generate(&self, out: &mut dyn Parts) -> Result<(), SimulateError>;
+
+    /// Replays its backups as chunks, the oldest first.
+    ///
+    /// # Errors
+    /// As [`Self::generate`]; of the sink.
+    fn replay(&self, sink: &mut dyn Sink) -> Result<(), SimulateError> {
+        self.generate(&mut Replay {
+            seed: self.seed(),
+            sink,
+            group: Vec::with_capacity(GROUP),
+            merged: Vec::new(),
+        })
+    }
 }
 
 /// What a workload says its backups into.
@@ -62,36 +74,25 @@ pub trait Parts {
     ///
     /// # Errors
     /// Of what takes it.
-    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError>;
+    fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError>;
 
     /// Its next chunks: each of these slices is one.
     ///
     /// # Errors
     /// Of what takes them.
-    fn chunks(&mut self, slices: &[Slice]) -> Result<(), LabError>;
+    fn chunks(&mut self, slices: &[Slice]) -> Result<(), SimulateError>;
 
     /// Its next chunk, of all of these slices.
     ///
     /// # Errors
     /// Of what takes it.
-    fn chunk(&mut self, slices: &[Slice]) -> Result<(), LabError>;
+    fn chunk(&mut self, slices: &[Slice]) -> Result<(), SimulateError>;
 
     /// It is complete.
     ///
     /// # Errors
     /// Of what takes it.
-    fn end(&mut self) -> Result<(), LabError>;
-}
-
-impl<W: Workload + ?Sized> Source for W {
-    fn replay(&mut self, sink: &mut dyn Sink) -> Result<(), LabError> {
-        self.generate(&mut Replay {
-            seed: self.seed(),
-            sink,
-            group: Vec::with_capacity(GROUP),
-            merged: Vec::new(),
-        })
-    }
+    fn end(&mut self) -> Result<(), SimulateError>;
 }
 
 impl<W: Workload + ?Sized> Workload for Box<W> {
@@ -104,7 +105,7 @@ impl<W: Workload + ?Sized> Workload for Box<W> {
     fn compression(&self) -> Compression {
         (**self).compression()
     }
-    fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError> {
+    fn generate(&self, out: &mut dyn Parts) -> Result<(), SimulateError> {
         (**self).generate(out)
     }
 }
@@ -117,7 +118,7 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    fn push(&mut self, chunk: Chunk) -> Result<(), LabError> {
+    fn push(&mut self, chunk: Chunk) -> Result<(), SimulateError> {
         self.group.push(chunk);
         if self.group.len() == GROUP {
             self.sink.chunks(&self.group)?;
@@ -128,22 +129,22 @@ impl Replay<'_> {
 }
 
 impl Parts for Replay<'_> {
-    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError> {
         self.sink.begin(head)
     }
 
-    fn chunks(&mut self, slices: &[Slice]) -> Result<(), LabError> {
+    fn chunks(&mut self, slices: &[Slice]) -> Result<(), SimulateError> {
         slices
             .iter()
             .try_for_each(|slice| self.push(slice.chunk(self.seed)))
     }
 
-    fn chunk(&mut self, slices: &[Slice]) -> Result<(), LabError> {
+    fn chunk(&mut self, slices: &[Slice]) -> Result<(), SimulateError> {
         let chunk = content::chunk(self.seed, slices, &mut self.merged);
         self.push(chunk)
     }
 
-    fn end(&mut self) -> Result<(), LabError> {
+    fn end(&mut self) -> Result<(), SimulateError> {
         if !self.group.is_empty() {
             self.sink.chunks(&self.group)?;
             self.group.clear();
@@ -152,16 +153,17 @@ impl Parts for Replay<'_> {
     }
 }
 
-/// Writes the bytes of each backup to what `open` gives for it, which is flushed once, when the backup is complete. Content-defined chunking
-/// cuts them elsewhere than the trace. `wrote` is told the bytes of each chunk of the trace that was written, and may end it.
+/// Writes the bytes of each backup to what `open` gives for it, which is flushed once, when the
+/// backup is complete. Content-defined chunking cuts them elsewhere than the trace. `wrote` is told
+/// the bytes of each chunk of the trace that was written, and may end it.
 ///
 /// # Errors
 /// Of the workload, the system, `open` and `wrote`.
 pub fn write<W: Write>(
     workload: &(impl Workload + ?Sized),
-    open: impl FnMut(&BackupHead) -> Result<W, LabError>,
-    wrote: impl FnMut(u64) -> Result<(), LabError>,
-) -> Result<(), LabError> {
+    open: impl FnMut(&BackupHead) -> Result<W, SimulateError>,
+    wrote: impl FnMut(u64) -> Result<(), SimulateError>,
+) -> Result<(), SimulateError> {
     workload.generate(&mut Bytes {
         seed: workload.seed(),
         compression: workload.compression(),
@@ -183,66 +185,68 @@ struct Bytes<O, T, W> {
 
 impl<O, T, W> Parts for Bytes<O, T, W>
 where
-    O: FnMut(&BackupHead) -> Result<W, LabError>,
-    T: FnMut(u64) -> Result<(), LabError>,
+    O: FnMut(&BackupHead) -> Result<W, SimulateError>,
+    T: FnMut(u64) -> Result<(), SimulateError>,
     W: Write,
 {
-    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError> {
         self.out = Some((head.name.clone(), (self.open)(head)?));
         Ok(())
     }
 
-    fn chunks(&mut self, slices: &[Slice]) -> Result<(), LabError> {
+    fn chunks(&mut self, slices: &[Slice]) -> Result<(), SimulateError> {
         slices
             .iter()
             .try_for_each(|slice| self.chunk(std::slice::from_ref(slice)))
     }
 
-    fn chunk(&mut self, slices: &[Slice]) -> Result<(), LabError> {
+    fn chunk(&mut self, slices: &[Slice]) -> Result<(), SimulateError> {
         self.buffer.clear();
         for slice in slices {
             slice.write(self.seed, self.compression, &mut self.buffer);
         }
         let (what, out) = self.out.as_mut().expect("a workload begins a backup first");
-        out.write_all(&self.buffer).map_err(|source| LabError::Io {
+        out.write_all(&self.buffer).map_err(|source| SimulateError::Io {
             what: what.clone(),
             source,
         })?;
         (self.wrote)(self.buffer.len() as u64)
     }
 
-    fn end(&mut self) -> Result<(), LabError> {
+    fn end(&mut self) -> Result<(), SimulateError> {
         let (what, mut out) = self.out.take().expect("a workload begins a backup first");
-        out.flush().map_err(|source| LabError::Io { what, source })
+        out.flush().map_err(|source| SimulateError::Io { what, source })
     }
 }
 
 /// That chunks can be so long on average.
-fn check_chunk_bytes(chunk_bytes: u32) -> Result<(), LabError> {
+fn check_chunk_bytes(chunk_bytes: u32) -> Result<(), SimulateError> {
     let lengths = 64..=1 << 20;
     if lengths.contains(&chunk_bytes) {
         Ok(())
     } else {
         let (least, most) = lengths.into_inner();
-        Err(LabError::Settings(format!(
+        Err(SimulateError::Settings(format!(
             "a chunk has {least} to {most} bytes on average"
         )))
     }
 }
 
 /// That there is one at least.
-fn check_some(count: u64, what: &str) -> Result<(), LabError> {
+fn check_some(count: u64, what: &str) -> Result<(), SimulateError> {
     if count == 0 {
-        return Err(LabError::Settings(format!("{what}: at least 1 is needed")));
+        return Err(SimulateError::Settings(format!("{what}: at least 1 is needed")));
     }
     Ok(())
 }
 
 /// That a percentage is one.
-fn check_percent(percent: f64, what: &str) -> Result<(), LabError> {
+fn check_percent(percent: f64, what: &str) -> Result<(), SimulateError> {
     if (0.0..=100.0).contains(&percent) {
         Ok(())
     } else {
-        Err(LabError::Settings(format!("{what}: {percent} is no percentage")))
+        Err(SimulateError::Settings(format!(
+            "{what}: {percent} is no percentage"
+        )))
     }
 }

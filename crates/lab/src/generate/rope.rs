@@ -1,13 +1,15 @@
-//! A stream that is edited: what is inserted, deleted or moved leaves the bytes around it as they are.
+//! A stream that is edited: what is inserted, deleted or moved leaves the bytes around it as they
+//! are.
 //!
-//! Its chunks are those that content-defined chunking would find: a content that ends a chunk does so wherever it comes to
-//! stand, unless the chunk is too short there or the content's last bytes are gone. So an edit changes the chunk that it
-//! falls into, and at times the next.
+//! Its chunks are those that content-defined chunking would find: a content that ends a chunk does
+//! so wherever it comes to stand, unless the chunk is too short there or the content's last bytes
+//! are gone. So an edit changes the chunk that it falls into, and at times the next.
+
+use simulate::SimulateError;
 
 use super::Parts;
 use super::content::Slice;
 use super::lengths::Maker;
-use crate::error::LabError;
 
 /// The bytes before a boundary that make it one: the window of the gear hash.
 const WINDOW_BYTES: u32 = 64;
@@ -119,7 +121,7 @@ impl Rope {
     }
 
     /// Says it as chunks of at least `least` and at most `most` bytes; the last may be shorter.
-    pub(crate) fn say(&self, least: u32, most: u32, out: &mut dyn Parts) -> Result<(), LabError> {
+    pub(crate) fn say(&self, least: u32, most: u32, out: &mut dyn Parts) -> Result<(), SimulateError> {
         let mut held: Vec<Slice> = Vec::new();
         let mut bytes = 0;
         let cut = |held: &mut Vec<Slice>, out: &mut dyn Parts| {
@@ -157,15 +159,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::dice::Dice;
     use crate::generate::lengths::Lengths;
     use crate::generate::{Compression, Workload, write};
-    use crate::trace::{BackupHead, Extent};
+    use crate::rng::Rng;
+    use simulate::{BackupHead, Extent};
 
     const LEN: u64 = 5000;
 
     fn maker() -> Maker {
-        Maker::new(Lengths::Content(256), Dice::new(1, 1), 0)
+        Maker::new(Lengths::Content(256), Rng::new(1, 1), 0)
     }
 
     /// A rope that was edited: a workload of one backup.
@@ -181,7 +183,7 @@ mod tests {
         fn compression(&self) -> Compression {
             Compression::None
         }
-        fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError> {
+        fn generate(&self, out: &mut dyn Parts) -> Result<(), SimulateError> {
             let mut maker = maker();
             let mut rope = Rope::new(LEN, &mut maker);
             for round in &self.0 {
@@ -197,7 +199,7 @@ mod tests {
     }
 
     fn bytes(rounds: &[Vec<Edit>]) -> Vec<u8> {
-        let (written, mut lens) = (crate::written::Written::default(), Vec::new());
+        let (written, mut lens) = (crate::test_output::TestOutput::default(), Vec::new());
         let told = |len| {
             lens.push(len);
             Ok(())

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
+use simulate::{Extent, Source};
+
 use super::*;
-use crate::trace::{Extent, open_trace};
-use crate::written::Written;
+use crate::test_output::TestOutput;
+use crate::trace::open_trace;
 use crate::{DestorWriter, TraceWriter};
 
 /// What was replayed.
@@ -12,9 +14,15 @@ use crate::{DestorWriter, TraceWriter};
 pub(super) struct Seen(pub(super) Vec<(BackupHead, Vec<Chunk>)>);
 
 impl Seen {
-    pub(super) fn of(workload: &mut dyn Source) -> Self {
+    pub(super) fn of(workload: &mut dyn Workload) -> Self {
         let mut seen = Self::default();
         workload.replay(&mut seen).unwrap();
+        seen
+    }
+
+    fn of_trace(trace: &mut dyn Source) -> Self {
+        let mut seen = Self::default();
+        trace.replay(&mut seen).unwrap();
         seen
     }
 
@@ -24,16 +32,16 @@ impl Seen {
 }
 
 impl Sink for Seen {
-    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError> {
         self.0.push((head.clone(), Vec::new()));
         Ok(())
     }
-    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), SimulateError> {
         assert!(!chunks.is_empty());
         self.0.last_mut().unwrap().1.extend_from_slice(chunks);
         Ok(())
     }
-    fn end(&mut self) -> Result<(), LabError> {
+    fn end(&mut self) -> Result<(), SimulateError> {
         Ok(())
     }
 }
@@ -121,7 +129,7 @@ fn a_seed_repeats_itself_and_no_other() {
 fn bytes_repeat_exactly_where_the_trace_does() {
     for mut workload in each(3) {
         let name = workload.name();
-        let written = Written::default();
+        let written = TestOutput::default();
         let mut told = 0;
         write(
             &workload,
@@ -183,16 +191,16 @@ fn traces_of_both_kinds_replay_what_was_generated() {
         workload.replay(&mut writer).unwrap();
         let bytes = writer.finish().unwrap();
         assert!(
-            Seen::of(open_trace(name, bytes.as_slice()).unwrap().as_mut()) == seen,
+            Seen::of_trace(open_trace(name, bytes.as_slice()).unwrap().as_mut()) == seen,
             "{name}"
         );
 
-        let days = Written::default();
+        let days = TestOutput::default();
         workload
             .replay(&mut DestorWriter::new(|_| Ok(days.open())))
             .unwrap();
         for (day, (_, chunks)) in days.into_each().iter().zip(&seen.0) {
-            let read = Seen::of(open_trace(name, day.as_slice()).unwrap().as_mut());
+            let read = Seen::of_trace(open_trace(name, day.as_slice()).unwrap().as_mut());
             let cut = |chunk: &Chunk| {
                 let bytes = chunk.fingerprint.map(|print| print.as_bytes()[..20].to_vec());
                 (bytes, chunk.len)

@@ -1,19 +1,20 @@
 //! '2year' [Lillibridge 4.2, L10]: a stress test of fragmentation.
 //!
-//! A snapshot of files; every weekday 2 % of the files have a tenth of their bytes overwritten at a random offset, and new
-//! files come, 2 % of the first snapshot's bytes in all; a week has five days, the first a full backup, the others
-//! incremental ones: the files that changed or came that day, whole. The paper does not say how long files are:
-//! here they are log-normal, 256 KiB on average unless
-//! another mean is asked for.
+//! A snapshot of files; every weekday 2 % of the files have a tenth of their bytes overwritten at a
+//! random offset, and new files come, 2 % of the first snapshot's bytes in all; a week has five
+//! days, the first a full backup, the others incremental ones: the files that changed or came that
+//! day, whole. The paper does not say how long files are: here they are log-normal, 256 KiB on
+//! average unless another mean is asked for.
 //!
-//! A file begins with its tar header, which changes with it. Memory: 16 to 32 bytes a chunk of all files.
+//! A file begins with its tar header, which changes with it. Memory: 16 to 32 bytes a chunk of all
+//! files.
+
+use simulate::{BackupHead, Extent, SimulateError};
 
 use super::files::{Files, Pick, Shape, Share};
 use super::lengths::{Lengths, Maker};
 use super::{Parts, Workload, check_chunk_bytes, check_some};
-use crate::dice::Dice;
-use crate::error::LabError;
-use crate::trace::{BackupHead, Extent};
+use crate::rng::Rng;
 
 const DAYS_A_WEEK: u32 = 5;
 
@@ -26,7 +27,8 @@ pub struct TwoYear {
     pub snapshot_bytes: u64,
     /// Weeks of five backups; the paper has 96.
     pub weeks: u32,
-    /// Bytes of a file on average, without its header: at least [`Self::FILE_BYTES_MIN`], at most `snapshot_bytes`. The paper does not say.
+    /// Bytes of a file on average, without its header: at least [`Self::FILE_BYTES_MIN`], at most
+    /// `snapshot_bytes`. The paper does not say.
     pub file_bytes: u64,
     /// Bytes of a chunk on average; the paper's is 3850.
     pub chunk_bytes: u32,
@@ -58,12 +60,12 @@ impl Workload for TwoYear {
         self.seed
     }
 
-    fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError> {
+    fn generate(&self, out: &mut dyn Parts) -> Result<(), SimulateError> {
         check_some(self.snapshot_bytes, "bytes of the snapshot")?;
         check_some(self.weeks.into(), "weeks")?;
         check_chunk_bytes(self.chunk_bytes)?;
         if self.snapshot_bytes < Self::FILE_BYTES_MIN {
-            return Err(LabError::Settings(format!(
+            return Err(SimulateError::Settings(format!(
                 "a snapshot of {} bytes: at least {}, a file's",
                 self.snapshot_bytes,
                 Self::FILE_BYTES_MIN
@@ -71,7 +73,7 @@ impl Workload for TwoYear {
         }
         let lengths = Self::FILE_BYTES_MIN..=self.snapshot_bytes;
         if !lengths.contains(&self.file_bytes) {
-            return Err(LabError::Settings(format!(
+            return Err(SimulateError::Settings(format!(
                 "files of {} bytes on average: {} at least, and no more than the {} of the snapshot",
                 self.file_bytes,
                 lengths.start(),
@@ -82,9 +84,9 @@ impl Workload for TwoYear {
             mean: self.file_bytes,
             ..Shape::IN_TAR
         };
-        let dice = |stream| Dice::new(self.seed, stream);
-        let maker = Maker::new(Lengths::Content(self.chunk_bytes), dice(2), 0);
-        let mut files = Files::new(shape, dice(1), dice(3), maker);
+        let rng = |stream| Rng::new(self.seed, stream);
+        let maker = Maker::new(Lengths::Content(self.chunk_bytes), rng(2), 0);
+        let mut files = Files::new(shape, rng(1), rng(3), maker);
         files.add(self.snapshot_bytes, 0);
         for day in 1..=self.weeks.saturating_mul(DAYS_A_WEEK) {
             files.change(0, Share::percent(2.0), Share::percent(10.0), Pick::Evenly, day);
@@ -113,7 +115,7 @@ mod tests {
 
     use super::*;
     use crate::generate::tests::Seen;
-    use crate::trace::{Chunk, Source};
+    use simulate::Chunk;
 
     fn small(seed: u64) -> TwoYear {
         TwoYear {
@@ -164,7 +166,8 @@ mod tests {
             .copied()
             .filter(|chunk| !known.contains_key(&chunk.fingerprint))
             .collect();
-        // Of five days: a tenth of 2 % of the bytes, the edges of what is overwritten, headers, and new files.
+        // Of five days: a tenth of 2 % of the bytes, the edges of what is overwritten, headers, and
+        // new files.
         let share = bytes(&new) * 1000 / bytes(first);
         assert!((105..125).contains(&share), "{share}");
         assert!(
@@ -203,7 +206,7 @@ mod tests {
                 file_bytes,
                 ..small(4)
             };
-            let error = Source::replay(&mut { load }, &mut Seen::default());
+            let error = Workload::replay(&load, &mut Seen::default());
             let error = error.unwrap_err().to_string();
             let wanted =
                 format!("files of {file_bytes} bytes on average: 1024 at least, and no more than the 5000");

@@ -1,13 +1,13 @@
 //! Streams of unique data, and the same again [Guo 4, figure 4 and table 3, G10].
 //!
-//! In the first round every chunk is new, in each other round none. The paper's files have 3 GB each, and 768 GB in all; its chunks
-//! have 4 KiB. Needs no memory: a round is drawn again.
+//! In the first round every chunk is new, in each other round none. The paper's files have 3 GB
+//! each, and 768 GB in all; its chunks have 4 KiB. Needs no memory: a round is drawn again.
+
+use simulate::{BackupHead, Extent, SimulateError};
 
 use super::lengths::{Lengths, Maker};
 use super::{Parts, Workload, check_chunk_bytes, check_some};
-use crate::dice::Dice;
-use crate::error::LabError;
-use crate::trace::{BackupHead, Extent};
+use crate::rng::Rng;
 
 /// The workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +18,8 @@ pub struct Unique {
     pub stream_bytes: u64,
     /// Streams; the paper has 1 to 256 at once.
     pub streams: u32,
-    /// Rounds of backups of the same streams; the paper has 3: unique, duplicate with cold caches, with warm ones.
+    /// Rounds of backups of the same streams; the paper has 3: unique, duplicate with cold caches,
+    /// with warm ones.
     pub rounds: u32,
     /// Bytes of a chunk on average; the paper's is 4 KiB.
     pub chunk_bytes: u32,
@@ -45,15 +46,15 @@ impl Workload for Unique {
         self.seed
     }
 
-    fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError> {
+    fn generate(&self, out: &mut dyn Parts) -> Result<(), SimulateError> {
         check_some(self.stream_bytes, "bytes of a stream")?;
         check_some(self.streams.into(), "streams")?;
         check_some(self.rounds.into(), "rounds")?;
         check_chunk_bytes(self.chunk_bytes)?;
         for round in 1..=self.rounds {
             for stream in 1..=self.streams {
-                let dice = Dice::new(self.seed, stream.into());
-                let mut maker = Maker::new(Lengths::Content(self.chunk_bytes), dice, stream.into());
+                let rng = Rng::new(self.seed, stream.into());
+                let mut maker = Maker::new(Lengths::Content(self.chunk_bytes), rng, stream.into());
                 out.begin(&BackupHead {
                     name: format!("{}-{round}-{stream:03}", self.name()),
                     extent: Extent::Full,

@@ -1,20 +1,22 @@
-//! Four versions of one virtual machine's image [Guo 4, table 4; G3]: an operating system, the same with its updates, with a
-//! large program more, with some small ones.
+//! Four versions of one virtual machine's image [Guo 4, table 4; G3]: an operating system, the same
+//! with its updates, with a large program more, with some small ones.
 //!
-//! Of each the paper has how many chunks of 4 KiB are unique, and of all so far: so it is known how many of an image's are in
-//! those before. It does not say how they lie. Here a disk is a row of files, log-normal with a mean of 128 KiB, as the
-//! installers of operating systems leave them: an update deletes whole files, drawn at random, and writes new ones, into the
-//! places of those that went while there are such, and behind all others then. One file in twenty is a copy of another, and between
-//! files there are free blocks, zeros, an eighth of the disk.
+//! Of each the paper has how many chunks of 4 KiB are unique, and of all so far: so it is known how
+//! many of an image's are in those before. It does not say how they lie. Here a disk is a row of
+//! files, log-normal with a mean of 128 KiB, as the installers of operating systems leave them: an
+//! update deletes whole files, drawn at random, and writes new ones, into the places of those that
+//! went while there are such, and behind all others then. One file in twenty is a copy of another,
+//! and between files there are free blocks, zeros, an eighth of the disk.
 //!
-//! Memory: 24 bytes a file of the last version, and 24 a file or free stretch of each version; nothing for each block.
+//! Memory: 24 bytes a file of the last version, and 24 a file or free stretch of each version;
+//! nothing for each block.
+
+use simulate::{BackupHead, Extent, SimulateError};
 
 use super::content::Slice;
 use super::files::index;
 use super::{Parts, Workload, check_some};
-use crate::dice::Dice;
-use crate::error::LabError;
-use crate::trace::{BackupHead, Extent};
+use crate::rng::Rng;
 
 /// Bytes of a chunk.
 pub(crate) const BLOCK: u32 = 4096;
@@ -128,14 +130,14 @@ impl Vm {
     ///
     /// # Errors
     /// `Settings` where there is nothing in the first, or more versions than the paper has.
-    pub(crate) fn images(&self) -> Result<Vec<Image>, LabError> {
+    pub(crate) fn images(&self) -> Result<Vec<Image>, SimulateError> {
         check_some(self.versions.into(), "versions")?;
         check_some(
             self.unique_bytes / u64::from(BLOCK),
             "chunks of the first version",
         )?;
         if self.versions as usize > TABLE.len() {
-            return Err(LabError::Settings(format!(
+            return Err(SimulateError::Settings(format!(
                 "{} versions: the table that says how they differ has {}",
                 self.versions,
                 TABLE.len()
@@ -144,10 +146,10 @@ impl Vm {
         let scaled = |count: u64| {
             let whole = u128::from(TABLE[0].own) * u128::from(BLOCK);
             u64::try_from(u128::from(count) * u128::from(self.unique_bytes) / whole)
-                .map_err(|_| LabError::Settings("an image is too large".to_owned()))
+                .map_err(|_| SimulateError::Settings("an image is too large".to_owned()))
         };
         let mut disk = Disk {
-            dice: Dice::new(self.seed, 1),
+            rng: Rng::new(self.seed, 1),
             contents: 0,
             files: Vec::new(),
         };
@@ -176,7 +178,7 @@ impl Workload for Vm {
         self.seed
     }
 
-    fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError> {
+    fn generate(&self, out: &mut dyn Parts) -> Result<(), SimulateError> {
         for (version, image) in self.images()?.iter().enumerate() {
             out.begin(&BackupHead {
                 name: format!("{}-{version}", self.name()),
@@ -201,7 +203,7 @@ struct File {
 }
 
 struct Disk {
-    dice: Dice,
+    rng: Rng,
     contents: u64,
     files: Vec<File>,
 }
@@ -224,7 +226,8 @@ impl Disk {
         self.copy();
     }
 
-    /// Deletes files, drawn at random, until so many blocks are left: a place is then free. Of copies nothing is left.
+    /// Deletes files, drawn at random, until so many blocks are left: a place is then free. Of
+    /// copies nothing is left.
     fn delete(&mut self, kept: u64) -> Vec<Option<File>> {
         self.files.retain(|file| !file.is_copy);
         let mut left: Vec<Option<File>> = self.files.drain(..).map(Some).collect();
@@ -236,7 +239,7 @@ impl Disk {
                 break;
             }
             let rest = (order.len() - n) as u64;
-            let drawn = index(self.dice.below(rest));
+            let drawn = index(self.rng.below(rest));
             order.swap(n, n + drawn);
             let place = &mut left[order[n]];
             let Some(file) = place else { continue };
@@ -256,7 +259,7 @@ impl Disk {
     fn write(&mut self, blocks: u64) -> Vec<File> {
         let (mut files, mut left) = (Vec::new(), blocks);
         while left > 0 {
-            let blocks = self.dice.log_normal(FILE_BLOCKS, FILE_SIGMA).clamp(1, left);
+            let blocks = self.rng.log_normal(FILE_BLOCKS, FILE_SIGMA).clamp(1, left);
             left -= blocks;
             files.push(File {
                 first: self.contents,
@@ -273,8 +276,8 @@ impl Disk {
         let mut files = Vec::with_capacity(self.files.len() + self.files.len() / 16);
         for file in &self.files {
             files.push(*file);
-            if self.dice.below(COPIED) == 0 {
-                let other = self.files[index(self.dice.below(self.files.len() as u64))];
+            if self.rng.below(COPIED) == 0 {
+                let other = self.files[index(self.rng.below(self.files.len() as u64))];
                 files.push(File {
                     is_copy: true,
                     ..other
@@ -293,9 +296,9 @@ impl Disk {
                 count: file.blocks,
             });
             // One in four is followed by as many free blocks as make one in eight of all.
-            if self.dice.below(4) == 0 {
+            if self.rng.below(4) == 0 {
                 let mean = 4 * FILE_BLOCKS / (FREE - 1);
-                let count = 1 + self.dice.exponential(mean);
+                let count = 1 + self.rng.exponential(mean);
                 stretches.push(Stretch::Free { count });
             }
         }
@@ -366,11 +369,11 @@ mod tests {
 
     #[test]
     fn there_are_no_more_versions_than_the_table_has() {
-        let mut five = Vm {
+        let five = Vm {
             versions: 5,
             ..Vm::default()
         };
-        let replayed = crate::Source::replay(&mut five, &mut Seen::default());
+        let replayed = Workload::replay(&five, &mut Seen::default());
         assert!(replayed.unwrap_err().to_string().contains("5 versions"));
     }
 }

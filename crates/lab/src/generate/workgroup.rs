@@ -1,24 +1,28 @@
 //! Workgroup-like [Lillibridge 4.2, L10]: the desktop machines of a group of engineers.
 //!
-//! The paper's collection is not to be had; what it says of it is met here: 20 machines, four months (91 days with backups), full
-//! backups of 3 to 56 GB, 21 GB on average, 154 of them, 392 incremental ones, 3.8 TB in all; a machine's first backup is full, and each
-//! week's last is replaced by a *synthetic full*: the last full with the week's incremental ones applied; files never go,
-//! since their deletion is not in the collection; the backups of one day are one.
+//! The paper's collection is not to be had; what it says of it is met here: 20 machines, four
+//! months (91 days with backups), full backups of 3 to 56 GB, 21 GB on average, 154 of them, 392
+//! incremental ones, 3.8 TB in all; a machine's first backup is full, and each week's last is
+//! replaced by a *synthetic full*: the last full with the week's incremental ones applied; files
+//! never go, since their deletion is not in the collection; the backups of one day are one.
 //!
-//! It does not say what is in them. Here a machine is used in 37 % of weeks, on 81.5 % of their days, and backed up on each of these;
-//! 80 % of its first full are files of the group's (operating system, programs, sources), the first of them on all machines, later ones
-//! on two of three that have room for them. On a day that it is used, files of its own change, 18 % of these, each by 5 % of its bytes at a
-//! random offset, its directories come to as in [`super::Images`]; new ones come, 0.3 % of its first full. Every fourth week 2 % of the group's files
-//! are updated, on all machines alike. Files are as long as those of '2year'.
+//! It does not say what is in them. Here a machine is used in 37 % of weeks, on 81.5 % of their
+//! days, and backed up on each of these; 80 % of its first full are files of the group's (operating
+//! system, programs, sources), the first of them on all machines, later ones on two of three that
+//! have room for them. On a day that it is used, files of its own change, 18 % of these, each by 5
+//! % of its bytes at a random offset, its directories come to as in [`super::Images`]; new ones
+//! come, 0.3 % of its first full. Every fourth week 2 % of the group's files are updated, on all
+//! machines alike. Files are as long as those of '2year'.
 //!
-//! A file begins with its tar header, which changes with it. Memory: 16 to 32 bytes a chunk of all machines' files.
+//! A file begins with its tar header, which changes with it. Memory: 16 to 32 bytes a chunk of all
+//! machines' files.
+
+use simulate::{BackupHead, Extent, SimulateError};
 
 use super::files::{Files, Pick, Shape, Share};
 use super::lengths::{Lengths, Maker};
 use super::{Parts, Workload, check_chunk_bytes, check_percent, check_some};
-use crate::dice::Dice;
-use crate::error::LabError;
-use crate::trace::{BackupHead, Extent};
+use crate::rng::Rng;
 
 const DAYS_A_WEEK: u32 = 5;
 /// A machine is used in so many of a million weeks, and days of them.
@@ -77,7 +81,7 @@ struct Machine {
     shared: Vec<usize>,
     own: Files,
     new_bytes: u64,
-    dice: Dice,
+    rng: Rng,
     /// When it was backed up last.
     backed_up: Option<u32>,
 }
@@ -91,7 +95,7 @@ struct Part {
 }
 
 impl Workgroup {
-    fn check(&self) -> Result<(), LabError> {
+    fn check(&self) -> Result<(), SimulateError> {
         check_some(self.machines.into(), "machines")?;
         check_some(self.machine_bytes, "bytes of a machine")?;
         check_some(self.weeks.into(), "weeks")?;
@@ -100,9 +104,9 @@ impl Workgroup {
     }
 
     fn files(&self, number: u64) -> Files {
-        let dice = |n| Dice::new(self.seed, 4 * number + n);
-        let maker = Maker::new(Lengths::Content(self.chunk_bytes), dice(2), number);
-        Files::new(Shape::IN_TAR, dice(1), dice(3), maker)
+        let rng = |n| Rng::new(self.seed, 4 * number + n);
+        let maker = Maker::new(Lengths::Content(self.chunk_bytes), rng(2), number);
+        Files::new(Shape::IN_TAR, rng(1), rng(3), maker)
     }
 
     /// The group's files, and machines with some of them.
@@ -112,7 +116,7 @@ impl Workgroup {
             u64::try_from(wide).unwrap_or(u64::MAX)
         };
         let (least, most) = (share(LEAST), share(MOST));
-        let mut sizes = Dice::new(self.seed, 0);
+        let mut sizes = Rng::new(self.seed, 0);
         let draw = |_| {
             sizes
                 .log_normal(self.machine_bytes, SIZE_SIGMA)
@@ -137,11 +141,11 @@ impl Workgroup {
         }
         let base = u64::try_from(u128::from(group.bytes()) * u128::from(ON_ALL) / 100).unwrap_or(u64::MAX);
         let machines = sizes.iter().zip(1..).map(|(size, number)| {
-            let mut dice = Dice::new(self.seed, 4 * number);
+            let mut rng = Rng::new(self.seed, 4 * number);
             let wanted = of_group.of(*size);
             let (mut shared, mut held, mut passed) = (Vec::new(), 0, 0);
             for (n, package) in group.files.chunks(PACKAGE).enumerate() {
-                let takes = passed < base || dice.happens(ON_MANY);
+                let takes = passed < base || rng.happens(ON_MANY);
                 for (m, file) in package.iter().enumerate() {
                     passed += file.len();
                     if takes && held < wanted {
@@ -156,7 +160,7 @@ impl Workgroup {
                 shared,
                 own,
                 new_bytes: Share::percent(NEW).of(*size),
-                dice,
+                rng,
                 backed_up: None,
             }
         });
@@ -168,11 +172,11 @@ impl Workgroup {
 impl Machine {
     /// The days of a week on which it is used, the first having this number.
     fn days(&mut self, first: u32) -> Vec<u32> {
-        if !self.dice.happens(WEEKS_USED) {
+        if !self.rng.happens(WEEKS_USED) {
             return Vec::new();
         }
         let days = first..first + DAYS_A_WEEK;
-        days.filter(|_| self.dice.happens(DAYS_USED)).collect()
+        days.filter(|_| self.rng.happens(DAYS_USED)).collect()
     }
 
     fn work(&mut self, day: u32) {
@@ -181,7 +185,7 @@ impl Machine {
         self.own.add(self.new_bytes, day);
     }
 
-    fn say(&self, group: &Files, since: Option<u32>, out: &mut dyn Parts) -> Result<(), LabError> {
+    fn say(&self, group: &Files, since: Option<u32>, out: &mut dyn Parts) -> Result<(), SimulateError> {
         let shared = self.shared.iter().map(|n| &group.files[*n]);
         let is_in = |day: u32| since.is_none_or(|since| day > since);
         for file in shared.chain(&self.own.files).filter(|file| is_in(file.day)) {
@@ -200,7 +204,7 @@ impl Workload for Workgroup {
         self.seed
     }
 
-    fn generate(&self, out: &mut dyn Parts) -> Result<(), LabError> {
+    fn generate(&self, out: &mut dyn Parts) -> Result<(), SimulateError> {
         self.check()?;
         let (mut group, mut machines) = self.machines();
         let mut number = 0;
@@ -224,7 +228,8 @@ impl Workload for Workgroup {
                     if machine.backed_up.is_some() {
                         machine.work(day);
                     }
-                    // What is the last of its week is a synthetic full: with all files as they stand now.
+                    // What is the last of its week is a synthetic full: with all files as they
+                    // stand now.
                     let is_last = used[n].last() == Some(&day);
                     let since = if is_last { None } else { machine.backed_up };
                     machine.backed_up = Some(day);
@@ -258,7 +263,7 @@ mod tests {
 
     use super::*;
     use crate::generate::tests::Seen;
-    use crate::trace::Chunk;
+    use simulate::Chunk;
 
     const MACHINE: u64 = 40_000_000;
 
@@ -339,7 +344,8 @@ mod tests {
         for (n, (head, chunks)) in seen.0.iter().enumerate() {
             let new: HashSet<_> = chunks.iter().map(|chunk| chunk.fingerprint).collect();
             if head.extent == Extent::Full {
-                // What the incremental ones of the week brought is in it, but for what changed again.
+                // What the incremental ones of the week brought is in it, but for what changed
+                // again.
                 let last: HashSet<_> = files.drain().map(|(print, _)| print).collect();
                 if !last.is_empty() {
                     let held = last.intersection(&new).count();

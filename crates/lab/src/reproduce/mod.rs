@@ -1,16 +1,15 @@
 //! The papers' experiments: each figure measured again, beside what the paper has, with its plot.
 //!
-//! A [`Paper`] runs its experiments one after another, and hands over each [`Experiment`] as soon as it is complete: rows
-//! (the paper's figure, ours, a [`Verdict`]) and plots. A [`Report`] writes them to a folder. To add a paper: a module with a
-//! `Paper` that calls `Run::report` for each experiment, and its name in [`PAPERS`]; the command line offers what stands there.
+//! A [`Paper`] runs its experiments one after another, and hands over each [`Experiment`] as soon
+//! as it is complete: rows (the paper's figure, ours, a [`Verdict`]) and plots. A [`Report`] writes
+//! them to a folder. To add a paper: a module with a `Paper` that calls `Run::report` for each
+//! experiment, and its name in [`PAPERS`]; the command line offers what stands there.
 //!
-//! Rates of other machines are not the target: shapes, ratios and growth are. What an experiment measures follows
-//! from its scale and seed alone, unless its setup says that it takes times.
+//! Rates of other machines are not the target: shapes, ratios and growth are. What an experiment
+//! measures follows from its scale and seed alone, unless its setup says that it takes times.
 
 pub mod atc11;
-mod axis;
 mod beyond;
-mod draw;
 mod experiment;
 mod fast13;
 mod figures;
@@ -28,9 +27,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use draw::svg;
-pub use experiment::{Axis, Experiment, Plot, Row, Scale, Series, Verdict};
+pub use experiment::{Experiment, Row, Verdict};
 pub use report::Report;
+use simulate::SimulateError;
+pub use simulate::plot::{Axis, Plot, Series};
 
 use crate::error::LabError;
 
@@ -44,7 +44,8 @@ pub struct Paper {
     pub name: &'static str,
     /// Authors, title, where it appeared.
     pub title: &'static str,
-    /// What `--full` measures, and what is measured without it: data, scale, memory and time that it takes.
+    /// What `--full` measures, and what is measured without it: data, scale, memory and time that
+    /// it takes.
     pub extents: [&'static str; 2],
     /// What can be run by itself.
     pub parts: &'static [Part],
@@ -78,7 +79,7 @@ impl Paper {
             let part = self.parts.iter().find(|part| part.0 == name);
             part.copied().ok_or_else(|| {
                 let there_are: Vec<&str> = self.parts.iter().map(|part| part.0).collect();
-                LabError::Settings(format!(
+                LabError::settings(format!(
                     "{} has no part '{name}': there are {}",
                     self.name,
                     there_are.join(", ")
@@ -98,7 +99,7 @@ impl Paper {
         };
         if !self.with_versions.iter().any(|part| request.parts.contains(part)) {
             let there_are: Vec<&str> = self.with_versions.iter().map(|part| part.0).collect();
-            return Err(LabError::Settings(if there_are.is_empty() {
+            return Err(LabError::settings(if there_are.is_empty() {
                 format!("{} measures no versions of real data: leave them out", self.name)
             } else {
                 format!(
@@ -111,8 +112,9 @@ impl Paper {
         versions::paths(folder).map(drop)
     }
 
-    /// Runs the experiments that are asked for; `report` is handed each when it is complete. Stores on disk are made in a folder
-    /// of their own in `folder`, which is there, and are gone at the end.
+    /// Runs the experiments that are asked for; `report` is handed each when it is complete. Stores
+    /// on disk are made in a folder of their own in `folder`, which is there, and are gone at the
+    /// end.
     ///
     /// # Errors
     /// `Interrupted`; of [`Self::check`], an experiment or `report`.
@@ -225,7 +227,7 @@ impl Progress {
     pub fn advance(&self, bytes: u64) -> Result<(), LabError> {
         self.done.fetch_add(bytes, Ordering::Relaxed);
         if self.cancelled.load(Ordering::Relaxed) {
-            return Err(LabError::Interrupted);
+            return Err(SimulateError::Interrupted.into());
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! A folder of what was measured: `README.md`, a plot `NAME.svg` each, `results.json`.
 //!
-//! Everything is written as soon as an experiment is complete, so a run that is stopped leaves what it knew; its README says
-//! that it is not complete. `results.json` has a JSON line for each row and each plot with its points, from which plots can be
-//! made again.
+//! Everything is written as soon as an experiment is complete, so a run that is stopped leaves what
+//! it knew; its README says that it is not complete. `results.json` has a JSON line for each row
+//! and each plot with its points, from which plots can be made again.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -10,9 +10,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use simulate::SimulateError;
+use simulate::plot::{Plot, svg};
 
-use super::draw::svg;
-use super::experiment::{Experiment, Plot, Row, Verdict};
+use super::experiment::{Experiment, Row, Verdict};
 use super::{Extent, Paper, Request};
 use crate::error::LabError;
 
@@ -53,7 +54,7 @@ impl Report {
         let failed = |source| io(folder, source);
         fs::create_dir_all(folder).map_err(failed)?;
         if fs::read_dir(folder).map_err(failed)?.next().is_some() {
-            return Err(LabError::Settings(format!(
+            return Err(LabError::settings(format!(
                 "{}: is not empty; name a folder that is",
                 folder.display()
             )));
@@ -76,7 +77,7 @@ impl Report {
         let report = Self {
             folder: folder.to_owned(),
             heading: format!(
-                "# {}\n\n{}\n\n    onefold lab reproduce {} --output FOLDER{option}{some}{versions}\n\n{scale}\n",
+                "# {}\n\n{}\n\n    onefold-lab reproduce {} --output FOLDER{option}{some}{versions}\n\n{scale}\n",
                 paper.name, paper.title, paper.name
             ),
             experiments: Vec::new(),
@@ -93,7 +94,7 @@ impl Report {
     pub fn add(&mut self, experiment: Experiment) -> Result<(), LabError> {
         for plot in &experiment.plots {
             let path = self.folder.join(format!("{}.svg", plot.name));
-            fs::write(&path, svg(plot)?).map_err(|source| io(&path, source))?;
+            fs::write(&path, svg(plot)).map_err(|source| io(&path, source))?;
         }
         let mut lines = Vec::new();
         for row in &experiment.rows {
@@ -142,10 +143,11 @@ fn put(lines: &mut Vec<u8>, line: &impl Serialize) {
 }
 
 fn io(path: &Path, source: std::io::Error) -> LabError {
-    LabError::Io {
+    SimulateError::Io {
         what: path.display().to_string(),
         source,
     }
+    .into()
 }
 
 fn readme(heading: &str, experiments: &[Experiment], is_complete: bool) -> String {

@@ -1,7 +1,7 @@
 //! Averages, lines through points, and what is near enough.
 
-pub(super) use crate::simulate::{AVERAGED, mean};
-use crate::simulate::{Memory, Outcome};
+pub(super) use simulate::{AVERAGED, mean};
+use simulate::{Memory, Outcome};
 
 /// A line through points, by least squares.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,7 +31,8 @@ pub(super) fn line(points: &[(f64, f64)]) -> Option<Line> {
     })
 }
 
-/// Containers read for each MiB, the mean over those of these backups that were restored with this memory.
+/// Containers read for each MiB, the mean over those of these backups that were restored with this
+/// memory.
 pub(super) fn fragmentation(outcomes: &[Outcome], memory: Memory) -> Option<f64> {
     mean(outcomes.iter().filter_map(|outcome| {
         let mut restored = outcome.restored.iter();
@@ -39,10 +40,11 @@ pub(super) fn fragmentation(outcomes: &[Outcome], memory: Memory) -> Option<f64>
     }))
 }
 
-/// The average speed: the mean over these backups of their speed factors, MiB for each container read [Lillibridge 3.1].
+/// The average speed: the mean over these backups of their speed factors, MiB for each container
+/// read [Lillibridge 3.1].
 ///
-/// The captions of figures 2, 4 and 7 to 9 call what they show so: the average of speeds, or of speed factors. Figures 1, 3, 6, 10 and 11 are of
-/// [`fragmentation`], whose inverse is less.
+/// The captions of figures 2, 4 and 7 to 9 call what they show so: the average of speeds, or of
+/// speed factors. Figures 1, 3, 6, 10 and 11 are of [`fragmentation`], whose inverse is less.
 pub(super) fn speed(outcomes: &[Outcome], memory: Memory) -> Option<f64> {
     mean(outcomes.iter().filter_map(|outcome| {
         let mut restored = outcome.restored.iter();
@@ -50,7 +52,8 @@ pub(super) fn speed(outcomes: &[Outcome], memory: Memory) -> Option<f64> {
     }))
 }
 
-/// MiB for each container read of all these backups together: the longer a backup, the more it counts.
+/// MiB for each container read of all these backups together: the longer a backup, the more it
+/// counts.
 #[expect(clippy::cast_precision_loss, reason = "a figure to show")]
 pub(super) fn together(outcomes: &[Outcome], memory: Memory) -> Option<f64> {
     let restored = outcomes.iter().flat_map(|outcome| &outcome.restored);
@@ -96,15 +99,45 @@ pub(super) fn moving(outcomes: &[Outcome], memory: Memory) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Whether a ratio is the paper's within a factor of 1.5: the data of both are drawn, and not the same.
+/// Whether a ratio is the paper's within a factor of 1.5: the data of both are drawn, and not the
+/// same.
 pub(super) fn is_near(ours: f64, paper: f64) -> bool {
     ours * 1.5 >= paper && ours <= paper * 1.5
 }
 
 #[cfg(test)]
 mod tests {
+    use restore::plan::Assembly;
+    use simulate::{Extent, Restored};
+
     use super::*;
-    use crate::simulate::tests_of_averages::outcome;
+
+    /// A backup of so many MiB, restored by reading so many containers.
+    fn outcome(mib: u64, containers_read: u64) -> Outcome {
+        let memory = Memory {
+            bytes: 1,
+            assembly: Assembly::Lru,
+        };
+        let bytes = mib << 20;
+        Outcome {
+            name: String::new(),
+            extent: Extent::Full,
+            chunks: 1,
+            bytes,
+            bytes_new: 0,
+            bytes_kept: bytes,
+            bytes_stored: 1 << 20,
+            containers: 1,
+            looked: None,
+            restored: vec![Restored {
+                memory,
+                containers_read,
+                bytes,
+            }],
+            ahead: Vec::new(),
+            at_least: Vec::new(),
+        }
+    }
 
     #[test]
     fn a_line_through_points_is_the_least_squares() {
@@ -131,11 +164,7 @@ mod tests {
 
     #[test]
     fn the_average_speed_is_of_speeds() {
-        let outcomes = [
-            outcome(2, 2, [1; 3]),
-            outcome(2, 2, [2; 3]),
-            outcome(2, 2, [0; 3]),
-        ];
+        let outcomes = [outcome(2, 1), outcome(2, 2), outcome(2, 0)];
         let memory = outcomes[0].restored[0].memory;
         assert_eq!(speed(&outcomes[..2], memory), Some(1.5));
         assert_eq!(
@@ -145,7 +174,7 @@ mod tests {
         );
         assert_eq!(speed(&outcomes[2..], memory), None);
         assert_eq!(speed(&[], memory), None);
-        let longer = [outcome(2, 2, [1; 3]), outcome(30, 2, [3; 3])];
+        let longer = [outcome(2, 1), outcome(30, 3)];
         assert_eq!(together(&longer, memory), Some(8.0));
         assert_eq!(together(&outcomes[2..], memory), None);
     }

@@ -1,15 +1,15 @@
 //! One pass over a workload feeds several simulators, on two threads.
 //!
-//! What is generated goes to half of them at once, and through a bounded queue to the other half on a thread of its own; a
-//! single one has that thread for itself. Memory: that of the simulators, and of a workload of chunks.
+//! What is generated goes to half of them at once, and through a bounded queue to the other half on
+//! a thread of its own; a single one has that thread for itself. Memory: that of the simulators,
+//! and of a workload of chunks.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use simulate::{BackupHead, Chunk, Memory, Outcome, Settings, SimulateError, Simulator, Sink};
+
 use super::Progress;
-use crate::error::LabError;
-use crate::simulate::{Memory, Outcome, Settings, Simulator};
-use crate::trace::{BackupHead, Chunk, Sink};
 
 /// Parts of backups that wait for the other thread.
 const QUEUE: usize = 64;
@@ -30,14 +30,14 @@ struct Running<T> {
     backups: u64,
 }
 
-impl<T: FnMut(Outcome) -> Result<(), LabError>> Sink for Running<T> {
-    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+impl<T: FnMut(Outcome) -> Result<(), SimulateError>> Sink for Running<T> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError> {
         self.simulator.begin(head)
     }
-    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), SimulateError> {
         self.simulator.chunks(chunks)
     }
-    fn end(&mut self) -> Result<(), LabError> {
+    fn end(&mut self) -> Result<(), SimulateError> {
         self.simulator.restore_with((self.schedule)(self.backups));
         self.backups += 1;
         self.simulator.end()
@@ -61,24 +61,24 @@ struct Tee<'a, S> {
 }
 
 impl<S> Tee<'_, S> {
-    fn send(&self, part: Part) -> Result<(), LabError> {
+    fn send(&self, part: Part) -> Result<(), SimulateError> {
         // It has ended only because it failed, and its own error is told in place of this one.
-        self.there.send(part).map_err(|_| LabError::Interrupted)
+        self.there.send(part).map_err(|_| SimulateError::Interrupted)
     }
 }
 
 impl<S: Sink> Sink for Tee<'_, S> {
-    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError> {
         self.send(Part::Begin(head.clone()))?;
         self.here.iter_mut().try_for_each(|sink| sink.begin(head))
     }
-    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), SimulateError> {
         let bytes: u64 = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
         self.progress.advance(self.weight * bytes)?;
         self.send(Part::Chunks(chunks.to_vec()))?;
         self.here.iter_mut().try_for_each(|sink| sink.chunks(chunks))
     }
-    fn end(&mut self) -> Result<(), LabError> {
+    fn end(&mut self) -> Result<(), SimulateError> {
         self.send(Part::End)?;
         self.here.iter_mut().try_for_each(Sink::end)
     }
@@ -86,15 +86,16 @@ impl<S: Sink> Sink for Tee<'_, S> {
 
 /// Runs trials over a workload; gives what came of each backup, a list for each trial.
 ///
-/// Progress counts the bytes of all backups once for each trial. What is lost is to be lost to caps alone: every chunk has a hook.
+/// Progress counts the bytes of all backups once for each trial. What is lost is to be lost to caps
+/// alone: every chunk has a hook.
 ///
 /// # Errors
 /// `Settings` of a trial, and where hooks were sampled; `Interrupted`; of `replay`.
 pub(super) fn run(
-    replay: impl FnOnce(&mut dyn Sink) -> Result<(), LabError>,
+    replay: impl FnOnce(&mut dyn Sink) -> Result<(), SimulateError>,
     trials: Vec<Trial>,
     progress: &Progress,
-) -> Result<Vec<Vec<Outcome>>, LabError> {
+) -> Result<Vec<Vec<Outcome>>, SimulateError> {
     let mut outcomes: Vec<Vec<Outcome>> = trials.iter().map(|_| Vec::new()).collect();
     let weight = trials.len() as u64;
     let mut here = Vec::with_capacity(trials.len());
@@ -106,7 +107,7 @@ pub(super) fn run(
                 .map(|looked| looked.period)
                 .filter(|period| *period > 1)
             {
-                return Err(LabError::Settings(format!(
+                return Err(SimulateError::Settings(format!(
                     "the index of a trial has no memory for a hook of every chunk, and kept one in {period}"
                 )));
             }
@@ -139,7 +140,7 @@ pub(super) fn run(
     Ok(outcomes)
 }
 
-fn drain<S: Sink>(parts: &Receiver<Part>, mut sinks: Vec<S>) -> Result<(), LabError> {
+fn drain<S: Sink>(parts: &Receiver<Part>, mut sinks: Vec<S>) -> Result<(), SimulateError> {
     for part in parts {
         for sink in &mut sinks {
             match &part {
@@ -158,8 +159,8 @@ mod tests {
 
     use super::*;
     use crate::generate::TwoYear;
-    use crate::simulate::{Finding, Policy, Schedule};
-    use crate::trace::Source as _;
+    use crate::generate::Workload as _;
+    use simulate::{Finding, Policy, Schedule};
 
     #[test]
     fn hooks_are_never_sampled() {
@@ -178,7 +179,7 @@ mod tests {
                 },
                 schedule: Box::new(|_| Vec::new()),
             };
-            let mut load = TwoYear {
+            let load = TwoYear {
                 snapshot_bytes: 40_000_000,
                 weeks: 1,
                 chunk_bytes: 256,

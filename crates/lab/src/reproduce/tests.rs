@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
+use simulate::SimulateError;
 
-use super::axis::{Span, said};
 use super::*;
 
 /// The first.
@@ -39,28 +39,15 @@ fn request(extent: Extent, parts: &[Part]) -> Request<'_> {
     }
 }
 
-fn plot(x: Axis, y: Axis, points: Vec<(f64, f64)>) -> Plot {
-    Plot {
-        name: "plot".to_owned(),
+fn experiment(name: &str) -> Experiment {
+    let plot = Plot {
+        name: format!("{name}-plot"),
         title: "Speed & <memory>".to_owned(),
         subtitle: "containers of 4 MiB".to_owned(),
-        x,
-        y,
-        series: vec![
-            Series::new("one", points),
-            Series::new("none", vec![]),
-            Series::new("\"quoted\"", vec![(64.0, 0.25)]),
-        ],
-    }
-}
-
-fn experiment(name: &str) -> Experiment {
-    let mut plot = plot(
-        Axis::doubling("memory, MiB"),
-        Axis::linear("speed"),
-        vec![(32.0, 0.5), (1024.0, 2.0)],
-    );
-    plot.name = format!("{name}-plot");
+        x: Axis::doubling("memory, MiB"),
+        y: Axis::linear("speed"),
+        series: vec![Series::new("one", vec![(32.0, 0.5), (1024.0, 2.0)])],
+    };
     Experiment {
         name: name.to_owned(),
         title: format!("{name}: speed"),
@@ -73,87 +60,6 @@ fn experiment(name: &str) -> Experiment {
         ],
         plots: vec![plot],
     }
-}
-
-/// Whether tags are closed in the order of their opening, and entities are known.
-fn assert_well_formed(xml: &str) {
-    let mut open: Vec<&str> = Vec::new();
-    let mut rest = xml;
-    while let Some(at) = rest.find('<') {
-        let text = &rest[..at];
-        for (at, _) in text.match_indices('&') {
-            let known = ["&amp;", "&lt;", "&gt;", "&quot;", "&apos;", "&#"];
-            assert!(known.iter().any(|known| text[at..].starts_with(known)), "{text}");
-        }
-        let end = at + rest[at..].find('>').expect("a tag ends");
-        let tag = &rest[at + 1..end];
-        rest = &rest[end + 1..];
-        assert!(!tag.contains('<'), "{tag}");
-        if let Some(name) = tag.strip_prefix('/') {
-            assert_eq!(open.pop(), Some(name.trim()));
-        } else if !tag.ends_with('/') && !tag.starts_with(['!', '?']) {
-            assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
-            open.push(tag.split_whitespace().next().unwrap());
-        }
-    }
-    assert!(open.is_empty() && rest.trim().is_empty(), "{open:?}");
-}
-
-#[test]
-fn plots_are_well_formed_whatever_their_points() {
-    let points = vec![
-        (0.0, -1.0),
-        (f64::NAN, 1.0),
-        (1e-5, 3.0),
-        (2.0, f64::INFINITY),
-        (1e12, 4e9),
-    ];
-    for x in [Axis::linear("a"), Axis::doubling("b"), Axis::decades("c")] {
-        for y in [Axis::linear("<"), Axis::doubling("&"), Axis::decades("d")] {
-            for points in [points.clone(), vec![], vec![(5.0, 5.0)]] {
-                assert_well_formed(&svg(&plot(x.clone(), y.clone(), points)).unwrap());
-            }
-        }
-    }
-    let drawn = svg(&experiment("figure-1").plots[0]).unwrap();
-    for words in [
-        "Speed &amp; &lt;memory&gt;",
-        "containers of 4 MiB",
-        "memory, MiB",
-        "speed",
-        "one",
-        "1024",
-    ] {
-        assert!(drawn.contains(words), "{words} is not in {drawn}");
-    }
-}
-
-#[test]
-fn axes_are_marked_where_people_expect_it() {
-    let marks = |scale, values: &[f64]| -> Vec<String> {
-        let span = Span::around(scale, values.iter().copied());
-        span.marks(9).into_iter().map(said).collect()
-    };
-    assert_eq!(
-        marks(Scale::Linear, &[3.0, 480.0]),
-        ["0", "100", "200", "300", "400", "500"]
-    );
-    assert_eq!(
-        marks(Scale::Linear, &[8.0, 9.0]),
-        ["8", "8.2", "8.4", "8.6", "8.8", "9"]
-    );
-    assert_eq!(marks(Scale::Doubling, &[32.0, 256.0]), ["32", "64", "128", "256"]);
-    assert_eq!(marks(Scale::Doubling, &[1.0, 65536.0]).len(), 9);
-    assert_eq!(
-        marks(Scale::Decades, &[1.0, 1e9]),
-        ["1", "100", "10000", "1 M", "100 M"]
-    );
-    assert_eq!(marks(Scale::Decades, &[1.0, 20.0]), ["1", "2", "5", "10", "20"]);
-    assert_eq!(said(1.23e13), "12.3 T");
-    assert_eq!(said(0.000_05), "5e-5");
-    // Also where no power lies between, and where there is nothing.
-    assert!(marks(Scale::Doubling, &[3.0, 3.5]).len() > 1);
-    assert!(marks(Scale::Linear, &[f64::NAN]).len() > 1);
 }
 
 #[test]
@@ -235,7 +141,7 @@ fn a_report_has_a_table_plots_and_lines_to_make_them_again() {
     assert_eq!(report.finish().unwrap().len(), 2);
     let readme = read("README.md");
     for words in [
-        "onefold lab reproduce paper00 --output FOLDER --full\n",
+        "onefold-lab reproduce paper00 --output FOLDER --full\n",
         "All of it.",
         "\n2 figures of the paper are met, 2 differ.\n",
         "## figure-1: speed (L5, L6)",
@@ -247,8 +153,13 @@ fn a_report_has_a_table_plots_and_lines_to_make_them_again() {
         assert!(readme.contains(words), "{words} is not in {readme}");
     }
     assert!(!readme.contains("Not complete") && !readme.contains("never told"));
-    assert_well_formed(&read("figure-1-plot.svg"));
-    assert_well_formed(&read("figure-2-plot.svg"));
+    for plot in ["figure-1-plot.svg", "figure-2-plot.svg"] {
+        let drawn = read(plot);
+        assert!(
+            drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"),
+            "{drawn}"
+        );
+    }
 
     let lines: Vec<Value> = read("results.json")
         .lines()
@@ -291,7 +202,7 @@ fn a_folder_with_anything_in_it_is_refused_and_an_empty_one_taken() {
     let file = folder.path().join("README.md");
     assert!(matches!(
         Report::create(&file, &OTHER, &request(Extent::Quick, OTHER.parts)),
-        Err(LabError::Io { .. })
+        Err(LabError::Simulate(SimulateError::Io { .. }))
     ));
 }
 
@@ -306,7 +217,7 @@ fn who_asks_to_stop_keeps_what_is_complete() {
         &Progress::new(cancelled),
         &mut |experiment| report.add(experiment),
     );
-    assert!(matches!(stopped, Err(LabError::Interrupted)));
+    assert!(stopped.is_err_and(|error| error.is_interrupted()));
     let readme = fs::read_to_string(folder.path().join("README.md")).unwrap();
     assert!(
         readme.contains("figure-1: speed") && !readme.contains("figure-2") && readme.contains("Not complete")

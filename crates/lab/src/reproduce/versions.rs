@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use simulate::{SimulateError, walk};
+
 use super::stores::content::Content;
-use crate::cut;
 use crate::error::LabError;
 
 /// The versions in a folder, oldest first: in the order of their names.
@@ -16,12 +17,12 @@ pub(super) fn paths(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
         let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
         entries.collect()
     };
-    let mut paths = read().map_err(|source| LabError::Io {
+    let mut paths = read().map_err(|source| SimulateError::Io {
         what: folder.display().to_string(),
         source,
     })?;
     if paths.is_empty() {
-        return Err(LabError::Settings(format!(
+        return Err(LabError::settings(format!(
             "{}: has no versions; put a tar or a folder there for each",
             folder.display()
         )));
@@ -36,20 +37,21 @@ pub(super) fn paths(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
 /// `Io`.
 pub(super) fn bytes(path: &Path) -> Result<u64, LabError> {
     let mut bytes = 0;
-    cut::walk(path, None, &mut |some, _| {
+    walk(path, None, &mut |some, _| {
         bytes += some.len() as u64;
         Ok(())
     })?;
     Ok(bytes)
 }
 
-/// A version as one stream: a file as it is, of a folder all regular files below, one after another in the order of their paths.
+/// A version as one stream: a file as it is, of a folder all regular files below, one after another
+/// in the order of their paths.
 ///
 /// # Errors
 /// `Io`.
 pub(super) fn content(series: &str, path: &Path) -> Result<Content, LabError> {
     let mut bytes = Vec::new();
-    cut::walk(path, None, &mut |some, _| {
+    walk(path, None, &mut |some, _| {
         bytes.extend_from_slice(some);
         Ok(())
     })?;
@@ -70,7 +72,10 @@ mod tests {
                 .to_string()
                 .contains("has no versions")
         );
-        assert!(matches!(paths(&at("gone")), Err(LabError::Io { .. })));
+        assert!(matches!(
+            paths(&at("gone")),
+            Err(LabError::Simulate(SimulateError::Io { .. }))
+        ));
         fs::create_dir_all(at("2/b")).unwrap();
         for (name, text) in [("10.tar", "ten"), ("2/c", "last"), ("2/b/x", "first, ")] {
             fs::write(at(name), text).unwrap();

@@ -1,16 +1,18 @@
-//! Traces of destor [Fu et al., FAST 2015]: text, one file a backup, so that both run over the same data.
+//! Traces of destor [Fu et al., FAST 2015]: text, one file a backup, so that both run over the same
+//! data.
 //!
-//! For each file `file start N` and, on the next line, its name of N bytes; a line for each chunk, 40 hexadecimal digits of
-//! its fingerprint and its length; `file end`. At the end `stream end`, without a line's end. Its fingerprints have 20 bytes: ours are
-//! written without their last twelve, and read with twelve zeros for them. Where files begin is of no meaning here: a
-//! backup is written as one. A run of zeros has 40 zeros.
+//! For each file `file start N` and, on the next line, its name of N bytes; a line for each chunk,
+//! 40 hexadecimal digits of its fingerprint and its length; `file end`. At the end `stream end`,
+//! without a line's end. Its fingerprints have 20 bytes: ours are written without their last
+//! twelve, and read with twelve zeros for them. Where files begin is of no meaning here: a backup
+//! is written as one. A run of zeros has 40 zeros.
 
 use std::io::{BufRead, Write};
 
+use simulate::SimulateError;
 use types::Fingerprint;
 
 use super::{BackupHead, Chunk, Extent, NO_FINGERPRINT, Sink, Source};
-use crate::error::LabError;
 
 const PRINT_BYTES: usize = 20;
 const GROUP: usize = 512;
@@ -34,7 +36,7 @@ impl<F, W> std::fmt::Debug for DestorWriter<F, W> {
 
 impl<F, W> DestorWriter<F, W>
 where
-    F: FnMut(&BackupHead) -> Result<W, LabError>,
+    F: FnMut(&BackupHead) -> Result<W, SimulateError>,
     W: Write,
 {
     /// `open` says where a backup is written to.
@@ -46,28 +48,30 @@ where
         }
     }
 
-    fn put(&mut self, text: &str) -> Result<(), LabError> {
+    fn put(&mut self, text: &str) -> Result<(), SimulateError> {
         match &mut self.out {
-            None => Err(LabError::Settings("a chunk is of no backup".to_owned())),
-            Some((what, out)) => out.write_all(text.as_bytes()).map_err(|source| LabError::Io {
-                what: what.clone(),
-                source,
-            }),
+            None => Err(SimulateError::Settings("a chunk is of no backup".to_owned())),
+            Some((what, out)) => out
+                .write_all(text.as_bytes())
+                .map_err(|source| SimulateError::Io {
+                    what: what.clone(),
+                    source,
+                }),
         }
     }
 }
 
 impl<F, W> Sink for DestorWriter<F, W>
 where
-    F: FnMut(&BackupHead) -> Result<W, LabError>,
+    F: FnMut(&BackupHead) -> Result<W, SimulateError>,
     W: Write,
 {
-    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError> {
         self.out = Some((head.name.clone(), (self.open)(head)?));
         self.put(&format!("file start {}\n{}\n", head.name.len(), head.name))
     }
 
-    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), SimulateError> {
         let mut line = std::mem::take(&mut self.line);
         for chunk in chunks {
             line.clear();
@@ -84,12 +88,12 @@ where
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), LabError> {
+    fn end(&mut self) -> Result<(), SimulateError> {
         self.put("file end\nstream end")?;
         let Some((what, mut out)) = self.out.take() else {
             return Ok(());
         };
-        out.flush().map_err(|source| LabError::Io { what, source })
+        out.flush().map_err(|source| SimulateError::Io { what, source })
     }
 }
 
@@ -114,11 +118,11 @@ impl<R: BufRead> DestorReader<R> {
     }
 
     /// Reads a line, without its end.
-    fn line(&mut self) -> Result<(), LabError> {
+    fn line(&mut self) -> Result<(), SimulateError> {
         self.line.clear();
         let mut limited = std::io::Read::take(&mut self.input, LINE_BYTES_MAX);
         let read = limited.read_until(b'\n', &mut self.line);
-        let read = read.map_err(|source| LabError::Io {
+        let read = read.map_err(|source| SimulateError::Io {
             what: self.what.clone(),
             source,
         })?;
@@ -134,7 +138,7 @@ impl<R: BufRead> DestorReader<R> {
         Ok(())
     }
 
-    fn skip_name(&mut self) -> Result<(), LabError> {
+    fn skip_name(&mut self) -> Result<(), SimulateError> {
         let number = self.line.strip_prefix(b"file start ").and_then(decimal);
         let Some(len) = number.filter(|len| *len <= NAME_BYTES_MAX) else {
             return Err(self.wrong("here is no beginning of a file"));
@@ -142,7 +146,7 @@ impl<R: BufRead> DestorReader<R> {
         let mut name = Vec::new();
         let mut limited = std::io::Read::take(&mut self.input, len + 1);
         let read = std::io::Read::read_to_end(&mut limited, &mut name);
-        let read = read.map_err(|source| LabError::Io {
+        let read = read.map_err(|source| SimulateError::Io {
             what: self.what.clone(),
             source,
         })?;
@@ -153,7 +157,7 @@ impl<R: BufRead> DestorReader<R> {
         Ok(())
     }
 
-    fn chunk(&self) -> Result<Chunk, LabError> {
+    fn chunk(&self) -> Result<Chunk, SimulateError> {
         let parsed = self
             .line
             .split_at_checked(2 * PRINT_BYTES)
@@ -174,8 +178,8 @@ impl<R: BufRead> DestorReader<R> {
         parsed.ok_or_else(|| self.wrong("here is no chunk: 40 hexadecimal digits and a length"))
     }
 
-    fn wrong(&self, why: &'static str) -> LabError {
-        LabError::Trace {
+    fn wrong(&self, why: &'static str) -> SimulateError {
+        SimulateError::Trace {
             what: self.what.clone(),
             at: self.at,
             why,
@@ -184,7 +188,7 @@ impl<R: BufRead> DestorReader<R> {
 }
 
 impl<R: BufRead> Source for DestorReader<R> {
-    fn replay(&mut self, sink: &mut dyn Sink) -> Result<(), LabError> {
+    fn replay(&mut self, sink: &mut dyn Sink) -> Result<(), SimulateError> {
         sink.begin(&BackupHead {
             name: self.what.clone(),
             extent: Extent::Full,
@@ -199,7 +203,7 @@ impl<R: BufRead> Source for DestorReader<R> {
                     Ok(0) => break,
                     Ok(_) => return Err(self.wrong("something follows the end of the trace")),
                     Err(source) => {
-                        return Err(LabError::Io {
+                        return Err(SimulateError::Io {
                             what: self.what.clone(),
                             source,
                         });

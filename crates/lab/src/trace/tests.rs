@@ -1,23 +1,23 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::written::Written;
+use crate::test_output::TestOutput;
 
 /// What was replayed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Held(Vec<(BackupHead, Vec<Chunk>, bool)>);
 
 impl Sink for Held {
-    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError> {
         self.0.push((head.clone(), Vec::new(), false));
         Ok(())
     }
-    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), SimulateError> {
         assert!(!chunks.is_empty());
         self.0.last_mut().unwrap().1.extend_from_slice(chunks);
         Ok(())
     }
-    fn end(&mut self) -> Result<(), LabError> {
+    fn end(&mut self) -> Result<(), SimulateError> {
         self.0.last_mut().unwrap().2 = true;
         Ok(())
     }
@@ -54,7 +54,7 @@ fn written(held: &Held) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-fn read(bytes: &[u8]) -> Result<Held, LabError> {
+fn read(bytes: &[u8]) -> Result<Held, SimulateError> {
     let mut held = Held::default();
     TraceReader::new("trace", bytes)?.replay(&mut held)?;
     Ok(held)
@@ -86,7 +86,7 @@ proptest! {
 }
 
 fn as_destor(held: &Held) -> Vec<Vec<u8>> {
-    let out = Written::default();
+    let out = TestOutput::default();
     let mut writer = DestorWriter::new(|_| Ok(out.open()));
     for (head, chunks, _) in &held.0 {
         writer.begin(head).unwrap();
@@ -97,7 +97,7 @@ fn as_destor(held: &Held) -> Vec<Vec<u8>> {
     out.into_each()
 }
 
-fn read_destor(bytes: &[u8]) -> Result<Held, LabError> {
+fn read_destor(bytes: &[u8]) -> Result<Held, SimulateError> {
     let mut held = Held::default();
     open_trace("day", bytes)?.replay(&mut held)?;
     Ok(held)

@@ -17,7 +17,8 @@ const SAME: f64 = 0.8;
 const STORE: &str = "Backups by the engine, chunks of 4 KiB, containers of 16 MiB, not compressed, into a store in memory that gives \
                      up data containers' regions, which were fingerprinted, sealed and put";
 
-/// Figures 4 and 6, tables 2 and 3: streams at once, workers, forms of the index, an index near full.
+/// Figures 4 and 6, tables 2 and 3: streams at once, workers, forms of the index, an index near
+/// full.
 pub(super) const PART: Part = Part("throughput");
 
 /// Bytes of all backups.
@@ -80,7 +81,8 @@ pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
 /// Two settings by turns: the best of each rate, for what else runs on a machine only slows.
 struct Pair {
     rates: [Rates; 2],
-    /// The worst rate of any to the best of the same: what the machine itself makes of it. 1 of one run.
+    /// The worst rate of any to the best of the same: what the machine itself makes of it. 1 of one
+    /// run.
     spread: f64,
 }
 

@@ -4,7 +4,7 @@ use index::sampling::{Anchors, SamplingRate};
 use index::{Hook, HookKind};
 use types::{ContainerId, ContainerKind, Fingerprint, SequenceNumber, SessionId};
 
-use crate::dice::{drawn, mixed};
+use crate::rng::{drawn, mixed};
 
 /// Chunks of a container: 16 MiB in chunks of 4 KiB, as in the paper.
 pub(super) const CONTAINER_CHUNKS: u64 = 4096;
@@ -42,12 +42,13 @@ pub(super) fn number_of(container: ContainerId) -> u64 {
     (container.session.get() - 1) * SESSION_CONTAINERS + u64::from(container.sequence.get())
 }
 
-/// Adds to `out` those of a container's fingerprints that are hooks at this rate. Every chunk's is drawn and looked at; where
-/// none samples, it is the container's anchor alone.
+/// Adds to `out` those of a container's fingerprints that are hooks at this rate. Every chunk's is
+/// drawn and looked at; where none samples, it is the container's anchor alone.
 pub(super) fn sampled(seed: u64, n: u64, rate: SamplingRate, out: &mut Vec<Fingerprint>) {
     let chunks = n * CONTAINER_CHUNKS..(n + 1) * CONTAINER_CHUNKS;
     let before = out.len();
-    // The sample bits are the upper half, and those below are not asked: as `SampleLevel::of` does it.
+    // The sample bits are the upper half, and those below are not asked: as `SampleLevel::of` does
+    // it.
     let mask = (rate.period() - 1) << 32;
     let sampling = chunks
         .clone()
@@ -72,8 +73,8 @@ pub(super) fn one_sampled(seed: u64, containers: u64, rate: SamplingRate, drawin
     }
 }
 
-/// The hooks of a container whose [`sampled`] fingerprints are given: the anchor is among those of the highest level, so
-/// among them.
+/// The hooks of a container whose [`sampled`] fingerprints are given: the anchor is among those of
+/// the highest level, so among them.
 pub(super) fn hooks(n: u64, sampled: &[Fingerprint]) -> impl Iterator<Item = Hook> {
     let anchors = Anchors::of(sampled.iter().map(|print| (HookKind::Data, print)));
     sampled

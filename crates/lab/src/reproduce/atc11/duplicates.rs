@@ -9,10 +9,12 @@ use crate::reproduce::{Axis, Experiment, Part, Plot, Row, Run, Series};
 
 /// T: R = 1/128.
 const PERIOD: u64 = 128;
-/// The cache has room for one in so many of all unique blocks of the images; and where it is far smaller.
+/// The cache has room for one in so many of all unique blocks of the images; and where it is far
+/// smaller.
 const CACHED: u64 = 2;
 const HARDLY_CACHED: u64 = 8;
-/// Blocks of a turn where two streams come back woven into each other: no segment, of 512 blocks on average, is as it was.
+/// Blocks of a turn where two streams come back woven into each other: no segment, of 512 blocks on
+/// average, is as it was.
 const TURN: u64 = 256;
 /// Each image's efficiency is at least this.
 const EFFICIENCY: f64 = 0.97;

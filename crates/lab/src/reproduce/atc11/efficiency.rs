@@ -1,7 +1,9 @@
-//! Deduplication of the whole engine with a sampled index and a cache smaller than the working set [Guo 4.2] (G3).
+//! Deduplication of the whole engine with a sampled index and a cache smaller than the working set
+//! [Guo 4.2] (G3).
 //!
-//! Backups run through the engine as ever, into a store that gives up its payload. Its index gets the memory at which R is
-//! the one wanted: the engine chooses R by its budget, and this looks for the budget.
+//! Backups run through the engine as ever, into a store that gives up its payload. Its index gets
+//! the memory at which R is the one wanted: the engine chooses R by its budget, and this looks for
+//! the budget.
 
 use index::Eviction;
 use ingest::{IngestOptions, LookupMemory, StreamPiece, StreamSource};
@@ -11,10 +13,10 @@ use super::chunks::CONTAINER_CHUNKS;
 use super::engine::{CHUNK_BYTES, Engine, Job, Payload, Unique, advance, ingest_options};
 use super::images::{images, job};
 use super::share;
-use crate::dice::noise;
 use crate::error::LabError;
 use crate::generate::vm::{Counts, Image};
 use crate::reproduce::Progress;
+use crate::rng::noise;
 
 /// Bytes that the cache takes for each fingerprint.
 const PLACE_BYTES: u64 = 42;
@@ -84,7 +86,8 @@ impl Cache {
     }
 }
 
-/// Backs up the four images, one after another, with a cache that has room for one in `cached` of all their unique blocks.
+/// Backs up the four images, one after another, with a cache that has room for one in `cached` of
+/// all their unique blocks.
 pub(super) fn back_up_images(
     divisor: u64,
     cached: u64,
@@ -145,7 +148,8 @@ pub(super) struct Repeated {
 pub(super) enum Order {
     /// As they were.
     Same,
-    /// Two of them by turns, so many blocks of each: no segment is as it was, so every chunk is looked up.
+    /// Two of them by turns, so many blocks of each: no segment is as it was, so every chunk is
+    /// looked up.
     Woven(u64),
 }
 
@@ -182,11 +186,12 @@ pub(super) fn back_up_again(
     })
 }
 
-/// Sees to it that R is 1/T for hooks to chunks, and stays so; the T that came of it. Nodes are few, and keep theirs.
+/// Sees to it that R is 1/T for hooks to chunks, and stays so; the T that came of it. Nodes are
+/// few, and keep theirs.
 ///
-/// It looks for the memory at which the engine takes that R, and has a backup of one block begin with it: then all runs are
-/// written anew at that R. What was sampled once stays so, and new runs are written at the R of those before; so more
-/// memory from then on changes nothing.
+/// It looks for the memory at which the engine takes that R, and has a backup of one block begin
+/// with it: then all runs are written anew at that R. What was sampled once stays so, and new runs
+/// are written at the R of those before; so more memory from then on changes nothing.
 fn sample(engine: &mut Engine, period: u64, progress: &Progress) -> Result<u64, LabError> {
     let open = |bytes| OpenOptions {
         index_bytes_max: bytes,

@@ -13,10 +13,10 @@ use onefold::{
 };
 
 use super::hollow::HollowStorage;
-use crate::dice::noise;
 use crate::error::LabError;
 use crate::reproduce::Progress;
 pub(super) use crate::reproduce::figures::cores;
+use crate::rng::noise;
 
 /// Bytes of a chunk, of fixed length as in the paper.
 pub(super) const CHUNK_BYTES: u32 = 4 << 10;
@@ -40,7 +40,8 @@ const KEYS: u64 = 11;
 pub(super) struct Engine {
     env: Env,
     store: Store,
-    /// The storage's own, which stands still until it is moved: what the engine measures are the system's times.
+    /// The storage's own, which stands still until it is moved: what the engine measures are the
+    /// system's times.
     storage_clock: ManualClock,
 }
 
@@ -155,7 +156,8 @@ impl Engine {
         })
     }
 
-    /// Restores all of them at once, a thread each; nobody keeps what comes. The time that it took, and what each cost.
+    /// Restores all of them at once, a thread each; nobody keeps what comes. The time that it took,
+    /// and what each cost.
     pub(super) fn restore(
         &self,
         backups: &[SessionId],
@@ -202,7 +204,8 @@ impl Engine {
     }
 }
 
-/// How backups are made here: nothing is compressed, for what is drawn does not shrink; nothing is capped.
+/// How backups are made here: nothing is compressed, for what is drawn does not shrink; nothing is
+/// capped.
 pub(super) fn ingest_options(workers: usize, lookup_bytes: u64) -> IngestOptions {
     IngestOptions {
         compression: Compression::Off,
@@ -224,7 +227,8 @@ impl StreamOutput for Nowhere {
     }
 }
 
-/// A file of the paper's synthetic data [Guo 4]: no chunk is like another, in this stream or any other.
+/// A file of the paper's synthetic data [Guo 4]: no chunk is like another, in this stream or any
+/// other.
 #[derive(Debug)]
 pub(super) struct Unique<'a> {
     stream: u64,
@@ -320,6 +324,6 @@ mod tests {
             &ingest_options(1, 1 << 20),
             &progress,
         );
-        assert!(matches!(ran, Err(LabError::Interrupted)), "{ran:?}");
+        assert!(ran.is_err_and(|error| error.is_interrupted()));
     }
 }

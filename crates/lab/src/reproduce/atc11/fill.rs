@@ -1,4 +1,5 @@
-//! The index in memory filled to a scale, and asked on the way [Guo 3.2.3, 4.1.1, 4.3] (G4, G5, G11).
+//! The index in memory filled to a scale, and asked on the way [Guo 3.2.3, 4.1.1, 4.3] (G4, G5,
+//! G11).
 
 use std::sync::mpsc;
 
@@ -13,11 +14,12 @@ use super::{median, nanos_each, share};
 use crate::error::LabError;
 use crate::reproduce::Progress;
 
-/// Containers whose hooks are drawn together, by a thread of its own: as few, which are added in less than a
-/// millisecond, or as many.
+/// Containers whose hooks are drawn together, by a thread of its own: as few, which are added in
+/// less than a millisecond, or as many.
 const FEW: u64 = 16;
 const MANY: u64 = 1 << 16;
-/// Containers that come one by one before the index is asked, so that insertion is timed as it is in a backup.
+/// Containers that come one by one before the index is asked, so that insertion is timed as it is
+/// in a backup.
 const SINGLE: u64 = 2048;
 /// Look-ups that are timed together: so few that another process hardly ever comes between.
 const ROUND: usize = 512;
@@ -50,7 +52,8 @@ pub(super) struct Load {
     /// Look-ups of hooks that it has, and of chunks that it does not have: nanoseconds each.
     pub(super) known_ns: f64,
     pub(super) new_ns: f64,
-    /// The rate of look-ups, as a share of that of an index of the same budget at 1 % of the hooks, asked by turns.
+    /// The rate of look-ups, as a share of that of an index of the same budget at 1 % of the hooks,
+    /// asked by turns.
     pub(super) known_ratio: f64,
     pub(super) new_ratio: f64,
 }
@@ -68,8 +71,9 @@ pub(super) struct Filled {
     pub(super) made_up: u64,
     /// Removing one container in 16 at once: nanoseconds a hook that went.
     pub(super) remove_ns: f64,
-    /// The rate of look-ups when all hooks were there, as a share of that of the same index after all but 1 % of them were
-    /// removed from it: it has all its memory still, and the hooks are spread over all of that.
+    /// The rate of look-ups when all hooks were there, as a share of that of the same index after
+    /// all but 1 % of them were removed from it: it has all its memory still, and the hooks are
+    /// spread over all of that.
     pub(super) emptied_known_ratio: f64,
     pub(super) emptied_new_ratio: f64,
 }
@@ -166,8 +170,8 @@ pub(super) fn containers(scale: Scale) -> u64 {
 enum Order {
     /// As containers are sealed.
     ByContainer,
-    /// Of many containers together, in the order of their bits, as from a run when a store is opened: quicker, since the index
-    /// is then written to in one place after another.
+    /// Of many containers together, in the order of their bits, as from a run when a store is
+    /// opened: quicker, since the index is then written to in one place after another.
     Sorted,
 }
 
@@ -181,7 +185,8 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// Draws all hooks, as many containers' at a time as the order needs, until `send` takes no more.
+    /// Draws all hooks, as many containers' at a time as the order needs, until `send` takes no
+    /// more.
     fn draw(self, mut send: impl FnMut(u64, Vec<Hook>) -> bool) {
         let batch = match self.order {
             Order::ByContainer => FEW,
@@ -241,8 +246,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// Hooks of the first so many containers, drawn one by one with putting back, so that they are of as many containers as they
-    /// can be, and chunks of none.
+    /// Hooks of the first so many containers, drawn one by one with putting back, so that they are
+    /// of as many containers as they can be, and chunks of none.
     fn new(containers: u64, rate: SamplingRate) -> Self {
         let count = (ROUND * ROUNDS) as u64;
         let mut drawing = 0;
@@ -308,8 +313,8 @@ pub(super) struct Halving {
     pub(super) predicted: f64,
 }
 
-/// Fills an index with every chunk's hook, from R = 1 on, until R has been halved so often: progressive sampling
-/// [Guo 3.2.2].
+/// Fills an index with every chunk's hook, from R = 1 on, until R has been halved so often:
+/// progressive sampling [Guo 3.2.2].
 pub(super) fn halve(
     budget_bytes: usize,
     halvings: u8,
@@ -413,6 +418,6 @@ mod tests {
             rate: SamplingRate::new(7).unwrap(),
         };
         let filled = fill(scale, &SystemClock, &Progress::new(cancelled));
-        assert!(matches!(filled, Err(LabError::Interrupted)));
+        assert!(filled.is_err_and(|error| error.is_interrupted()));
     }
 }

@@ -39,7 +39,8 @@ struct ImageBytes<'a, S> {
 
 impl<S: Iterator<Item = Slice> + Send> StreamSource for ImageBytes<'_, S> {
     fn next(&mut self, buffer: &mut [u8]) -> std::io::Result<StreamPiece> {
-        // Buffers hold several of the longest chunk, so at least one block; no slice is drawn that has no room.
+        // Buffers hold several of the longest chunk, so at least one block; no slice is drawn that
+        // has no room.
         let mut filled = 0;
         for (block, slice) in buffer.chunks_exact_mut(BLOCK as usize).zip(&mut self.slices) {
             self.block.clear();

@@ -1,9 +1,10 @@
-//! Guo and Efstathopoulos, "Building a High-performance Deduplication System", USENIX ATC 2011: the evaluation, section 4,
-//! and equations 1 and 2 (G2-G7, G10-G12).
+//! Guo and Efstathopoulos, "Building a High-performance Deduplication System", USENIX ATC 2011: the
+//! evaluation, section 4, and equations 1 and 2 (G2-G7, G10-G12).
 //!
-//! What decides is the engine: its index, its look-ups through prefetched catalogs, whole backups into a store, reclaiming.
-//! Stores are in memory and give up the payload where the paper gives it up ([`hollow`]). Rates of R are powers of two: 1/128
-//! and 1/64 stand beside the paper's 1/101. Machines differ, so what is judged are shapes and ratios.
+//! What decides is the engine: its index, its look-ups through prefetched catalogs, whole backups
+//! into a store, reclaiming. Stores are in memory and give up the payload where the paper gives it
+//! up ([`hollow`]). Rates of R are powers of two: 1/128 and 1/64 stand beside the paper's 1/101.
+//! Machines differ, so what is judged are shapes and ratios.
 
 mod backups;
 mod chunks;

@@ -1,4 +1,5 @@
-//! The index in memory near full, beside another that is nearly empty and beside itself emptied: figure 6, sections 4.1.1 and 4.3.
+//! The index in memory near full, beside another that is nearly empty and beside itself emptied:
+//! figure 6, sections 4.1.1 and 4.3.
 
 use super::engine::CHUNK_BYTES;
 use super::fill::{self, Filled};
@@ -43,7 +44,8 @@ pub(super) fn experiment(filled: &Filled, divisor: u64) -> Experiment {
             "the fuller table misses the processor's caches more often",
         )
     };
-    // Of those that a backup of duplicates makes, one in T finds: what comes before each container's first hook is asked for in vain.
+    // Of those that a backup of duplicates makes, one in T finds: what comes before each
+    // container's first hook is asked for in vain.
     let mixed = |known: f64, new: f64| known + (number(filled.scale.rate.period()) - 1.0) * new;
     let of_other = mixed(last.known_ns * known, last.new_ns * new);
     let as_asked = of_other / mixed(last.known_ns, last.new_ns);

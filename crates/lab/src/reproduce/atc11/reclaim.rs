@@ -1,9 +1,10 @@
-//! Time to update references when data is added or deleted, in a store that is empty and in one that is not [Guo 4.1.2,
-//! figure 5] (G7).
+//! Time to update references when data is added or deleted, in a store that is empty and in one
+//! that is not [Guo 4.1.2, figure 5] (G7).
 //!
-//! As in the paper what is added or deleted is unique data. References are updated by `prune`: the marks of what was added
-//! are made by the next, and what was deleted is reclaimed by it. What was committed in the last minute before is looked at
-//! again by the next one, so the storage's clock is moved on before each.
+//! As in the paper what is added or deleted is unique data. References are updated by `prune`: the
+//! marks of what was added are made by the next, and what was deleted is reclaimed by it. What was
+//! committed in the last minute before is looked at again by the next one, so the storage's clock
+//! is moved on before each.
 
 use std::time::Duration;
 

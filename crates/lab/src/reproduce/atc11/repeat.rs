@@ -1,5 +1,5 @@
-//! Duplicates found through sampled hooks and prefetched catalogs, chunk by chunk, beside equation 2 [Guo 3.2.1, 4.2]
-//! (G3, G4).
+//! Duplicates found through sampled hooks and prefetched catalogs, chunk by chunk, beside equation
+//! 2 [Guo 3.2.1, 4.2] (G3, G4).
 
 use std::sync::Arc;
 
@@ -45,7 +45,8 @@ pub(super) struct Repeated {
     pub(super) stats: ResolverStats,
 }
 
-/// Looks a stream up that is stored already, in its order and chunk by chunk: what is not found would be stored again.
+/// Looks a stream up that is stored already, in its order and chunk by chunk: what is not found
+/// would be stored again.
 pub(super) fn repeat(setting: Setting, progress: &Progress) -> Result<Repeated, LabError> {
     let keys = MasterKeys {
         domain: DomainKey::from_bytes([1; 32]),
@@ -118,7 +119,8 @@ mod tests {
                 eviction: Eviction::ContainerLru,
             };
             let repeated = repeat(setting, &progress).unwrap();
-            // Three times the standard deviation of what comes before the first hook of 24 containers.
+            // Three times the standard deviation of what comes before the first hook of 24
+            // containers.
             let period = f64::from(1_u32 << halvings);
             let room = 3.0 * period / 24_f64.sqrt() / 4096.0;
             assert!((repeated.found - repeated.predicted).abs() < room, "{repeated:?}");

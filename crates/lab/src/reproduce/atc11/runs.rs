@@ -1,5 +1,5 @@
-//! The index in sorted runs, the form for SSD, beside the one in memory: what look-ups read and take, and what writing it anew
-//! takes [Guo 3.2.3, table 2] (G6).
+//! The index in sorted runs, the form for SSD, beside the one in memory: what look-ups read and
+//! take, and what writing it anew takes [Guo 3.2.3, table 2] (G6).
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use types::{ContainerId, Fingerprint, SessionId, StoreId};
 
 use super::chunks::{self, CONTAINER_CHUNKS};
 use super::{median, nanos_each, share};
-use crate::dice::drawn;
 use crate::error::LabError;
 use crate::reproduce::Progress;
+use crate::rng::drawn;
 
 const STORED: u64 = 41;
 const NEW: u64 = 42;
-/// Look-ups that are timed together, so few that another process hardly ever comes between; and how often, by turns with the
-/// index in memory.
+/// Look-ups that are timed together, so few that another process hardly ever comes between; and how
+/// often, by turns with the index in memory.
 const ROUND: usize = 512;
 const ROUNDS: usize = 401;
 

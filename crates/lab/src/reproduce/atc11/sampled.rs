@@ -1,4 +1,5 @@
-//! What is measured of the index and of look-ups alone: sampling, scale, equations 1 and 2, the form for SSD.
+//! What is measured of the index and of look-ups alone: sampling, scale, equations 1 and 2, the
+//! form for SSD.
 
 use env::Clock;
 use index::Eviction;
@@ -35,7 +36,8 @@ pub(super) const INDEX: Part = Part("index");
 pub(super) fn bytes(size: &Size, run: &Run<'_>) -> u64 {
     let scale = scale(size);
     let containers = fill::containers(scale) + fill::containers(scale) / 100;
-    // R is halved when it has taken, at R = 1, some 7 bytes a chunk; until the last it is doubled each time.
+    // R is halved when it has taken, at R = 1, some 7 bytes a chunk; until the last it is doubled
+    // each time.
     let halving = (size.halving_bytes as u64 / 7) << (HALVINGS - 1);
     let repeated = RATES.len() as u64 * size.repeated_containers * CONTAINER_CHUNKS;
     let chunks = run.bytes_of(INDEX, containers * CONTAINER_CHUNKS)
@@ -164,7 +166,8 @@ fn equation_2(repeated: &[Repeated]) -> Experiment {
     let mut rows: Vec<Row> = repeated
         .iter()
         .map(|one| {
-            // One standard deviation of the mean of what comes before each container's first hook is T / sqrt(containers).
+            // One standard deviation of the mean of what comes before each container's first hook
+            // is T / sqrt(containers).
             let room =
                 3.0 * number(period(one)) / number(one.setting.containers).sqrt() / number(CONTAINER_CHUNKS);
             Row::new(

@@ -1,4 +1,5 @@
-//! Backups of many streams at once, of unique and of duplicate data, by the whole engine [Guo 4.1, 4.3] (G6, G10, G11, G12).
+//! Backups of many streams at once, of unique and of duplicate data, by the whole engine [Guo 4.1,
+//! 4.3] (G6, G10, G11, G12).
 
 use std::time::Duration;
 
@@ -137,7 +138,8 @@ pub(super) fn megabytes_a_second(bytes: u64, took: Duration) -> f64 {
     share(bytes, 1_000_000) / took.as_secs_f64().max(1e-9)
 }
 
-/// Gives a store's index the hooks of containers that nobody has, until nine tenths of its bytes are used.
+/// Gives a store's index the hooks of containers that nobody has, until nine tenths of its bytes
+/// are used.
 fn fill_runs(engine: &Engine, bytes: u64, progress: &Progress) -> Result<(), LabError> {
     let options = IndexOptions {
         bytes_max: bytes,
@@ -186,8 +188,8 @@ pub(super) struct Restored {
     pub(super) speed_factor: f64,
 }
 
-/// Backs up unique streams, deletes the index, and restores one of them, then two at once, and so on: nothing asks the index
-/// [Guo 3.2] (G2).
+/// Backs up unique streams, deletes the index, and restores one of them, then two at once, and so
+/// on: nothing asks the index [Guo 3.2] (G2).
 pub(super) fn restore(
     streams: &[u64],
     bytes_each: u64,

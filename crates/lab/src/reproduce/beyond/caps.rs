@@ -1,20 +1,20 @@
-//! Other caps than fixed ones: what do they read at the same loss of deduplication, with the same memory? (L9)
+//! Other caps than fixed ones: what do they read at the same loss of deduplication, with the same
+//! memory? (L9)
 //!
-//! Every cap is a curve of what it loses and what restores read. Curves are compared where they lose as much: at most so many
-//! percent, between the points that were measured along a line.
+//! Every cap is a curve of what it loses and what restores read. Curves are compared where they
+//! lose as much: at most so many percent, between the points that were measured along a line.
 
 use std::collections::BTreeMap;
 
 use ingest::{Cap, Capping, LookupMemory};
 use restore::plan::Assembly;
+use simulate::{Finding, Memory, Outcome, Policy, Settings};
 
 use super::{CONTAINER_BYTES, Data};
 use crate::error::LabError;
 use crate::reproduce::statistics::{factor, interpolated};
 use crate::reproduce::tee::{self, Trial};
 use crate::reproduce::{Axis, Experiment, Plot, Progress, Row, Run, Series};
-use crate::simulate::{Finding, Memory, Outcome, Policy, Settings};
-use crate::trace::Source as _;
 
 /// Backups that are restored: the last ones, a week of '2year' with its full one.
 const RESTORED: u64 = 5;
@@ -190,7 +190,8 @@ fn trial(data: &Data, capping: Capping, bytes: u64, memories: &[u64]) -> Trial {
             })
         })
         .collect();
-    // Nothing falls out of the index or look-ups: what is ever stored has some 4 KB a chunk, 96 bytes of look-ups and 64 of hooks.
+    // Nothing falls out of the index or look-ups: what is ever stored has some 4 KB a chunk, 96
+    // bytes of look-ups and 64 of hooks.
     let policy = Policy {
         capping,
         memory: LookupMemory::within(bytes / 4),

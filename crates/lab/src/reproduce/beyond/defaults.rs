@@ -1,17 +1,16 @@
-//! Backups and restores that are told nothing, on '2year': what do they cost beside other caps and none, and how fast do restores
-//! stay? (L3, L9; figure 5)
+//! Backups and restores that are told nothing, on '2year': what do they cost beside other caps and
+//! none, and how fast do restores stay? (L3, L9; figure 5)
 
 use ingest::{Cap, Capping, LookupMemory};
 use restore::plan::Assembly;
+use simulate::{Finding, Memory, Outcome, Policy, Schedule, Settings};
 
 use super::CONTAINER_BYTES;
 use crate::error::LabError;
-use crate::generate::TwoYear;
+use crate::generate::{TwoYear, Workload as _};
 use crate::reproduce::statistics::{AVERAGED, factor, fragmentation, last, speed};
 use crate::reproduce::tee::{self, Trial};
 use crate::reproduce::{Axis, Experiment, Plot, Progress, Row, Run, Series};
-use crate::simulate::{Finding, Memory, Outcome, Policy, Schedule, Settings};
-use crate::trace::Source as _;
 
 /// Of the first snapshot.
 const SNAPSHOT_BYTES: u64 = 1_000_000_000;
@@ -36,7 +35,8 @@ const LOOK_AHEAD: Memory = Memory {
     assembly: Assembly::LookAhead,
 };
 
-/// What is set against the default: none, and other bytes that a container holds of a window, in KiB.
+/// What is set against the default: none, and other bytes that a container holds of a window, in
+/// KiB.
 const LEAST_KIB: [u64; 2] = [48, 96];
 
 const TRIALS: u64 = 2 + LEAST_KIB.len() as u64;
@@ -53,7 +53,8 @@ impl Extent {
         WEEK * u64::from(self.weeks)
     }
 
-    /// Of all backups: files grow by 2 % of the first bytes each time; a fifth of the backups is full, the others hold some 4 %.
+    /// Of all backups: files grow by 2 % of the first bytes each time; a fifth of the backups is
+    /// full, the others hold some 4 %.
     fn bytes(self) -> u64 {
         let mean = self.snapshot_bytes + self.snapshot_bytes / 100 * self.backups();
         (mean / 5 + mean / 25) * self.backups()
@@ -77,7 +78,7 @@ pub(super) fn run(run: &mut Run<'_>, weeks: u32) -> Result<(), LabError> {
 
 /// Without a cap, as backups are made by default, and with the other caps.
 fn measure(extent: Extent, progress: &Progress) -> Result<Vec<Vec<Outcome>>, LabError> {
-    let mut load = TwoYear {
+    let load = TwoYear {
         snapshot_bytes: extent.snapshot_bytes,
         weeks: extent.weeks,
         ..TwoYear::default()
@@ -111,7 +112,7 @@ fn measure(extent: Extent, progress: &Progress) -> Result<Vec<Vec<Outcome>>, Lab
     };
     let mut trials = vec![trial(Capping::NONE), trial(Capping::default())];
     trials.extend(LEAST_KIB.map(|kib| trial(Capping::of(Cap::Least(kib << 10)))));
-    tee::run(|sink| load.replay(sink), trials, progress)
+    Ok(tee::run(|sink| load.replay(sink), trials, progress)?)
 }
 
 /// What each is called.

@@ -1,18 +1,21 @@
-//! Restores that look ahead: does a cache of chunks read less than an assembly area of the same memory?
+//! Restores that look ahead: does a cache of chunks read less than an assembly area of the same
+//! memory?
 //!
-//! Memory may be an assembly area, a cache of single chunks for what the recipe needs after it, or both. The question of
-//! how to split it is answered by measuring every split, on every data set, beside what restores do: a cache alone, which keeps
-//! only what is likely to stay. There are two yardsticks: a cache that knows the whole recipe for nothing, which is greedy; and what any
+//! Memory may be an assembly area, a cache of single chunks for what the recipe needs after it, or
+//! both. The question of how to split it is answered by measuring every split, on every data set,
+//! beside what restores do: a cache alone, which keeps only what is likely to stay. There are two
+//! yardsticks: a cache that knows the whole recipe for nothing, which is greedy; and what any
 //! restore reads at least, which is proved and perhaps out of reach.
 
 use restore::belady::{KEPT_BYTES, REFERENCE_BYTES};
 use restore::plan::Assembly;
+use simulate::{
+    Ahead, BackupHead, Chunk, Finding, Memory, Outcome, Settings, SimulateError, Simulator, Sink,
+};
 
 use super::{CONTAINER_BYTES, Data};
 use crate::error::LabError;
 use crate::reproduce::{Axis, Experiment, Plot, Progress, Row, Run, Series};
-use crate::simulate::{Ahead, Finding, Memory, Outcome, Settings, Simulator};
-use crate::trace::{BackupHead, Chunk, Sink, Source as _};
 
 /// Backups that are restored: the last ones.
 const RESTORED: u64 = 4;
@@ -62,20 +65,20 @@ struct Counted<'a, S> {
 }
 
 impl<S: Sink> Sink for Counted<'_, S> {
-    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError> {
         self.sink.begin(head)
     }
-    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), SimulateError> {
         let bytes: u64 = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
         self.progress.advance(bytes)?;
         self.sink.chunks(chunks)
     }
-    fn end(&mut self) -> Result<(), LabError> {
+    fn end(&mut self) -> Result<(), SimulateError> {
         self.sink.end()
     }
 }
 
-fn replay(data: &mut Data, memory: u64, progress: &Progress) -> Result<Vec<Outcome>, LabError> {
+fn replay(data: &mut Data, memory: u64, progress: &Progress) -> Result<Vec<Outcome>, SimulateError> {
     let settings = Settings {
         container_bytes: CONTAINER_BYTES,
         finding: Finding::Exact { seal: true },
@@ -220,7 +223,8 @@ mod tests {
     use super::super::data;
     use super::*;
 
-    /// Data of every kind, small: each is restored in every way, and who knows all reads no more than an area does.
+    /// Data of every kind, small: each is restored in every way, and who knows all reads no more
+    /// than an area does.
     #[test]
     fn every_data_set_is_restored_in_every_way() {
         let bytes = 8_000_000;

@@ -1,18 +1,20 @@
-//! Beyond the papers: what reads less than capping and a rolling assembly area, with the same memory and the same loss? (L9)
+//! Beyond the papers: what reads less than capping and a rolling assembly area, with the same
+//! memory and the same loss? (L9)
 //!
-//! Restores that look ahead with a cache of chunks stand against assembly areas, and other caps against fixed ones, on
-//! ten data sets; stores of the engine's whose newest backup is repaired, against those where it is not, on two.
+//! Restores that look ahead with a cache of chunks stand against assembly areas, and other caps
+//! against fixed ones, on ten data sets; stores of the engine's whose newest backup is repaired,
+//! against those where it is not, on two.
 
 mod caps;
 mod defaults;
 mod look_ahead;
 mod repair;
 
+use simulate::{BackupHead, Chunk, Schedule, SimulateError, Sink};
+
 use super::{Extent, Paper, Part, Run};
 use crate::error::LabError;
 use crate::generate::{Clusters, Edits, Images, Lineages, TwoYear, Workgroup, Workload};
-use crate::simulate::Schedule;
-use crate::trace::{BackupHead, Chunk, Sink, Source};
 
 /// What is beyond them.
 pub(super) const PAPER: Paper = Paper {
@@ -40,18 +42,18 @@ struct Data {
 
 impl Data {
     /// Counts what it is, without keeping any of it.
-    fn count(&mut self) -> Result<(), LabError> {
+    fn count(&mut self) -> Result<(), SimulateError> {
         struct Counts(u64, u64);
         impl Sink for Counts {
-            fn begin(&mut self, _: &BackupHead) -> Result<(), LabError> {
+            fn begin(&mut self, _: &BackupHead) -> Result<(), SimulateError> {
                 self.0 += 1;
                 Ok(())
             }
-            fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+            fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), SimulateError> {
                 self.1 += chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
                 Ok(())
             }
-            fn end(&mut self) -> Result<(), LabError> {
+            fn end(&mut self) -> Result<(), SimulateError> {
                 Ok(())
             }
         }

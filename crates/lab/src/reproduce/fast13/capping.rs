@@ -1,17 +1,19 @@
-//! Figures 4, 5, 6, 7 and 9: capping, by the engine's own policy [Lillibridge 3.2, 4.4, 4.6; L3, L4, L6].
+//! Figures 4, 5, 6, 7 and 9: capping, by the engine's own policy [Lillibridge 3.2, 4.4, 4.6; L3,
+//! L4, L6].
 //!
-//! The baseline is the engine without a cap, so that what else it does otherwise than the paper's simulator (a container
-//! begun for each backup, windows that end with segments) stands on both sides.
+//! The baseline is the engine without a cap, so that what else it does otherwise than the paper's
+//! simulator (a container begun for each backup, windows that end with segments) stands on both
+//! sides.
 
 use ingest::{Cap, Capping};
 use restore::plan::Assembly;
+use simulate::{Memory, Outcome};
 
 use super::data::{Data, said_bytes, said_mib};
 use crate::error::LabError;
 use crate::reproduce::Progress;
-use crate::reproduce::experiment::{Axis, Experiment, Plot, Row, Series};
 use crate::reproduce::statistics::{AVERAGED, factor, interpolated, is_near, last, moving, speed};
-use crate::simulate::{Memory, Outcome};
+use crate::reproduce::{Axis, Experiment, Plot, Row, Series};
 
 /// The paper's segments, in MB: a window is at least so long.
 const WINDOW_MB: u64 = 20;
@@ -127,7 +129,8 @@ fn curve(tried: &[Tried], window_mb: u64, memory: Memory) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Of each cap the percentage of the deduplication factor that it loses, and how many times faster it restores.
+/// Of each cap the percentage of the deduplication factor that it loses, and how many times faster
+/// it restores.
 fn gains(tried: &[Tried], window_mb: u64, memory: Memory) -> Vec<(f64, f64)> {
     let curve = curve(tried, window_mb, memory);
     let Some((factor, speed)) = curve.first().copied() else {

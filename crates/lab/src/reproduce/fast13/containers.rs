@@ -1,13 +1,13 @@
 //! Figures 10, 11 and 12: the size of containers [Lillibridge 4.7; L7].
 
 use restore::plan::Assembly;
+use simulate::{Memory, Outcome};
 
 use super::data::{Data, said_bytes, said_mib};
 use crate::error::LabError;
 use crate::reproduce::Progress;
-use crate::reproduce::experiment::{Axis, Experiment, Plot, Row, Series};
 use crate::reproduce::statistics::{AVERAGED, fragmentation, last};
-use crate::simulate::{Memory, Outcome};
+use crate::reproduce::{Axis, Experiment, Plot, Row, Series};
 
 /// Sizes that are tried, to the size that the other figures have.
 const TIMES: [(u64, u64); 7] = [(1, 4), (1, 2), (1, 1), (2, 1), (4, 1), (8, 1), (16, 1)];

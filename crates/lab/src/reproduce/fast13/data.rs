@@ -2,14 +2,15 @@
 
 use ingest::{Capping, LookupMemory};
 use restore::plan::Assembly;
+use simulate::{
+    BackupHead, Chunk, Finding, Memory, Outcome, Policy, Schedule, Settings, SimulateError, Sink,
+};
 
 use super::CYCLE;
 use crate::error::LabError;
-use crate::generate::{TwoYear, Workgroup};
+use crate::generate::{TwoYear, Workgroup, Workload as _};
 use crate::reproduce::Progress;
 use crate::reproduce::tee::{self, Trial};
-use crate::simulate::{Finding, Memory, Outcome, Policy, Schedule, Settings};
-use crate::trace::{BackupHead, Chunk, Sink, Source};
 
 /// Of the paper's containers.
 const PAPER_CONTAINER_BYTES: u64 = 4 << 20;
@@ -17,8 +18,8 @@ const PAPER_CONTAINER_BYTES: u64 = 4 << 20;
 const CHUNK_BYTES: u64 = 3000;
 /// Of look-ups for each chunk: 42 bytes in half of the memory.
 const LOOKUP_BYTES: u64 = 96;
-/// Of the index for each chunk: what is stored again has a hook more, those of containers that are gone stay, and up to eight of a chunk are kept, each of
-/// at most 8 bytes.
+/// Of the index for each chunk: what is stored again has a hook more, those of containers that are
+/// gone stay, and up to eight of a chunk are kept, each of at most 8 bytes.
 const HOOK_BYTES: u64 = 64;
 /// Memory of look-ups is at least so much.
 const LOOKUPS_LEAST: u64 = 16 << 20;
@@ -38,7 +39,7 @@ enum Load {
 }
 
 impl Load {
-    fn replay(&self, sink: &mut dyn Sink) -> Result<(), LabError> {
+    fn replay(&self, sink: &mut dyn Sink) -> Result<(), SimulateError> {
         match self {
             Self::TwoYear(load) => load.clone().replay(sink),
             Self::Workgroup(load) => load.clone().replay(sink),
@@ -78,7 +79,8 @@ pub(super) struct Says {
     pub(super) growth: &'static [(u64, f64)],
     /// Containers read for each MB at the end, for a memory.
     pub(super) at_end: &'static [(u64, f64)],
-    /// How many times faster 8 GB restore than 32 MB, at the first period and at the last: at least, at most.
+    /// How many times faster 8 GB restore than 32 MB, at the first period and at the last: at
+    /// least, at most.
     pub(super) most_memory: ((f64, f64), (f64, f64)),
     /// How many times faster 1 GB restores than 128 MB, at the first period and at the last.
     pub(super) more_memory: (f64, f64),
@@ -86,7 +88,8 @@ pub(super) struct Says {
     pub(super) rolling: (f64, f64),
     /// The same with twice the memory for LRU.
     pub(super) rolling_half: (f64, f64),
-    /// How many times faster a cap restores that loses so much of the deduplication factor: memory, percent, times; with LRU.
+    /// How many times faster a cap restores that loses so much of the deduplication factor: memory,
+    /// percent, times; with LRU.
     pub(super) gains: &'static [(u64, f64, f64)],
     /// How many times fragmentation grows with a cap, at 128 MB; 0 stands for none.
     pub(super) capped_growth: &'static [(u32, f64)],
@@ -149,15 +152,16 @@ struct Count<'a> {
 }
 
 impl Sink for Count<'_> {
-    fn begin(&mut self, _: &BackupHead) -> Result<(), LabError> {
+    fn begin(&mut self, _: &BackupHead) -> Result<(), SimulateError> {
         self.backups += 1;
         Ok(())
     }
-    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), LabError> {
+    fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), SimulateError> {
         self.bytes += chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>();
-        self.progress.advance(0)
+        self.progress.advance(0)?;
+        Ok(())
     }
-    fn end(&mut self) -> Result<(), LabError> {
+    fn end(&mut self) -> Result<(), SimulateError> {
         Ok(())
     }
 }
@@ -170,7 +174,8 @@ impl Data {
             weeks,
             ..TwoYear::default()
         };
-        // Files grow by 2 % of the first bytes a day. A fifth of the backups is full, the others hold 4 % of what there is.
+        // Files grow by 2 % of the first bytes a day. A fifth of the backups is full, the others
+        // hold 4 % of what there is.
         let backups = 5 * u64::from(weeks);
         let mean = snapshot_bytes + snapshot_bytes / 100 * backups;
         Self {
@@ -223,7 +228,8 @@ impl Data {
             ),
             backups: count.backups,
             bytes: count.bytes,
-            // The group's files, as many as the largest machine has, a fifth of each machine, and what changes.
+            // The group's files, as many as the largest machine has, a fifth of each machine, and
+            // what changes.
             unique_bytes: machine_bytes * u64::from(20 + weeks),
             is_large: false,
             container_bytes,
@@ -310,21 +316,23 @@ impl Data {
         }
     }
 
-    /// A simulator of the engine's policy with a cap: every chunk has a hook, and no look-up forgets, from one backup to the next
-    /// either.
+    /// A simulator of the engine's policy with a cap: every chunk has a hook, and no look-up
+    /// forgets, from one backup to the next either.
     pub(super) fn capped(
         &self,
         capping: Capping,
         schedule: impl Fn(u64) -> Vec<Memory> + Send + 'static,
     ) -> Trial {
-        // Nothing falls out of index or look-ups, nor have they much more: caches take what they are given.
+        // Nothing falls out of index or look-ups, nor have they much more: caches take what they
+        // are given.
         let chunks = self.unique_bytes / CHUNK_BYTES;
         let memory = LookupMemory::within((LOOKUP_BYTES * chunks).max(LOOKUPS_LEAST));
         let policy = Policy {
             capping,
             memory,
             index_bytes: usize::try_from(HOOK_BYTES * chunks).unwrap_or(usize::MAX),
-            // Else each backup would fetch the catalogs of the whole store anew, which is most of its time.
+            // Else each backup would fetch the catalogs of the whole store anew, which is most of
+            // its time.
             warm: true,
             ..Policy::default()
         };

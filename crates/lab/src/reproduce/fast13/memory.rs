@@ -1,11 +1,11 @@
 //! Figures 2 and 8: what more memory brings, and how it is used [Lillibridge 4.3, 4.5; L2, L5].
 
 use restore::plan::Assembly;
+use simulate::{Memory, Outcome};
 
 use super::data::{Data, said_mib};
-use crate::reproduce::experiment::{Axis, Experiment, Plot, Row, Series};
 use crate::reproduce::statistics::{AVERAGED, fragmentation, is_near, last, speed, together};
-use crate::simulate::{Memory, Outcome};
+use crate::reproduce::{Axis, Experiment, Plot, Row, Series};
 
 /// From 32 MB to 8 GB.
 const SIZES_MIB: [u64; 9] = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
@@ -129,7 +129,8 @@ fn is_between(ours: f64, (least, most): (f64, f64)) -> bool {
     (least..=most).contains(&ours) || is_near(ours, least) || is_near(ours, most)
 }
 
-/// The same by other averages: the paper's captions say which it shows, and figures of it alone are judged.
+/// The same by other averages: the paper's captions say which it shows, and figures of it alone are
+/// judged.
 fn by_other_averages(data: &Data, outcomes: &[Outcome]) -> Vec<Row> {
     type Speed = fn(&[Outcome], Memory) -> Option<f64>;
     let averages: [(&str, Speed); 2] = [

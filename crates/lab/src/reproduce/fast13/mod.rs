@@ -1,11 +1,13 @@
-//! Lillibridge, Eshghi, Bhagwat: Improving Restore Speed for Backup Systems that Use Inline Chunk-Based Deduplication,
-//! FAST 2013, section 4 (L1-L10).
+//! Lillibridge, Eshghi, Bhagwat: Improving Restore Speed for Backup Systems that Use Inline
+//! Chunk-Based Deduplication, FAST 2013, section 4 (L1-L10).
 //!
-//! The paper's MB are taken as MiB: containers of 4 MiB, memory in powers of two; its first snapshot of '2year' as 10^10 bytes.
-//! Where the data are smaller than the paper's and nothing is capped, memory is smaller in the same proportion (never below one
-//! container), so that it holds the same share of a backup; it is called by the paper's size. Containers and chunks stay as they
+//! The paper's MB are taken as MiB: containers of 4 MiB, memory in powers of two; its first
+//! snapshot of '2year' as 10^10 bytes. Where the data are smaller than the paper's and nothing is
+//! capped, memory is smaller in the same proportion (never below one container), so that it holds
+//! the same share of a backup; it is called by the paper's size. Containers and chunks stay as they
 //! are: what a container read brings depends on them. Where caps vary, memory is the paper's whole:
-//! windows and caps are as well, and what they bring depends on how many of a window's containers an LRU cache has room for.
+//! windows and caps are as well, and what they bring depends on how many of a window's containers
+//! an LRU cache has room for.
 
 mod capping;
 mod containers;

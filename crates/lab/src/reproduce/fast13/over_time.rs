@@ -1,11 +1,11 @@
 //! Figures 1 and 3: fragmentation over time [Lillibridge 2, 4.3; L1].
 
 use restore::plan::Assembly;
+use simulate::{Memory, Outcome};
 
 use super::data::{Data, said_mib};
-use crate::reproduce::experiment::{Axis, Experiment, Plot, Row, Series};
 use crate::reproduce::statistics::{AVERAGED, is_near, line, moving};
-use crate::simulate::{Memory, Outcome};
+use crate::reproduce::{Axis, Experiment, Plot, Row, Series};
 
 /// The paper shows four sizes of an LRU cache; its text names 128 MB and 1 GB.
 const SIZES_MIB: [u64; 4] = [32, 128, 1024, 8192];
@@ -13,7 +13,8 @@ const SIZES_MIB: [u64; 4] = [32, 128, 1024, 8192];
 /// Backups of a week of '2year'.
 const WEEK: u64 = 5;
 
-/// What a backup is restored with: each of them; of large data one week of four, which every [`AVERAGED`] backups have.
+/// What a backup is restored with: each of them; of large data one week of four, which every
+/// [`AVERAGED`] backups have.
 pub(super) fn memories(data: &Data, backup: u64) -> Vec<Memory> {
     let weeks = AVERAGED as u64 / WEEK;
     let is_last = backup + AVERAGED as u64 >= data.backups;

@@ -149,5 +149,5 @@ fn who_asks_to_stop_is_heard() {
     let stopped = PAPER.run(&request, std::path::Path::new(""), &progress, &mut |_| {
         panic!("nothing is complete")
     });
-    assert!(matches!(stopped, Err(LabError::Interrupted)));
+    assert!(stopped.is_err_and(|error| error.is_interrupted()));
 }

@@ -1,11 +1,14 @@
-//! A model of disks with heads under a storage: what the papers' testbeds had, and machines like this one have no more.
+//! A model of disks with heads under a storage: what the papers' testbeds had, and machines like
+//! this one have no more.
 //!
-//! An object lies on all disks in stripes, from one that its name decides, and on each disk in one piece. A read takes from each disk that it
-//! touches a seek, unless it goes on where that disk's last one ended, and the time of its bytes; it waits for the slowest. Disks serve one read
-//! at a time, in the order in which reads come, and all at once. Reads alone take time, and those of what is mapped (the index) do not: it is for restores.
+//! An object lies on all disks in stripes, from one that its name decides, and on each disk in one
+//! piece. A read takes from each disk that it touches a seek, unless it goes on where that disk's
+//! last one ended, and the time of its bytes; it waits for the slowest. Disks serve one read at a
+//! time, in the order in which reads come, and all at once. Reads alone take time, and those of
+//! what is mapped (the index) do not: it is for restores.
 //!
-//! Time passes for real: whoever reads waits until the model's disk is done, if the storage below was faster. So put it over one that is.
-//! May be used from many threads at once, as that.
+//! Time passes for real: whoever reads waits until the model's disk is done, if the storage below
+//! was faster. So put it over one that is. May be used from many threads at once, as that.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -29,8 +32,9 @@ pub(in crate::reproduce) struct Disks {
 }
 
 impl Disks {
-    /// The testbed of `RevDedup` [4.1]: RAID-0 of eight Seagate ST1000DM003 with stripes of 512 KiB, which read 1.235 GB/s [table II]. Of
-    /// seeks the paper says nothing: 8.5 ms on average by the disks' data sheet, and half a turn at 7200 a minute.
+    /// The testbed of `RevDedup` [4.1]: RAID-0 of eight Seagate ST1000DM003 with stripes of 512
+    /// KiB, which read 1.235 GB/s [table II]. Of seeks the paper says nothing: 8.5 ms on average by
+    /// the disks' data sheet, and half a turn at 7200 a minute.
     pub(in crate::reproduce) const PAPERS: Self = Self {
         count: 8,
         seek: Duration::from_micros(8_500 + 4_167),

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise};
+use simulate::SimulateError;
 
 use crate::error::LabError;
 
@@ -91,10 +92,11 @@ fn each(folder: &Path, visit: &mut dyn FnMut(&Path, bool) -> Result<(), LabError
 }
 
 fn io(path: &Path, source: std::io::Error) -> LabError {
-    LabError::Io {
+    SimulateError::Io {
         what: path.display().to_string(),
         source,
     }
+    .into()
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! Backups' bytes in memory: made once, and handed to each store, so that no time is of making them.
+//! Backups' bytes in memory: made once, and handed to each store, so that no time is of making
+//! them.
 
 use std::ops::Range;
 
 use ingest::{StreamPiece, StreamSource};
+use simulate::{BackupHead, Extent, SimulateError};
 
 use crate::error::LabError;
 use crate::generate::{Compression, Parts, Slice, Workload};
-use crate::trace::{BackupHead, Extent};
 
 /// What comes next of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +131,8 @@ pub(in crate::reproduce) fn each(
         seed: workload.seed(),
         content: Content::default(),
         take: &mut take,
-    })
+    })?;
+    Ok(())
 }
 
 struct Collect<'a> {
@@ -140,24 +142,25 @@ struct Collect<'a> {
 }
 
 impl Parts for Collect<'_> {
-    fn begin(&mut self, head: &BackupHead) -> Result<(), LabError> {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError> {
         self.content.begin(head);
         Ok(())
     }
 
-    fn chunks(&mut self, slices: &[Slice]) -> Result<(), LabError> {
+    fn chunks(&mut self, slices: &[Slice]) -> Result<(), SimulateError> {
         self.chunk(slices)
     }
 
-    fn chunk(&mut self, slices: &[Slice]) -> Result<(), LabError> {
+    fn chunk(&mut self, slices: &[Slice]) -> Result<(), SimulateError> {
         for slice in slices {
             self.content.add(*slice, self.seed);
         }
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), LabError> {
-        (self.take)(&self.content)
+    fn end(&mut self) -> Result<(), SimulateError> {
+        (self.take)(&self.content)?;
+        Ok(())
     }
 }
 

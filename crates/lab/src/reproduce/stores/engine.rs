@@ -47,8 +47,8 @@ pub(in crate::reproduce) struct Reversed {
 }
 
 impl Engine {
-    /// A new store in memory, or in a folder that is made, of a domain of its own or of another store: data is cut and
-    /// fingerprinted there as it is here then.
+    /// A new store in memory, or in a folder that is made, of a domain of its own or of another
+    /// store: data is cut and fingerprinted there as it is here then.
     ///
     /// # Errors
     /// Of the engine.
@@ -112,7 +112,8 @@ impl Engine {
         Self { capping, ..self }
     }
 
-    /// Backups are compressed as by default, and not stored as they are: what is rewritten always is.
+    /// Backups are compressed as by default, and not stored as they are: what is rewritten always
+    /// is.
     pub(in crate::reproduce) fn compressed(self) -> Self {
         let compression = IngestOptions::for_cores(1).compression;
         Self { compression, ..self }
@@ -124,7 +125,8 @@ impl Engine {
         Ok((self.env.clock.monotonic().saturating_sub(began), done))
     }
 
-    /// Backs up a content, in chunks that follow it or, for images of machines, in blocks. Durable at the end of the time.
+    /// Backs up a content, in chunks that follow it or, for images of machines, in blocks. Durable
+    /// at the end of the time.
     pub(in crate::reproduce) fn back_up(
         &self,
         content: &Content,
@@ -151,8 +153,8 @@ impl Engine {
         })
     }
 
-    /// Makes archival what has left its live window, and reclaims what that lets go of, as a prune does that is told nothing: a
-    /// twentieth may stay unused.
+    /// Makes archival what has left its live window, and reclaims what that lets go of, as a prune
+    /// does that is told nothing: a twentieth may stay unused.
     pub(in crate::reproduce) fn optimize(&self) -> Result<Reversed, LabError> {
         let request = OptimizeRequest {
             workers: cores(),
@@ -168,7 +170,8 @@ impl Engine {
         })
     }
 
-    /// Repairs the layout of the newest backup, if it is due, within so many percent of what was stored anew.
+    /// Repairs the layout of the newest backup, if it is due, within so many percent of what was
+    /// stored anew.
     ///
     /// # Errors
     /// Of the engine; a backup that cannot be repaired is one.
@@ -180,7 +183,7 @@ impl Engine {
         };
         let report = self.store.optimize(&request, &Monitor::default())?;
         if let Some((backup, why)) = report.failed.first() {
-            return Err(LabError::Settings(format!(
+            return Err(LabError::settings(format!(
                 "the layout of backup {backup} was not repaired: {why}"
             )));
         }
@@ -238,8 +241,8 @@ impl Engine {
         Ok(list.snapshots.iter().map(|snapshot| snapshot.id).collect())
     }
 
-    /// Restores a backup by a store that was opened anew, and where it is on disk from there: nothing of it is in the page cache.
-    /// Nobody keeps what comes.
+    /// Restores a backup by a store that was opened anew, and where it is on disk from there:
+    /// nothing of it is in the page cache. Nobody keeps what comes.
     pub(in crate::reproduce) fn restore(
         &self,
         backup: SessionId,
@@ -252,7 +255,8 @@ impl Engine {
         self.restore_through(&self.env, backup, options)
     }
 
-    /// The same from disks with heads, which are modelled: the store's files may be in the page cache.
+    /// The same from disks with heads, which are modelled: the store's files may be in the page
+    /// cache.
     ///
     /// # Errors
     /// Of the engine.
@@ -281,7 +285,8 @@ impl Engine {
         self.timed(|| Ok(store.dump(&snapshot, None, &mut Nowhere, options, &Monitor::default())?))
     }
 
-    /// Containers that each backup reads, the oldest first, with the engine's own measure: an area of 128 MiB.
+    /// Containers that each backup reads, the oldest first, with the engine's own measure: an area
+    /// of 128 MiB.
     pub(in crate::reproduce) fn containers_read(&self) -> Result<Vec<u64>, LabError> {
         let list = self.store.snapshots()?;
         self.containers_read_by(&list.snapshots)
@@ -301,7 +306,7 @@ impl Engine {
     fn snapshot(&self, backup: SessionId) -> Result<Snapshot, LabError> {
         let mut all = self.store.snapshots()?.snapshots.into_iter();
         let wanted = all.find(|snapshot| snapshot.id == backup);
-        wanted.ok_or_else(|| LabError::Settings(format!("backup {backup} is gone")))
+        wanted.ok_or_else(|| LabError::settings(format!("backup {backup} is gone")))
     }
 
     /// What it takes.

@@ -9,11 +9,11 @@ use onefold::AssembleOptions;
 use types::{ByteRange, ObjectName};
 
 use super::{Size, cores, median, megabytes, megabytes_a_second, number, setup};
-use crate::dice::noise;
 use crate::error::LabError;
 use crate::reproduce::stores::cold::{self, Folder};
 use crate::reproduce::stores::content::Content;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
+use crate::rng::noise;
 
 /// Of raw rates.
 const WRITE_MIN: f64 = 0.75;
@@ -38,7 +38,7 @@ pub(super) fn bytes(size: &Size) -> u64 {
 
 /// Data that is like no other.
 pub(super) fn unique(bytes: u64) -> Result<Vec<u8>, LabError> {
-    let too_large = |_| LabError::Settings(format!("{bytes} bytes of unique data"));
+    let too_large = |_| LabError::settings(format!("{bytes} bytes of unique data"));
     let mut data = vec![0; usize::try_from(bytes).map_err(too_large)?];
     noise(UNIQUE, 0, &mut data);
     Ok(data)
@@ -64,7 +64,8 @@ fn failed(error: env::StorageError) -> LabError {
     LabError::from(onefold::Error::from(error))
 }
 
-/// Objects as large as containers, put and read by as many threads as the engine does, from a cold page cache.
+/// Objects as large as containers, put and read by as many threads as the engine does, from a cold
+/// page cache.
 pub(super) fn raw(size: &Size, folder: &Path, bytes: &[u8]) -> Result<Rates, LabError> {
     let env = Env::create_local(folder).map_err(failed)?;
     let clock = &env.clock;
@@ -76,7 +77,7 @@ pub(super) fn raw(size: &Size, folder: &Path, bytes: &[u8]) -> Result<Rates, Lab
             name.map(|name| (name, part))
         })
         .collect::<Result<_, _>>()
-        .map_err(|error| LabError::Settings(error.to_string()))?;
+        .map_err(|error| LabError::settings(error.to_string()))?;
     let began = clock.monotonic();
     in_threads(WRITERS, objects.len(), |n, _| {
         let (name, part) = &objects[n];

@@ -97,7 +97,8 @@ fn in_batches(size: &Size, place: &Path, copy: &Path, run: &Run<'_>) -> Result<V
     Ok(all)
 }
 
-/// A copy of a store, written to the disk, opened, and pruned once, which finds nothing: what it reads for that, later ones need not.
+/// A copy of a store, written to the disk, opened, and pruned once, which finds nothing: what it
+/// reads for that, later ones need not.
 fn copied(place: &Path, copy: &Path) -> Result<Engine, LabError> {
     cold::copy(place, copy)?;
     cold::drop_cached(copy)?;

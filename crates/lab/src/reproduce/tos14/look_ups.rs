@@ -1,7 +1,7 @@
 //! Look-ups for the second backup: table III.
 
 use super::data::data_bytes;
-use super::form::Form;
+use super::layout::StoreLayout;
 use super::{Size, megabytes, megabytes_a_second, mib, number, setup, sg1, share};
 use crate::error::LabError;
 use crate::reproduce::stores::content;
@@ -10,34 +10,34 @@ use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 /// Segments of the default length ask so many times less often.
 const LESS_MIN: f64 = 100.0;
 
-/// The second backup of one form.
+/// The second backup of one layout.
 struct Second {
-    form: Form,
+    layout: StoreLayout,
     look_ups: u64,
     index_reads: u64,
     bytes_new: u64,
     rate: f64,
 }
 
-fn forms(size: &Size) -> [Form; 4] {
-    let hybrid = size.segments.map(|segment_bytes| Form::Hybrid {
+fn layouts(size: &Size) -> [StoreLayout; 4] {
+    let hybrid = size.segments.map(|segment_bytes| StoreLayout::Hybrid {
         segment_bytes,
         live: 1,
         repair: 0,
     });
-    [Form::Conventional, hybrid[0], hybrid[1], hybrid[2]]
+    [StoreLayout::Conventional, hybrid[0], hybrid[1], hybrid[2]]
 }
 
 /// Bytes of all backups.
 pub(super) fn bytes(size: &Size) -> u64 {
-    forms(size).len() as u64 * data_bytes(&sg1((size.look_ups_bytes, 2)))
+    layouts(size).len() as u64 * data_bytes(&sg1((size.look_ups_bytes, 2)))
 }
 
-/// Backs up twice in each form.
+/// Backs up twice in each layout.
 pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     run.progress.begin("table III");
-    let engine = |form: Form| form.store(None, size.container_bytes);
-    let engines = forms(size)
+    let engine = |layout: StoreLayout| layout.store(None, size.container_bytes);
+    let engines = layouts(size)
         .map(engine)
         .into_iter()
         .collect::<Result<Vec<_>, _>>()?;
@@ -46,10 +46,10 @@ pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     content::each(&sg1((size.look_ups_bytes, 2)), |content| {
         second.clear();
         bytes = content.data_bytes();
-        for (engine, form) in engines.iter().zip(forms(size)) {
+        for (engine, layout) in engines.iter().zip(layouts(size)) {
             let (took, report) = engine.back_up(content, false)?;
             second.push(Second {
-                form,
+                layout,
                 look_ups: report.lookups.lookups,
                 index_reads: report.lookups.index_reads,
                 bytes_new: report.totals.bytes_new,
@@ -64,15 +64,15 @@ pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
 
 fn experiment(size: &Size, bytes: u64, second: &[Second]) -> Experiment {
     let paper = ["2.562 s", "0.032 s", "0.012 s", "0.008 s"];
-    let name = |form| match form {
-        Form::Conventional => "chunks of 4 KiB".to_owned(),
-        Form::Hybrid { segment_bytes, .. } => format!("segments of {} MiB", mib(segment_bytes.into())),
+    let name = |layout| match layout {
+        StoreLayout::Conventional => "chunks of 4 KiB".to_owned(),
+        StoreLayout::Hybrid { segment_bytes, .. } => format!("segments of {} MiB", mib(segment_bytes.into())),
     };
     let of_chunks = second.first().map_or(0, |one| one.look_ups);
     let mut rows = Vec::new();
     for (one, paper) in second.iter().zip(paper) {
         let row = Row::new(
-            format!("look-ups of the second backup, {}", name(one.form)),
+            format!("look-ups of the second backup, {}", name(one.layout)),
             paper,
             format!(
                 "{} ({} answered by the index, the others by what was read with them), {:.1} MB new, {:.0} MB/s",
@@ -87,7 +87,11 @@ fn experiment(size: &Size, bytes: u64, second: &[Second]) -> Experiment {
     if let Some(one) = second.get(2) {
         let less = share(of_chunks, one.look_ups);
         let row = Row::new(
-            format!("look-ups, {} to {}", name(Form::Conventional), name(one.form)),
+            format!(
+                "look-ups, {} to {}",
+                name(StoreLayout::Conventional),
+                name(one.layout)
+            ),
             "213 by time; at least 100",
             format!("{less:.0}"),
         );
@@ -101,13 +105,13 @@ fn experiment(size: &Size, bytes: u64, second: &[Second]) -> Experiment {
         ));
     }
     let points = |value: fn(&Second) -> u64| -> Vec<(f64, f64)> {
-        let x = |form| match form {
-            Form::Conventional => 4.0,
-            Form::Hybrid { segment_bytes, .. } => share(segment_bytes.into(), 1024),
+        let x = |layout| match layout {
+            StoreLayout::Conventional => 4.0,
+            StoreLayout::Hybrid { segment_bytes, .. } => share(segment_bytes.into(), 1024),
         };
         second
             .iter()
-            .map(|one| (x(one.form), number(value(one))))
+            .map(|one| (x(one.layout), number(value(one))))
             .collect()
     };
     Experiment {

@@ -1,14 +1,15 @@
-//! Li, Xu, Ng and Lee, "Efficient Hybrid Inline and Out-of-Line Deduplication for Backup Storage" (`RevDedup`), ACM TOS 11(1), 2014: the
-//! evaluation, section 4 (R1-R10).
+//! Li, Xu, Ng and Lee, "Efficient Hybrid Inline and Out-of-Line Deduplication for Backup Storage"
+//! (`RevDedup`), ACM TOS 11(1), 2014: the evaluation, section 4 (R1-R10).
 //!
-//! What decides is the engine: layout `hybrid`, optimize and prune, against its own conventional mode, layout `inline` in
-//! chunks of 4 KiB without a cap. Containers are of 32 MiB, segments of 4 MiB, the live window is one backup, and all
-//! backups are kept, as in the paper; null chunks are left out of all figures. Images are a part of the paper's.
+//! What decides is the engine: layout `hybrid`, optimize and prune, against its own conventional
+//! mode, layout `inline` in chunks of 4 KiB without a cap. Containers are of 32 MiB, segments of 4
+//! MiB, the live window is one backup, and all backups are kept, as in the paper; null chunks are
+//! left out of all figures. Images are a part of the paper's.
 
 mod baseline;
 mod data;
 mod expiry;
-mod form;
+mod layout;
 mod look_ups;
 mod requests;
 mod restores;
@@ -21,7 +22,7 @@ use super::{Extent, Paper, Part, Run};
 use crate::error::LabError;
 use crate::generate::Images;
 
-use form::Form;
+use layout::StoreLayout;
 
 /// The paper.
 pub(super) const PAPER: Paper = Paper {
@@ -161,13 +162,13 @@ impl Size {
     }
 
     /// The layout that the paper has by default.
-    fn hybrid(&self) -> Form {
+    fn hybrid(&self) -> StoreLayout {
         self.hybrid_with(1, 0)
     }
 
     /// The same with another live window, or with layout repair.
-    fn hybrid_with(&self, live: u16, repair: u16) -> Form {
-        Form::Hybrid {
+    fn hybrid_with(&self, live: u16, repair: u16) -> StoreLayout {
+        StoreLayout::Hybrid {
             segment_bytes: self.segments[1],
             live,
             repair,

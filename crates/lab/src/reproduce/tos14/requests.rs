@@ -1,4 +1,5 @@
-//! Restores with more and fewer requests under way at once, from storages that answer late; the paper has no such figure.
+//! Restores with more and fewer requests under way at once, from storages that answer late; the
+//! paper has no such figure.
 
 use onefold::AssembleOptions;
 
@@ -20,7 +21,8 @@ const WAYS: usize = 3;
 /// Restores of the newest backup.
 pub(super) const RESTORES: usize = STORAGES.len() * 2 * WAYS;
 
-/// How restores ask: with threads for cores alone and one after another for recipes, as by default, and with many.
+/// How restores ask: with threads for cores alone and one after another for recipes, as by default,
+/// and with many.
 fn ways() -> [(String, AssembleOptions); WAYS] {
     let default = AssembleOptions::for_cores(cores());
     let few = AssembleOptions {

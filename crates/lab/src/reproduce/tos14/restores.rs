@@ -46,7 +46,8 @@ impl Restored {
 pub(super) fn bytes(size: &Size) -> u64 {
     let each = data_bytes(&sg1(size.weeks)) / u64::from(size.weeks.1);
     let restored = (size.weeks.1 as usize).div_ceil(size.restored_every) + RUNS;
-    // Twice with two layouts and once with each that is repaired; and the newest of each from all kinds of disks with heads.
+    // Twice with two layouts and once with each that is repaired; and the newest of each from all
+    // kinds of disks with heads.
     let repaired = REPAIR_PERCENTS.len();
     each * ((4 + repaired) * restored + (2 + repaired) * HEADS.len() + requests::RESTORES) as u64
 }

@@ -1,7 +1,7 @@
 //! What is saved: figure 4.
 
 use super::data::data_bytes;
-use super::form::Form;
+use super::layout::StoreLayout;
 use super::{Size, megabytes, mib, percent, setup, share};
 use crate::error::LabError;
 use crate::generate::{ImageChunks, Images};
@@ -10,7 +10,8 @@ use crate::reproduce::stores::content;
 use crate::reproduce::stores::engine::{Engine, Stored};
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
-/// At least so much is saved in the paper, and conventional deduplication no more than so many points more.
+/// At least so much is saved in the paper, and conventional deduplication no more than so many
+/// points more.
 const SAVED_MIN: f64 = 0.936;
 const POINTS_MAX: f64 = 0.03;
 /// Images of so many bytes are too many for stores in memory.
@@ -24,10 +25,10 @@ struct Data {
     saved_min: f64,
 }
 
-/// What a form saves of a data set.
+/// What a layout saves of a data set.
 #[derive(Debug, Clone, Copy)]
 struct Saved {
-    form: Form,
+    layout: StoreLayout,
     /// Without reverse deduplication.
     alone: f64,
     /// In the end, catalogs within containers counted.
@@ -66,23 +67,24 @@ fn data_sets(size: &Size) -> Vec<Data> {
     all
 }
 
-/// Those that are compared: of images as large as these with shorter segments instead of longer ones, one after another on disk.
-fn forms(size: &Size, images: &Images) -> (Vec<Form>, bool) {
+/// Those that are compared: of images as large as these with shorter segments instead of longer
+/// ones, one after another on disk.
+fn layouts(size: &Size, images: &Images) -> (Vec<StoreLayout>, bool) {
     let [short, default, long] = size.segments;
-    let hybrid = |segment_bytes| Form::Hybrid {
+    let hybrid = |segment_bytes| StoreLayout::Hybrid {
         segment_bytes,
         live: 1,
         repair: 0,
     };
     let is_large = images.image_bytes >= LARGE_BYTES;
     let other = hybrid(if is_large { short } else { long });
-    (vec![Form::Conventional, hybrid(default), other], is_large)
+    (vec![StoreLayout::Conventional, hybrid(default), other], is_large)
 }
 
 /// Bytes of all backups.
 pub(super) fn bytes(size: &Size) -> u64 {
     let each = data_sets(size).into_iter();
-    let bytes = |images: &Images| forms(size, images).0.len() as u64 * data_bytes(images);
+    let bytes = |images: &Images| layouts(size, images).0.len() as u64 * data_bytes(images);
     each.map(|data| bytes(&data.images)).sum()
 }
 
@@ -99,36 +101,36 @@ pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
 }
 
 fn measure(size: &Size, images: &Images, run: &Run<'_>) -> Result<Vec<Saved>, LabError> {
-    let (forms, is_large) = forms(size, images);
+    let (layouts, is_large) = layouts(size, images);
     if !is_large {
-        let engines = forms
+        let engines = layouts
             .into_iter()
-            .map(|form| Ok((form.store(None, size.container_bytes)?, form, 0)));
+            .map(|layout| Ok((layout.store(None, size.container_bytes)?, layout, 0)));
         return measure_with(images, engines.collect::<Result<_, LabError>>()?, run);
     }
     let mut all = Vec::new();
-    for form in forms {
+    for layout in layouts {
         let folder = Folder::new(run.folder.join("stores"))?;
-        let engine = form.store(Some(&folder.join("store")), size.container_bytes)?;
-        all.extend(measure_with(images, vec![(engine, form, 0)], run)?);
+        let engine = layout.store(Some(&folder.join("store")), size.container_bytes)?;
+        all.extend(measure_with(images, vec![(engine, layout, 0)], run)?);
     }
     Ok(all)
 }
 
-/// With stores, their forms, and what each has stored anew.
+/// With stores, their layouts, and what each has stored anew.
 fn measure_with(
     images: &Images,
-    mut engines: Vec<(Engine, Form, u64)>,
+    mut engines: Vec<(Engine, StoreLayout, u64)>,
     run: &Run<'_>,
 ) -> Result<Vec<Saved>, LabError> {
     let is_in_blocks = images.chunks == ImageChunks::Blocks;
     let mut bytes = 0;
     content::each(images, |content| {
         bytes += content.data_bytes();
-        for (engine, form, new) in &mut engines {
+        for (engine, layout, new) in &mut engines {
             let (_, report) = engine.back_up(content, is_in_blocks)?;
             *new += report.totals.bytes_new;
-            if *form != Form::Conventional {
+            if *layout != StoreLayout::Conventional {
                 engine.optimize()?;
             }
             run.progress.advance(content.data_bytes())?;
@@ -136,10 +138,10 @@ fn measure_with(
         Ok(())
     })?;
     let saved = |stored| 1.0 - share(stored, bytes);
-    let of_engine = |(engine, form, new): &(Engine, Form, u64)| {
+    let of_engine = |(engine, layout, new): &(Engine, StoreLayout, u64)| {
         let Stored { chunks, all } = engine.stored()?;
         Ok(Saved {
-            form: *form,
+            layout: *layout,
             alone: saved(*new),
             all: saved(chunks),
             whole: saved(all),
@@ -170,7 +172,7 @@ fn rows_of(data: &Data, saved: &[Saved]) -> Vec<Row> {
         .value(conventional.all),
     ];
     for one in hybrid {
-        let Form::Hybrid { segment_bytes, .. } = one.form else {
+        let StoreLayout::Hybrid { segment_bytes, .. } = one.layout else {
             continue;
         };
         let behind = conventional.all - one.all;
@@ -219,12 +221,12 @@ fn rows_of(data: &Data, saved: &[Saved]) -> Vec<Row> {
 fn experiment(size: &Size, rows: Vec<Row>, points: &[(&str, Vec<Saved>)]) -> Experiment {
     let ([most, last], weeks) = size.savings;
     let [gp, machines] = size.groups;
-    let segment = |one: &Saved| match one.form {
-        Form::Hybrid { segment_bytes, .. } => mib(segment_bytes.into()),
-        Form::Conventional => f64::NAN,
+    let segment = |one: &Saved| match one.layout {
+        StoreLayout::Hybrid { segment_bytes, .. } => mib(segment_bytes.into()),
+        StoreLayout::Conventional => f64::NAN,
     };
     let of = |saved: &[Saved], value: fn(&Saved) -> f64| -> Vec<(f64, f64)> {
-        let each = saved.iter().filter(|one| one.form != Form::Conventional);
+        let each = saved.iter().filter(|one| one.layout != StoreLayout::Conventional);
         each.map(|one| (segment(one), 100.0 * value(one))).collect()
     };
     let mut series = Vec::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::baseline::{self, Rates};
 use super::data::data_bytes;
-use super::form::Form;
+use super::layout::StoreLayout;
 use super::{Size, median, megabytes, megabytes_a_second, mib, number, setup, sg1};
 use crate::error::LabError;
 use crate::reproduce::statistics::mean;
@@ -89,7 +89,8 @@ pub(super) fn bytes(size: &Size, with_repair: bool) -> u64 {
     (3 + 2 * repaired as u64) * data_bytes(&sg1(size.weeks))
 }
 
-/// Backs up all weeks in both forms, and in further stores whose layout is repaired if that is asked for.
+/// Backs up all weeks in both layouts, and in further stores whose layout is repaired if that is
+/// asked for.
 pub(super) fn build(size: &Size, with_repair: bool, run: &Run<'_>) -> Result<Stores, LabError> {
     run.progress.begin("figures 5 and 7");
     let folder = Folder::new(run.folder.join("stores"))?;
@@ -98,7 +99,7 @@ pub(super) fn build(size: &Size, with_repair: bool, run: &Run<'_>) -> Result<Sto
     let raw = baseline::medians(&each.collect::<Result<Vec<_>, _>>()?);
     drop(unique);
     let [one, other] = Stores::places(&folder);
-    let conventional = Form::Conventional.store(Some(&one), size.container_bytes)?;
+    let conventional = StoreLayout::Conventional.store(Some(&one), size.container_bytes)?;
     let hybrid = size.hybrid().store(Some(&other), size.container_bytes)?;
     let mut repaired = Vec::new();
     for percent in REPAIR_PERCENTS.into_iter().filter(|_| with_repair) {
@@ -184,7 +185,7 @@ fn figure_5(size: &Size, stores: &Stores) -> Experiment {
     let (conventional, hybrid) = (points(|week| week.conventional), points(|week| week.hybrid));
     let (first, last) = quarters(&hybrid);
     let (first_of_chunks, last_of_chunks) = quarters(&conventional);
-    let new = |form: usize| number(stores.weeks.iter().skip(1).map(|week| week.new[form]).sum());
+    let new = |layout: usize| number(stores.weeks.iter().skip(1).map(|week| week.new[layout]).sum());
     let rows = vec![
         Row::new(
             "hybrid: rate in the last quarter of the weeks, to the first",

@@ -1,11 +1,12 @@
-//! Layout repair of inline series, by the engine: does the newest backup restore as if it lay alone, with every chunk stored once? (L9)
+//! Layout repair of inline series, by the engine: does the newest backup restore as if it lay
+//! alone, with every chunk stored once? (L9)
 //!
-//! '2year' of which the last 30 backups are kept, and versions of real data, all kept. Each backup goes into three stores: without
-//! a cap, without a cap and repaired after each backup, and with the default cap; and alone into a store of its own, which is
-//! the perfect one to restore from.
+//! '2year' of which the last 30 backups are kept, and versions of real data, all kept. Each backup
+//! goes into three stores: without a cap, without a cap and repaired after each backup, and with
+//! the default cap; and alone into a store of its own, which is the perfect one to restore from.
 
+mod report;
 mod series;
-mod told;
 
 use super::super::stores::content;
 use super::super::{Extent, Part, Run, versions};
@@ -22,7 +23,8 @@ const KEPT: usize = 30;
 const WEEK: usize = 5;
 /// Bytes that may be rewritten, in percent of those stored anew.
 const PERCENT: u16 = 100;
-/// Of so many stores is told how far they are: each backup goes into three, and into one of its own.
+/// Of so many stores is told how far they are: each backup goes into three, and into one of its
+/// own.
 const STORES: u64 = 4;
 
 /// How much is measured.
@@ -33,7 +35,8 @@ struct Size {
     container_bytes: u32,
     /// Weeks whose backups are restored.
     weeks_restored: usize,
-    /// Bytes of a container for versions of real data, one after another: small, as they are compressed.
+    /// Bytes of a container for versions of real data, one after another: small, as they are
+    /// compressed.
     containers_of_versions: [u32; 2],
     /// Versions that are restored.
     versions_restored: usize,
@@ -90,7 +93,8 @@ fn two_year(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
         restored: WEEK * size.weeks_restored,
         percent: PERCENT,
     };
-    // Files grow by 2 % of the first bytes each time; a fifth of the backups is full, the others hold some 4 %.
+    // Files grow by 2 % of the first bytes each time; a fifth of the backups is full, the others
+    // hold some 4 %.
     let mean = snapshot_bytes + snapshot_bytes / 100 * backups as u64;
     let expected = STORES * backups as u64 * (mean / 5 + mean / 25);
     run.progress.expect(expected);
@@ -110,7 +114,7 @@ fn two_year(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
         megabytes(snapshot_bytes),
         load.seed
     );
-    run.report(told::experiment("repair-2year", "'2year'", &data, &measured))
+    run.report(report::experiment("repair-2year", "'2year'", &data, &measured))
 }
 
 fn of_versions(
@@ -152,7 +156,7 @@ fn of_versions(
     );
     let what = format!("versions, containers of {} MiB", mib(container_bytes.into()));
     let name = format!("repair-versions-{}k", container_bytes >> 10);
-    run.report(told::experiment(&name, &what, &data, &measured))
+    run.report(report::experiment(&name, &what, &data, &measured))
 }
 
 #[cfg(test)]

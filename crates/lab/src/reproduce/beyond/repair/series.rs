@@ -1,4 +1,5 @@
-//! A series in three stores: what each of its backups costs, and how many containers a restore of it reads.
+//! A series in three stores: what each of its backups costs, and how many containers a restore of
+//! it reads.
 
 use std::collections::VecDeque;
 
@@ -6,13 +7,13 @@ use ingest::Capping;
 use onefold::{
     AssembleOptions, InitOptions, MEASURED_ASSEMBLY_BYTES, PruneLimits, PruneUnused, Repaired, SessionId,
 };
+use simulate::Extent;
 
 use crate::error::LabError;
 use crate::reproduce::Progress;
 use crate::reproduce::figures::cores;
 use crate::reproduce::stores::content::Content;
 use crate::reproduce::stores::engine::{Engine, Stored};
-use crate::trace::Extent;
 
 /// What of a store may stay unused after each backup.
 pub(super) const UNUSED_MAX: f64 = 0.01;
@@ -173,7 +174,8 @@ impl Stores {
         })
     }
 
-    /// Backs up the next one in each store, lets go of the one that is kept no longer, repairs, and prunes.
+    /// Backs up the next one in each store, lets go of the one that is kept no longer, repairs, and
+    /// prunes.
     ///
     /// # Errors
     /// Of the engine; `Interrupted`.

@@ -45,7 +45,8 @@ fn value(of: &Experiment, what: &str) -> f64 {
     row.unwrap_or_else(|| panic!("{what}: {of:?}")).value.unwrap()
 }
 
-/// Six versions of two megabytes, each with a tenth of its bytes changed in twenty places: files and folders.
+/// Six versions of two megabytes, each with a tenth of its bytes changed in twenty places: files
+/// and folders.
 fn write_versions(folder: &Path) {
     let entropy = SeededEntropy::new(5);
     let mut bytes = vec![0; 2_000_000];
@@ -121,7 +122,8 @@ fn stores_are_as_exact_and_as_scattered_as_what_they_do_makes_them() {
     let speed = |who: &str| value(one, &format!("newest backup, full, {who}: speed factor"));
     let (none, cap) = (speed("no repair"), speed("the default cap"));
     assert!(none < cap, "{none}, {cap}");
-    // An incremental backup refers to chunks all over the store, which alone would be in few containers.
+    // An incremental backup refers to chunks all over the store, which alone would be in few
+    // containers.
     let few = value(one, "newest backup, incremental, no repair: speed factor");
     assert!(few < 0.6, "{few}");
     let series = &one.plots[0].series;

@@ -1,0 +1,45 @@
+//! Options that could have no effect: what clap itself cannot tell.
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command as Clap};
+use onefold::Cap;
+
+/// What is wrong, and why.
+pub type Idle = (ErrorKind, String);
+
+/// The command that was typed, the innermost one, and what was typed for it.
+///
+/// # Panics
+/// If `matches` is not of `clap`.
+pub fn innermost<'a>(clap: &'a mut Clap, matches: &'a ArgMatches) -> (&'a mut Clap, &'a ArgMatches) {
+    let (mut clap, mut matches) = (clap, matches);
+    while let Some((name, inner)) = matches.subcommand() {
+        clap = clap.find_subcommand_mut(name).expect("it was typed");
+        matches = inner;
+    }
+    (clap, matches)
+}
+
+/// Whether an option was typed, and its value does not come from elsewhere.
+#[must_use]
+pub fn is_typed(matches: &ArgMatches, id: &str) -> bool {
+    matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+/// One of these was typed, and there is no cap.
+#[must_use]
+pub fn idle_cap(cap: Cap, matches: &ArgMatches, ids: &[&str]) -> Option<Idle> {
+    let idle = ids.iter().find(|id| cap == Cap::None && is_typed(matches, id))?;
+    let why = format!(
+        "{} says how a cap counts, and there is none: name one with --cap",
+        option(idle)
+    );
+    Some((ErrorKind::ArgumentConflict, why))
+}
+
+/// An option as it is typed.
+#[must_use]
+pub fn option(id: &str) -> String {
+    format!("--{}", id.replace('_', "-"))
+}

@@ -1,0 +1,15 @@
+//! What the command lines of Onefold share: output for people and for programs, progress, exit
+//! codes, private files, the interrupt, values of options.
+
+mod exit;
+pub mod idle;
+mod interrupt;
+pub mod output;
+pub mod private;
+pub mod progress;
+mod screen;
+pub mod values;
+
+pub use exit::{Code, code_of, message_of, not_understood, report};
+pub use interrupt::watch;
+pub use output::{Output, OutputOptions};

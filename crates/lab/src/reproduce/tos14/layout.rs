@@ -1,0 +1,57 @@
+//! The layouts that are compared.
+
+use std::path::Path;
+
+use onefold::{InitOptions, Layout, SettingsChange};
+
+use crate::error::LabError;
+use crate::reproduce::stores::engine::Engine;
+
+/// Bytes of a chunk, on average or of fixed length, as in the paper.
+const CHUNK_BYTES: u32 = 4 << 10;
+
+/// How backups are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StoreLayout {
+    /// Layout `inline`, no cap: the paper's Conv.
+    Conventional,
+    /// Layout `hybrid`.
+    Hybrid {
+        /// Bytes of a segment on average.
+        segment_bytes: u32,
+        /// Backups that stay as they were written.
+        live: u16,
+        /// What layout repair may copy for the newest one, in percent of what is stored anew.
+        repair: u16,
+    },
+}
+
+impl StoreLayout {
+    /// A new store in memory, or in a folder that is made.
+    ///
+    /// # Errors
+    /// Of the engine.
+    pub(super) fn store(self, folder: Option<&Path>, container_bytes: u32) -> Result<Engine, LabError> {
+        let series = match self {
+            Self::Conventional => SettingsChange::default(),
+            Self::Hybrid {
+                segment_bytes,
+                live,
+                repair,
+            } => SettingsChange {
+                layout: Some(Layout::Hybrid),
+                live_window: Some(live),
+                segment_bytes: Some(segment_bytes),
+                repair_percent: (repair > 0).then_some(repair),
+                ..SettingsChange::default()
+            },
+        };
+        let init = InitOptions {
+            container_bytes,
+            chunk_avg_bytes: CHUNK_BYTES,
+            series,
+            ..InitOptions::default()
+        };
+        Engine::new(folder, &init, None)
+    }
+}

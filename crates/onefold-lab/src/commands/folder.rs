@@ -1,0 +1,126 @@
+//! Folders of backups, each in a file of its own.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use anyhow::{Context, Result, bail};
+use cli_support::output::count;
+use cli_support::private;
+use lab::DestorWriter;
+use simulate::{BackupHead, SimulateError, Sink};
+
+use super::{Counted, Generated};
+
+/// Where backups are written to, each to a file of its own. Those that are complete stay when it
+/// fails or is stopped.
+pub(super) struct Folder<'a> {
+    path: &'a Path,
+    was_there: bool,
+    complete: Rc<Cell<u64>>,
+}
+
+/// A backup that is being written. Its flush is its end; without it the file goes.
+pub(super) struct Backup {
+    path: PathBuf,
+    file: BufWriter<File>,
+    is_complete: bool,
+    complete: Rc<Cell<u64>>,
+}
+
+impl<'a> Folder<'a> {
+    /// Makes the folder, or takes an empty one.
+    pub(super) fn new(path: &'a Path) -> Result<Self> {
+        let place = || path.display().to_string();
+        let was_there = path.exists();
+        private::create_folder(path).with_context(place)?;
+        if fs::read_dir(path).with_context(place)?.next().is_some() {
+            bail!("{}: is not empty; name a folder that is", place());
+        }
+        Ok(Self {
+            path,
+            was_there,
+            complete: Rc::default(),
+        })
+    }
+
+    /// Begins a backup's file.
+    pub(super) fn open(&self, name: &str) -> Result<Backup, SimulateError> {
+        let path = self.path.join(name);
+        let file = private::create_new(&path).map_err(|source| SimulateError::Io {
+            what: path.display().to_string(),
+            source,
+        })?;
+        Ok(Backup {
+            path,
+            file: BufWriter::with_capacity(1 << 20, file),
+            is_complete: false,
+            complete: Rc::clone(&self.complete),
+        })
+    }
+
+    /// Backups that were written whole.
+    pub(super) fn complete(&self) -> u64 {
+        self.complete.get()
+    }
+
+    /// What is left of it, if it failed: what was being written is gone by now.
+    pub(super) fn told<T>(&self, made: Result<T, SimulateError>) -> Result<T> {
+        let complete = self.complete();
+        if made.is_err() && complete == 0 && !self.was_there {
+            drop(fs::remove_dir(self.path));
+        }
+        made.with_context(|| {
+            let kept = match complete {
+                0 => "no backup was complete, and none is kept".to_owned(),
+                some => format!("kept are {}", count(some, "complete backup", "complete backups")),
+            };
+            format!("{}: {kept}", self.path.display())
+        })
+    }
+}
+
+impl Write for Backup {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()?;
+        self.is_complete = true;
+        self.complete.set(self.complete.get() + 1);
+        Ok(())
+    }
+}
+
+impl Drop for Backup {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            // There is nobody left to tell when even this fails.
+            drop(fs::remove_file(&self.path));
+        }
+    }
+}
+
+/// Writes what is replayed as destor's traces, each to the file that `name` says. The folder is
+/// there before the replay begins.
+pub(super) fn to_destor(
+    folder: &Path,
+    mut name: impl FnMut(&BackupHead) -> String,
+    cancelled: &AtomicBool,
+    done: &AtomicU64,
+    replay: impl FnOnce(&mut dyn Sink) -> Result<(), SimulateError>,
+) -> Result<Generated> {
+    let folder = Folder::new(folder)?;
+    let writer = DestorWriter::new(|head| folder.open(&name(head)));
+    let mut sink = Counted::new(writer, cancelled, done);
+    let replayed = replay(&mut sink);
+    let made = sink.generated();
+    // What is not complete goes before it is told what is left.
+    drop(sink);
+    folder.told(replayed)?;
+    Ok(made)
+}

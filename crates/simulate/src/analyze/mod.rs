@@ -1,0 +1,369 @@
+//! What a user's own data would give with other settings: chunk size, cap, memory.
+//!
+//! Data is read once. For each chunk size it is cut, and each setting has a simulator in which the
+//! engine's policy decides ([`crate::Simulator`]); nothing compresses there. Memory: for each GiB
+//! of distinct data some 100 MiB, and for each segment that a backup has anew some KiB.
+
+mod html;
+mod names;
+mod recommend;
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use ingest::{Cap, Capping};
+use restore::AssembleOptions;
+use restore::plan::Assembly;
+
+pub use html::html;
+pub use names::{assembly_name, bytes_name, cap_name};
+pub use recommend::Recommended;
+
+use crate::cut::{Cutter, Cutting, walk};
+use crate::error::SimulateError;
+use crate::simulator::{Averages, Finding, Memory, Outcome, Policy, Schedule, Settings, Simulator};
+use crate::trace::{BackupHead, Extent, Sink};
+
+/// What is tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tried {
+    /// Chunk sizes, in bytes on average; ascending.
+    pub chunk_bytes: Vec<u32>,
+    /// Whether chunks are all of that length, as disk images are cut.
+    pub fixed: bool,
+    /// Caps beside none, tried with the chunk size that a store has by default, and with as many
+    /// windows remembered as backups do by default ([`Capping::of`]). The default is one of them.
+    pub caps: Vec<Cap>,
+    /// Memory of restores, in bytes; ascending.
+    pub memories: Vec<u64>,
+    /// Which of these a restore has by default: caps are judged with it.
+    pub memory: u64,
+    /// Size of a container, in bytes.
+    pub container_bytes: u64,
+}
+
+impl Tried {
+    /// The chunk size that a store has by default.
+    pub const CHUNK_BYTES: u32 = 8 << 10;
+    /// As many backups at most are restored: the last ones.
+    const RESTORED: u64 = 3;
+    /// How restores are measured: as they are by default, and what that is set against.
+    const ASSEMBLIES: [Assembly; 3] = [Assembly::LookAhead, Assembly::Rolling, Assembly::Lru];
+
+    /// Around the defaults.
+    #[must_use]
+    pub fn around_defaults(fixed: bool) -> Self {
+        Self {
+            chunk_bytes: [4, 8, 16, 32, 64].map(|kib| kib << 10).to_vec(),
+            fixed,
+            caps: vec![
+                Cap::Least(32 << 10),
+                Capping::default().cap,
+                Cap::Least(96 << 10),
+                Cap::Fixed(20),
+                Cap::Fixed(10),
+            ],
+            memories: [32, 96, 256, 1024].map(|mib| mib << 20).to_vec(),
+            memory: AssembleOptions::for_cores(1).budget_bytes,
+            container_bytes: 16 << 20,
+        }
+    }
+
+    /// How a chunk size is asked for, in KiB.
+    #[must_use]
+    pub const fn chunk_option(&self) -> &'static str {
+        if self.fixed {
+            "backup --image-kib"
+        } else {
+            "init --chunk-kib"
+        }
+    }
+
+    fn check(&self) -> Result<(), SimulateError> {
+        let missing = [
+            (
+                !self.chunk_bytes.contains(&Self::CHUNK_BYTES),
+                "chunk size, with which caps are tried",
+            ),
+            (
+                !self.caps.contains(&Capping::default().cap),
+                "cap, which others are judged by",
+            ),
+            (
+                !self.memories.contains(&self.memory),
+                "memory of a restore, with which caps are judged",
+            ),
+        ];
+        let missing = missing.into_iter().find(|(is_missing, _)| *is_missing);
+        missing.map_or(Ok(()), |(_, what)| {
+            Err(SimulateError::Settings(format!(
+                "the default {what}, is not among those to try"
+            )))
+        })
+    }
+}
+
+/// What one setting gives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Given {
+    /// Average chunk, in bytes.
+    pub chunk_bytes: u32,
+    /// The cap.
+    pub cap: Cap,
+    /// Chunks stored.
+    pub chunks_stored: u64,
+    /// Their bytes.
+    pub bytes_stored: u64,
+    /// Bytes of all backups for each that is stored.
+    pub factor: f64,
+    /// For each memory of a restore in all and each way to use it, the mean of the speed factors of
+    /// the backups that were restored: MiB for each container read; nothing where nothing is read.
+    pub speeds: Vec<(Memory, f64)>,
+}
+
+impl Given {
+    /// Memory of an index with a hook for each chunk that is stored, as `--index-memory-mib` holds
+    /// it: 7 to 7.7 bytes each, with what stands beside them.
+    #[must_use]
+    pub fn index_bytes(&self) -> u64 {
+        self.chunks_stored * 8
+    }
+
+    /// The speeds of one way to use memory, by memory.
+    #[must_use]
+    pub fn speeds_of(&self, assembly: Assembly) -> Vec<(u64, f64)> {
+        let with = self
+            .speeds
+            .iter()
+            .filter(|(memory, _)| memory.assembly == assembly);
+        with.map(|(memory, speed)| (memory.bytes, *speed)).collect()
+    }
+
+    /// The speed of one way to use so much memory.
+    #[must_use]
+    pub fn speed_of(&self, assembly: Assembly, bytes: u64) -> Option<f64> {
+        let with = Memory { bytes, assembly };
+        let found = self.speeds.iter().find(|(memory, _)| *memory == with);
+        found.map(|(_, speed)| *speed)
+    }
+
+    /// The speed of restores with so much memory, looking ahead as they do by default.
+    #[must_use]
+    pub fn speed(&self, bytes: u64) -> Option<f64> {
+        self.speed_of(Assembly::LookAhead, bytes)
+    }
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Analysis {
+    /// What was read, in order: each is a backup.
+    pub backups: Vec<PathBuf>,
+    /// Bytes of all of them, zeros not counted.
+    pub bytes: u64,
+    /// What was tried.
+    pub tried: Tried,
+    /// For each chunk size, without a cap.
+    pub by_size: Vec<Given>,
+    /// For each cap, with the default chunk size; without a cap first.
+    pub by_cap: Vec<Given>,
+    /// What follows.
+    pub recommended: Recommended,
+}
+
+type Outcomes = Rc<RefCell<Vec<Outcome>>>;
+type Told = Box<dyn FnMut(Outcome) -> Result<(), SimulateError>>;
+
+/// A setting that is tried.
+struct Trial {
+    cap: Cap,
+    simulator: Simulator<Told>,
+    outcomes: Outcomes,
+}
+
+/// Chunks of one size, and the settings that are tried with them.
+struct Cut {
+    chunk_bytes: u32,
+    cutter: Cutter,
+    trials: Trials,
+}
+
+struct Trials(Vec<Trial>);
+
+impl Sink for Trials {
+    fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError> {
+        self.0
+            .iter_mut()
+            .try_for_each(|trial| trial.simulator.begin(head))
+    }
+    fn chunks(&mut self, chunks: &[crate::trace::Chunk]) -> Result<(), SimulateError> {
+        self.0
+            .iter_mut()
+            .try_for_each(|trial| trial.simulator.chunks(chunks))
+    }
+    fn end(&mut self) -> Result<(), SimulateError> {
+        self.0.iter_mut().try_for_each(|trial| trial.simulator.end())
+    }
+}
+
+/// Reads backups, one a path, and tries settings on them. `read` is told how many bytes were read
+/// more.
+///
+/// # Errors
+/// `Io` with what cannot be read; `Settings` where there is nothing to read, or a default is not
+/// tried; `Interrupted`.
+pub fn analyze(
+    paths: &[PathBuf],
+    tried: &Tried,
+    left_out: Option<(u64, u64)>,
+    cancelled: &Arc<AtomicBool>,
+    read: &dyn Fn(u64),
+) -> Result<Analysis, SimulateError> {
+    tried.check()?;
+    let skip = (paths.len() as u64).saturating_sub(Tried::RESTORED);
+    let sizes = tried.chunk_bytes.iter();
+    let cuts: Result<Vec<Cut>, SimulateError> =
+        sizes.map(|size| cut(*size, tried, skip, cancelled)).collect();
+    let mut cuts = cuts?;
+    for path in paths {
+        back_up(path, left_out, &mut cuts, cancelled, read)?;
+    }
+    let given = cuts.iter().flat_map(|cut| {
+        let trials = cut.trials.0.iter();
+        trials.filter_map(|trial| given(cut.chunk_bytes, trial))
+    });
+    let (by_cap, mut by_size): (Vec<Given>, Vec<Given>) =
+        given.partition(|given| given.chunk_bytes == Tried::CHUNK_BYTES);
+    let uncapped = by_cap.first().cloned();
+    let Some(uncapped) = uncapped.filter(|given| given.bytes_stored > 0) else {
+        return Err(SimulateError::Settings(
+            "there is no data to read, or nothing but zeros".to_owned(),
+        ));
+    };
+    by_size.push(uncapped);
+    by_size.sort_by_key(|given| given.chunk_bytes);
+    let bytes = cuts[0].trials.0[0]
+        .outcomes
+        .borrow()
+        .iter()
+        .map(|one| one.bytes)
+        .sum();
+    Ok(Analysis {
+        backups: paths.to_vec(),
+        bytes,
+        tried: tried.clone(),
+        recommended: recommend::of(&by_size, &by_cap, paths.len(), tried),
+        by_size,
+        by_cap,
+    })
+}
+
+fn cut(
+    chunk_bytes: u32,
+    tried: &Tried,
+    skip: u64,
+    cancelled: &Arc<AtomicBool>,
+) -> Result<Cut, SimulateError> {
+    let cutting = if tried.fixed {
+        Cutting::Fixed(chunk_bytes)
+    } else {
+        Cutting::Content(chunk_bytes)
+    };
+    let caps = tried.caps.iter().filter(|_| chunk_bytes == Tried::CHUNK_BYTES);
+    let caps = std::iter::once(Cap::None).chain(caps.copied());
+    let trials: Result<Vec<Trial>, SimulateError> =
+        caps.map(|cap| trial(cap, tried, skip, cancelled)).collect();
+    Ok(Cut {
+        chunk_bytes,
+        cutter: Cutter::new(cutting)?,
+        trials: Trials(trials?),
+    })
+}
+
+fn trial(cap: Cap, tried: &Tried, skip: u64, cancelled: &Arc<AtomicBool>) -> Result<Trial, SimulateError> {
+    let outcomes = Outcomes::default();
+    let kept = Rc::clone(&outcomes);
+    let told: Told = Box::new(move |outcome| {
+        kept.borrow_mut().push(outcome);
+        Ok(())
+    });
+    Ok(Trial {
+        cap,
+        simulator: Simulator::new(settings(cap, tried, skip), told)?.until(Arc::clone(cancelled)),
+        outcomes,
+    })
+}
+
+/// As a backup with that cap is made, and restored in each way.
+fn settings(cap: Cap, tried: &Tried, skip: u64) -> Settings {
+    let memories = tried.memories.iter().flat_map(|bytes| {
+        // Half of a restore's memory is for what is read ahead.
+        let bytes = bytes / 2;
+        Tried::ASSEMBLIES.map(|assembly| Memory { bytes, assembly })
+    });
+    Settings {
+        container_bytes: tried.container_bytes,
+        finding: Finding::Engine(Policy {
+            capping: Capping::of(cap),
+            ..Policy::default()
+        }),
+        schedule: Schedule::All,
+        memories: memories.collect(),
+        skip,
+    }
+}
+
+fn back_up(
+    path: &Path,
+    left_out: Option<(u64, u64)>,
+    cuts: &mut [Cut],
+    cancelled: &AtomicBool,
+    read: &dyn Fn(u64),
+) -> Result<(), SimulateError> {
+    let head = BackupHead {
+        name: path.display().to_string(),
+        extent: Extent::Full,
+    };
+    cuts.iter_mut().try_for_each(|cut| cut.trials.begin(&head))?;
+    walk(path, left_out, &mut |bytes, is_last| {
+        if cancelled.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(SimulateError::Interrupted);
+        }
+        read(bytes.len() as u64);
+        cuts.iter_mut()
+            .try_for_each(|cut| cut.cutter.feed(bytes, is_last, &mut cut.trials))
+    })?;
+    cuts.iter_mut().try_for_each(|cut| cut.trials.end())
+}
+
+fn given(chunk_bytes: u32, trial: &Trial) -> Option<Given> {
+    let outcomes = trial.outcomes.borrow();
+    let last = outcomes.last()?;
+    let averages = Averages::of(&outcomes);
+    let speeds = averages.iter().flat_map(|averages| &averages.restored);
+    let speeds = speeds.map(|one| {
+        // What the planner had is half of it.
+        let whole = Memory {
+            bytes: one.memory.bytes * 2,
+            ..one.memory
+        };
+        (whole, one.speed_factor)
+    });
+    Some(Given {
+        chunk_bytes,
+        cap: trial.cap,
+        chunks_stored: outcomes
+            .iter()
+            .filter_map(|one| Some(one.looked.as_ref()?.chunks_new))
+            .sum(),
+        bytes_stored: last.bytes_stored,
+        factor: last.factor(),
+        speeds: speeds.collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

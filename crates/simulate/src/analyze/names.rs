@@ -1,0 +1,65 @@
+//! What settings are called on the command line, so that they can be pasted: `backup --cap`,
+//! `restore --memory`, `restore --assembly`.
+
+use ingest::Cap;
+use restore::plan::Assembly;
+
+/// As `backup --cap` takes it.
+#[must_use]
+pub fn cap_name(cap: Cap) -> String {
+    match cap {
+        Cap::None => "none".to_owned(),
+        Cap::Fixed(containers) => containers.to_string(),
+        Cap::Adaptive(containers) => format!("adaptive:{containers}"),
+        Cap::Least(bytes) => format!("least:{}", bytes_name(bytes)),
+    }
+}
+
+/// As `restore --memory` takes it: in bytes, or with the largest of K, M and G that they are a
+/// multiple of.
+#[must_use]
+pub fn bytes_name(bytes: u64) -> String {
+    let units = [("G", 30), ("M", 20), ("K", 10)];
+    let whole = units
+        .into_iter()
+        .find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    whole.map_or_else(
+        || bytes.to_string(),
+        |(unit, shift)| format!("{}{unit}", bytes >> shift),
+    )
+}
+
+/// As `restore --assembly` takes it.
+#[must_use]
+pub const fn assembly_name(assembly: Assembly) -> &'static str {
+    match assembly {
+        Assembly::Rolling => "rolling",
+        Assembly::Fixed => "fixed",
+        Assembly::Lru => "lru",
+        Assembly::LookAhead => "look-ahead",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_the_largest_unit_that_says_all_of_them() {
+        let named = [
+            1,
+            1000,
+            56 << 10,
+            1536 << 10,
+            96 << 20,
+            1 << 30,
+            2560 << 20,
+            (1 << 20) + 1,
+        ]
+        .map(bytes_name);
+        assert_eq!(
+            named,
+            ["1", "1000", "56K", "1536K", "96M", "1G", "2560M", "1048577"]
+        );
+    }
+}

@@ -1,0 +1,346 @@
+//! Traces of real data: files, tars and disk images, cut and fingerprinted as a backup would.
+//!
+//! Under a key that is always the same, so that traces made apart fit together; it guards nothing.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::Path;
+
+use chunking::{Cdc, CdcSizes, Chunker, Fixed, is_zero};
+use crypto::{DomainKey, Fingerprinter};
+
+use crate::error::SimulateError;
+use crate::trace::{BackupHead, Chunk, Extent, Sink};
+
+/// Bytes are cut once there are so many: several times the longest chunk.
+const CUT_BYTES: usize = 8 << 20;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 1 << 20;
+/// Of the fingerprints and the gear table of all traces.
+const KEY: [u8; 32] = *b"onefold laboratory: chunk traces";
+
+/// Fingerprints of all traces.
+#[must_use]
+pub fn trace_printer() -> Fingerprinter {
+    Fingerprinter::new(&DomainKey::from_bytes(KEY))
+}
+
+/// How data is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cutting {
+    /// By content, so many bytes on average.
+    Content(u32),
+    /// So many bytes each, as disk images are.
+    Fixed(u32),
+}
+
+/// Cuts data into chunks.
+pub struct Cutter {
+    chunker: Box<dyn Chunker>,
+    printer: Fingerprinter,
+    buffer: Vec<u8>,
+    lens: Vec<u32>,
+    chunks: Vec<Chunk>,
+    /// The device and number of what the trace is written to.
+    left_out: Option<(u64, u64)>,
+}
+
+impl std::fmt::Debug for Cutter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Cutter")
+    }
+}
+
+impl Cutter {
+    /// Cuts in this way.
+    ///
+    /// # Errors
+    /// `Settings` where no chunk can be so long.
+    pub fn new(cutting: Cutting) -> Result<Self, SimulateError> {
+        Self::under(trace_printer(), cutting)
+    }
+
+    /// Cuts and fingerprints as a store of some domain does: what comes of it goes with no other
+    /// trace.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn under(printer: Fingerprinter, cutting: Cutting) -> Result<Self, SimulateError> {
+        let wrong = |error: chunking::ChunkingError| SimulateError::Settings(error.to_string());
+        let chunker: Box<dyn Chunker> = match cutting {
+            Cutting::Content(avg) => {
+                Box::new(Cdc::new(CdcSizes::around(avg), &printer.gear_table()).map_err(wrong)?)
+            }
+            Cutting::Fixed(bytes) => Box::new(Fixed::new(bytes).map_err(wrong)?),
+        };
+        Ok(Self {
+            chunker,
+            printer,
+            buffer: Vec::new(),
+            lens: Vec::new(),
+            chunks: Vec::new(),
+            left_out: None,
+        })
+    }
+
+    /// Leaves the file of which this is, or the folder with all below, out of folders: what the
+    /// trace is written to.
+    pub fn leave_out(&mut self, written: &fs::Metadata) {
+        self.left_out = Some((written.dev(), written.ino()));
+    }
+
+    /// Replays what is at a path as one full backup: a file as one stream; of a folder all regular
+    /// files below, in the order of their paths, each cut by itself. Links in it are not followed.
+    ///
+    /// # Errors
+    /// `Io` with the path that cannot be read; `Settings` where it is what is left out; of the
+    /// sink.
+    pub fn backup(&mut self, path: &Path, sink: &mut dyn Sink) -> Result<(), SimulateError> {
+        sink.begin(&BackupHead {
+            name: path.display().to_string(),
+            extent: Extent::Full,
+        })?;
+        // A file before it may have failed in the middle.
+        self.buffer.clear();
+        walk(path, self.left_out, &mut |bytes, is_last| {
+            self.feed(bytes, is_last, sink)
+        })?;
+        sink.end()
+    }
+
+    /// Takes the next bytes of a file, of which these may be the last.
+    pub(crate) fn feed(
+        &mut self,
+        bytes: &[u8],
+        is_last: bool,
+        sink: &mut dyn Sink,
+    ) -> Result<(), SimulateError> {
+        self.buffer.extend_from_slice(bytes);
+        if !is_last && self.buffer.len() < CUT_BYTES {
+            return Ok(());
+        }
+        self.lens.clear();
+        let cut = self.chunker.cut_all(&self.buffer, is_last, &mut self.lens);
+        let mut at = 0;
+        self.chunks.clear();
+        for len in &self.lens {
+            let bytes = &self.buffer[at..at + *len as usize];
+            at += bytes.len();
+            self.chunks.push(Chunk {
+                fingerprint: (!is_zero(bytes)).then(|| self.printer.chunk(bytes)),
+                len: *len,
+            });
+        }
+        if is_last {
+            self.buffer.clear();
+        } else {
+            self.buffer.drain(..cut);
+        }
+        if self.chunks.is_empty() {
+            return Ok(());
+        }
+        sink.chunks(&self.chunks)
+    }
+}
+
+/// Takes the next bytes of a file, and whether they are the last.
+pub type Visit<'a> = dyn FnMut(&[u8], bool) -> Result<(), SimulateError> + 'a;
+
+/// Calls `visit` with the bytes of what is at a path, piece by piece, and whether they are the last
+/// of a file: of a file, or of all regular files below a folder in the order of their paths. Links
+/// in it are not followed, and what is left out, by device and number, is passed over.
+///
+/// # Errors
+/// `Settings` if the path itself is left out; `Io`; those of `visit`.
+pub fn walk(path: &Path, left_out: Option<(u64, u64)>, visit: &mut Visit<'_>) -> Result<(), SimulateError> {
+    let metadata = fs::metadata(path).map_err(|source| failed(path, source))?;
+    if left_out == Some((metadata.dev(), metadata.ino())) {
+        return Err(SimulateError::Settings(format!(
+            "{}: is what is written to",
+            path.display()
+        )));
+    }
+    let mut buffer = vec![0; READ_BYTES];
+    if metadata.is_dir() {
+        walk_folder(path, left_out, &mut buffer, visit)
+    } else {
+        read_file(path, &mut buffer, visit)
+    }
+}
+
+fn walk_folder(
+    folder: &Path,
+    left_out: Option<(u64, u64)>,
+    buffer: &mut [u8],
+    visit: &mut Visit<'_>,
+) -> Result<(), SimulateError> {
+    let read = || -> std::io::Result<Vec<_>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let is_left_out = |(device, number)| -> std::io::Result<bool> {
+                Ok(entry.ino() == number && entry.metadata()?.dev() == device)
+            };
+            if !left_out.map_or(Ok(false), is_left_out)? {
+                entries.push((entry.path(), entry.file_type()?));
+            }
+        }
+        Ok(entries)
+    };
+    let mut entries = read().map_err(|source| failed(folder, source))?;
+    entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    for (path, kind) in entries {
+        if kind.is_dir() {
+            walk_folder(&path, left_out, buffer, visit)?;
+        } else if kind.is_file() {
+            read_file(&path, buffer, visit)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_file(path: &Path, buffer: &mut [u8], visit: &mut Visit<'_>) -> Result<(), SimulateError> {
+    let mut file = File::open(path).map_err(|source| failed(path, source))?;
+    loop {
+        match file.read(buffer) {
+            Ok(0) => return visit(&[], true),
+            Ok(read) => visit(&buffer[..read], false)?,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(failed(path, source)),
+        }
+    }
+}
+
+fn failed(path: &Path, source: std::io::Error) -> SimulateError {
+    SimulateError::Io {
+        what: path.display().to_string(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::{Entropy, SeededEntropy};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Chunks(Vec<Chunk>);
+
+    impl Sink for Chunks {
+        fn begin(&mut self, _: &BackupHead) -> Result<(), SimulateError> {
+            Ok(())
+        }
+        fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), SimulateError> {
+            self.0.extend_from_slice(chunks);
+            Ok(())
+        }
+        fn end(&mut self) -> Result<(), SimulateError> {
+            Ok(())
+        }
+    }
+
+    fn noise(seed: u64, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        SeededEntropy::new(seed).fill(&mut bytes);
+        bytes
+    }
+
+    fn cut(cutting: Cutting, path: &Path) -> Vec<Chunk> {
+        let mut chunks = Chunks::default();
+        Cutter::new(cutting).unwrap().backup(path, &mut chunks).unwrap();
+        chunks.0
+    }
+
+    fn bytes(chunks: &[Chunk]) -> u64 {
+        chunks.iter().map(|chunk| u64::from(chunk.len)).sum()
+    }
+
+    #[test]
+    fn a_stream_is_cut_whole_and_the_same_wherever_its_buffers_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let content = noise(1, 2 * CUT_BYTES + 12_345);
+        let (whole, later) = (folder.path().join("whole"), folder.path().join("later"));
+        fs::write(&whole, &content).unwrap();
+        fs::write(&later, [&content[..100_000], &content].concat()).unwrap();
+        let (first, second) = (
+            cut(Cutting::Content(8192), &whole),
+            cut(Cutting::Content(8192), &later),
+        );
+        assert_eq!(bytes(&first), content.len() as u64);
+        assert_eq!(bytes(&second), content.len() as u64 + 100_000);
+        let common = second
+            .iter()
+            .rev()
+            .zip(first.iter().rev())
+            .take_while(|(a, b)| a == b)
+            .count();
+        assert!(common > first.len() * 9 / 10, "{common} of {}", first.len());
+        let mean = content.len() / first.len();
+        assert!((6000..12_000).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn an_image_is_cut_evenly_and_its_zeros_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        fs::write(
+            &image,
+            [noise(2, 8192), vec![0; 8192], noise(2, 4096), noise(3, 100)].concat(),
+        )
+        .unwrap();
+        let chunks = cut(Cutting::Fixed(4096), &image);
+        let lens: Vec<u32> = chunks.iter().map(|chunk| chunk.len).collect();
+        assert_eq!(lens, [4096, 4096, 4096, 4096, 4096, 100]);
+        let are_zeros: Vec<bool> = chunks.iter().map(|chunk| chunk.fingerprint.is_none()).collect();
+        assert_eq!(are_zeros, [false, false, true, true, false, false]);
+        assert_eq!(chunks[0], chunks[4]);
+    }
+
+    #[test]
+    fn what_is_written_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, trace) = (folder.path().join("data"), folder.path().join("trace"));
+        fs::write(&data, noise(4, 50_000)).unwrap();
+        fs::write(&trace, noise(5, 50_000)).unwrap();
+        let mut cutter = Cutter::new(Cutting::Content(8192)).unwrap();
+        cutter.leave_out(&fs::metadata(&trace).unwrap());
+        let mut chunks = Chunks::default();
+        cutter.backup(folder.path(), &mut chunks).unwrap();
+        assert_eq!(bytes(&chunks.0), 50_000);
+        assert_eq!(chunks.0, cut(Cutting::Content(8192), &data));
+        let error = cutter.backup(&trace, &mut chunks).unwrap_err().to_string();
+        assert!(error.contains("is what is written to"), "{error}");
+        // A folder of traces, however deep, with all that is in it.
+        let traces = folder.path().join("deep/traces");
+        fs::create_dir_all(&traces).unwrap();
+        fs::rename(&trace, traces.join("1")).unwrap();
+        cutter.leave_out(&fs::metadata(&traces).unwrap());
+        let mut chunks = Chunks::default();
+        cutter.backup(folder.path(), &mut chunks).unwrap();
+        assert_eq!(chunks.0, cut(Cutting::Content(8192), &data));
+    }
+
+    #[test]
+    fn a_folder_is_its_files_in_order_and_what_cannot_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("b")).unwrap();
+        for (name, seed) in [("c", 3), ("b/x", 2), ("a", 1)] {
+            fs::write(at(name), noise(seed, 3000)).unwrap();
+        }
+        std::os::unix::fs::symlink("a", at("link")).unwrap();
+        let chunks = cut(Cutting::Content(8192), folder.path());
+        let each: Vec<_> = ["a", "b/x", "c"]
+            .iter()
+            .flat_map(|name| cut(Cutting::Content(8192), &at(name)))
+            .collect();
+        assert_eq!(chunks, each);
+        let error = Cutter::new(Cutting::Content(8192))
+            .unwrap()
+            .backup(&at("gone"), &mut Chunks::default());
+        assert!(error.unwrap_err().to_string().contains("gone: No such file"));
+        assert!(Cutter::new(Cutting::Fixed(0)).is_err() && Cutter::new(Cutting::Content(1)).is_err());
+    }
+}

@@ -1,0 +1,166 @@
+//! The engine's side: a store in memory, whose backups come and go.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use container::Containers;
+use env::fault::FaultStorage;
+use env::{Env, SeededEntropy, SystemClock};
+use format::names;
+use onefold::{
+    AssembleOptions, BackupOptions, BackupReport, Compression, Credential, ForgetRequest, ForgetWhat,
+    IngestOptions, InitOptions, Monitor, OpenOptions, PruneLimits, PruneOptions, PruneUnused, ReaderSource,
+    SessionId, Store, StreamOutput,
+};
+use simulate::{Policy, Schedule};
+use types::ContainerKind;
+
+use crate::{AREAS, CHUNK_BYTES, CONTAINER_BYTES, Case, REGION_BYTES, ROOMY, SEGMENT_CHUNKS};
+
+/// What the engine counts.
+pub(crate) struct Counted {
+    pub(crate) report: BackupReport,
+    /// Containers that each way to restore it read.
+    pub(crate) reads: Vec<u64>,
+    /// Plain bytes of all chunks that are stored, and the containers that have them.
+    pub(crate) stored: (u64, u64),
+}
+
+struct Nowhere;
+
+impl StreamOutput for Nowhere {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn skip_zeros(&mut self, _: u64) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A store with nothing in it.
+pub(crate) fn init() -> Env {
+    let env = Env {
+        storage: Arc::new(FaultStorage::new()),
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(SeededEntropy::new(1)),
+    };
+    let shape = InitOptions {
+        chunk_avg_bytes: CHUNK_BYTES,
+        region_bytes: REGION_BYTES,
+        container_bytes: CONTAINER_BYTES,
+        node_avg_children: SEGMENT_CHUNKS,
+        reserve_bytes: 0,
+        ..InitOptions::default()
+    };
+    drop(Store::init(&env, &Credential::None, &shape, None).unwrap());
+    env
+}
+
+fn open(env: &Env, policy: Policy) -> Store {
+    // Read where it lies, hooks are looked up one by one; held in memory, many together, as the
+    // simulator does.
+    let options = OpenOptions {
+        index_memory_bytes_max: (policy.index_bytes < ROOMY).then_some(policy.index_bytes),
+        ..OpenOptions::default()
+    };
+    Store::open(env, &Credential::None, &options).unwrap()
+}
+
+/// Backs all of them up, in one process or each in its own; before each, what the schedule lets go
+/// is forgotten and pruned.
+pub(crate) fn count(env: &Env, case: Case, generations: Vec<Vec<u8>>) -> Vec<Counted> {
+    let policy = case.policy;
+    let options = BackupOptions {
+        host: b"host".to_vec(),
+        user: b"user".to_vec(),
+        tags: Vec::new(),
+        ingest: IngestOptions {
+            compression: Compression::Off,
+            small_bytes_max: 0,
+            capping: Some(policy.capping),
+            lookup: policy.memory,
+            ..IngestOptions::for_cores(1)
+        },
+    };
+    let mut store = open(env, policy);
+    let mut ids: Vec<SessionId> = Vec::new();
+    let back_up = |bytes: Vec<u8>| {
+        if !case.in_one_process {
+            store = open(env, policy);
+        }
+        if let Schedule::Cycle(backups) = case.schedule
+            && ids.len() >= backups
+        {
+            leave(&store, ids[ids.len() - backups]);
+        }
+        let mut source = ReaderSource(bytes.as_slice());
+        let monitor = Monitor::default();
+        let report = store.backup_stream(&options, Path::new("file"), None, &mut source, &monitor);
+        let report = report.unwrap();
+        ids.push(report.id);
+        Counted {
+            reads: reads(&store, report.id),
+            stored: stored(env),
+            report,
+        }
+    };
+    generations.into_iter().map(back_up).collect()
+}
+
+/// Forgets a backup, and gives back all that it alone had: containers that still have something are
+/// written anew without the rest, and none become one.
+fn leave(store: &Store, id: SessionId) {
+    let request = ForgetRequest {
+        what: ForgetWhat::Named(vec![id.to_string()]),
+        is_dry_run: false,
+        force_unreadable: false,
+    };
+    let forgotten = store.forget(&request, &Monitor::default()).unwrap();
+    assert_eq!(forgotten.forgotten, [id]);
+    let options = PruneOptions {
+        limits: PruneLimits {
+            unused_max: PruneUnused::Bytes(0),
+            ..PruneLimits::default()
+        },
+        ..PruneOptions::default()
+    };
+    let (_, warnings) = store.prune(&options, &Monitor::default()).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+}
+
+fn reads(store: &Store, id: SessionId) -> Vec<u64> {
+    let snapshots = store.snapshots().unwrap().snapshots;
+    let snapshot = snapshots.iter().find(|snapshot| snapshot.id == id).unwrap();
+    let read = AREAS.map(|(area, assembly)| {
+        let assembling = AssembleOptions {
+            // Half of it is the area.
+            budget_bytes: 2 * area,
+            assembly,
+            workers: 1,
+            scouts: 0,
+            finishers: 2,
+        };
+        let monitor = Monitor::default();
+        let stats = store.dump(snapshot, None, &mut Nowhere, assembling, &monitor);
+        stats.unwrap().containers_read
+    });
+    read.to_vec()
+}
+
+/// What data containers hold, by their catalogs.
+fn stored(env: &Env) -> (u64, u64) {
+    let config = object::config::open(env, crypto::Credential::NoPassword).unwrap();
+    let containers = Containers::new(env.clone(), config.store(), &config.keys, 1 << 20);
+    let objects = env.storage.list(ContainerKind::Data.folder()).unwrap();
+    let ids = objects
+        .iter()
+        .filter_map(|object| names::parse_container(&object.name));
+    let mut ids: Vec<_> = ids.map(|(id, _)| id).collect();
+    ids.dedup();
+    let bytes = ids.iter().flat_map(|id| {
+        let view = containers.catalog(*id).unwrap();
+        let lens: Vec<u64> = view.entries().iter().map(|entry| u64::from(entry.len)).collect();
+        lens
+    });
+    (bytes.sum(), ids.len() as u64)
+}
