@@ -65,29 +65,75 @@ pub(crate) fn check() -> Result<()> {
             faults.push(format!("{name}: lies in a folder of another name, {folder:?}"));
         }
         for dependency in &package.dependencies {
-            if BESIDE.contains(&dependency.name.as_str()) && dependency.kind != DependencyKind::Development {
-                faults.push(format!(
-                    "{name}: imports {}, which ships in nothing",
-                    dependency.name
-                ));
-            }
-            if LABORATORY.contains(&dependency.name.as_str()) && !LABORATORY.contains(&name) {
-                faults.push(format!("{name}: imports {}, the laboratory", dependency.name));
-            }
-            let is_member = dependency.path.is_some();
-            let Some(below) = floor(&dependency.name).filter(|_| is_member) else {
-                continue;
+            let import = Import {
+                name: &dependency.name,
+                is_for_tests: dependency.kind == DependencyKind::Development,
+                is_member: dependency.path.is_some(),
             };
-            if below >= own && dependency.kind != DependencyKind::Development {
-                faults.push(format!(
-                    "{name} (floor {own}) imports {} (floor {below})",
-                    dependency.name
-                ));
-            }
+            import.check(name, own, &mut faults);
         }
     }
     if !faults.is_empty() {
         bail!("the import rule is broken:\n  {}", faults.join("\n  "));
     }
     Ok(())
+}
+
+/// One line of a crate's dependencies.
+struct Import<'a> {
+    name: &'a str,
+    /// Of its tests alone.
+    is_for_tests: bool,
+    /// A crate of this workspace.
+    is_member: bool,
+}
+
+impl Import<'_> {
+    /// Adds a fault for each rule that the import breaks in `importer`, a crate on the floor `own`.
+    fn check(&self, importer: &str, own: u32, faults: &mut Vec<String>) {
+        let name = self.name;
+        if BESIDE.contains(&name) && !self.is_for_tests {
+            faults.push(format!("{importer}: imports {name}, which ships in nothing"));
+        }
+        if LABORATORY.contains(&name) && !LABORATORY.contains(&importer) {
+            faults.push(format!("{importer}: imports {name}, the laboratory"));
+        }
+        if let Some(below) = floor(name).filter(|_| self.is_member)
+            && below >= own
+            && !self.is_for_tests
+        {
+            faults.push(format!("{importer} (floor {own}) imports {name} (floor {below})"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_imports_lower_floors_and_no_laboratory() {
+        for (importer, name, is_for_tests, expected) in [
+            ("cli", "onefold", false, 0),
+            ("cli", "simulate", false, 0),
+            ("cli", "lab", false, 1),
+            ("cli", "lab", true, 1),
+            ("onefold", "onefold-lab", true, 1),
+            ("onefold-lab", "lab", false, 0),
+            ("restore", "ingest", false, 1),
+            ("restore", "ingest", true, 0),
+            ("restore", "model", false, 1),
+            ("restore", "testfs", true, 0),
+        ] {
+            let import = Import {
+                name,
+                is_for_tests,
+                is_member: true,
+            };
+            let own = floor(importer).expect("a crate with a floor");
+            let mut faults = Vec::new();
+            import.check(importer, own, &mut faults);
+            assert_eq!(faults.len(), expected, "{importer} imports {name}: {faults:?}");
+        }
+    }
 }
