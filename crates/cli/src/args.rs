@@ -276,13 +276,13 @@ pub(crate) struct Backup {
     pub(crate) cap: Option<Cap>,
     /// Containers that the last COUNT times 20 MB referred to do not count towards the cap, which
     /// must not be `none` (default: 3 with `least:BYTES`, else 0)
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1024))]
+    #[arg(long, hide = true, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub(crate) cap_remember: Option<u32>,
     /// Memory in MiB for looking up chunks, 1 to 65536
     #[arg(long, default_value_t = 32, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65536))]
     pub(crate) lookup_mib: u64,
     /// Which prefetched catalogs leave memory first
-    #[arg(long, value_enum, default_value_t = EvictionMode::Lru)]
+    #[arg(long, hide = true, value_enum, default_value_t = EvictionMode::Lru)]
     pub(crate) lookup_eviction: EvictionMode,
     /// Read and verify this share of the containers that the backup refers to, such as 5%, or `none`;
     /// damaged data is stored again (default: 1%, and no more than 1 GiB)

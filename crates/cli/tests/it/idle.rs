@@ -42,6 +42,27 @@ fn options_of_stores_are_refused_where_none_is_opened() {
 }
 
 #[test]
+fn the_help_of_backup_hides_the_options_of_experiments() {
+    let bed = Bed::new();
+    fs::write(bed.path("data"), crate::bed::noise(100_000, 1)).unwrap();
+    bed.ok([
+        "backup",
+        "data",
+        "--cap-remember=2",
+        "--lookup-eviction=threshold",
+    ]);
+    let help = bed.ok(["backup", "--help"]).out();
+    assert!(
+        help.contains("--cap <") && help.contains("--lookup-mib <"),
+        "{help}"
+    );
+    assert!(
+        !help.contains("--cap-remember") && !help.contains("--lookup-eviction"),
+        "{help}"
+    );
+}
+
+#[test]
 fn how_a_cap_counts_is_refused_where_there_is_none() {
     let bed = Bed::new();
     fs::write(bed.path("data"), crate::bed::noise(100_000, 1)).unwrap();
