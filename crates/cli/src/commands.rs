@@ -72,12 +72,10 @@ fn open(global: &Global) -> Result<Store> {
     // Whether there is a store is told before anybody is asked for its password.
     let env = Store::find_local(&folder).with_context(place)?;
     let credential = password::existing(global)?;
-    let options = OpenOptions {
-        index_bytes_max: u64::from(global.index_mib) << 20,
-        index_memory_bytes_max: global.index_memory_mib.map(|mib| (mib as usize) << 20),
-        pin_reads: !global.no_pin,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::default()
+        .index_bytes_max(u64::from(global.index_mib) << 20)
+        .index_memory_bytes_max(global.index_memory_mib.map(|mib| (mib as usize) << 20))
+        .pin_reads(!global.no_pin);
     let store = Store::open(&env, &credential, &options).with_context(place)?;
     let output = Output::new(&global.output);
     // Standard error is gone, so nothing can be reported.
@@ -128,11 +126,10 @@ fn tell_patterns(patterns: &onefold::Excludes, output: Output) -> Result<()> {
 }
 
 fn filter(args: &Filter) -> Result<onefold::Filter> {
-    Ok(onefold::Filter {
-        hosts: args.host.iter().map(|host| host.as_bytes().to_vec()).collect(),
-        paths: absolute(&args.path)?,
-        tags: args.tag.iter().map(|list| list.0.clone()).collect(),
-    })
+    Ok(onefold::Filter::default()
+        .hosts(args.host.iter().map(|host| host.as_bytes().to_vec()).collect())
+        .paths(absolute(&args.path)?)
+        .tags(args.tag.iter().map(|list| list.0.clone()).collect()))
 }
 
 /// Ids as they were given, with the latest backup that the filter lets through instead of `latest`.

@@ -13,6 +13,7 @@ pub const COMPRESSION_LEVEL: i32 = 1;
 /// How a backup is made. What shapes the stored bytes for good stands in the store's config
 /// instead.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct IngestOptions {
     /// How regions are compressed.
     pub compression: Compression,
@@ -34,6 +35,25 @@ pub struct IngestOptions {
     pub lookup: LookupMemory,
     /// How many of the reused containers the backup reads.
     pub verify_known: VerifyKnown,
+}
+
+types::setters!(IngestOptions {
+    compression: Compression,
+    workers: usize,
+    writers: usize,
+    checkpoint_bytes: u64,
+    checkpoint_interval: Duration,
+    small_bytes_max: usize,
+    capping: Option<Capping>,
+    lookup: LookupMemory,
+    verify_known: VerifyKnown,
+});
+
+impl Default for IngestOptions {
+    /// For this machine.
+    fn default() -> Self {
+        Self::for_cores(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+    }
 }
 
 impl IngestOptions {

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use ingest::IngestOptions;
 use tree::{Excludes, FolderId, Marker, Roots, WalkOptions};
 
-/// What every backup needs to know.
-#[derive(Debug, Clone)]
+/// What every backup needs to know. By default of no host, no user and no tags; backups of one host
+/// and the same paths are a series.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct BackupOptions {
     /// The host's name.
     pub host: Vec<u8>,
@@ -18,8 +20,30 @@ pub struct BackupOptions {
     pub ingest: IngestOptions,
 }
 
-/// What of a tree to back up.
-#[derive(Debug)]
+types::setters!(BackupOptions {
+    tags: Vec<String>,
+    ingest: IngestOptions,
+});
+
+impl BackupOptions {
+    /// With this name of the host.
+    #[must_use]
+    pub fn host(mut self, host: impl Into<Vec<u8>>) -> Self {
+        self.host = host.into();
+        self
+    }
+
+    /// With this name of the user.
+    #[must_use]
+    pub fn user(mut self, user: impl Into<Vec<u8>>) -> Self {
+        self.user = user.into();
+        self
+    }
+}
+
+/// What of a tree to back up; by default nothing.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct TreeOptions {
     /// Files and folders.
     pub paths: Vec<PathBuf>,
@@ -41,7 +65,42 @@ pub struct TreeOptions {
     pub ignore_inode: bool,
 }
 
+types::setters!(TreeOptions {
+    paths: Vec<PathBuf>,
+    current_folder: PathBuf,
+    excludes: Excludes,
+    exclude_caches: bool,
+    one_file_system: bool,
+    leave_out: Option<PathBuf>,
+    force: bool,
+    ignore_ctime: bool,
+    ignore_inode: bool,
+});
+
+impl Default for TreeOptions {
+    fn default() -> Self {
+        Self {
+            paths: Vec::new(),
+            current_folder: PathBuf::from("/"),
+            excludes: Excludes::default(),
+            exclude_caches: false,
+            one_file_system: false,
+            leave_out: None,
+            force: false,
+            ignore_ctime: false,
+            ignore_inode: false,
+        }
+    }
+}
+
 impl TreeOptions {
+    /// These files and folders, with all that is in them. Relative paths begin at the root, unless
+    /// [`Self::current_folder`] says otherwise.
+    #[must_use]
+    pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        Self::default().paths(paths.into_iter().map(Into::into).collect())
+    }
+
     /// The walk that these options ask for; with `count_only`, one that only counts.
     #[must_use]
     pub fn walk(&self, count_only: bool) -> WalkOptions {

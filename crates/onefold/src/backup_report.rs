@@ -13,6 +13,7 @@ use crate::warning::Warning;
 
 /// A backup that was made.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct BackupReport {
     /// Its id.
     pub id: SessionId,

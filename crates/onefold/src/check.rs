@@ -41,6 +41,7 @@ pub enum ReadData {
 
 /// What a check found.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct CheckReport {
     /// Backups looked at.
     pub backups: u64,

@@ -64,7 +64,8 @@ fn dump_kept(
     Ok(stats)
 }
 
-fn find_stream(
+/// The stream that a path of a backup is in, the range of its content there, and its name.
+pub(crate) fn find_stream(
     nodes: &NodeCache,
     snapshot: &Snapshot,
     path: Option<&[u8]>,

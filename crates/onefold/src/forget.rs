@@ -39,6 +39,7 @@ pub enum ForgetWhat {
 
 /// How to forget.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ForgetRequest {
     /// What.
     pub what: ForgetWhat,
@@ -50,8 +51,33 @@ pub struct ForgetRequest {
     pub force_unreadable: bool,
 }
 
+types::setters!(ForgetRequest {
+    what: ForgetWhat,
+    is_dry_run: bool,
+    force_unreadable: bool,
+});
+
+impl ForgetRequest {
+    /// Forgets these backups: ids, or `latest`.
+    #[must_use]
+    pub fn named(ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self::new(ForgetWhat::Named(ids.into_iter().map(Into::into).collect()))
+    }
+
+    /// Forgets what `what` says, where it can be read.
+    #[must_use]
+    pub const fn new(what: ForgetWhat) -> Self {
+        Self {
+            what,
+            is_dry_run: false,
+            force_unreadable: false,
+        }
+    }
+}
+
 /// What forgetting did, or would do in a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ForgetReport {
     /// What a policy decided, with reasons.
     pub groups: Vec<Group>,

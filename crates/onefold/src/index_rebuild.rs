@@ -17,6 +17,7 @@ const KINDS: [ContainerKind; 3] = [ContainerKind::Data, ContainerKind::Recipe, C
 
 /// What a rebuild did.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct RebuildReport {
     /// Catalogs read.
     pub containers: u64,

@@ -1,10 +1,38 @@
 //! The library: opens a store and wires the floors below.
 //!
-//! A [`Store`] is made by [`Store::init`] or opened by [`Store::open`], over any [`env::Storage`]. Backups
-//! ([`Store::backup_tree`], [`Store::backup_stream`]), restores, checks and the rest are its methods; each
-//! takes a [`Monitor`] to be watched and stopped by. Errors say what, where and what to do next.
+//! A [`Store`] is made by [`Store::init`] or opened by [`Store::open`], over the storage of an
+//! [`Env`]. Backups ([`Store::backup_tree`], [`Store::backup_stream`]), restores, checks and the rest
+//! are its methods. Long ones take a [`Monitor`], which counts, collects warnings, and stops them.
+//! `docs/library.md` shows how the parts fit together, and `examples/` has programs.
+//!
+//! ```
+//! use onefold::{BackupOptions, Credential, Env, Filter, InitOptions, Monitor, OpenOptions};
+//! use onefold::{RestoreRequest, Store, TreeOptions};
+//!
+//! # let place = tempfile::tempdir()?;
+//! # let (folder, target) = (place.path().join("folder"), place.path().join("target"));
+//! # std::fs::create_dir(&folder)?;
+//! # std::fs::write(folder.join("letter"), "Dear reader")?;
+//! let env = Env::create_local(place.path().join("store"))?;
+//! let credential = Credential::password("correct horse battery staple");
+//! Store::init(&env, &credential, &InitOptions::default(), None)?;
+//!
+//! let store = Store::open(&env, &credential, &OpenOptions::default())?;
+//! let monitor = Monitor::default();
+//! let options = BackupOptions::default().host("laptop");
+//! let tree = TreeOptions::new([&folder]);
+//! let report = store.backup_tree(&options, &tree, &monitor, &mut |fault| eprintln!("{fault}"))?;
+//! assert_eq!(report.totals.files_new, 1);
+//!
+//! let snapshot = store.find("latest", &Filter::default())?;
+//! let request = RestoreRequest::default();
+//! let report = store.restore(&snapshot, &target, &request, &monitor, &mut |_| {})?;
+//! assert_eq!((report.files, report.faults), (1, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod backup;
+mod backup_file;
 mod backup_options;
 mod backup_report;
 mod backup_run;
@@ -13,6 +41,7 @@ mod credential;
 mod damage;
 mod dump;
 mod error;
+pub mod errors;
 mod forget;
 mod heal;
 mod image;
@@ -29,36 +58,45 @@ mod snapshots;
 mod stats;
 mod store;
 mod streams;
+pub mod walk;
 mod warning;
 
+pub use ::index::HookKind;
+pub use ::index::sampling::{SampleLevel, SamplingRate, SamplingRates};
 pub use ::index::{IndexStats, MemoryStats, Warning as IndexWarning};
 pub use ::restore::plan::Assembly;
-pub use ::restore::{AssembleOptions, AssembleStats, Fault, Output as StreamOutput};
+pub use ::restore::{AssembleOptions, AssembleStats, Fault, Output as StreamOutput, RestoreCounters};
+pub use backup_file::BackupFile;
 pub use backup_options::{BackupOptions, TreeOptions};
 pub use backup_report::BackupReport;
 pub use check::{CheckReport, Damage, Finding, ReadData};
 pub use container::Compression;
 pub use credential::Credential;
-pub use env::{Access, Env};
+pub use crypto::Argon2Cost;
+pub use env::{
+    Access, AlignedBuffer, Clock, Entropy, Env, LocalOptions, LocalStorage, LockState, ManualClock,
+    MemoryStorage, ObjectBytes, ObjectMeta, ProcessLock, PublishWay, Storage,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};
+pub use format::config::Settings as StoreSettings;
 pub use format::listing::{Content, EntryKind, EntryState, ListingEntry};
-pub use format::manifest::{BackupTotals, SeriesName};
+pub use format::manifest::{Backup, BackupTotals, ContainerSpan, SeriesName, StreamRole, StreamRoot};
 pub use format::series::{ArchivalWindow, Layout, SeriesSettings};
 pub use heal::{HealReport, Healed};
 pub use image::ImageSource;
 pub use index::{Eviction, ResolverStats};
 pub use index_rebuild::RebuildReport;
 pub use ingest::{
-    COMPRESSION_LEVEL, Cap, Capping, Counters, IngestOptions, LookupMemory, QueueStats, ReaderSource,
-    StageStats, StreamPiece, StreamSource, VerifiedKnown, VerifyKnown,
+    COMPRESSION_LEVEL, Cap, Capping, Counter, Counters, Faults, IngestOptions, LookupMemory, QueueStats,
+    ReaderSource, StageStats, StreamPiece, StreamSource, VerifiedKnown, VerifyKnown,
 };
 pub use monitor::{Monitor, WorkUnit};
 pub use optimize::{
     DueBackup, DueRepair, Expired, HeldBackup, OptimizePreview, OptimizeReport, OptimizeRequest, Optimized,
     Repaired,
 };
-pub use prune::{PruneLimits, PruneOptions, PrunePreview, PruneReport, PruneUnused};
+pub use prune::{PruneLimits, PruneOptions, PrunePlan, PrunePreview, PruneReport, PruneUnused};
 pub use reclaim::retention::{
     Candidate, Decision, Group, GroupBy, GroupKey, Limit, Period, Policy, Reason, Rule, TimeSpan, Times,
 };
@@ -73,9 +111,11 @@ pub use stats::{BackupLayout, KindStats, MEASURED_ASSEMBLY_BYTES, StoreStats};
 pub use store::{InitOptions, KeyInfo, OpenOptions, Store};
 pub use tree::order::is_within;
 pub use tree::{
-    Doubt, ExcludeBuilder, Excludes, Overwrite, Owners, PatternDoubt, Sparse, TreeError, TypedPath, Walk,
+    Doubt, ExcludeBuilder, Excludes, Overwrite, Owners, PatternDoubt, Sparse, TreeError, TypedPath,
 };
 pub use types::{
-    ByteLen, ContainerId, FileTime, SeriesId, SessionId, StoreId, UnixNanos, shell_word, shell_words,
+    ByteLen, ByteRange, ChunkLocation, ContainerId, ContainerKind, FileTime, Fingerprint, Generation, Level,
+    NameError, ObjectName, OutOfRange, RegionIndex, Revision, SequenceNumber, SeriesId, SessionId, Slot,
+    SlotRange, StoreId, UnixNanos, shell_word, shell_words,
 };
 pub use warning::Warning;

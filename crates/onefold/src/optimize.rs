@@ -37,6 +37,7 @@ const OPTIMIZE: &str = "onefold::optimize";
 
 /// What is to be made archival, or put in order.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct OptimizeRequest {
     /// Backups of this series alone; `None`: of every series whose settings say so.
     pub series: Option<SeriesId>,
@@ -50,6 +51,13 @@ pub struct OptimizeRequest {
     pub workers: usize,
 }
 
+types::setters!(OptimizeRequest {
+    series: Option<SeriesId>,
+    live: Option<u16>,
+    repair: Option<u16>,
+    workers: usize,
+});
+
 impl OptimizeRequest {
     /// Whether backups of this series are asked for.
     fn is_of(&self, series: SeriesId) -> bool {
@@ -59,6 +67,7 @@ impl OptimizeRequest {
 
 /// What was done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OptimizeReport {
     /// Backups that had left the retention windows of their series and were forgotten, oldest
     /// first.
@@ -79,6 +88,7 @@ pub struct OptimizeReport {
 
 /// What would be done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OptimizePreview {
     /// Backups that have left the retention windows of their series, oldest first.
     pub expiring: Vec<Expired>,

@@ -60,6 +60,41 @@ impl Progress for Watcher<'_> {
     }
 }
 
+/// What a prune would do, before it does it: [`Store::plan_prune`]. Holds nothing in the store: who
+/// drops it has changed nothing.
+#[derive(Debug)]
+#[must_use = "a plan does nothing until it is executed"]
+pub struct PrunePlan<'a> {
+    store: &'a Store,
+    options: PruneOptions,
+    preview: PrunePreview,
+    warnings: Vec<Warning>,
+}
+
+impl PrunePlan<'_> {
+    /// What would be done.
+    #[must_use]
+    pub const fn preview(&self) -> &PrunePreview {
+        &self.preview
+    }
+
+    /// What should be said besides.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// Does it. If nobody has changed the store since it was planned, it does what
+    /// [`Self::preview`] says. Otherwise it decides anew: it removes nothing that a backup or a
+    /// running session needs by now, and it also removes what was forgotten since.
+    ///
+    /// # Errors
+    /// As [`Store::prune`].
+    pub fn execute(self, monitor: &Monitor) -> Result<(PruneReport, Vec<Warning>)> {
+        self.store.prune(&self.options, monitor)
+    }
+}
+
 impl Store {
     /// Reclaims what no backup reaches, beside whoever else works on the store. What should be said besides the report
     /// comes back with it. On a disk that is full the reserve is given up first, and made again afterwards.
@@ -122,6 +157,21 @@ impl Store {
     ) -> Result<(PrunePreview, Vec<Warning>)> {
         self.reclaiming(None, monitor, |context| {
             reclaim::preview(context, options, forget)
+        })
+    }
+
+    /// Plans a prune: reads and decides, and writes nothing. [`PrunePlan::preview`] says what would
+    /// be done, and [`PrunePlan::execute`] does it.
+    ///
+    /// # Errors
+    /// As [`Self::prune`].
+    pub fn plan_prune(&self, options: &PruneOptions, monitor: &Monitor) -> Result<PrunePlan<'_>> {
+        let (preview, warnings) = self.preview_prune(options, &BTreeSet::new(), monitor)?;
+        Ok(PrunePlan {
+            store: self,
+            options: options.clone(),
+            preview,
+            warnings,
         })
     }
 

@@ -25,8 +25,9 @@ use crate::store::Store;
 use crate::streams::{self, role};
 use crate::warning::Warning;
 
-/// How to restore.
-#[derive(Debug, Clone)]
+/// How to restore; by default everything, as it was.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct RestoreRequest {
     /// Only these paths of the backup and what is below them; all when this and `patterns` are empty.
     pub include: Vec<Vec<u8>>,
@@ -46,25 +47,31 @@ pub struct RestoreRequest {
     pub assembling: AssembleOptions,
 }
 
+types::setters!(RestoreRequest {
+    include: Vec<Vec<u8>>,
+    patterns: Excludes,
+    excludes: Excludes,
+    base: Vec<u8>,
+    overwrite: tree::Overwrite,
+    owners: tree::Owners,
+    sparse: tree::Sparse,
+    assembling: AssembleOptions,
+});
+
 impl RestoreRequest {
     /// Everything, as it was.
     #[must_use]
     pub fn new(assembling: AssembleOptions) -> Self {
         Self {
-            include: Vec::new(),
-            patterns: Excludes::default(),
-            excludes: Excludes::default(),
-            base: Vec::new(),
-            overwrite: tree::Overwrite::default(),
-            owners: tree::Owners::default(),
-            sparse: tree::Sparse::default(),
             assembling,
+            ..Self::default()
         }
     }
 }
 
 /// What a restore did.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct RestoreReport {
     /// Files restored.
     pub files: u64,

@@ -69,6 +69,7 @@ pub enum Which {
 
 /// A backup that was looked at, and what it has now.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Retagged {
     /// The backup.
     pub id: SessionId,
@@ -82,6 +83,7 @@ pub struct Retagged {
 
 /// Backups whose holds were set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Held {
     /// Which.
     pub ids: Vec<SessionId>,

@@ -35,6 +35,7 @@ pub enum SettingsOf {
 
 /// A series of backups.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Series {
     /// Its folder's name.
     pub id: SeriesId,
@@ -50,6 +51,7 @@ pub struct Series {
 
 /// The series of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SeriesList {
     /// By name.
     pub series: Vec<Series>,

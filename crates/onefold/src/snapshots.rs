@@ -10,6 +10,7 @@ use crate::streams::role;
 
 /// A backup that can be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// Its id: the session's number.
     pub id: SessionId,
@@ -44,6 +45,7 @@ impl Snapshot {
 
 /// The backups, and the manifests that cannot be read.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct SnapshotList {
     /// By id.
     pub snapshots: Vec<Snapshot>,

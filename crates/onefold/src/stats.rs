@@ -19,6 +19,7 @@ pub const MEASURED_ASSEMBLY_BYTES: u64 = 128 << 20;
 
 /// Objects of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KindStats {
     /// How many.
     pub objects: u64,
@@ -28,6 +29,7 @@ pub struct KindStats {
 
 /// What a store holds.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct StoreStats {
     /// Backups.
     pub backups: u64,
@@ -60,6 +62,7 @@ impl StoreStats {
 
 /// How one backup lies in the store.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct BackupLayout {
     /// The backup.
     pub id: SessionId,

@@ -31,6 +31,7 @@ const PENDING_HOOKS_BYTES_MAX: usize = 32 << 20;
 
 /// What shapes a new store for good.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct InitOptions {
     /// Average length of a content-defined chunk in bytes, a power of two.
     pub chunk_avg_bytes: u32,
@@ -52,6 +53,17 @@ pub struct InitOptions {
     pub series: SettingsChange,
 }
 
+types::setters!(InitOptions {
+    chunk_avg_bytes: u32,
+    region_bytes: u32,
+    container_bytes: u32,
+    node_avg_children: u32,
+    label: String,
+    cost: Argon2Cost,
+    reserve_bytes: usize,
+    series: SettingsChange,
+});
+
 impl Default for InitOptions {
     fn default() -> Self {
         Self {
@@ -68,7 +80,15 @@ impl Default for InitOptions {
 }
 
 /// How a store is used by this process.
+///
+/// ```
+/// let options = onefold::OpenOptions::default()
+///     .node_cache_bytes(64 << 20)
+///     .pin_reads(false);
+/// assert!(!options.pin_reads);
+/// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct OpenOptions {
     /// Memory for cached catalogs, in bytes.
     pub catalog_cache_bytes: u64,
@@ -91,6 +111,17 @@ pub struct OpenOptions {
     pub pin_reads: bool,
 }
 
+types::setters!(OpenOptions {
+    catalog_cache_bytes: u64,
+    node_cache_bytes: u64,
+    index_bytes_max: u64,
+    index_memory_bytes_max: Option<usize>,
+    index_pending_bytes_max: usize,
+    policy: SessionPolicy,
+    process: u32,
+    pin_reads: bool,
+});
+
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {
@@ -108,6 +139,7 @@ impl Default for OpenOptions {
 
 /// A password's slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KeyInfo {
     /// Its id.
     pub id: String,

@@ -12,6 +12,7 @@ use crate::plan::Limits;
 
 /// How space is reclaimed.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct PruneOptions {
     /// How much may stay dead, how much may be copied.
     pub limits: Limits,
@@ -38,6 +39,19 @@ pub struct PruneOptions {
     pub is_full: bool,
 }
 
+types::setters!(PruneOptions {
+    limits: Limits,
+    all: bool,
+    allow_missing_manifests: bool,
+    policy: SessionPolicy,
+    answer_within: Duration,
+    abandoned_after: Duration,
+    keep_endings_for: Duration,
+    marks_bytes_max: u64,
+    process: u32,
+    is_full: bool,
+});
+
 impl Default for PruneOptions {
     fn default() -> Self {
         Self {
@@ -57,6 +71,7 @@ impl Default for PruneOptions {
 
 /// What a run did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PruneReport {
     /// Epochs finished, one left open by another among them.
     pub epochs: u64,

@@ -49,12 +49,18 @@ pub enum Unused {
 
 /// How much may stay dead, and how much may be copied.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Limits {
     /// What may stay dead.
     pub unused_max: Unused,
     /// Bytes that may be copied at most.
     pub repack_bytes_max: u64,
 }
+
+types::setters!(Limits {
+    unused_max: Unused,
+    repack_bytes_max: u64,
+});
 
 impl Limits {
     /// Everything dead is removed, whatever must be copied for it.

@@ -26,6 +26,7 @@ use crate::slots::SlotMap;
 
 /// What a run would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Preview {
     /// Containers that would be deleted whole.
     pub containers_removed: u64,

@@ -42,6 +42,7 @@ const SCOUTS_MAX: usize = 32;
 
 /// How a restore uses the machine.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct AssembleOptions {
     /// Memory for assembling, in bytes.
     pub budget_bytes: u64,
@@ -54,6 +55,21 @@ pub struct AssembleOptions {
     /// Threads that make small files, at least 2: they wait for the file system as often as for a
     /// core.
     pub finishers: usize,
+}
+
+types::setters!(AssembleOptions {
+    budget_bytes: u64,
+    assembly: Assembly,
+    workers: usize,
+    scouts: usize,
+    finishers: usize,
+});
+
+impl Default for AssembleOptions {
+    /// For this machine.
+    fn default() -> Self {
+        Self::for_cores(thread::available_parallelism().map_or(1, std::num::NonZero::get))
+    }
 }
 
 impl AssembleOptions {

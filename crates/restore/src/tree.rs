@@ -32,11 +32,14 @@ use streamed::{Placing, Streamed};
 const FINISHERS_MIN: usize = 2;
 
 /// An entry that was not restored as it was.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Fault {
     /// The target refused, or the listing has something that cannot be placed.
+    #[error(transparent)]
     Tree(TreeError),
     /// The file's bytes could not be had; it was removed.
+    #[error("{}: not restored: {error}", String::from_utf8_lossy(path))]
     Lost {
         /// Its path in the backup.
         path: Vec<u8>,

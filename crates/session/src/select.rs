@@ -17,6 +17,7 @@ use crate::manifests::Manifests;
 
 /// Which backups to consider; an empty filter lets all through.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Filter {
     /// Only of one of these hosts; of any where there is none.
     pub hosts: Vec<Vec<u8>>,
@@ -26,6 +27,12 @@ pub struct Filter {
     /// there is no list.
     pub tags: Vec<Vec<String>>,
 }
+
+types::setters!(Filter {
+    hosts: Vec<Vec<u8>>,
+    paths: Vec<Vec<u8>>,
+    tags: Vec<Vec<String>>,
+});
 
 impl Filter {
     /// Whether the backup passes.

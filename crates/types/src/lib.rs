@@ -8,6 +8,7 @@ mod fingerprint;
 mod ids;
 mod location;
 mod name;
+mod setters;
 mod units;
 mod words;
 

@@ -34,10 +34,9 @@ pub(crate) struct PruneLimits {
 impl PruneLimits {
     pub(crate) fn limits(&self) -> Limits {
         let default = Limits::default();
-        Limits {
-            unused_max: self.max_unused.unwrap_or(default.unused_max),
-            repack_bytes_max: self.max_repack.unwrap_or(default.repack_bytes_max),
-        }
+        default
+            .unused_max(self.max_unused.unwrap_or(default.unused_max))
+            .repack_bytes_max(self.max_repack.unwrap_or(default.repack_bytes_max))
     }
 
     /// Whether any was given.

@@ -83,11 +83,9 @@ impl Assembling {
     /// For this machine.
     pub(crate) fn options(&self) -> onefold::AssembleOptions {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let options = onefold::AssembleOptions {
-            budget_bytes: self.memory,
-            assembly: self.assembly.assembly(),
-            ..onefold::AssembleOptions::for_cores(cores)
-        };
+        let options = onefold::AssembleOptions::for_cores(cores)
+            .budget_bytes(self.memory)
+            .assembly(self.assembly.assembly());
         match self.requests {
             None => options,
             Some(requests) => options.with_requests(requests.into()),

@@ -123,14 +123,13 @@ impl Change {
 
     /// As the library has it.
     pub(crate) fn change(&self) -> SettingsChange {
-        SettingsChange {
-            layout: self.layout.map(LayoutMode::layout),
-            live_window: self.live,
-            archival_window: self.archival,
-            segment_bytes: self.segment,
-            optimize_after_backup: self.optimize_after_backup.map(|answer| answer == Answer::Yes),
-            repair_percent: self.repair,
-        }
+        SettingsChange::default()
+            .layout(self.layout.map(LayoutMode::layout))
+            .live_window(self.live)
+            .archival_window(self.archival)
+            .segment_bytes(self.segment)
+            .optimize_after_backup(self.optimize_after_backup.map(|answer| answer == Answer::Yes))
+            .repair_percent(self.repair)
     }
 }
 

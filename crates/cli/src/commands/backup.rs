@@ -83,25 +83,24 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
         CompressionMode::On => Compression::Level(args.compression_level),
         CompressionMode::Off => Compression::Off,
     };
-    let options = BackupOptions {
-        host: super::host(args.host.as_deref())?,
-        user: std::env::var_os("USER").unwrap_or_default().as_bytes().to_vec(),
-        tags: TagList::all(&args.tag),
-        ingest: IngestOptions {
-            compression,
-            capping: args.capping(),
-            lookup: LookupMemory {
-                eviction: match args.lookup_eviction {
-                    EvictionMode::Lru => Eviction::ContainerLru,
-                    EvictionMode::Threshold => Eviction::Threshold(10),
-                    EvictionMode::Immediate => Eviction::Immediate,
-                },
-                ..LookupMemory::within(args.lookup_mib << 20)
-            },
-            verify_known: args.verify_known(),
-            ..IngestOptions::for_cores(cores)
-        },
-    };
+    let options = BackupOptions::default()
+        .host(super::host(args.host.as_deref())?)
+        .user(std::env::var_os("USER").unwrap_or_default().as_bytes().to_vec())
+        .tags(TagList::all(&args.tag))
+        .ingest(
+            IngestOptions::for_cores(cores)
+                .compression(compression)
+                .capping(args.capping())
+                .lookup(LookupMemory {
+                    eviction: match args.lookup_eviction {
+                        EvictionMode::Lru => Eviction::ContainerLru,
+                        EvictionMode::Threshold => Eviction::Threshold(10),
+                        EvictionMode::Immediate => Eviction::Immediate,
+                    },
+                    ..LookupMemory::within(args.lookup_mib << 20)
+                })
+                .verify_known(args.verify_known()),
+        );
     let monitor = Monitor::new(super::cancel_flag()?);
     let is_stream = args.stdin || args.stdin_from_command;
     let tree = if is_stream || args.image_kib.is_some() {
@@ -174,17 +173,20 @@ fn optimize_after(store: &Store, report: &BackupReport, output: Output) -> Resul
 fn tree_options(global: &Global, args: &Backup, output: Output) -> Result<TreeOptions> {
     let current_folder = typed::here(&args.paths)?;
     typed::look_at_roots(&args.paths, &current_folder, output)?;
-    let tree = TreeOptions {
-        paths: args.paths.clone(),
-        current_folder,
-        excludes: typed::excludes(&args.exclude, &args.iexclude, &args.exclude_file)?,
-        exclude_caches: args.exclude_caches,
-        one_file_system: args.one_file_system,
-        leave_out: global.repo.clone(),
-        force: args.force,
-        ignore_ctime: args.ignore_ctime,
-        ignore_inode: args.ignore_inode,
-    };
+    let tree = TreeOptions::default()
+        .paths(args.paths.clone())
+        .current_folder(current_folder)
+        .excludes(typed::excludes(
+            &args.exclude,
+            &args.iexclude,
+            &args.exclude_file,
+        )?)
+        .exclude_caches(args.exclude_caches)
+        .one_file_system(args.one_file_system)
+        .leave_out(global.repo.clone())
+        .force(args.force)
+        .ignore_ctime(args.ignore_ctime)
+        .ignore_inode(args.ignore_inode);
     for doubt in tree.excludes.doubts(&tree.walk(true).roots) {
         output.warn(format!("warning: {doubt}"))?;
     }
@@ -197,7 +199,7 @@ fn count_ahead(tree: &TreeOptions, monitor: &Monitor) {
     let total = monitor.total_handle();
     std::thread::spawn(move || {
         let mut bytes = 0;
-        for entry in onefold::Walk::new(walk).flatten() {
+        for entry in onefold::walk::Walk::new(walk).flatten() {
             bytes += entry.len;
         }
         total.store(bytes, Ordering::Relaxed);

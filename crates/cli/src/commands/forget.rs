@@ -84,11 +84,9 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
     } else {
         ForgetWhat::Named(super::named(&store, &args.ids, &args.filter())?)
     };
-    let request = ForgetRequest {
-        what,
-        is_dry_run: args.dry_run,
-        force_unreadable: args.force_unreadable,
-    };
+    let request = ForgetRequest::new(what)
+        .is_dry_run(args.dry_run)
+        .force_unreadable(args.force_unreadable);
     let monitor = Monitor::new(super::cancel_flag()?);
     let report = store.forget(&request, &monitor)?;
     let options = prune::options(&args.limits);

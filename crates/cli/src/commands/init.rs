@@ -37,14 +37,12 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
             Some(store)
         }
     };
-    let options = InitOptions {
-        chunk_avg_bytes: args.chunk_kib.saturating_mul(1024),
-        container_bytes: args.container_mib.saturating_mul(1 << 20),
-        label: label(),
-        series: args.series.change(),
-        reserve_bytes: usize::from(args.reserve_mib) << 20,
-        ..InitOptions::default()
-    };
+    let options = InitOptions::default()
+        .chunk_avg_bytes(args.chunk_kib.saturating_mul(1024))
+        .container_bytes(args.container_mib.saturating_mul(1 << 20))
+        .label(label())
+        .series(args.series.change())
+        .reserve_bytes(usize::from(args.reserve_mib) << 20);
     let access = access(&folder, args)?;
     let env = Env::create_local_for(&folder, access).map_err(onefold::Error::from)?;
     let shown = folder.display().to_string();

@@ -129,12 +129,10 @@ pub(crate) fn optimize(
     let monitor = Monitor::new(super::cancel_flag()?);
     let status = || Status::of(&monitor);
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let request = OptimizeRequest {
-        series,
-        repair,
-        workers,
-        ..OptimizeRequest::default()
-    };
+    let request = OptimizeRequest::default()
+        .series(series)
+        .repair(repair)
+        .workers(workers);
     let report = progress::beside(output, "optimize", &status, || {
         Ok::<_, anyhow::Error>(store.optimize(&request, &monitor)?)
     });
@@ -345,11 +343,7 @@ fn say_held(all: &[HeldBackup], output: Output) -> Result<()> {
 }
 
 fn say_due(store: &Store, series: Option<SeriesId>, repair: Option<u16>, output: Output) -> Result<Code> {
-    let request = OptimizeRequest {
-        series,
-        repair,
-        ..OptimizeRequest::default()
-    };
+    let request = OptimizeRequest::default().series(series).repair(repair);
     let preview = store.preview_optimize(&request)?;
     let (due, repairs) = (&preview.backups, &preview.repairs);
     for expiring in &preview.expiring {

@@ -94,11 +94,9 @@ pub(crate) fn say_kept(kept: &BTreeMap<SessionId, SessionId>, would: bool, outpu
 
 pub(crate) fn run(global: &Global, args: &Prune, output: Output) -> Result<Code> {
     let store = super::open(global)?;
-    let options = PruneOptions {
-        all: args.all,
-        allow_missing_manifests: args.allow_missing_manifests,
-        ..options(&args.limits)
-    };
+    let options = options(&args.limits)
+        .all(args.all)
+        .allow_missing_manifests(args.allow_missing_manifests);
     if args.dry_run {
         say_preview(&preview(&store, &options, &BTreeSet::new(), output)?, output)?;
         return Ok(Code::Success);
@@ -108,11 +106,9 @@ pub(crate) fn run(global: &Global, args: &Prune, output: Output) -> Result<Code>
 
 /// What the arguments say of it.
 pub(crate) fn options(limits: &PruneLimits) -> PruneOptions {
-    PruneOptions {
-        limits: limits.limits(),
-        process: std::process::id(),
-        ..PruneOptions::default()
-    }
+    PruneOptions::default()
+        .limits(limits.limits())
+        .process(std::process::id())
 }
 
 /// What a prune would do, were these backups forgotten.

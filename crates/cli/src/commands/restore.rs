@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Result, bail};
 use cli_support::Code;
-use cli_support::output::{Output, bytes, count, duration, figures, lossy, rate_of};
+use cli_support::output::{Output, bytes, count, duration, figures, rate_of};
 use cli_support::progress::{self, Status};
 use onefold::{Fault, Monitor, Overwrite, Owners, RestoreReport, RestoreRequest, Sparse};
 use serde::Serialize;
@@ -47,12 +47,8 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
         ..Status::of(&monitor)
     };
     let mut faults = |fault: &Fault| {
-        let text = match fault {
-            Fault::Tree(error) => format!("error: {error}"),
-            Fault::Lost { path, error } => format!("error: {}: not restored: {error}", lossy(path)),
-        };
         // Standard error is gone: nothing is left to tell anybody.
-        drop(output.warn(text));
+        drop(output.warn(format!("error: {fault}")));
     };
     let report = progress::beside(output, "restore", &status, || {
         store.restore(&snapshot, &args.target, &request, &monitor, &mut faults)
@@ -153,28 +149,26 @@ fn refuse_of_trees(args: &Restore, id: onefold::SessionId) -> Result<()> {
 /// What is asked for.
 fn request(args: &Restore) -> Result<RestoreRequest> {
     let base = super::absolute(args.id.path.as_slice())?.pop();
-    Ok(RestoreRequest {
-        include: super::absolute(&args.include)?,
-        patterns: super::typed::includes(&args.include)?,
-        excludes: super::typed::excludes(&args.exclude, &args.iexclude, &[])?,
-        base: base.unwrap_or_default(),
-        overwrite: match args.overwrite {
+    Ok(RestoreRequest::new(args.assembling.options())
+        .include(super::absolute(&args.include)?)
+        .patterns(super::typed::includes(&args.include)?)
+        .excludes(super::typed::excludes(&args.exclude, &args.iexclude, &[])?)
+        .base(base.unwrap_or_default())
+        .overwrite(match args.overwrite {
             OverwriteMode::Always => Overwrite::Always,
             OverwriteMode::IfChanged => Overwrite::IfChanged,
             OverwriteMode::IfNewer => Overwrite::IfNewer,
             OverwriteMode::Never => Overwrite::Never,
-        },
-        sparse: match args.sparse {
+        })
+        .sparse(match args.sparse {
             SparseMode::Source => Sparse::AsSource,
             SparseMode::Zeros => Sparse::Zeros,
             SparseMode::Never => Sparse::Never,
-        },
-        owners: match args.owners {
+        })
+        .owners(match args.owners {
             OwnersMode::Numbers => Owners::Numbers,
             OwnersMode::Names => Owners::Names,
-        },
-        ..RestoreRequest::new(args.assembling.options())
-    })
+        }))
 }
 
 /// Files restored into the store's own folder would lie among its objects.

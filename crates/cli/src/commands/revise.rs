@@ -90,7 +90,9 @@ fn set(
 ) -> Result<Code> {
     let store = super::open(global)?;
     let ids = &super::named(&store, ids, filter)?[..];
-    let Held { ids, until, in_doubt } = store.hold(ids, end)?;
+    let Held {
+        ids, until, in_doubt, ..
+    } = store.hold(ids, end)?;
     for id in in_doubt {
         tell_of_doubt(id, output)?;
     }

@@ -10,6 +10,7 @@ use types::{SeriesId, SessionId, UnixNanos};
 
 /// A backup that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DueBackup {
     /// It.
     pub id: SessionId,
@@ -21,6 +22,7 @@ pub struct DueBackup {
 
 /// A backup whose layout is to be repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DueRepair {
     /// It.
     pub id: SessionId,
@@ -33,6 +35,7 @@ pub struct DueRepair {
 /// A backup that is held, and that something would become of if it were not. At least one of the
 /// three is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeldBackup {
     /// It.
     pub id: SessionId,

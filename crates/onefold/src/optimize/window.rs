@@ -24,6 +24,7 @@ use crate::warning::Warning;
 
 /// A backup that has left the retention window of its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Expired {
     /// It.
     pub id: SessionId,

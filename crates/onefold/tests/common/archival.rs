@@ -30,10 +30,7 @@ pub struct Base {
 
 /// Every series has this live window.
 pub fn optimize(store: &Store, live: u16) -> OptimizeReport {
-    let request = OptimizeRequest {
-        live: Some(live),
-        ..OptimizeRequest::default()
-    };
+    let request = OptimizeRequest::default().live(Some(live));
     store.optimize(&request, &Monitor::default()).unwrap()
 }
 

@@ -83,10 +83,8 @@ pub fn assert_settles(machine: &Process, kept: &[(SessionId, &str, Vec<u8>)], wh
 /// The dead of other hosts are given up soon, which spares a test its waiting for them; who lives
 /// gets its time to answer.
 pub fn soon_given_up(options: PruneOptions) -> PruneOptions {
-    PruneOptions {
-        answer_within: options.answer_within,
-        ..impatient(options)
-    }
+    let answer_within = options.answer_within;
+    impatient(options).answer_within(answer_within)
 }
 
 /// Calls back once, at the first bytes.

@@ -84,14 +84,12 @@ pub struct Process {
 
 /// What shapes the store of a test: everything small, so that there is some of everything.
 pub fn tiny() -> InitOptions {
-    InitOptions {
-        chunk_avg_bytes: 1 << 10,
-        region_bytes: 8 << 10,
-        container_bytes: 32 << 10,
-        node_avg_children: 16,
-        label: "test".into(),
-        ..InitOptions::default()
-    }
+    InitOptions::default()
+        .chunk_avg_bytes(1 << 10)
+        .region_bytes(8 << 10)
+        .container_bytes(32 << 10)
+        .node_avg_children(16)
+        .label("test".into())
 }
 
 impl Process {
@@ -202,16 +200,14 @@ impl How {
     /// twice, so that what refers to what follows from the bytes alone.
     pub fn plain() -> Self {
         Self {
-            ingest: IngestOptions {
-                capping: Some(Capping::NONE),
-                compression: Compression::Auto { level: 1 },
-                workers: 1,
-                writers: 1,
-                checkpoint_bytes: 64 << 10,
-                checkpoint_interval: Duration::from_secs(30),
-                small_bytes_max: 0,
-                ..IngestOptions::for_cores(1)
-            },
+            ingest: IngestOptions::for_cores(1)
+                .capping(Some(Capping::NONE))
+                .compression(Compression::Auto { level: 1 })
+                .workers(1)
+                .writers(1)
+                .checkpoint_bytes(64 << 10)
+                .checkpoint_interval(Duration::from_secs(30))
+                .small_bytes_max(0),
             force: false,
             host: "host",
         }
@@ -238,12 +234,11 @@ impl How {
     }
 
     pub fn options(&self) -> BackupOptions {
-        BackupOptions {
-            host: self.host.into(),
-            user: b"user".to_vec(),
-            tags: Vec::new(),
-            ingest: self.ingest.clone(),
-        }
+        BackupOptions::default()
+            .host(self.host)
+            .user(b"user".to_vec())
+            .tags(Vec::new())
+            .ingest(self.ingest.clone())
     }
 }
 
@@ -262,17 +257,16 @@ pub fn back_up_with_faults(
     tree: &Tree,
     how: &How,
 ) -> (Result<BackupReport, Error>, Vec<String>) {
-    let options = TreeOptions {
-        paths: vec![tree.root()],
-        current_folder: PathBuf::from("/"),
-        excludes: Excludes::default(),
-        exclude_caches: false,
-        one_file_system: false,
-        leave_out: None,
-        force: how.force,
-        ignore_ctime: false,
-        ignore_inode: false,
-    };
+    let options = TreeOptions::default()
+        .paths(vec![tree.root()])
+        .current_folder(PathBuf::from("/"))
+        .excludes(Excludes::default())
+        .exclude_caches(false)
+        .one_file_system(false)
+        .leave_out(None)
+        .force(how.force)
+        .ignore_ctime(false)
+        .ignore_inode(false);
     let mut faults = Vec::new();
     let report = store.backup_tree(&how.options(), &options, &Monitor::default(), &mut |fault| {
         faults.push(fault.to_string());

@@ -29,13 +29,7 @@ const KINDS: [ContainerKind; 5] = [
 
 /// Options that let so much stay dead.
 pub fn leaving(unused_max: PruneUnused) -> PruneOptions {
-    PruneOptions {
-        limits: PruneLimits {
-            unused_max,
-            ..PruneLimits::default()
-        },
-        ..PruneOptions::default()
-    }
+    PruneOptions::default().limits(PruneLimits::default().unused_max(unused_max))
 }
 
 /// Nothing may stay dead.
@@ -45,23 +39,17 @@ pub fn everything() -> PruneOptions {
 
 /// The same, and what is kept for a while goes at once.
 pub fn everything_at_once() -> PruneOptions {
-    PruneOptions {
-        keep_endings_for: Duration::ZERO,
-        ..everything()
-    }
+    everything().keep_endings_for(Duration::ZERO)
 }
 
 /// The same among processes that are dead or answer at once, for tests that wait for the dead
 /// often.
 pub fn impatient(options: PruneOptions) -> PruneOptions {
-    PruneOptions {
-        policy: SessionPolicy {
-            unmoved_for: Duration::from_secs(60),
-            ..options.policy
-        },
-        answer_within: Duration::from_secs(120),
-        ..options
-    }
+    let policy = SessionPolicy {
+        unmoved_for: Duration::from_secs(60),
+        ..options.policy
+    };
+    options.policy(policy).answer_within(Duration::from_secs(120))
 }
 
 /// What a prune may do to containers.
@@ -116,11 +104,9 @@ pub fn prune(store: &Store, options: &PruneOptions, when: &str) -> PruneReport {
 }
 
 pub fn try_forget(store: &Store, id: SessionId) -> Result<(), Error> {
-    let request = ForgetRequest {
-        what: ForgetWhat::Named(vec![id.to_string()]),
-        is_dry_run: false,
-        force_unreadable: false,
-    };
+    let request = ForgetRequest::new(ForgetWhat::Named(vec![id.to_string()]))
+        .is_dry_run(false)
+        .force_unreadable(false);
     store.forget(&request, &Monitor::default()).map(drop)
 }
 

@@ -10,11 +10,7 @@ use super::{How, Process, assert_restores_bytes, back_up_bytes, noise, snapshot}
 pub const PIECE: usize = 6 << 10;
 
 pub fn try_repair(store: &Store, percent: u16) -> Result<OptimizeReport, onefold::Error> {
-    let request = OptimizeRequest {
-        repair: Some(percent),
-        workers: 2,
-        ..OptimizeRequest::default()
-    };
+    let request = OptimizeRequest::default().repair(Some(percent)).workers(2);
     store.optimize(&request, &Monitor::default())
 }
 

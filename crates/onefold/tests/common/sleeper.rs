@@ -31,10 +31,7 @@ impl Sleeper {
         let completing = Arc::new(Mutex::new(None));
         let begun = Arc::clone(&completing);
         let complete = move || {
-            let request = OptimizeRequest {
-                series: Some(own),
-                ..OptimizeRequest::default()
-            };
+            let request = OptimizeRequest::default().series(Some(own));
             completer.open().optimize(&request, &Monitor::default())
         };
         let mut complete = Some(complete);

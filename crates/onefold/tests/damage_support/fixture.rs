@@ -163,10 +163,7 @@ fn revise(store: &Store, sealer: &object::Sealer) {
 /// A session that died, a lease, the lists of reclamation, and settings, which say no more than
 /// nothing would.
 fn leave_traces(store: &Store, sealer: &object::Sealer) {
-    let change = SettingsChange {
-        layout: Some(Layout::Inline),
-        ..SettingsChange::default()
-    };
+    let change = SettingsChange::default().layout(Some(Layout::Inline));
     store.set_default_series_settings(&change).unwrap();
     // Of layout inline this says nothing.
     let again = SeriesSettings {

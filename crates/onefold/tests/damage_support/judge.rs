@@ -173,7 +173,7 @@ pub(crate) fn restore(store: &Store, snapshot: &Snapshot) -> Restored {
                     lost.push(path.clone());
                     format!("{}: {error}", String::from_utf8_lossy(path))
                 }
-                Fault::Tree(error) => error.to_string(),
+                other => other.to_string(),
             });
         },
     );

@@ -72,33 +72,31 @@ pub(crate) fn objects_of(storage: &dyn Storage) -> Objects {
 
 /// One worker and one writer: the same seed gives the same bytes.
 pub(crate) fn backup_options(host: &str, small_bytes_max: usize) -> BackupOptions {
-    BackupOptions {
-        host: host.as_bytes().to_vec(),
-        user: b"tester".to_vec(),
-        tags: Vec::new(),
-        ingest: IngestOptions {
-            compression: Compression::Level(3),
-            workers: 1,
-            writers: 1,
-            small_bytes_max,
-            ..IngestOptions::for_cores(1)
-        },
-    }
+    BackupOptions::default()
+        .host(host.as_bytes().to_vec())
+        .user(b"tester".to_vec())
+        .tags(Vec::new())
+        .ingest(
+            IngestOptions::for_cores(1)
+                .compression(Compression::Level(3))
+                .workers(1)
+                .writers(1)
+                .small_bytes_max(small_bytes_max),
+        )
 }
 
 /// A tree's backup of that folder.
 pub(crate) fn tree_options(source: &std::path::Path, force: bool) -> TreeOptions {
-    TreeOptions {
-        paths: vec![source.to_path_buf()],
-        current_folder: source.to_path_buf(),
-        excludes: onefold::Excludes::default(),
-        exclude_caches: false,
-        one_file_system: false,
-        leave_out: None,
-        force,
-        ignore_ctime: false,
-        ignore_inode: false,
-    }
+    TreeOptions::default()
+        .paths(vec![source.to_path_buf()])
+        .current_folder(source.to_path_buf())
+        .excludes(onefold::Excludes::default())
+        .exclude_caches(false)
+        .one_file_system(false)
+        .leave_out(None)
+        .force(force)
+        .ignore_ctime(false)
+        .ignore_inode(false)
 }
 
 /// Whether to try every byte instead of a sample.

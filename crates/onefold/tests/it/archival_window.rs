@@ -11,8 +11,8 @@ use crate::common::{Asked, How, Process, assert_sound, back_up_bytes, snapshot, 
 use env::Storage;
 use format::names;
 use onefold::{
-    ArchivalWindow, Expired, HeldBackup, HoldEnd, Layout, Monitor, OptimizePreview, OptimizeReport,
-    OptimizeRequest, SeriesName, SessionId, SettingsChange, Store, UnixNanos,
+    ArchivalWindow, HeldBackup, HoldEnd, Layout, Monitor, OptimizePreview, OptimizeReport, OptimizeRequest,
+    SeriesName, SessionId, SettingsChange, Store, UnixNanos,
 };
 use types::Revision;
 
@@ -27,13 +27,11 @@ fn name(path: &str) -> SeriesName {
 
 /// Hybrid, with so many live and archival backups.
 fn windows(live: u16, archival: u16) -> SettingsChange {
-    SettingsChange {
-        layout: Some(Layout::Hybrid),
-        live_window: Some(live),
-        archival_window: Some(archival_window(archival)),
-        segment_bytes: Some(64 << 10),
-        ..SettingsChange::default()
-    }
+    SettingsChange::default()
+        .layout(Some(Layout::Hybrid))
+        .live_window(Some(live))
+        .archival_window(Some(archival_window(archival)))
+        .segment_bytes(Some(64 << 10))
 }
 
 fn archival_window(count: u16) -> ArchivalWindow {
@@ -56,7 +54,7 @@ fn preview(store: &Store) -> OptimizePreview {
     store.preview_optimize(&OptimizeRequest::default()).unwrap()
 }
 
-fn expired(all: &[Expired]) -> Vec<SessionId> {
+fn expired(all: &[onefold::Expired]) -> Vec<SessionId> {
     all.iter().map(|one| one.id).collect()
 }
 
@@ -82,13 +80,11 @@ fn what_is_beyond_both_windows_goes_unwritten_and_the_rest_restores() {
     let other = back_up_bytes(&store, "/other", b"of another series", &How::plain()).unwrap();
     set(&store, 1, 2);
     let ids = &base.ids;
-    let of_first = Expired {
-        id: ids[0],
-        live_window: 1,
-        archival_window: 2,
-    };
     let would = preview(&store);
-    assert_eq!(would.expiring, [of_first]);
+    let of_first = would.expiring[0];
+    assert_eq!(would.expiring.len(), 1);
+    assert_eq!(of_first.id, ids[0]);
+    assert_eq!((of_first.live_window, of_first.archival_window), (1, 2));
     let due: Vec<_> = would.backups.iter().map(|due| (due.id, due.onto)).collect();
     assert_eq!(due, [(ids[1], Some(ids[2])), (ids[2], Some(ids[3]))]);
     assert_eq!(left(&store).len(), 5, "saying so forgets nothing");
@@ -142,10 +138,7 @@ fn nothing_goes_without_a_window_or_by_another_layout_or_window() {
     set(&store, 1, 0);
     assert!(preview(&store).expiring.is_empty() && optimize(&store).expired.is_empty());
     set(&store, 1, 1);
-    let inline = SettingsChange {
-        layout: Some(Layout::Inline),
-        ..SettingsChange::default()
-    };
+    let inline = SettingsChange::default().layout(Some(Layout::Inline));
     store.set_series_settings(&name(NAME), &inline).unwrap();
     assert!(
         optimize(&store).expired.is_empty(),
@@ -153,14 +146,8 @@ fn nothing_goes_without_a_window_or_by_another_layout_or_window() {
     );
     set(&store, 1, 1);
     for request in [
-        OptimizeRequest {
-            live: Some(1),
-            ..OptimizeRequest::default()
-        },
-        OptimizeRequest {
-            series: Some(store.series_id(&name("/other"))),
-            ..OptimizeRequest::default()
-        },
+        OptimizeRequest::default().live(Some(1)),
+        OptimizeRequest::default().series(Some(store.series_id(&name("/other")))),
     ] {
         let report = store.optimize(&request, &Monitor::default()).unwrap();
         assert!(report.expired.is_empty(), "{request:?}");

@@ -62,10 +62,7 @@ fn how(cap: Cap, remembered_windows: u32) -> How {
 }
 
 fn open_at(process: &Process, index_memory: Option<usize>) -> Store {
-    let options = OpenOptions {
-        index_memory_bytes_max: index_memory,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::default().index_memory_bytes_max(index_memory);
     Store::open(&process.env, &onefold::Credential::None, &options).unwrap()
 }
 
@@ -236,10 +233,7 @@ fn decisions_are_the_same_with_any_number_of_threads() {
     ] {
         let mut how = how(cap, 0);
         how.ingest.lookup = memory;
-        let mut options = OpenOptions {
-            index_memory_bytes_max: Some(1 << 20),
-            ..OpenOptions::default()
-        };
+        let mut options = OpenOptions::default().index_memory_bytes_max(Some(1 << 20));
         if memory != LookupMemory::default() {
             options.index_pending_bytes_max = 40 * 16;
             options.index_memory_bytes_max = Some(4 << 10);
@@ -373,10 +367,7 @@ fn known_segments_are_taken_while_the_window_has_room() {
     let machine = Process::new(91);
     machine.init();
     // Few chunks have a hook.
-    let options = OpenOptions {
-        index_bytes_max: 1 << 10,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::default().index_bytes_max(1 << 10);
     let open = || Store::open(&machine.env, &onefold::Credential::None, &options).unwrap();
     for bytes in &versions {
         back_up_bytes(&open(), "/stream", bytes, &How::plain()).unwrap();

@@ -28,11 +28,7 @@ use types::{ContainerKind, Generation, ObjectName, UnixNanos};
 
 /// Containers so large that the end of one, as it is read for its catalog, is not all of it.
 fn large() -> InitOptions {
-    InitOptions {
-        container_bytes: 1 << 20,
-        region_bytes: 32 << 10,
-        ..tiny()
-    }
+    tiny().container_bytes(1 << 20).region_bytes(32 << 10)
 }
 
 fn of_containers(requests: &[Request]) -> Vec<&Request> {

@@ -15,7 +15,7 @@ use crate::common::{
 };
 use env::Storage;
 use env::fault::CrashPolicy;
-use onefold::{ForgetReport, ForgetRequest, ForgetWhat, InitOptions, Monitor, SessionId, Store};
+use onefold::{ForgetReport, ForgetRequest, ForgetWhat, Monitor, SessionId, Store};
 use reclaim::reserve::FIRST_BYTES;
 
 /// As many as are worth threads, and some.
@@ -30,10 +30,7 @@ struct Base {
 impl Base {
     fn new(seed: u64) -> Self {
         let machine = Process::new(seed);
-        let options = InitOptions {
-            reserve_bytes: FIRST_BYTES,
-            ..tiny()
-        };
+        let options = tiny().reserve_bytes(FIRST_BYTES);
         machine.try_init(&options).unwrap();
         let part = |n: u64| noise(seed * 100 + n, 24 << 10);
         let mut contents = BTreeMap::new();
@@ -99,11 +96,9 @@ impl Base {
 }
 
 fn try_forget(store: &Store, ids: &[SessionId]) -> Result<ForgetReport, onefold::Error> {
-    let request = ForgetRequest {
-        what: ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()),
-        is_dry_run: false,
-        force_unreadable: false,
-    };
+    let request = ForgetRequest::new(ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()))
+        .is_dry_run(false)
+        .force_unreadable(false);
     store.forget(&request, &Monitor::default())
 }
 

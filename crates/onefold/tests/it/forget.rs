@@ -64,11 +64,9 @@ impl Bed {
     }
 
     fn try_forget(&self, what: ForgetWhat, is_dry_run: bool) -> Result<ForgetReport, Error> {
-        let request = ForgetRequest {
-            what,
-            is_dry_run,
-            force_unreadable: false,
-        };
+        let request = ForgetRequest::new(what)
+            .is_dry_run(is_dry_run)
+            .force_unreadable(false);
         self.store.forget(&request, &Monitor::default())
     }
 
@@ -248,10 +246,7 @@ fn without_a_rule_and_of_the_whole_store_nothing_is_forgotten() {
             may_remove_all: true,
         },
         group_by: GroupBy::SERIES,
-        filter: Filter {
-            hosts: host.into_iter().map(Vec::from).collect(),
-            ..Filter::default()
-        },
+        filter: Filter::default().hosts(host.into_iter().map(Vec::from).collect()),
         times: Times::default(),
     };
     let error = bed.try_forget(everything(None), false).unwrap_err();
@@ -301,10 +296,7 @@ fn tags_come_and_go() {
         add: words(&["c"]),
         remove: words(&["a"]),
     };
-    let only_b = Filter {
-        tags: vec![words(&["b"])],
-        ..Filter::default()
-    };
+    let only_b = Filter::default().tags(vec![words(&["b"])]);
     let done = bed.store.tag(&Which::All(only_b), &change).unwrap();
     assert_eq!(done.len(), 2);
     assert_eq!(tags(ids[1]), ["b", "c"]);
@@ -326,11 +318,9 @@ fn who_is_asked_to_stop_forgets_no_more() {
     let bed = Bed::new();
     let ids = bed.daily(2);
     let monitor = Monitor::new(Arc::new(AtomicBool::new(true)));
-    let request = ForgetRequest {
-        what: named(&ids),
-        is_dry_run: false,
-        force_unreadable: false,
-    };
+    let request = ForgetRequest::new(named(&ids))
+        .is_dry_run(false)
+        .force_unreadable(false);
     let error = bed.store.forget(&request, &monitor).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
     assert_eq!(bed.there(), ids);
@@ -384,11 +374,9 @@ fn a_store_that_was_copied_without_its_times_forgets_nothing_unsaid() {
                 },
                 named @ ForgetWhat::Named(_) => named,
             };
-            let request = ForgetRequest {
-                what,
-                is_dry_run,
-                force_unreadable: false,
-            };
+            let request = ForgetRequest::new(what)
+                .is_dry_run(is_dry_run)
+                .force_unreadable(false);
             store.forget(&request, &Monitor::default())
         };
         let error = forget(&copy, Times::Agreeing, false).unwrap_err().to_string();

@@ -168,10 +168,7 @@ fn a_wrong_password_is_told_from_everything_else() {
 fn a_password_that_is_needed_or_not_taken_is_told() {
     let storage = Arc::new(MemoryStorage::new());
     let env = env_on(Arc::clone(&storage) as Arc<dyn Storage>, 1);
-    let options = onefold::InitOptions {
-        cost: crate::formats_support::cheap(),
-        ..onefold::InitOptions::default()
-    };
+    let options = onefold::InitOptions::default().cost(crate::formats_support::cheap());
     Store::init(&env, &Credential::password(PASSWORD), &options, None).unwrap();
     let needed = open_with(&env, &Credential::None).unwrap_err();
     assert_eq!(needed.kind(), ErrorKind::WrongPassword, "{needed}");
@@ -368,10 +365,7 @@ fn names_that_are_not_utf8_come_back_byte_for_byte() {
     let expected = tree::read(&source);
     let restored = |include: Vec<Vec<u8>>| -> BTreeMap<_, Entry> {
         let target = tempfile::tempdir().unwrap();
-        let request = RestoreRequest {
-            include,
-            ..RestoreRequest::new(AssembleOptions::for_cores(1))
-        };
+        let request = RestoreRequest::new(AssembleOptions::for_cores(1)).include(include);
         let mut fault = |fault: &onefold::Fault| panic!("{fault:?}");
         store
             .restore(
@@ -407,11 +401,9 @@ fn settings_that_no_chunker_takes_make_no_store() {
         (8 << 10, 48),
     ] {
         let (env, _) = env::Env::simulated(std::sync::Arc::new(env::MemoryStorage::new()), 1);
-        let options = onefold::InitOptions {
-            chunk_avg_bytes,
-            node_avg_children,
-            ..onefold::InitOptions::default()
-        };
+        let options = onefold::InitOptions::default()
+            .chunk_avg_bytes(chunk_avg_bytes)
+            .node_avg_children(node_avg_children);
         let made = onefold::Store::init(&env, &onefold::Credential::None, &options, None);
         assert!(made.is_err(), "{chunk_avg_bytes} {node_avg_children}");
         assert!(env.storage.list("").unwrap().is_empty(), "nothing is left behind");

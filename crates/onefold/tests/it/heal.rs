@@ -30,7 +30,7 @@ fn lost(store: &Store, snapshot: &Snapshot, target: &Path) -> BTreeSet<Vec<u8>> 
             &Monitor::default(),
             &mut |fault| match fault {
                 Fault::Lost { path, .. } => drop(lost.insert(path.clone())),
-                Fault::Tree(fault) => panic!("{fault}"),
+                other => panic!("{other}"),
             },
         )
         .unwrap();

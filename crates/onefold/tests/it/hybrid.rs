@@ -26,19 +26,10 @@ use recipe::{Child, NodeCache, NodeSource, Place, TreeRoot, child_nodes};
 use types::{ContainerId, ContainerKind, Fingerprint, Slot};
 
 const SEGMENT_BYTES: u32 = 64 << 10;
-const HYBRID: SettingsChange = SettingsChange {
-    layout: Some(Layout::Hybrid),
-    live_window: None,
-    archival_window: None,
-    segment_bytes: Some(SEGMENT_BYTES),
-    optimize_after_backup: None,
-    repair_percent: None,
-};
-const INLINE: SettingsChange = SettingsChange {
-    layout: Some(Layout::Inline),
-    segment_bytes: None,
-    ..HYBRID
-};
+const HYBRID: SettingsChange = SettingsChange::NONE
+    .layout(Some(Layout::Hybrid))
+    .segment_bytes(Some(SEGMENT_BYTES));
+const INLINE: SettingsChange = HYBRID.layout(Some(Layout::Inline)).segment_bytes(None);
 
 fn hybrid_store(machine: &Process) -> Store {
     let store = machine.init();
@@ -536,10 +527,7 @@ fn a_series_may_change_its_layout() {
         made.push((report.id, tree.picture()));
         report
     };
-    let other = SettingsChange {
-        segment_bytes: Some(2 * SEGMENT_BYTES),
-        ..HYBRID
-    };
+    let other = HYBRID.segment_bytes(Some(2 * SEGMENT_BYTES));
     back_up_now(&How::plain());
     for (step, change) in [HYBRID, other, INLINE, HYBRID].iter().enumerate() {
         store.set_default_series_settings(change).unwrap();

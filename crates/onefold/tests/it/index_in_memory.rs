@@ -7,10 +7,7 @@ use onefold::{Credential, OpenOptions, Store};
 use types::ObjectName;
 
 fn open_held(process: &Process, memory_bytes: usize) -> Store {
-    let options = OpenOptions {
-        index_memory_bytes_max: Some(memory_bytes),
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::default().index_memory_bytes_max(Some(memory_bytes));
     Store::open(&process.env, &Credential::None, &options).unwrap()
 }
 

@@ -19,6 +19,7 @@ mod formats_support;
 mod heal;
 mod hybrid;
 mod index_in_memory;
+mod open_file;
 mod optimize;
 mod optimize_costs;
 mod optimize_damaged;

@@ -12,13 +12,7 @@ use onefold::{
 };
 
 fn everything() -> PruneOptions {
-    PruneOptions {
-        limits: PruneLimits {
-            unused_max: PruneUnused::Bytes(0),
-            ..PruneLimits::default()
-        },
-        ..PruneOptions::default()
-    }
+    PruneOptions::default().limits(PruneLimits::default().unused_max(PruneUnused::Bytes(0)))
 }
 
 fn prune(store: &Store) -> PruneReport {
@@ -29,11 +23,7 @@ fn prune(store: &Store) -> PruneReport {
 
 /// Every series with this live window.
 fn optimize(store: &Store, live: u16) -> OptimizeReport {
-    let request = OptimizeRequest {
-        live: Some(live),
-        workers: 2,
-        ..OptimizeRequest::default()
-    };
+    let request = OptimizeRequest::default().live(Some(live)).workers(2);
     store.optimize(&request, &Monitor::default()).unwrap()
 }
 
@@ -128,11 +118,9 @@ fn a_hybrid_series_takes_the_space_of_an_inline_one() {
     let mut sizes = Vec::new();
     for layout in [Layout::Inline, Layout::Hybrid] {
         let machine = Process::new(5);
-        let change = SettingsChange {
-            layout: Some(layout),
-            segment_bytes: (layout == Layout::Hybrid).then_some(64 << 10),
-            ..SettingsChange::default()
-        };
+        let change = SettingsChange::default()
+            .layout(Some(layout))
+            .segment_bytes((layout == Layout::Hybrid).then_some(64 << 10));
         machine.init().set_default_series_settings(&change).unwrap();
         let series = Series::back_up(&machine, "/image", 1, 6);
         prune(&machine.open());
@@ -191,11 +179,9 @@ fn who_referred_to_what_is_the_newest_no_more_refers_to_none() {
 #[test]
 fn a_copy_that_is_damaged_is_not_referred_to() {
     let machine = Process::new(7);
-    let hybrid = SettingsChange {
-        layout: Some(Layout::Hybrid),
-        segment_bytes: Some(64 << 10),
-        ..SettingsChange::default()
-    };
+    let hybrid = SettingsChange::default()
+        .layout(Some(Layout::Hybrid))
+        .segment_bytes(Some(64 << 10));
     machine.init().set_default_series_settings(&hybrid).unwrap();
     let series = Series::back_up(&machine, "/image", 1, 2);
     let of_newer = format!("data/{:013}/", series.ids[1].get());

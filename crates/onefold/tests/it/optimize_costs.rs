@@ -39,16 +39,10 @@ impl Grown {
     /// How often nodes are read, by who holds none of them, when so many become archival.
     fn reads(&self, count: usize) -> usize {
         let process = self.machine.beside(2);
-        let options = OpenOptions {
-            node_cache_bytes: 0,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions::default().node_cache_bytes(0);
         let store = Store::open(&process.env, &Credential::None, &options).unwrap();
         drop(process.watched.take_requests());
-        let request = OptimizeRequest {
-            live: Some(1),
-            ..OptimizeRequest::default()
-        };
+        let request = OptimizeRequest::default().live(Some(1));
         let report = store.optimize(&request, &Monitor::default()).unwrap();
         let done = report.backups.iter().filter(|(_, done)| done.bytes_archived > 0);
         assert_eq!(done.count(), count, "{report:?}");

@@ -24,11 +24,9 @@ struct Hybrid {
 impl Hybrid {
     fn new(seed: u64, count: u64) -> Self {
         let machine = Process::new(seed);
-        let hybrid = SettingsChange {
-            layout: Some(Layout::Hybrid),
-            segment_bytes: Some(64 << 10),
-            ..SettingsChange::default()
-        };
+        let hybrid = SettingsChange::default()
+            .layout(Some(Layout::Hybrid))
+            .segment_bytes(Some(64 << 10));
         machine.init().set_default_series_settings(&hybrid).unwrap();
         let common = noise(seed, 400 << 10);
         let mut contents: Vec<Vec<u8>> = (1..count)

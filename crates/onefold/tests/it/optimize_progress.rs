@@ -24,11 +24,9 @@ struct Series {
 impl Series {
     fn new(seed: u64, layout: Layout, count: u64) -> Self {
         let machine = Process::new(seed);
-        let change = SettingsChange {
-            layout: Some(layout),
-            segment_bytes: (layout == Layout::Hybrid).then_some(64 << 10),
-            ..SettingsChange::default()
-        };
+        let change = SettingsChange::default()
+            .layout(Some(layout))
+            .segment_bytes((layout == Layout::Hybrid).then_some(64 << 10));
         machine.init().set_default_series_settings(&change).unwrap();
         let mut series = Self {
             machine,
@@ -52,10 +50,7 @@ impl Series {
     /// A process that holds next to nothing of what it has read.
     fn forgetful(&self, seed: u64) -> (Process, Store) {
         let process = self.machine.beside(seed);
-        let options = OpenOptions {
-            node_cache_bytes: 0,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions::default().node_cache_bytes(0);
         let store = Store::open(&process.env, &Credential::None, &options).unwrap();
         (process, store)
     }
@@ -70,12 +65,10 @@ impl Series {
 }
 
 fn request(repair: Option<u16>) -> OptimizeRequest {
-    OptimizeRequest {
-        live: repair.is_none().then_some(1),
-        repair,
-        workers: 1,
-        ..OptimizeRequest::default()
-    }
+    OptimizeRequest::default()
+        .live(repair.is_none().then_some(1))
+        .repair(repair)
+        .workers(1)
 }
 
 fn is_of_containers(name: &str) -> bool {

@@ -214,10 +214,7 @@ fn a_backup_whose_nodes_go_while_another_is_compared_with_it() {
 }
 
 fn due(base: &Base) -> Vec<SessionId> {
-    let request = OptimizeRequest {
-        live: Some(1),
-        ..OptimizeRequest::default()
-    };
+    let request = OptimizeRequest::default().live(Some(1));
     let due = base.machine.open().preview_optimize(&request).unwrap();
     due.backups.into_iter().map(|due| due.id).collect()
 }

@@ -30,12 +30,10 @@ const OBJECTS_MAX: usize = 40;
 /// Regions and containers so small that the listing lies in dozens of them, and nodes whose chunks
 /// lie in a few: the catalogs of all of those are read with a node.
 fn small() -> InitOptions {
-    InitOptions {
-        region_bytes: 16 << 10,
-        container_bytes: 32 << 10,
-        node_avg_children: 32,
-        ..InitOptions::default()
-    }
+    InitOptions::default()
+        .region_bytes(16 << 10)
+        .container_bytes(32 << 10)
+        .node_avg_children(32)
 }
 
 /// Names that nobody compresses.
@@ -79,17 +77,16 @@ impl Wide {
     fn back_up(&self, store: &Store) -> BackupReport {
         let mut how = How::plain();
         how.ingest.compression = Compression::Off;
-        let options = TreeOptions {
-            paths: vec![self.folder.path().to_owned()],
-            current_folder: PathBuf::from("/"),
-            excludes: Excludes::default(),
-            exclude_caches: false,
-            one_file_system: false,
-            leave_out: None,
-            force: false,
-            ignore_ctime: false,
-            ignore_inode: false,
-        };
+        let options = TreeOptions::default()
+            .paths(vec![self.folder.path().to_owned()])
+            .current_folder(PathBuf::from("/"))
+            .excludes(Excludes::default())
+            .exclude_caches(false)
+            .one_file_system(false)
+            .leave_out(None)
+            .force(false)
+            .ignore_ctime(false)
+            .ignore_inode(false);
         let mut faults = |fault: &_| panic!("{fault:?}");
         store
             .backup_tree(&how.options(), &options, &Monitor::default(), &mut faults)
@@ -165,10 +162,8 @@ impl Reader {
     }
 
     fn restore(&self, include: &[PathBuf], target: &Path) -> RestoreReport {
-        let request = RestoreRequest {
-            include: include.iter().map(|path| bytes_of(path)).collect(),
-            ..RestoreRequest::new(AssembleOptions::for_cores(1))
-        };
+        let request = RestoreRequest::new(AssembleOptions::for_cores(1))
+            .include(include.iter().map(|path| bytes_of(path)).collect());
         let mut faults = |fault: &_| panic!("{fault:?}");
         let restored = self
             .store

@@ -14,13 +14,7 @@ use onefold::{Monitor, PruneLimits, PruneOptions, PruneReport, PruneUnused, Sess
 use types::{ByteRange, ObjectName, Revision};
 
 fn everything() -> PruneOptions {
-    PruneOptions {
-        limits: PruneLimits {
-            unused_max: PruneUnused::Bytes(0),
-            ..PruneLimits::default()
-        },
-        ..PruneOptions::default()
-    }
+    PruneOptions::default().limits(PruneLimits::default().unused_max(PruneUnused::Bytes(0)))
 }
 
 fn prune(store: &Store, options: &PruneOptions) -> PruneReport {
@@ -241,10 +235,7 @@ fn tombstones_and_endings_go_when_they_are_old() {
     prune(&machine.open(), &everything());
     assert_eq!(manifests(&machine), 3);
     machine.clock.advance(Duration::from_secs(31 * 24 * 60 * 60));
-    let none = PruneOptions {
-        keep_endings_for: Duration::ZERO,
-        ..everything()
-    };
+    let none = everything().keep_endings_for(Duration::ZERO);
     prune(&machine.open(), &none);
     assert_eq!(manifests(&machine), 1, "{:?}", machine.names("backups"));
     prune(&machine.open(), &none);
@@ -257,10 +248,7 @@ fn tombstones_and_endings_go_when_they_are_old() {
 fn marks_go_with_the_last_backup_of_their_group() {
     let machine = Process::new(6);
     machine.init();
-    let at_once = PruneOptions {
-        keep_endings_for: Duration::ZERO,
-        ..everything()
-    };
+    let at_once = everything().keep_endings_for(Duration::ZERO);
     let back_up = |name: &str, bytes: &[u8]| {
         back_up_bytes(&machine.open(), name, bytes, &How::plain())
             .unwrap()
@@ -339,10 +327,7 @@ fn a_second_copy_without_the_first_goes() {
                     .damage(&name, |bytes| bytes.truncate(bytes.len() / 2));
             }
         }
-        let options = PruneOptions {
-            abandoned_after: Duration::ZERO,
-            ..everything()
-        };
+        let options = everything().abandoned_after(Duration::ZERO);
         prune(&machine.open(), &options);
         assert_eq!(machine.names("mirror"), of_kept);
         // One that nobody listed as dead.
@@ -371,10 +356,7 @@ fn a_second_copy_without_the_first_goes() {
                 .storage
                 .damage(&left, |bytes| bytes.truncate(main.len() / 2));
         }
-        let all = PruneOptions {
-            all: true,
-            ..everything()
-        };
+        let all = everything().all(true);
         machine.open().prune(&all, &Monitor::default()).unwrap();
         assert_eq!(machine.names("mirror"), of_kept, "torn: {is_torn}");
         machine.storage.put(&lost, &[&main]).unwrap();

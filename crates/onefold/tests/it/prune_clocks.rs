@@ -17,7 +17,7 @@ use crate::common::{
 use env::Storage;
 use env::fault::FaultStorage;
 use format::names;
-use onefold::{BackupReport, Error, Monitor, PruneOptions, PruneUnused};
+use onefold::{BackupReport, Error, Monitor, PruneUnused};
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
@@ -104,10 +104,7 @@ fn what_is_read_stays_though_the_claim_of_who_reads_it_cannot_be_read() {
             let claim = names::claim(table.running.last().unwrap().id);
             // Nothing is dead but what is known to be: no epoch begins, which would stop at that
             // claim.
-            let idle = PruneOptions {
-                keep_endings_for: Duration::ZERO,
-                ..leaving(PruneUnused::Unlimited)
-            };
+            let idle = leaving(PruneUnused::Unlimited).keep_endings_for(Duration::ZERO);
             let flip = |bytes: &mut Vec<u8>| bytes[60] ^= 1;
             let (machine, bad, mut barriers) = (first.clone(), claim.clone(), 0);
             if rots {

@@ -62,11 +62,9 @@ fn back_up(machine: &Process, name: &str, bytes: &[u8]) -> SessionId {
 }
 
 fn forget(machine: &Process, ids: &[SessionId]) {
-    let request = ForgetRequest {
-        what: ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()),
-        is_dry_run: false,
-        force_unreadable: false,
-    };
+    let request = ForgetRequest::new(ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()))
+        .is_dry_run(false)
+        .force_unreadable(false);
     let report = machine.open().forget(&request, &Monitor::default()).unwrap();
     assert_eq!(report.forgotten, ids);
 }
@@ -200,11 +198,9 @@ fn forgetting_many_waits_as_long_as_forgetting_one() {
         let process = machine.beside(10);
         let store = process.open();
         drop(process.watched.take_requests());
-        let request = ForgetRequest {
-            what: ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()),
-            is_dry_run: false,
-            force_unreadable: false,
-        };
+        let request = ForgetRequest::new(ForgetWhat::Named(ids.iter().map(ToString::to_string).collect()))
+            .is_dry_run(false)
+            .force_unreadable(false);
         store.forget(&request, &Monitor::default()).unwrap();
         let cost = Cost::of(&process.watched.take_requests());
         let expected = (1, 2, ids.len(), ids.len());
@@ -222,11 +218,9 @@ fn expiry(base: &Process, count: usize) -> [Cost; 2] {
     let store = machine.open();
     let backups = store.snapshots().unwrap().snapshots;
     let ids = backups[..count].iter().map(|snapshot| snapshot.id.to_string());
-    let request = ForgetRequest {
-        what: ForgetWhat::Named(ids.collect()),
-        is_dry_run: false,
-        force_unreadable: false,
-    };
+    let request = ForgetRequest::new(ForgetWhat::Named(ids.collect()))
+        .is_dry_run(false)
+        .force_unreadable(false);
     drop(machine.watched.take_requests());
     store.forget(&request, &Monitor::default()).unwrap();
     let forgetting = Cost::of(&machine.watched.take_requests());
@@ -274,10 +268,7 @@ fn with_no_memory_for_marks_a_prune_does_the_same() {
     let base = grown(5);
     let done = |marks_bytes_max| {
         let machine = Process::on(base.storage.crash(CrashPolicy::KeepAll), base.clock.clone(), 11);
-        let options = PruneOptions {
-            marks_bytes_max,
-            ..everything()
-        };
+        let options = everything().marks_bytes_max(marks_bytes_max);
         let (report, cost, _) = watched(&machine, &options);
         let folders = ["data", "recipe", "mirror", "removed", "groups"];
         let stored = folders.map(|folder| machine.names(folder));
@@ -301,10 +292,7 @@ fn first_prune(marks_bytes_max: u64) -> (Process, Vec<Request>) {
     let process = machine.beside(13);
     let store = process.open();
     drop(process.watched.take_requests());
-    let options = PruneOptions {
-        marks_bytes_max,
-        ..everything()
-    };
+    let options = everything().marks_bytes_max(marks_bytes_max);
     let report = store.prune(&options, &Monitor::default()).unwrap().0;
     assert_eq!((report.epochs, report.groups_marked), (0, 6), "{report:?}");
     let requests = process.watched.take_requests();
@@ -349,10 +337,7 @@ fn a_prune_that_fails_leaves_no_marks_behind_that_it_could_not_hold() {
             }
         }
     }
-    let options = PruneOptions {
-        marks_bytes_max: 0,
-        ..everything()
-    };
+    let options = everything().marks_bytes_max(0);
     for _ in 0..2 {
         let failed = machine.open().prune(&options, &Monitor::default());
         assert!(
@@ -396,10 +381,7 @@ fn what_fifty_backups_have_alone_costs_one_read_a_node() {
         .collect();
     prune(&machine, &everything());
     // None is kept in memory.
-    let options = OpenOptions {
-        node_cache_bytes: 0,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::default().node_cache_bytes(0);
     let store = Store::open(&machine.env, &Credential::None, &options).unwrap();
     drop(machine.watched.take_requests());
     let monitor = Monitor::default();

@@ -116,6 +116,31 @@ fn compare(told: &PrunePreview, done: &PruneReport, options: &PruneOptions, is_r
     assert!(far <= share, "{far} of what is freed: {when}");
 }
 
+#[test]
+fn a_plan_does_what_it_says() {
+    let machine = machine(700);
+    let store = machine.open();
+    let gone = back_up_bytes(&store, "/gone", &noise(701, 300 << 10), &How::plain()).unwrap();
+    let bytes = noise(702, 100 << 10);
+    let stays = back_up_bytes(&store, "/stays", &bytes, &How::plain()).unwrap();
+    forget(&store, gone.id);
+    let options = leaving(PruneUnused::Bytes(0));
+    let before = machine.names("");
+    let plan = store.plan_prune(&options, &Monitor::default()).unwrap();
+    assert_eq!(machine.names(""), before, "a plan writes nothing");
+    assert!(plan.warnings().is_empty(), "{:?}", plan.warnings());
+    let told = plan.preview().clone();
+    assert!(told.bytes_freed > 300 << 10, "{told:?}");
+    drop(plan);
+    assert_eq!(machine.names(""), before, "nor does one that is dropped");
+    let plan = store.plan_prune(&options, &Monitor::default()).unwrap();
+    let (done, warnings) = plan.execute(&Monitor::default()).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    compare(&told, &done, &options, false, "a plan");
+    let of = snapshot(&store, stays.id);
+    assert_restores_bytes(&store, &of, "stays", &bytes, "after the plan");
+}
+
 /// What each of these backups has alone, by all that each backup reaches.
 fn alone(machine: &Process, doomed: &BTreeSet<SessionId>) -> BTreeMap<SessionId, u64> {
     let reclaimer = Reclaimer::new(machine.clone());

@@ -1,7 +1,7 @@
 //! Reading beside reclamation: what a reader has declared stays until it has read it; where nothing can be
 //! declared, a backup that is pruned under its reader is told apart from damage; a reader that dies blocks nobody.
 
-use std::io;
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -253,6 +253,33 @@ fn what_a_reader_has_declared_stays_though_it_is_forgotten_and_reclaimed() {
     assert!(error.contains("has been forgotten;"), "{error}");
 }
 
+#[test]
+fn an_open_file_is_kept_until_it_is_closed() {
+    let machine = Process::new(320);
+    machine.init();
+    let bytes = noise(320, 1 << 20);
+    let read = back_up_bytes(&machine.open(), "/read", &bytes, &How::plain()).unwrap();
+    let reclaimer = Reclaimer::new(machine.beside(321));
+    let slots = reclaimer.slots_of(read.id);
+    let store = machine.beside(322).open();
+    let monitor = Monitor::default();
+    let of = snapshot(&store, read.id);
+    let mut file = store.open_file(&of, None, &monitor).unwrap();
+    let mut back = vec![0; 1000];
+    file.read_exact(&mut back).unwrap();
+    reclaimer.forget(read.id);
+    assert_eq!(run_epoch(&reclaimer, &machine, &slots), Slots::new());
+    file.read_to_end(&mut back).unwrap();
+    assert!(back == bytes, "other bytes came out");
+    file.close(&monitor);
+    assert_eq!(monitor.notes(), Vec::<onefold::Warning>::new());
+    assert!(reclaimer.table().running.is_empty(), "the reader has ended");
+    assert!(matches!(
+        store.open_file(&of, None, &monitor),
+        Err(Error::Forgotten { .. })
+    ));
+}
+
 /// The backup as it was before it was forgotten.
 fn fake(store: &Store, id: SessionId) -> onefold::Snapshot {
     let bytes = noise(309, 1 << 10);
@@ -332,10 +359,7 @@ fn damage_stays_damage_for_a_reader_without_a_pin() {
 }
 
 fn unpinned(process: &Process) -> Store {
-    let options = OpenOptions {
-        pin_reads: false,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::default().pin_reads(false);
     Store::open(&process.env, &Credential::None, &options).unwrap()
 }
 

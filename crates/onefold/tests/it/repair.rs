@@ -120,12 +120,10 @@ fn backups_of_other_series_refer_to_the_copies_too() {
             .series
             .iter()
             .find(|series| series.name.paths == [NAME.as_bytes()]);
-        let request = OptimizeRequest {
-            series: Some(of.unwrap().id),
-            repair: Some(100),
-            workers: 1,
-            ..OptimizeRequest::default()
-        };
+        let request = OptimizeRequest::default()
+            .series(Some(of.unwrap().id))
+            .repair(Some(100))
+            .workers(1);
         store.optimize(&request, &Monitor::default()).unwrap()
     };
     let (_, done) = only(&report);
@@ -170,10 +168,7 @@ fn what_is_set_for_a_series_is_done() {
             .repaired
             .is_empty()
     );
-    let change = SettingsChange {
-        repair_percent: Some(50),
-        ..SettingsChange::default()
-    };
+    let change = SettingsChange::default().repair_percent(Some(50));
     store.set_default_series_settings(&change).unwrap();
     let due = store.preview_optimize(&plain).unwrap().repairs;
     let report = store.optimize(&plain, &Monitor::default()).unwrap();

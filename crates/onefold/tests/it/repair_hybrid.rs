@@ -6,9 +6,7 @@ use crate::common::pruning::{everything, forget, prune_after_crash};
 use crate::common::{
     How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot, tiny,
 };
-use onefold::{
-    InitOptions, Layout, Monitor, OptimizeReport, OptimizeRequest, SessionId, SettingsChange, Snapshot, Store,
-};
+use onefold::{Layout, Monitor, OptimizeReport, OptimizeRequest, SessionId, SettingsChange, Snapshot, Store};
 
 const NAME: &str = "/image";
 /// The shortest segments that there are, a few to a container.
@@ -18,13 +16,11 @@ const LEN: usize = 4 << 20;
 const WEEKS: usize = 12;
 
 fn hybrid(repair: u16) -> SettingsChange {
-    SettingsChange {
-        layout: Some(Layout::Hybrid),
-        live_window: Some(1),
-        segment_bytes: Some(SEGMENT),
-        repair_percent: Some(repair),
-        ..SettingsChange::default()
-    }
+    SettingsChange::default()
+        .layout(Some(Layout::Hybrid))
+        .live_window(Some(1))
+        .segment_bytes(Some(SEGMENT))
+        .repair_percent(Some(repair))
 }
 
 struct Weeks {
@@ -40,12 +36,7 @@ impl Weeks {
     /// A stream that changes in two places each week, optimized and pruned after each backup.
     fn of(repair: u16, seed: u64) -> Self {
         let machine = Process::new(seed);
-        let store = machine
-            .try_init(&InitOptions {
-                container_bytes: CONTAINER,
-                ..tiny()
-            })
-            .unwrap();
+        let store = machine.try_init(&tiny().container_bytes(CONTAINER)).unwrap();
         store.set_default_series_settings(&hybrid(repair)).unwrap();
         let mut weeks = Self {
             machine,
@@ -70,10 +61,7 @@ impl Weeks {
         let made = back_up_bytes(&store, NAME, bytes, &How::plain()).unwrap();
         self.made.push((made.id, bytes.to_vec()));
         self.new.push(made.totals.bytes_new);
-        let request = OptimizeRequest {
-            workers: 2,
-            ..OptimizeRequest::default()
-        };
+        let request = OptimizeRequest::default().workers(2);
         let preview = store.preview_optimize(&request).unwrap();
         let report = store.optimize(&request, &Monitor::default()).unwrap();
         let foretold = preview.repairs.iter().map(|due| (due.id, due.budget));

@@ -8,7 +8,7 @@ use crate::common::pruning::{
 use crate::common::scattered::{Scattered, hold, only, repair, scattered};
 use crate::common::{Asked, How, Process, assert_sound, back_up_bytes, snapshot};
 use format::names;
-use onefold::{Monitor, OptimizeRequest, PruneOptions, PruneUnused, SessionId, TagChange, Which};
+use onefold::{Monitor, OptimizeRequest, PruneUnused, SessionId, TagChange, Which};
 use types::{ByteRange, Generation, ObjectName};
 
 const NAME: &str = "/image";
@@ -83,20 +83,16 @@ fn no_lower_revision_is_kept_for_an_archival_backup() {
     let first = other.back_up(&machine);
     other.pieces.clone_from(&series.pieces);
     let second = other.back_up(&machine);
-    let archival = OptimizeRequest {
-        series: Some(snapshot(&machine.open(), second).series),
-        live: Some(1),
-        workers: 1,
-        ..OptimizeRequest::default()
-    };
+    let archival = OptimizeRequest::default()
+        .series(Some(snapshot(&machine.open(), second).series))
+        .live(Some(1))
+        .workers(1);
     let report = machine.open().optimize(&archival, &Monitor::default()).unwrap();
     assert!(report.backups[0].1.is_done, "{report:?}");
-    let of_series = OptimizeRequest {
-        series: Some(snapshot(&machine.open(), series.made[0].0).series),
-        repair: Some(1000),
-        workers: 1,
-        ..OptimizeRequest::default()
-    };
+    let of_series = OptimizeRequest::default()
+        .series(Some(snapshot(&machine.open(), series.made[0].0).series))
+        .repair(Some(1000))
+        .workers(1);
     let report = machine.open().optimize(&of_series, &Monitor::default()).unwrap();
     assert!(only(&report).1.is_done, "{report:?}");
     prune(&machine.open(), &everything(), "marks all of it");
@@ -110,10 +106,7 @@ fn no_lower_revision_is_kept_for_an_archival_backup() {
         refused.contains(&format!("backup {first} refers forward to backup {second}")),
         "{refused}"
     );
-    let lost = PruneOptions {
-        allow_missing_manifests: true,
-        ..everything()
-    };
+    let lost = everything().allow_missing_manifests(true);
     assert!(machine.storage.damage(&bad, |bytes| bytes[70] ^= 1));
     prune_after_crash(&machine.beside(16).open(), &lost, "read again");
     other.assert_all(&machine, &[second], "read again");
@@ -172,12 +165,10 @@ fn one_backup_that_cannot_be_read_stops_no_repair() {
         assert!(machine.storage.damage(&name, |bytes| bytes.truncate(10)));
     }
     let report = {
-        let request = OptimizeRequest {
-            series: Some(snapshot(&machine.open(), series.made[0].0).series),
-            repair: Some(1000),
-            workers: 1,
-            ..OptimizeRequest::default()
-        };
+        let request = OptimizeRequest::default()
+            .series(Some(snapshot(&machine.open(), series.made[0].0).series))
+            .repair(Some(1000))
+            .workers(1);
         machine.open().optimize(&request, &Monitor::default()).unwrap()
     };
     let (_, done) = only(&report);

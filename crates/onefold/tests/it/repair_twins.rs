@@ -80,12 +80,10 @@ impl Twins {
 
     /// The newest of the series is due, and no other.
     fn repair(&self, by: &Process) -> OptimizeReport {
-        let request = OptimizeRequest {
-            series: Some(snapshot(&self.machine.open(), self.newest()).series),
-            repair: Some(1000),
-            workers: 1,
-            ..OptimizeRequest::default()
-        };
+        let request = OptimizeRequest::default()
+            .series(Some(snapshot(&self.machine.open(), self.newest()).series))
+            .repair(Some(1000))
+            .workers(1);
         by.open().optimize(&request, &Monitor::default()).unwrap()
     }
 

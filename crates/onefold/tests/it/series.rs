@@ -16,11 +16,9 @@ fn name(path: &str) -> SeriesName {
 }
 
 fn hybrid(live_window: u16) -> SettingsChange {
-    SettingsChange {
-        layout: Some(Layout::Hybrid),
-        live_window: Some(live_window),
-        ..SettingsChange::default()
-    }
+    SettingsChange::default()
+        .layout(Some(Layout::Hybrid))
+        .live_window(Some(live_window))
 }
 
 fn live(store: &Store, series: &SeriesName) -> (u16, SettingsOf) {
@@ -89,17 +87,11 @@ fn a_change_is_a_revision_and_what_is_the_case_is_none() {
         1,
         "nothing was changed"
     );
-    let inline = SettingsChange {
-        layout: Some(Layout::Inline),
-        ..SettingsChange::default()
-    };
+    let inline = SettingsChange::default().layout(Some(Layout::Inline));
     store.set_series_settings(&series, &inline).unwrap();
     assert_eq!(machine.names(names::SERIES_FOLDER).len(), 2);
     // What is not said stays, for when it says something again.
-    let again = SettingsChange {
-        layout: Some(Layout::Hybrid),
-        ..SettingsChange::default()
-    };
+    let again = SettingsChange::default().layout(Some(Layout::Hybrid));
     assert_eq!(store.set_series_settings(&series, &again).unwrap().live_window, 2);
     let id = store.series_id(&series);
     let newest = names::settings(Some(id), Revision::new(2).unwrap());
@@ -110,17 +102,17 @@ fn a_change_is_a_revision_and_what_is_the_case_is_none() {
 fn settings_that_no_series_can_have_are_refused() {
     let machine = Process::new(602);
     let store = machine.init();
-    let with = |layout, live_window, segment_bytes| SettingsChange {
-        layout,
-        live_window,
-        segment_bytes,
-        ..SettingsChange::default()
+    let with = |layout, live_window, segment_bytes| {
+        SettingsChange::default()
+            .layout(layout)
+            .live_window(live_window)
+            .segment_bytes(segment_bytes)
     };
     let layout = Some(Layout::Hybrid);
-    let archival = |layout| SettingsChange {
-        layout,
-        archival_window: Some(ArchivalWindow::All),
-        ..SettingsChange::default()
+    let archival = |layout| {
+        SettingsChange::default()
+            .layout(layout)
+            .archival_window(Some(ArchivalWindow::All))
     };
     for (change, says) in [
         (with(None, Some(2), None), "inline"),
@@ -159,23 +151,11 @@ fn two_that_change_settings_at_once_both_do() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let live_window = Some(9);
-            change(
-                604,
-                SettingsChange {
-                    live_window,
-                    ..SettingsChange::default()
-                },
-            );
+            change(604, SettingsChange::default().live_window(live_window));
         });
         scope.spawn(|| {
             let segment_bytes = Some(8 << 20);
-            change(
-                605,
-                SettingsChange {
-                    segment_bytes,
-                    ..SettingsChange::default()
-                },
-            );
+            change(605, SettingsChange::default().segment_bytes(segment_bytes));
         });
     });
     let (settings, _) = machine.open().series().unwrap().default;

@@ -97,10 +97,7 @@ impl Scene {
             hook: Mutex::new(None),
         });
         let env = env_on(Arc::clone(&storage) as Arc<dyn Storage>, 1);
-        let options = InitOptions {
-            container_bytes: 256 << 10,
-            ..InitOptions::default()
-        };
+        let options = InitOptions::default().container_bytes(256 << 10);
         let store = Store::init(&env, &Credential::None, &options, None).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source");

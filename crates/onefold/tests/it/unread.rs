@@ -58,11 +58,9 @@ fn tag(which: &Which, tag: &str) -> (Which, TagChange) {
 }
 
 fn forget_unread(store: &Store, id: SessionId) -> Vec<SessionId> {
-    let request = ForgetRequest {
-        what: ForgetWhat::Named(vec![id.to_string()]),
-        is_dry_run: false,
-        force_unreadable: true,
-    };
+    let request = ForgetRequest::new(ForgetWhat::Named(vec![id.to_string()]))
+        .is_dry_run(false)
+        .force_unreadable(true);
     store.forget(&request, &Monitor::default()).unwrap().forgotten
 }
 
@@ -194,22 +192,20 @@ fn a_backup_whose_tombstone_cannot_be_read_is_nobodys_parent_and_fills_no_rule()
 
 /// The last backup that is there and sure is kept by a rule that keeps one.
 fn assert_fills_no_rule(store: &Store) {
-    let request = ForgetRequest {
-        what: ForgetWhat::ByPolicy {
-            policy: Policy {
-                rules: vec![Rule::Newest {
-                    period: Period::Each,
-                    limit: Limit::Count(NonZeroU32::MIN),
-                }],
-                may_remove_all: false,
-            },
-            group_by: GroupBy::SERIES,
-            filter: Filter::default(),
-            times: onefold::Times::default(),
+    let request = ForgetRequest::new(ForgetWhat::ByPolicy {
+        policy: Policy {
+            rules: vec![Rule::Newest {
+                period: Period::Each,
+                limit: Limit::Count(NonZeroU32::MIN),
+            }],
+            may_remove_all: false,
         },
-        is_dry_run: false,
-        force_unreadable: false,
-    };
+        group_by: GroupBy::SERIES,
+        filter: Filter::default(),
+        times: onefold::Times::default(),
+    })
+    .is_dry_run(false)
+    .force_unreadable(false);
     let report = store.forget(&request, &Monitor::default()).unwrap();
     assert_eq!(report.forgotten, [], "the one that is there is the last");
 }

@@ -307,10 +307,7 @@ fn one_failed_put_ends_a_backup_of_any_length() {
 
 #[test]
 fn the_reserve_is_made_with_the_store_or_neither_is() {
-    let with_reserve = onefold::InitOptions {
-        reserve_bytes: 100 << 10,
-        ..tiny()
-    };
+    let with_reserve = tiny().reserve_bytes(100 << 10);
     let process = Process::new(60);
     process.storage.set_capacity_bytes(Some(50 << 10));
     let error = process.try_init(&with_reserve).unwrap_err().to_string();

@@ -40,10 +40,7 @@ struct Fixture {
 impl Fixture {
     fn new(seed: u64) -> Self {
         let machine = Process::new(seed);
-        let options = onefold::InitOptions {
-            reserve_bytes: FIRST_BYTES,
-            ..tiny()
-        };
+        let options = tiny().reserve_bytes(FIRST_BYTES);
         machine.try_init(&options).unwrap();
         let parts: Vec<Vec<u8>> = (0..7).map(|n| noise(seed * 10 + n, 50 << 10)).collect();
         let of = |which: &[usize]| which.iter().flat_map(|n| parts[*n].clone()).collect::<Vec<u8>>();
@@ -311,11 +308,7 @@ fn with_not_a_byte_free_backups_are_forgotten_beside_one_that_is_held() {
         filter: Filter::default(),
         times: onefold::Times::default(),
     };
-    let request = ForgetRequest {
-        what,
-        is_dry_run: false,
-        force_unreadable: false,
-    };
+    let request = ForgetRequest::new(what).is_dry_run(false).force_unreadable(false);
     let report = store.forget(&request, &Monitor::default()).unwrap();
     assert_eq!(report.forgotten, [fixture.doomed]);
     fixture.assert_whole(&process, "full");
@@ -531,13 +524,11 @@ fn fills_and_prunes_to_nothing(kind: &str, seed: u64) -> Option<usize> {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SeededEntropy::new(seed)),
     };
-    let init = onefold::InitOptions {
-        chunk_avg_bytes: 8 << 10,
-        region_bytes: 64 << 10,
-        container_bytes: 1 << 20,
-        reserve_bytes: if seed.is_multiple_of(3) { 0 } else { FIRST_BYTES },
-        ..tiny()
-    };
+    let init = tiny()
+        .chunk_avg_bytes(8 << 10)
+        .region_bytes(64 << 10)
+        .container_bytes(1 << 20)
+        .reserve_bytes(if seed.is_multiple_of(3) { 0 } else { FIRST_BYTES });
     let open = || Store::open(&env, &Credential::None, &HowToOpen::default()).unwrap();
     drop(Store::init(&env, &Credential::None, &init, None).unwrap());
     let parts: Vec<Vec<u8>> = (0..40).map(|n| noise(seed * 100 + n, 300 << 10)).collect();

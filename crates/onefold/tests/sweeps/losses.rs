@@ -12,7 +12,7 @@ use env::Storage;
 use env::fault::CrashPolicy;
 use format::names;
 use format::session::ARCHIVAL_SERIES;
-use onefold::{CheckReport, Monitor, PruneOptions, ReadData, SessionId};
+use onefold::{CheckReport, Monitor, ReadData, SessionId};
 use types::{ObjectName, Revision};
 
 const PART: usize = 12 << 10;
@@ -149,10 +149,7 @@ fn a_backup_without_a_manifest_is_noticed_and_let_go() {
                 try_forget(&machine.open(), *id).unwrap();
                 impatient(everything())
             } else {
-                PruneOptions {
-                    allow_missing_manifests: true,
-                    ..impatient(everything())
-                }
+                impatient(everything()).allow_missing_manifests(true)
             };
             let done = try_prune(&machine.open(), &lets_go).unwrap();
             assert_eq!(done.sessions_expired, [], "{when}: nobody was waited for");

@@ -19,11 +19,7 @@ use types::ObjectName;
 
 /// Every series has this live window.
 fn try_optimize(store: &Store, live: u16) -> Result<OptimizeReport, onefold::Error> {
-    let request = OptimizeRequest {
-        live: Some(live),
-        workers: 1,
-        ..OptimizeRequest::default()
-    };
+    let request = OptimizeRequest::default().live(Some(live)).workers(1);
     store.optimize(&request, &Monitor::default())
 }
 
@@ -45,11 +41,9 @@ fn fill(play: &Play) -> Vec<SessionId> {
 
 /// Two series of layout hybrid have segments in common, and others that only one has.
 fn fill_hybrid(play: &Play) -> Vec<SessionId> {
-    let hybrid = SettingsChange {
-        layout: Some(Layout::Hybrid),
-        segment_bytes: Some(64 << 10),
-        ..SettingsChange::default()
-    };
+    let hybrid = SettingsChange::default()
+        .layout(Some(Layout::Hybrid))
+        .segment_bytes(Some(64 << 10));
     let store = play.process.open();
     store.set_default_series_settings(&hybrid).unwrap();
     let plain = How::plain();

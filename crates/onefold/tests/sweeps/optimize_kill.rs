@@ -50,11 +50,9 @@ impl Of {
 /// So many backups of both series in a store.
 fn store(count: u64, layout: Layout) -> (Process, Vec<Kept>) {
     let machine = Process::new(7).striding();
-    let change = SettingsChange {
-        layout: Some(layout),
-        segment_bytes: (layout == Layout::Hybrid).then_some(64 << 10),
-        ..SettingsChange::default()
-    };
+    let change = SettingsChange::default()
+        .layout(Some(layout))
+        .segment_bytes((layout == Layout::Hybrid).then_some(64 << 10));
     machine.init().set_default_series_settings(&change).unwrap();
     let mut kept: Vec<Kept> = Vec::new();
     for (n, of) in (0..count).flat_map(|n| [(n, Of::A), (n, Of::B)]) {
@@ -80,11 +78,7 @@ fn scene((machine, kept): (Process, Vec<Kept>), next: u64, work: Work) -> Scene 
 }
 
 fn archival() -> Option<OptimizeRequest> {
-    Some(OptimizeRequest {
-        live: Some(1),
-        workers: 1,
-        ..OptimizeRequest::default()
-    })
+    Some(OptimizeRequest::default().live(Some(1)).workers(1))
 }
 
 fn assert_asked(done: &Done, asked: &[&str]) {
@@ -112,10 +106,7 @@ fn ids(kept: &[Kept]) -> Vec<SessionId> {
 #[test]
 fn who_makes_backups_archival_and_repairs_the_newest_is_killed() {
     let work = Work {
-        optimizes: archival().map(|request| OptimizeRequest {
-            repair: Some(1000),
-            ..request
-        }),
+        optimizes: archival().map(|request| request.repair(Some(1000))),
         ..Work::default()
     };
     scene(store(2, Layout::Hybrid), 2, work).kill_everywhere(|done| {
@@ -135,11 +126,7 @@ fn who_makes_backups_archival_and_repairs_the_newest_is_killed() {
 #[test]
 fn who_repairs_the_layout_is_killed() {
     let work = Work {
-        optimizes: Some(OptimizeRequest {
-            repair: Some(1000),
-            workers: 1,
-            ..OptimizeRequest::default()
-        }),
+        optimizes: Some(OptimizeRequest::default().repair(Some(1000)).workers(1)),
         ..Work::default()
     };
     scene(store(2, Layout::Inline), 2, work).kill_everywhere(|done| {

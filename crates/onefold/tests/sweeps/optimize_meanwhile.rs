@@ -118,10 +118,7 @@ fn at_each(act: Act, archival: usize, every: usize, work: Work<'_>) {
 }
 
 fn one_optimize(store: &Store) -> Result<(), onefold::Error> {
-    let request = OptimizeRequest {
-        live: Some(1),
-        ..OptimizeRequest::default()
-    };
+    let request = OptimizeRequest::default().live(Some(1));
     store.optimize(&request, &Monitor::default()).map(drop)
 }
 

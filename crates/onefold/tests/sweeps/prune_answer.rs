@@ -113,10 +113,7 @@ struct Run {
 
 /// Everything goes. Who lives gets all the time that it needs to answer.
 fn patient() -> PruneOptions {
-    PruneOptions {
-        answer_within: Duration::from_secs(24 * 3600),
-        ..soon_given_up(everything())
-    }
+    soon_given_up(everything()).answer_within(Duration::from_secs(24 * 3600))
 }
 
 fn how(n: u64) -> How {

@@ -21,7 +21,7 @@ use crate::common::{Asked, How, Parts, Process, back_up_bytes, is_long, noise, w
 use env::Clock;
 use env::fault::Fault;
 use format::names::LeaseRole;
-use onefold::{Monitor, PruneOptions, PruneReport, PruneUnused, SessionPolicy, Store, WaitingRole};
+use onefold::{Monitor, PruneReport, PruneUnused, SessionPolicy, Store, WaitingRole};
 use session::Session;
 
 const PART: usize = 60 << 10;
@@ -384,10 +384,7 @@ fn adopted_and_not_yet_referred_to(seed: u64, sweep_all: bool) {
     let (before, mut stays) = (stored(), false);
     let adopter = back_up_pausing(&machine.beside(seed + 3), "/a", &a, &How::plain(), |done| {
         if done == 1 {
-            let options = PruneOptions {
-                all: sweep_all,
-                ..everything()
-            };
+            let options = everything().all(sweep_all);
             let report = prune(&pruner.open(), &options, &when);
             assert_eq!(report.epochs, 1, "{when}: {report:?}");
             assert!(report.sessions_expired.is_empty(), "{when}: {report:?}");

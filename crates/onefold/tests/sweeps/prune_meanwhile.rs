@@ -153,10 +153,7 @@ impl Who {
             }
             Self::Prunes => try_prune(&store, &everything()).is_ok(),
             Self::Optimizes => {
-                let request = OptimizeRequest {
-                    live: Some(1),
-                    ..OptimizeRequest::default()
-                };
+                let request = OptimizeRequest::default().live(Some(1));
                 store.optimize(&request, &Monitor::default()).is_ok()
             }
         }

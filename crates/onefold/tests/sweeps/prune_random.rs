@@ -31,8 +31,8 @@ use crate::common::{
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{Clock, Entropy, SeededEntropy, SystemClock};
 use onefold::{
-    ArchivalWindow, Cap, Capping, Error, HoldEnd, Layout, Monitor, OptimizeRequest, PruneOptions,
-    PruneUnused, ReadData, SeriesName, SessionId, SettingsChange, Store, TagChange, UnixNanos, Which,
+    ArchivalWindow, Cap, Capping, Error, HoldEnd, Layout, Monitor, OptimizeRequest, PruneUnused, ReadData,
+    SeriesName, SessionId, SettingsChange, Store, TagChange, UnixNanos, Which,
 };
 
 /// Operations of one run.
@@ -162,14 +162,14 @@ impl Run {
                 host: b"host".to_vec(),
                 paths: vec![format!("/series-{series}").into_bytes()],
             };
-            let hybrid = SettingsChange {
-                layout: Some(Layout::Hybrid),
-                segment_bytes: Some(64 << 10),
-                archival_window: NonZeroU16::new(ARCHIVAL)
-                    .filter(|_| is_windowed(seed, series))
-                    .map(ArchivalWindow::Newest),
-                ..SettingsChange::default()
-            };
+            let hybrid = SettingsChange::default()
+                .layout(Some(Layout::Hybrid))
+                .segment_bytes(Some(64 << 10))
+                .archival_window(
+                    NonZeroU16::new(ARCHIVAL)
+                        .filter(|_| is_windowed(seed, series))
+                        .map(ArchivalWindow::Newest),
+                );
             store.set_series_settings(&name, &hybrid).unwrap();
         }
         Self {
@@ -449,11 +449,9 @@ impl Run {
             _ => PruneUnused::Bytes(0),
         };
         let days = if dice.one_in(2) { 0 } else { 30 };
-        let options = PruneOptions {
-            all: dice.one_in(8),
-            keep_endings_for: Duration::from_secs(days * 24 * 60 * 60),
-            ..leaving(unused)
-        };
+        let options = leaving(unused)
+            .all(dice.one_in(8))
+            .keep_endings_for(Duration::from_secs(days * 24 * 60 * 60));
         // Where a session is in the midst of its work, it gets the time that it has outside of
         // tests.
         let options = if depth == 0 { impatient(options) } else { options };
@@ -540,12 +538,10 @@ impl Run {
     /// What has left the live windows of hybrid series; now and then older backups of any series,
     /// or the newest are put in order.
     fn request(&self, dice: &Dice) -> OptimizeRequest {
-        OptimizeRequest {
-            live: dice.one_in(3).then_some(1),
-            repair: dice.one_in(2).then_some(400),
-            workers: 1 + usize::try_from(dice.roll(2)).unwrap(),
-            ..OptimizeRequest::default()
-        }
+        OptimizeRequest::default()
+            .live(dice.one_in(3).then_some(1))
+            .repair(dice.one_in(2).then_some(400))
+            .workers(1 + usize::try_from(dice.roll(2)).unwrap())
     }
 
     /// So many operations does it take on a copy of the machine.
@@ -729,10 +725,7 @@ impl Run {
         for n in 0..3 {
             // The storage's clock may be behind what it told before.
             self.storage_time.set(i64::try_from(40 * DAY_SECONDS).unwrap());
-            let options = PruneOptions {
-                all: n == 2 && self.sleeps,
-                ..impatient(everything())
-            };
+            let options = impatient(everything()).all(n == 2 && self.sleeps);
             prune_after_crash(&last.open(), &options, "at the end");
             self.verify(&format!("at the end, after prune {n}"));
         }

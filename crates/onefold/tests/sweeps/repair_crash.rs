@@ -11,11 +11,7 @@ use crate::common::play::{Play, every, everything, everything_at_once, policies}
 use onefold::{Monitor, OptimizeReport, OptimizeRequest, SessionId, Store};
 
 fn try_repair(store: &Store) -> Result<OptimizeReport, onefold::Error> {
-    let request = OptimizeRequest {
-        repair: Some(1000),
-        workers: 1,
-        ..OptimizeRequest::default()
-    };
+    let request = OptimizeRequest::default().repair(Some(1000)).workers(1);
     store.optimize(&request, &Monitor::default())
 }
 

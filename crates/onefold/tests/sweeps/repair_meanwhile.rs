@@ -66,10 +66,7 @@ fn base(seed: u64) -> Base {
 }
 
 fn try_repair(store: &Store) -> Result<u64, onefold::Error> {
-    let request = OptimizeRequest {
-        repair: Some(1000),
-        ..OptimizeRequest::default()
-    };
+    let request = OptimizeRequest::default().repair(Some(1000));
     let report = store.optimize(&request, &Monitor::default())?;
     assert!(report.failed.is_empty(), "{report:?}");
     Ok(report.repaired.iter().filter(|(_, done)| done.is_done).count() as u64)

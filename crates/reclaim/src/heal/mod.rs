@@ -49,6 +49,7 @@ const ROUNDS_MAX: usize = 3;
 
 /// A container that got slots back.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Healed {
     /// The container.
     pub container: ContainerId,

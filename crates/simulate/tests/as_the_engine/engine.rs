@@ -44,14 +44,12 @@ pub(crate) fn init() -> Env {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SeededEntropy::new(1)),
     };
-    let shape = InitOptions {
-        chunk_avg_bytes: CHUNK_BYTES,
-        region_bytes: REGION_BYTES,
-        container_bytes: CONTAINER_BYTES,
-        node_avg_children: SEGMENT_CHUNKS,
-        reserve_bytes: 0,
-        ..InitOptions::default()
-    };
+    let shape = InitOptions::default()
+        .chunk_avg_bytes(CHUNK_BYTES)
+        .region_bytes(REGION_BYTES)
+        .container_bytes(CONTAINER_BYTES)
+        .node_avg_children(SEGMENT_CHUNKS)
+        .reserve_bytes(0);
     drop(Store::init(&env, &Credential::None, &shape, None).unwrap());
     env
 }
@@ -59,10 +57,8 @@ pub(crate) fn init() -> Env {
 fn open(env: &Env, policy: Policy) -> Store {
     // Read where it lies, hooks are looked up one by one; held in memory, many together, as the
     // simulator does.
-    let options = OpenOptions {
-        index_memory_bytes_max: (policy.index_bytes < ROOMY).then_some(policy.index_bytes),
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::default()
+        .index_memory_bytes_max((policy.index_bytes < ROOMY).then_some(policy.index_bytes));
     Store::open(env, &Credential::None, &options).unwrap()
 }
 
@@ -70,18 +66,17 @@ fn open(env: &Env, policy: Policy) -> Store {
 /// is forgotten and pruned.
 pub(crate) fn count(env: &Env, case: Case, generations: Vec<Vec<u8>>) -> Vec<Counted> {
     let policy = case.policy;
-    let options = BackupOptions {
-        host: b"host".to_vec(),
-        user: b"user".to_vec(),
-        tags: Vec::new(),
-        ingest: IngestOptions {
-            compression: Compression::Off,
-            small_bytes_max: 0,
-            capping: Some(policy.capping),
-            lookup: policy.memory,
-            ..IngestOptions::for_cores(1)
-        },
-    };
+    let options = BackupOptions::default()
+        .host(b"host".to_vec())
+        .user(b"user".to_vec())
+        .tags(Vec::new())
+        .ingest(
+            IngestOptions::for_cores(1)
+                .compression(Compression::Off)
+                .small_bytes_max(0)
+                .capping(Some(policy.capping))
+                .lookup(policy.memory),
+        );
     let mut store = open(env, policy);
     let mut ids: Vec<SessionId> = Vec::new();
     let back_up = |bytes: Vec<u8>| {
@@ -110,20 +105,12 @@ pub(crate) fn count(env: &Env, case: Case, generations: Vec<Vec<u8>>) -> Vec<Cou
 /// Forgets a backup, and gives back all that it alone had: containers that still have something are
 /// written anew without the rest, and none become one.
 fn leave(store: &Store, id: SessionId) {
-    let request = ForgetRequest {
-        what: ForgetWhat::Named(vec![id.to_string()]),
-        is_dry_run: false,
-        force_unreadable: false,
-    };
+    let request = ForgetRequest::new(ForgetWhat::Named(vec![id.to_string()]))
+        .is_dry_run(false)
+        .force_unreadable(false);
     let forgotten = store.forget(&request, &Monitor::default()).unwrap();
     assert_eq!(forgotten.forgotten, [id]);
-    let options = PruneOptions {
-        limits: PruneLimits {
-            unused_max: PruneUnused::Bytes(0),
-            ..PruneLimits::default()
-        },
-        ..PruneOptions::default()
-    };
+    let options = PruneOptions::default().limits(PruneLimits::default().unused_max(PruneUnused::Bytes(0)));
     let (_, warnings) = store.prune(&options, &Monitor::default()).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
 }
@@ -132,14 +119,13 @@ fn reads(store: &Store, id: SessionId) -> Vec<u64> {
     let snapshots = store.snapshots().unwrap().snapshots;
     let snapshot = snapshots.iter().find(|snapshot| snapshot.id == id).unwrap();
     let read = AREAS.map(|(area, assembly)| {
-        let assembling = AssembleOptions {
+        let assembling = AssembleOptions::default()
             // Half of it is the area.
-            budget_bytes: 2 * area,
-            assembly,
-            workers: 1,
-            scouts: 0,
-            finishers: 2,
-        };
+            .budget_bytes(2 * area)
+            .assembly(assembly)
+            .workers(1)
+            .scouts(0)
+            .finishers(2);
         let monitor = Monitor::default();
         let stats = store.dump(snapshot, None, &mut Nowhere, assembling, &monitor);
         stats.unwrap().containers_read

@@ -74,15 +74,12 @@ impl Cache {
 
     /// For chunks and for segments' nodes alike a share of what is looked up.
     fn options(self, workers: usize) -> IngestOptions {
-        IngestOptions {
-            lookup: LookupMemory {
-                catalog_bytes: self.bytes,
-                node_bytes: self.bytes / 64,
-                eviction: Eviction::ContainerLru,
-                ..LookupMemory::default()
-            },
-            ..ingest_options(workers, 0)
-        }
+        ingest_options(workers, 0).lookup(LookupMemory {
+            catalog_bytes: self.bytes,
+            node_bytes: self.bytes / 64,
+            eviction: Eviction::ContainerLru,
+            ..LookupMemory::default()
+        })
     }
 }
 
@@ -193,10 +190,7 @@ pub(super) fn back_up_again(
 /// with it: then all runs are written anew at that R. What was sampled once stays so, and new runs
 /// are written at the R of those before; so more memory from then on changes nothing.
 fn sample(engine: &mut Engine, period: u64, progress: &Progress) -> Result<u64, LabError> {
-    let open = |bytes| OpenOptions {
-        index_bytes_max: bytes,
-        ..OpenOptions::default()
-    };
+    let open = |bytes| OpenOptions::default().index_bytes_max(bytes);
     let mut at = |bytes| -> Result<u64, LabError> {
         engine.reopen(&open(bytes))?;
         Ok(engine.stats()?.index.rates.data.period())

@@ -73,10 +73,7 @@ impl Engine {
             entropy: Arc::new(SeededEntropy::new(KEYS)),
             ..Env::system(storage)
         };
-        let init = InitOptions {
-            container_bytes: CONTAINER_BYTES,
-            ..InitOptions::default()
-        };
+        let init = InitOptions::default().container_bytes(CONTAINER_BYTES);
         Store::init(&env, &Credential::None, &init, None)?;
         let store = Store::open(&env, &Credential::None, options)?;
         Ok(Self {
@@ -120,12 +117,11 @@ impl Engine {
         ingest: &IngestOptions,
         progress: &Progress,
     ) -> Result<Ran, LabError> {
-        let options = BackupOptions {
-            host: b"laboratory".to_vec(),
-            user: b"laboratory".to_vec(),
-            tags: Vec::new(),
-            ingest: ingest.clone(),
-        };
+        let options = BackupOptions::default()
+            .host(b"laboratory".to_vec())
+            .user(b"laboratory".to_vec())
+            .tags(Vec::new())
+            .ingest(ingest.clone());
         let began = self.clock().monotonic();
         let done: Vec<Result<BackupReport, LabError>> = std::thread::scope(|scope| {
             let running = jobs.into_iter().map(|mut job| {
@@ -187,11 +183,11 @@ impl Engine {
     }
 
     pub(super) fn forget(&self, backups: &[SessionId]) -> Result<(), LabError> {
-        let request = ForgetRequest {
-            what: ForgetWhat::Named(backups.iter().map(ToString::to_string).collect()),
-            is_dry_run: false,
-            force_unreadable: false,
-        };
+        let request = ForgetRequest::new(ForgetWhat::Named(
+            backups.iter().map(ToString::to_string).collect(),
+        ))
+        .is_dry_run(false)
+        .force_unreadable(false);
         self.store.forget(&request, &Monitor::default())?;
         Ok(())
     }
@@ -207,12 +203,10 @@ impl Engine {
 /// How backups are made here: nothing is compressed, for what is drawn does not shrink; nothing is
 /// capped.
 pub(super) fn ingest_options(workers: usize, lookup_bytes: u64) -> IngestOptions {
-    IngestOptions {
-        compression: Compression::Off,
-        lookup: LookupMemory::within(lookup_bytes),
-        capping: Some(Capping::NONE),
-        ..IngestOptions::for_cores(workers)
-    }
+    IngestOptions::for_cores(workers)
+        .compression(Compression::Off)
+        .lookup(LookupMemory::within(lookup_bytes))
+        .capping(Some(Capping::NONE))
 }
 
 /// What is restored goes nowhere.

@@ -51,13 +51,7 @@ pub(super) struct Updated {
 pub(super) fn update(setting: &Setting, progress: &Progress) -> Result<(f64, Vec<Updated>), LabError> {
     let engine = Engine::new(Payload::GivenUp, &OpenOptions::default())?;
     let ingest = ingest_options(cores(), LOOKUP_BYTES);
-    let options = PruneOptions {
-        limits: PruneLimits {
-            unused_max: PruneUnused::Bytes(0),
-            ..PruneLimits::default()
-        },
-        ..PruneOptions::default()
-    };
+    let options = PruneOptions::default().limits(PruneLimits::default().unused_max(PruneUnused::Bytes(0)));
     let back_up = |stream: u64, bytes: u64| -> Result<SessionId, LabError> {
         let ran = engine.back_up(
             Unique::jobs(stream..stream + 1, bytes, progress),

@@ -68,14 +68,8 @@ impl IndexForm {
         let default = OpenOptions::default();
         match self {
             Self::Runs => default,
-            Self::Memory => OpenOptions {
-                index_memory_bytes_max: Some(256 << 20),
-                ..default
-            },
-            Self::NearFull(bytes) | Self::Empty(bytes) => OpenOptions {
-                index_bytes_max: bytes,
-                ..default
-            },
+            Self::Memory => default.index_memory_bytes_max(Some(256 << 20)),
+            Self::NearFull(bytes) | Self::Empty(bytes) => default.index_bytes_max(bytes),
         }
     }
 }

@@ -132,16 +132,15 @@ impl Engine {
         content: &Content,
         is_in_blocks: bool,
     ) -> Result<(Duration, BackupReport), LabError> {
-        let options = BackupOptions {
-            host: b"laboratory".to_vec(),
-            user: b"laboratory".to_vec(),
-            tags: Vec::new(),
-            ingest: IngestOptions {
-                compression: self.compression,
-                capping: Some(self.capping),
-                ..IngestOptions::for_cores(cores())
-            },
-        };
+        let options = BackupOptions::default()
+            .host(b"laboratory".to_vec())
+            .user(b"laboratory".to_vec())
+            .tags(Vec::new())
+            .ingest(
+                IngestOptions::for_cores(cores())
+                    .compression(self.compression)
+                    .capping(Some(self.capping)),
+            );
         let fixed = is_in_blocks.then_some(self.store.settings().chunk_avg_bytes);
         let name = Path::new(&content.series);
         self.timed(|| {
@@ -156,10 +155,7 @@ impl Engine {
     /// Makes archival what has left its live window, and reclaims what that lets go of, as a prune
     /// does that is told nothing: a twentieth may stay unused.
     pub(in crate::reproduce) fn optimize(&self) -> Result<Reversed, LabError> {
-        let request = OptimizeRequest {
-            workers: cores(),
-            ..OptimizeRequest::default()
-        };
+        let request = OptimizeRequest::default().workers(cores());
         let (took, optimized) = self.timed(|| Ok(self.store.optimize(&request, &Monitor::default())?))?;
         let (pruning, pruned) = self.prune(PruneLimits::default())?;
         Ok(Reversed {
@@ -176,11 +172,7 @@ impl Engine {
     /// # Errors
     /// Of the engine; a backup that cannot be repaired is one.
     pub(in crate::reproduce) fn repair(&self, percent: u16) -> Result<Option<Repaired>, LabError> {
-        let request = OptimizeRequest {
-            repair: Some(percent),
-            workers: cores(),
-            ..OptimizeRequest::default()
-        };
+        let request = OptimizeRequest::default().repair(Some(percent)).workers(cores());
         let report = self.store.optimize(&request, &Monitor::default())?;
         if let Some((backup, why)) = report.failed.first() {
             return Err(LabError::settings(format!(
@@ -192,10 +184,7 @@ impl Engine {
 
     /// Reclaims all that is free, whatever is copied for it.
     pub(in crate::reproduce) fn prune_all(&self) -> Result<(Duration, PruneReport), LabError> {
-        self.prune(PruneLimits {
-            unused_max: PruneUnused::Bytes(0),
-            ..PruneLimits::default()
-        })
+        self.prune(PruneLimits::default().unused_max(PruneUnused::Bytes(0)))
     }
 
     /// Reclaims within these limits.
@@ -206,10 +195,7 @@ impl Engine {
         &self,
         limits: PruneLimits,
     ) -> Result<(Duration, PruneReport), LabError> {
-        let options = PruneOptions {
-            limits,
-            ..PruneOptions::default()
-        };
+        let options = PruneOptions::default().limits(limits);
         let (took, (report, _)) = self.timed(|| Ok(self.store.prune(&options, &Monitor::default())?))?;
         Ok((took, report))
     }
@@ -226,11 +212,11 @@ impl Engine {
 
     /// Forgets these.
     pub(in crate::reproduce) fn forget(&self, backups: &[SessionId]) -> Result<Duration, LabError> {
-        let request = ForgetRequest {
-            what: ForgetWhat::Named(backups.iter().map(ToString::to_string).collect()),
-            is_dry_run: false,
-            force_unreadable: false,
-        };
+        let request = ForgetRequest::new(ForgetWhat::Named(
+            backups.iter().map(ToString::to_string).collect(),
+        ))
+        .is_dry_run(false)
+        .force_unreadable(false);
         let (took, _) = self.timed(|| Ok(self.store.forget(&request, &Monitor::default())?))?;
         Ok(took)
     }

@@ -38,20 +38,16 @@ impl StoreLayout {
                 segment_bytes,
                 live,
                 repair,
-            } => SettingsChange {
-                layout: Some(Layout::Hybrid),
-                live_window: Some(live),
-                segment_bytes: Some(segment_bytes),
-                repair_percent: (repair > 0).then_some(repair),
-                ..SettingsChange::default()
-            },
+            } => SettingsChange::default()
+                .layout(Some(Layout::Hybrid))
+                .live_window(Some(live))
+                .segment_bytes(Some(segment_bytes))
+                .repair_percent((repair > 0).then_some(repair)),
         };
-        let init = InitOptions {
-            container_bytes,
-            chunk_avg_bytes: CHUNK_BYTES,
-            series,
-            ..InitOptions::default()
-        };
+        let init = InitOptions::default()
+            .container_bytes(container_bytes)
+            .chunk_avg_bytes(CHUNK_BYTES)
+            .series(series);
         Engine::new(folder, &init, None)
     }
 }

@@ -25,10 +25,7 @@ pub(super) const RESTORES: usize = STORAGES.len() * 2 * WAYS;
 /// and with many.
 fn ways() -> [(String, AssembleOptions); WAYS] {
     let default = AssembleOptions::for_cores(cores());
-    let few = AssembleOptions {
-        scouts: 0,
-        ..default.with_requests(cores() + 2)
-    };
+    let few = default.with_requests(cores() + 2).scouts(0);
     let many = default.with_requests(32);
     [few, default, many].map(|options| (format!("{} and {}", options.workers, options.scouts), options))
 }

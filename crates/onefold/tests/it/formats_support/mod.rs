@@ -81,10 +81,7 @@ pub(crate) fn make_store(env: &Env, container_bytes: u32) -> Store {
 
 /// Opens with the default options.
 pub(crate) fn open_with(env: &Env, credential: &Credential) -> Result<Store, Error> {
-    let options = OpenOptions {
-        process: 1,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::default().process(1);
     Store::open(env, credential, &options)
 }
 

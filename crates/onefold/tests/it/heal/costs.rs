@@ -23,10 +23,7 @@ fn heal_all(seed: u64, memory_bytes: u64) -> Vec<usize> {
     assert_eq!(damage_lists(&process).len(), damaged.len());
 
     let healing = process.beside(seed + 2);
-    let options = OpenOptions {
-        node_cache_bytes: memory_bytes,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::default().node_cache_bytes(memory_bytes);
     let store = Store::open(&healing.env, &Credential::None, &options).unwrap();
     drop(healing.watched.take_requests());
     let second = back_up_bytes(&store, "/b", &bytes, &How::plain()).unwrap();

@@ -87,10 +87,7 @@ impl Scene {
         let note = move |asked, name: &str| noted.note(&storage, asked, name);
         machine.watched.set_before(note);
         let store = machine.init();
-        let change = SettingsChange {
-            layout: Some(Layout::Inline),
-            ..SettingsChange::default()
-        };
+        let change = SettingsChange::default().layout(Some(Layout::Inline));
         store.set_default_series_settings(&change).unwrap();
         let mut scene = Self {
             machine,
@@ -227,10 +224,7 @@ impl Scene {
     /// Makes older backups of an inline and of a hybrid series archival, and forgets one in the
     /// middle of a chain.
     fn make_archival(&mut self) {
-        let request = OptimizeRequest {
-            live: Some(1),
-            ..OptimizeRequest::default()
-        };
+        let request = OptimizeRequest::default().live(Some(1));
         let image = [[20, 30, 21], [21, 30, 22], [22, 30, 23]];
         let image = image.map(|numbers| self.back_up("/image", &numbers, &How::plain()));
         optimize(&self.machine.open(), &request);
@@ -242,11 +236,9 @@ impl Scene {
         optimize(&self.machine.open(), &request);
         self.forget(twice[1]);
         optimize(&self.machine.open(), &request);
-        let hybrid = SettingsChange {
-            layout: Some(Layout::Hybrid),
-            segment_bytes: Some(64 << 10),
-            ..SettingsChange::default()
-        };
+        let hybrid = SettingsChange::default()
+            .layout(Some(Layout::Hybrid))
+            .segment_bytes(Some(64 << 10));
         let first = self.back_up("/hybrid", &[40, 41, 42], &How::plain());
         let name = crate::common::snapshot(&self.machine.open(), first).backup.series;
         self.machine.open().set_series_settings(&name, &hybrid).unwrap();
@@ -316,16 +308,10 @@ impl Scene {
     /// Performs the operation after the loss. It may fail.
     pub(crate) fn go_on(&self, machine: &Process, then: Then) {
         let prune = |options: PruneOptions| drop(try_prune(&machine.open(), &impatient(options)));
-        let all = PruneOptions {
-            all: true,
-            ..everything()
-        };
+        let all = everything().all(true);
         match then {
             Then::Prune => prune(PruneOptions::default()),
-            Then::PruneAll => prune(PruneOptions {
-                all: true,
-                ..PruneOptions::default()
-            }),
+            Then::PruneAll => prune(PruneOptions::default().all(true)),
             Then::PruneToNothing => prune(everything()),
             Then::BackUp => {
                 drop(back_up_with_faults(&machine.open(), &self.tree, &How::plain()));
@@ -334,11 +320,7 @@ impl Scene {
                 prune(everything());
             }
             Then::Optimize => {
-                let request = OptimizeRequest {
-                    live: Some(1),
-                    repair: Some(100),
-                    ..OptimizeRequest::default()
-                };
+                let request = OptimizeRequest::default().live(Some(1)).repair(Some(100));
                 drop(machine.open().optimize(&request, &Monitor::default()));
                 prune(all);
             }

@@ -145,10 +145,7 @@ impl Stores {
     /// # Errors
     /// Of the engine.
     pub(super) fn new(setting: Setting) -> Result<Self, LabError> {
-        let init = InitOptions {
-            container_bytes: setting.container_bytes,
-            ..InitOptions::default()
-        };
+        let init = InitOptions::default().container_bytes(setting.container_bytes);
         let domain = Engine::seeded(SEED, &init)?;
         let open = |way| {
             let engine = Engine::new(None, &init, Some(&domain))?.compressed();
@@ -244,10 +241,9 @@ impl Open {
             Way::Repair => self.engine.repair(setting.percent)?,
             Way::Nothing | Way::Cap => None,
         };
-        let (_, pruned) = self.engine.prune(PruneLimits {
-            unused_max: PruneUnused::Share(UNUSED_MAX),
-            ..PruneLimits::default()
-        })?;
+        let (_, pruned) = self
+            .engine
+            .prune(PruneLimits::default().unused_max(PruneUnused::Share(UNUSED_MAX)))?;
         self.steps.push(Step {
             reads: reads(&self.engine, report.id, is_restored)?,
             bytes_new: report.totals.bytes_new,
@@ -259,10 +255,7 @@ impl Open {
 }
 
 fn reads(engine: &Engine, backup: SessionId, is_restored: bool) -> Result<Reads, LabError> {
-    let options = AssembleOptions {
-        budget_bytes: MEASURED_ASSEMBLY_BYTES,
-        ..AssembleOptions::for_cores(cores())
-    };
+    let options = AssembleOptions::for_cores(cores()).budget_bytes(MEASURED_ASSEMBLY_BYTES);
     let restored = if is_restored {
         Some(engine.restore(backup, options)?.1.containers_read)
     } else {
