@@ -12,6 +12,7 @@ mod caches;
 mod capping;
 mod costs;
 mod epochs;
+mod examples;
 mod expiry_together;
 mod forget;
 mod formats;
