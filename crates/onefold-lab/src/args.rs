@@ -9,10 +9,10 @@ use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, V
 use cli_support::OutputOptions;
 use cli_support::idle::{idle_cap, innermost};
 use cli_support::values::{memory, parse_cap};
-use onefold::{Assembly, Cap};
+use onefold::Cap;
 
 pub(crate) use reproduce::Reproduce;
-use simulate::SamplingRate;
+use simulate::{Assembly, SamplingRate};
 
 /// The laboratory of Onefold.
 #[derive(Debug, Parser)]

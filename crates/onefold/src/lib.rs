@@ -64,7 +64,6 @@ mod warning;
 pub use ::index::HookKind;
 pub use ::index::sampling::{SampleLevel, SamplingRate, SamplingRates};
 pub use ::index::{IndexStats, MemoryStats, Warning as IndexWarning};
-pub use ::restore::plan::Assembly;
 pub use ::restore::{AssembleOptions, AssembleStats, Fault, Output as StreamOutput, RestoreCounters};
 pub use backup_file::BackupFile;
 pub use backup_options::{BackupOptions, TreeOptions};

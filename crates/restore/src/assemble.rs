@@ -2,15 +2,15 @@
 //! thread sends bytes out in order.
 //!
 //! Memory (INV-7): the bytes of a step are charged to the budget when it is submitted, until they
-//! are sent. A step is at most the planner's window, and planning waits while the budget is used
-//! up. A kept chunk is charged until it is dropped. Extra bytes of a piece are charged when the
+//! are sent. A step brings at most half of the budget, and waits until the budget has room for it.
+//! A kept chunk is charged until it is dropped. Extra bytes of a piece are charged when the
 //! piece is there, or its chunks are copied out if the budget has no room. Three things are not
 //! charged: the memory that each fetching thread reads into, segments opened ahead, and the buffers
 //! of a large file that is being written. Those are at most five of 4 MiB (`tree::BlockWriter`),
 //! because large files are written one after another.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
@@ -18,17 +18,14 @@ use std::thread;
 use container::Containers;
 use crossbeam_channel::{Receiver, Sender};
 use crypto::Fingerprinter;
-use types::ContainerId;
 
 use crate::belady::{self, AheadPlanner};
 use crate::charge::charge;
-use crate::container_lru::KeptContainer;
 use crate::error::RestoreError;
 use crate::fetch::{Brought, Piece, fetch};
-use crate::lru::LruPlanner;
 use crate::memory_budget::MemoryBudget;
 use crate::message::{AssembleStats, Message, Planned};
-use crate::plan::{Assembler, Assembly, Fill, From, Next, Planner, Reference, SPOT_BYTES, Step, Uses};
+use crate::plan::{Next, Reference, SPOT_BYTES, Step, Uses};
 use crate::pool::RegionPool;
 use crate::read_split::pieces;
 use crate::send::{Sender as Sending, Sink};
@@ -46,8 +43,6 @@ const SCOUTS_MAX: usize = 32;
 pub struct AssembleOptions {
     /// Memory for assembling, in bytes.
     pub budget_bytes: u64,
-    /// How the area moves.
-    pub assembly: Assembly,
     /// Threads that fetch; at least 1. Each waits for the disk or computes, in turn.
     pub workers: usize,
     /// Threads that read recipes ahead of the planner. With none it waits for each request.
@@ -59,7 +54,6 @@ pub struct AssembleOptions {
 
 types::setters!(AssembleOptions {
     budget_bytes: u64,
-    assembly: Assembly,
     workers: usize,
     scouts: usize,
     finishers: usize,
@@ -79,7 +73,6 @@ impl AssembleOptions {
         let threads = cores + 2;
         let options = Self {
             budget_bytes: 96 << 20,
-            assembly: Assembly::LookAhead,
             workers: threads,
             scouts: threads,
             finishers: threads,
@@ -100,12 +93,6 @@ impl AssembleOptions {
     }
 }
 
-/// What a fetching thread does.
-enum Job {
-    Piece(Piece),
-    Kept(Arc<KeptContainer>, Vec<Fill>),
-}
-
 /// Restores the references' bytes into the sink.
 ///
 /// # Errors
@@ -121,33 +108,34 @@ pub fn assemble<I>(
 where
     I: Iterator<Item = Result<Reference, RestoreError>> + Send,
 {
-    let (jobs_tx, jobs_rx) = crossbeam_channel::unbounded::<Job>();
+    let (pieces_tx, pieces_rx) = crossbeam_channel::unbounded::<Piece>();
     let (messages_tx, messages_rx) = crossbeam_channel::unbounded::<Message>();
     let pool = Arc::new(RegionPool::default());
-    let room = Arc::new(MemoryBudget::new(options.budget_bytes, asked_max(options)));
+    let room = Arc::new(MemoryBudget::new(
+        options.budget_bytes,
+        asked_max(options.budget_bytes),
+    ));
     thread::scope(|scope| {
         // Whatever ends this, the planner must not wait for room any longer.
         let _closing = Closing(&room);
         for number in 0..options.workers.max(1) {
-            let (jobs, messages) = (jobs_rx.clone(), messages_tx.clone());
+            let (pieces, messages) = (pieces_rx.clone(), messages_tx.clone());
             let (pool, room) = (&pool, &room);
             spawn(scope, format!("fetch-{number}"), move || {
                 let _closing = ClosingInPanic(room);
-                work(containers, printer, pool, room, &jobs, &messages);
+                work(containers, printer, pool, room, &pieces, &messages);
             })?;
         }
-        drop(jobs_rx);
+        drop(pieces_rx);
         let planning = Planning {
             containers,
-            waits_for_steps: options.assembly == Assembly::LookAhead,
             room: &room,
-            jobs: jobs_tx,
+            pieces: pieces_tx,
             messages: messages_tx,
-            kept: HashMap::new(),
             planned: Planned::default(),
         };
         spawn(scope, "plan".to_owned(), move || {
-            planning.run(references, options)
+            planning.run(references, options.budget_bytes)
         })?;
         let mut stats = Sending::new(sink, &room).run(&messages_rx)?;
         stats.memory_bytes_max = room.most_bytes();
@@ -192,14 +180,11 @@ fn work(
     printer: &Fingerprinter,
     pool: &Arc<RegionPool>,
     room: &Arc<MemoryBudget>,
-    jobs: &Receiver<Job>,
+    pieces: &Receiver<Piece>,
     messages: &Sender<Message>,
 ) {
-    while let Ok(job) = jobs.recv() {
-        let brought = match job {
-            Job::Piece(piece) => vec![fetch(containers, printer, pool, Some(room), &piece)],
-            Job::Kept(container, fills) => container.take(containers, printer, pool, &fills),
-        };
+    while let Ok(piece) = pieces.recv() {
+        let brought = fetch(containers, printer, pool, room, &piece);
         if messages.send(Message::Brought(brought)).is_err() {
             // Nobody waits for it: the restore has failed meanwhile.
             return;
@@ -240,18 +225,13 @@ where
 struct Planning<'a> {
     containers: &'a Containers,
     room: &'a MemoryBudget,
-    jobs: Sender<Job>,
+    pieces: Sender<Piece>,
     messages: Sender<Message>,
-    /// Containers that the assembler keeps.
-    kept: HashMap<ContainerId, Arc<KeptContainer>>,
-    /// A step waits until it fits in the room. Without, what may be asked for leaves room for a
-    /// step of any size.
-    waits_for_steps: bool,
     planned: Planned,
 }
 
 impl Planning<'_> {
-    fn run<I>(mut self, references: I, options: AssembleOptions)
+    fn run<I>(mut self, references: I, budget_bytes: u64)
     where
         I: Iterator<Item = Result<Reference, RestoreError>>,
     {
@@ -261,36 +241,24 @@ impl Planning<'_> {
             passed: 0,
             lost: Rc::clone(&lost),
         };
-        let area = options.budget_bytes / 2;
-        let done = match options.assembly {
-            Assembly::Rolling | Assembly::Fixed => {
-                self.plan(Planner::new(references, options.assembly, area), &lost)
-            }
-            Assembly::Lru => {
-                let containers = self.containers;
-                let weigh = |id| plain_bytes(containers, id);
-                self.plan(LruPlanner::new(references, area, weigh), &lost)
-            }
-            Assembly::LookAhead => {
-                self.room.take(belady::references_bytes(area), 0);
-                self.plan(AheadPlanner::new(references, area), &lost)
-            }
-        };
+        // The other half is for what is read ahead.
+        let memory_bytes = budget_bytes / 2;
+        self.room.take(belady::references_bytes(memory_bytes), 0);
+        let done = self.plan(AheadPlanner::new(references, memory_bytes), &lost);
         // Fails only when the other end has failed by itself.
         drop(self.messages.send(Message::Planned(done.map(|()| self.planned))));
     }
 
     /// Ends early when nobody wants more.
-    fn plan(
-        &mut self,
-        mut assembler: impl Assembler<Error = RestoreError>,
-        lost: &Lost,
-    ) -> Result<(), RestoreError> {
+    fn plan<I>(&mut self, mut planner: AheadPlanner<I>, lost: &Lost) -> Result<(), RestoreError>
+    where
+        I: Iterator<Item = Result<Reference, RestoreError>>,
+    {
         while self.room.wait_for(0) {
-            match assembler.next_action()? {
+            match planner.next_action()? {
                 None => return Ok(()),
                 Some(Next::Spots(references)) => self.note(&references, lost),
-                Some(Next::Step(step)) => self.submit(step),
+                Some(Next::Step(step)) => self.submit(&step),
                 Some(Next::Uses(uses)) => self.pass_on(uses),
             }
         }
@@ -314,39 +282,26 @@ impl Planning<'_> {
         }
     }
 
-    fn submit(&mut self, step: Step) {
+    /// Waits until the step fits in the room.
+    fn submit(&mut self, step: &Step) {
         let bytes = step.fills.iter().map(charge).sum();
-        if self.waits_for_steps && !self.room.wait_for(bytes) {
+        if !self.room.wait_for(bytes) {
             return;
         }
-        self.planned.containers_read += u64::from(step.is_read());
-        let jobs = match step.from {
-            From::Storage => match self.containers.catalog(step.container) {
-                Ok(view) => pieces(&view, &step.fills).into_iter().map(Job::Piece).collect(),
-                Err(error) => {
-                    self.room.take(bytes, 1);
-                    let error = Arc::new(error.into());
-                    return self.tell(Message::Brought(vec![Brought::failed(&step.fills, &error)]));
-                }
-            },
-            From::StorageToKeep { evicted } => {
-                for id in evicted {
-                    self.kept.remove(&id);
-                }
-                let container = Arc::new(KeptContainer::new(step.container));
-                self.kept.insert(step.container, Arc::clone(&container));
-                vec![Job::Kept(container, step.fills)]
-            }
-            From::Kept => {
-                let container = self.kept.get(&step.container);
-                let container = container.expect("the assembler knows what it keeps");
-                vec![Job::Kept(Arc::clone(container), step.fills)]
+        self.planned.containers_read += 1;
+        let view = match self.containers.catalog(step.container) {
+            Ok(view) => view,
+            Err(error) => {
+                self.room.take(bytes, 1);
+                let error = Arc::new(error.into());
+                return self.tell(Message::Brought(Brought::failed(&step.fills, &error)));
             }
         };
-        self.room.take(bytes, jobs.len() as u64);
-        for job in jobs {
+        let pieces = pieces(&view, &step.fills);
+        self.room.take(bytes, pieces.len() as u64);
+        for piece in pieces {
             // Fails only when all fetching threads have gone, and with them the restore.
-            drop(self.jobs.send(job));
+            drop(self.pieces.send(piece));
         }
     }
 
@@ -362,21 +317,8 @@ impl Planning<'_> {
     }
 }
 
-/// How much of the budget may be asked for.
-fn asked_max(options: AssembleOptions) -> u64 {
-    let budget_bytes = options.budget_bytes;
-    match options.assembly {
-        // A step is at most the area, which is the other half.
-        Assembly::Rolling | Assembly::Fixed | Assembly::Lru => budget_bytes / 2,
-        // The rest is for bytes that are read along with the wanted ones.
-        Assembly::LookAhead => budget_bytes - budget_bytes / 8,
-    }
-}
-
-/// A container's plain bytes; one that cannot be read weighs nothing.
-fn plain_bytes(containers: &Containers, id: ContainerId) -> u64 {
-    let Ok(view) = containers.catalog(id) else {
-        return 0;
-    };
-    view.entries().iter().map(|entry| u64::from(entry.len)).sum()
+/// How much of the budget may be asked for: the rest is for bytes that are read along with the
+/// wanted ones.
+const fn asked_max(budget_bytes: u64) -> u64 {
+    budget_bytes - budget_bytes / 8
 }

@@ -8,7 +8,7 @@
 //! there. Unlike the forward assembly area, this reserves no memory for unfilled spots, and keeps a
 //! chunk for many spots only once.
 //!
-//! Pure, like [`crate::plan`].
+//! Pure: no I/O, no clocks. The same references and memory give the same plan.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -16,7 +16,7 @@ use std::num::NonZeroU32;
 
 use types::{ChunkLocation, ContainerId};
 
-use crate::plan::{Assembler, ChunkPart, Fill, From, Next, Place, Reference, SPOT_BYTES, Step, Use, Uses};
+use crate::plan::{ChunkPart, Fill, Next, Place, Reference, SPOT_BYTES, Step, Use, Uses};
 
 /// One part in so many of the memory is for known references.
 const REFERENCES_SHARE: u64 = 6;
@@ -149,6 +149,29 @@ where
             reach: Reach::default(),
             ready: VecDeque::new(),
         }
+    }
+
+    /// The next spots, uses or step; `None` at the end. Every reference is told as a spot, in order
+    /// and once. Every spot that needs a chunk is filled once, by a step or from a kept chunk.
+    ///
+    /// # Errors
+    /// Those of the references: the recipe is damaged from there on.
+    pub fn next_action(&mut self) -> Result<Option<Next>, E> {
+        if self.ready.is_empty() {
+            self.know()?;
+            let Some(front) = self.known.front() else {
+                return Ok(None);
+            };
+            match front.reference.chunk {
+                Some(part) if front.role == Role::Stray => self.read_stray(part),
+                Some(part) if front.role == Role::First(None) => self.read(part.location.container),
+                _ => {
+                    let run = self.pass(u64::MAX, 0);
+                    self.tell(run, Vec::new());
+                }
+            }
+        }
+        Ok(self.ready.pop_front())
     }
 
     fn know(&mut self) -> Result<(), E> {
@@ -352,12 +375,7 @@ where
             len: part.chunk_len,
         }));
         self.tell(run, evicted);
-        self.ready.push_back(Next::Step(Step {
-            container,
-            from: From::Storage,
-            fills,
-            filled_below: self.first_spot,
-        }));
+        self.ready.push_back(Next::Step(Step { container, fills }));
     }
 
     /// Reads a container for the spot in front alone.
@@ -374,9 +392,7 @@ where
         self.ready.push_back(Next::Spots(vec![front.reference]));
         self.ready.push_back(Next::Step(Step {
             container: part.location.container,
-            from: From::Storage,
             fills: vec![fill],
-            filled_below: self.first_spot,
         }));
     }
 
@@ -468,29 +484,4 @@ fn later(spot: u64, distance: Option<NonZeroU32>) -> Option<u64> {
 
 fn index(first_spot: u64, spot: u64) -> usize {
     usize::try_from(spot - first_spot).expect("a known spot")
-}
-
-impl<I, E> Assembler for AheadPlanner<I>
-where
-    I: Iterator<Item = Result<Reference, E>>,
-{
-    type Error = E;
-
-    fn next_action(&mut self) -> Result<Option<Next>, E> {
-        if self.ready.is_empty() {
-            self.know()?;
-            let Some(front) = self.known.front() else {
-                return Ok(None);
-            };
-            match front.reference.chunk {
-                Some(part) if front.role == Role::Stray => self.read_stray(part),
-                Some(part) if front.role == Role::First(None) => self.read(part.location.container),
-                _ => {
-                    let run = self.pass(u64::MAX, 0);
-                    self.tell(run, Vec::new());
-                }
-            }
-        }
-        Ok(self.ready.pop_front())
-    }
 }

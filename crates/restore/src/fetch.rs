@@ -76,7 +76,7 @@ pub(crate) enum FoundAt {
 
 impl FoundAt {
     /// `len` of the bytes, from `skip` on; `None` when there are not so many.
-    pub(crate) fn part(&self, skip: usize, len: usize) -> Option<Self> {
+    fn part(&self, skip: usize, len: usize) -> Option<Self> {
         match self {
             Self::Region(at) => Some(Self::Region(at.part(skip, len)?)),
             Self::Copied(range) => {
@@ -122,12 +122,12 @@ impl FetchedBytes {
     }
 }
 
-/// Reads the piece. What it holds beyond what is wanted is charged to `room`, where there is one.
+/// Reads the piece. What it holds beyond what is wanted is charged to `room`.
 pub(crate) fn fetch(
     containers: &Containers,
     printer: &Fingerprinter,
     pool: &Arc<RegionPool>,
-    room: Option<&Arc<MemoryBudget>>,
+    room: &Arc<MemoryBudget>,
     piece: &Piece,
 ) -> Brought {
     let mut work = Work {
@@ -303,7 +303,7 @@ impl Work<'_> {
     }
 
     /// Memory that is mostly unwanted, or that has no room in the budget, is returned at once.
-    fn hold_or_copy(&mut self, room: Option<&Arc<MemoryBudget>>) {
+    fn hold_or_copy(&mut self, room: &Arc<MemoryBudget>) {
         let Some(regions) = &mut self.bytes.regions else {
             return;
         };
@@ -322,12 +322,11 @@ impl Work<'_> {
         let of_spots = self.piece.fills.iter().filter(|fill| fill.spot().is_some());
         let charged: u64 = of_spots.map(|fill| fill.len).sum();
         let extra = (regions.used_bytes() as u64).saturating_sub(charged);
-        if wanted * HELD_SHARE >= regions.memory_bytes() {
-            let taken = room.map(|room| room.take_extra(extra));
-            if !matches!(taken, Some(None)) {
-                self.bytes.extra = taken.flatten();
-                return;
-            }
+        if wanted * HELD_SHARE >= regions.memory_bytes()
+            && let Some(extra) = room.take_extra(extra)
+        {
+            self.bytes.extra = Some(extra);
+            return;
         }
         self.bytes.copied.reserve_exact(wanted);
         let mut last: Option<(BytesAt, Range<usize>)> = None;
@@ -394,7 +393,7 @@ pub(crate) fn fits(view: &CatalogView, fill: &Fill) -> bool {
 }
 
 /// The part of a chunk that the fill wants.
-pub(crate) fn part(whole: &FoundAt, fill: &Fill) -> Option<FoundAt> {
+fn part(whole: &FoundAt, fill: &Fill) -> Option<FoundAt> {
     whole.part(
         usize::try_from(fill.part.skip).ok()?,
         usize::try_from(fill.len).ok()?,
@@ -402,7 +401,7 @@ pub(crate) fn part(whole: &FoundAt, fill: &Fill) -> Option<FoundAt> {
 }
 
 /// Adds what was found for the next spot.
-pub(crate) fn push(runs: &mut Vec<SpotRun>, spot: u64, len: u64, found: Found) {
+fn push(runs: &mut Vec<SpotRun>, spot: u64, len: u64, found: Found) {
     if let Some(run) = runs.last_mut()
         && run.first + run.count == spot
     {

@@ -1,4 +1,4 @@
-//! Plan and assemble: forward assembly area, prefetch, verification.
+//! Plan and assemble: looking ahead, prefetch, verification.
 //!
 //! Nothing leaves unverified (INV-5): references come from recipes whose nodes were recomputed up to the
 //! manifest's root, and every chunk's bytes are hashed before they are handed on. Restore never asks the
@@ -8,12 +8,10 @@ mod assemble;
 mod batch;
 pub mod belady;
 mod charge;
-mod container_lru;
 mod counters;
 mod error;
 mod fetch;
 mod listing;
-pub mod lru;
 mod memory_budget;
 mod message;
 pub mod plan;
@@ -27,8 +25,6 @@ mod tree;
 
 #[cfg(test)]
 mod belady_tests;
-#[cfg(test)]
-mod plan_tests;
 #[cfg(test)]
 mod recipe_prefetch_tests;
 #[cfg(test)]

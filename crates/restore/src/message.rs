@@ -28,7 +28,7 @@ pub(crate) enum Message {
         lost: Option<Arc<RestoreError>>,
     },
     /// What a piece brought.
-    Brought(Vec<Brought>),
+    Brought(Brought),
     /// Spots that kept chunks fill, and chunks that go.
     Uses(Uses),
     /// The plan ends here: so many spots, so many containers read.

@@ -99,18 +99,16 @@ impl<'a> Sender<'a> {
                     self.waiting.insert(spot, Waiting::NoChunk { len, lost });
                     self.send_out()?;
                 }
-                Message::Brought(all) => {
-                    for brought in all {
-                        self.stats.region_bytes_read += brought.read_bytes;
-                        for run in brought.runs {
-                            let bytes = Arc::clone(&brought.bytes);
-                            self.waiting.insert(run.first, Waiting::Run(bytes, run));
-                        }
-                        for chunk in brought.to_keep {
-                            let number = chunk.number;
-                            self.kept.entry(number).or_default().chunk = Some(chunk);
-                            self.let_go(number);
-                        }
+                Message::Brought(brought) => {
+                    self.stats.region_bytes_read += brought.read_bytes;
+                    for run in brought.runs {
+                        let bytes = Arc::clone(&brought.bytes);
+                        self.waiting.insert(run.first, Waiting::Run(bytes, run));
+                    }
+                    for chunk in brought.to_keep {
+                        let number = chunk.number;
+                        self.kept.entry(number).or_default().chunk = Some(chunk);
+                        self.let_go(number);
                     }
                     self.send_out()?;
                     self.room.dealt_with_piece();

@@ -15,10 +15,9 @@ use types::{
 use crate::assemble::{AssembleOptions, assemble};
 use crate::belady::{AheadPlanner, references_bytes};
 use crate::error::RestoreError;
-use crate::lru::LruPlanner;
 use crate::memory_budget::MemoryBudget;
 use crate::message::AssembleStats;
-use crate::plan::{Assembler, Assembly, ChunkPart, Fill, Next, Place, Planner, Reference};
+use crate::plan::{ChunkPart, Fill, Next, Place, Reference};
 use crate::read_split::pieces;
 use crate::send::Sink;
 
@@ -190,38 +189,20 @@ fn expected(parts: &[Part]) -> Vec<u8> {
     out
 }
 
-fn assemblies() -> impl Strategy<Value = Assembly> {
-    prop_oneof![
-        Just(Assembly::Rolling),
-        Just(Assembly::Fixed),
-        Just(Assembly::Lru),
-        Just(Assembly::LookAhead)
-    ]
-}
-
 /// Containers that the plan alone reads.
-fn planned_reads(containers: &Containers, parts: &[Part], assembly: Assembly, area: u64) -> u64 {
+fn planned_reads(parts: &[Part], memory_bytes: u64) -> u64 {
     let references = parts.iter().map(|part| Ok::<_, RestoreError>(reference(part)));
-    let weigh = |id| {
-        let view = containers.catalog(id).unwrap();
-        view.entries().iter().map(|entry| u64::from(entry.len)).sum()
-    };
-    let mut assembler: Box<dyn Assembler<Error = RestoreError>> = match assembly {
-        Assembly::Lru => Box::new(LruPlanner::new(references, area, weigh)),
-        Assembly::LookAhead => Box::new(AheadPlanner::new(references, area)),
-        _ => Box::new(Planner::new(references, assembly, area)),
-    };
+    let mut planner = AheadPlanner::new(references, memory_bytes);
     let mut reads = 0;
-    while let Some(next) = assembler.next_action().unwrap() {
-        reads += u64::from(matches!(next, Next::Step(step) if step.is_read()));
+    while let Some(next) = planner.next_action().unwrap() {
+        reads += u64::from(matches!(next, Next::Step(_)));
     }
     reads
 }
 
-fn options(budget_bytes: u64, assembly: Assembly, workers: usize) -> AssembleOptions {
+fn options(budget_bytes: u64, workers: usize) -> AssembleOptions {
     AssembleOptions {
         budget_bytes,
-        assembly,
         workers,
         scouts: 0,
         finishers: 2,
@@ -243,11 +224,11 @@ proptest! {
 
     #[test]
     fn bytes_are_the_streams_whatever_recipe_budget_and_workers(
-        parts in parts(), budget in 1..400_000_u64, assembly in assemblies(), workers in 1..4_usize,
+        parts in parts(), budget in 1..400_000_u64, workers in 1..4_usize,
     ) {
         let containers = containers(Arc::clone(&world().storage));
         let mut sink = Collected::default();
-        let stats = run(&containers, &parts, options(budget, assembly, workers), &mut sink).unwrap();
+        let stats = run(&containers, &parts, options(budget, workers), &mut sink).unwrap();
         prop_assert!(sink.lost.is_empty(), "{:?}", sink.lost);
         let expected = expected(&parts);
         prop_assert_eq!(stats.bytes, expected.len() as u64);
@@ -256,12 +237,12 @@ proptest! {
 
     #[test]
     fn the_storage_is_asked_for_what_the_plan_says(
-        parts in parts(), budget in 1..400_000_u64, assembly in assemblies(), workers in 1..4_usize,
+        parts in parts(), budget in 1..400_000_u64, workers in 1..4_usize,
     ) {
         let containers = containers(Arc::clone(&world().storage));
         let mut sink = Collected::default();
-        let stats = run(&containers, &parts, options(budget, assembly, workers), &mut sink).unwrap();
-        prop_assert_eq!(stats.containers_read, planned_reads(&containers, &parts, assembly, budget / 2));
+        let stats = run(&containers, &parts, options(budget, workers), &mut sink).unwrap();
+        prop_assert_eq!(stats.containers_read, planned_reads(&parts, budget / 2));
         let asked = containers.stats();
         // These containers are small enough for one request each.
         prop_assert_eq!(asked.reads - asked.catalog_loads, stats.containers_read);
@@ -269,27 +250,23 @@ proptest! {
 
     #[test]
     fn memory_keeps_to_the_budget(
-        parts in parts(), budget in 1..400_000_u64, looks_ahead in any::<bool>(), workers in 1..4_usize,
+        parts in parts(), budget in 1..400_000_u64, workers in 1..4_usize,
     ) {
         let containers = containers(Arc::clone(&world().storage));
         let mut sink = Collected::default();
-        let (assembly, budget) = if looks_ahead { (Assembly::LookAhead, budget) } else { (Assembly::Rolling, budget / 7 + 1) };
-        let stats = run(&containers, &parts, options(budget, assembly, workers), &mut sink).unwrap();
-        // Half for what is ahead, and one step of at most a window, which is the other half and a
-        // chunk; the spots' own cost has a bound apart, which no stream of so few references
-        // reaches.
+        let stats = run(&containers, &parts, options(budget, workers), &mut sink).unwrap();
+        // Beside the budget at most a chunk, and the least that is known. The spots' own cost has
+        // a bound apart, which no stream of so few references reaches.
         let spots = parts.len() as u64 * crate::plan::SPOT_BYTES;
-        let least = if looks_ahead { references_bytes(0) } else { 0 };
-        let most = budget + world().longest + spots + least;
+        let most = budget + world().longest + spots + references_bytes(0);
         prop_assert!(stats.memory_bytes_max <= most, "{} of {budget}", stats.memory_bytes_max);
     }
 
     #[test]
-    fn a_budget_of_everything_reads_each_container_once(parts in parts(), looks_ahead in any::<bool>()) {
+    fn a_budget_of_everything_reads_each_container_once(parts in parts()) {
         let containers = containers(Arc::clone(&world().storage));
         let mut sink = Collected::default();
-        let assembly = if looks_ahead { Assembly::LookAhead } else { Assembly::Rolling };
-        let stats = run(&containers, &parts, options(1 << 30, assembly, 2), &mut sink).unwrap();
+        let stats = run(&containers, &parts, options(1 << 30, 2), &mut sink).unwrap();
         prop_assert!(stats.containers_read <= u64::from(CONTAINERS));
         let plain: u64 = world().chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum();
         prop_assert!(stats.region_bytes_read <= plain, "a region was read twice");
@@ -318,17 +295,11 @@ fn all_chunks() -> Vec<Part> {
     world().chunks.iter().enumerate().map(of).collect()
 }
 
-/// Ways to restore, each with memory for little; the last keeps most of what it reads.
-const EACH: [(Assembly, u64); 5] = [
-    (Assembly::Rolling, 5_000),
-    (Assembly::Fixed, 5_000),
-    (Assembly::Lru, 5_000),
-    (Assembly::LookAhead, 5_000),
-    (Assembly::LookAhead, 1 << 20),
-];
+/// Budgets of a restore: for next to nothing, for little, and for most of what it reads.
+const BUDGETS: [u64; 3] = [1, 5_000, 1 << 20];
 
-/// Restores every chunk, in the containers' order and across it, in each way; each chunk is either
-/// right or lost, and lost are those that `is_bad` says. Returns the reasons.
+/// Restores every chunk, in the containers' order and across it, with each budget; each chunk is
+/// either right or lost, and lost are those that `is_bad` says. Returns the reasons.
 fn judge(containers: &Containers, is_bad: impl Fn(&Chunk) -> bool) -> Vec<String> {
     let in_order = all_chunks();
     let of_container = REGIONS * CHUNKS_A_REGION;
@@ -337,12 +308,12 @@ fn judge(containers: &Containers, is_bad: impl Fn(&Chunk) -> bool) -> Vec<String
         .map(|number| in_order[number].clone())
         .collect();
     let mut told: Option<Vec<String>> = None;
-    for (assembly, budget) in EACH {
+    for budget in BUDGETS {
         for parts in [&in_order, &across] {
-            let mut of_run = judge_run(containers, parts, options(budget, assembly, 2), &is_bad);
+            let mut of_run = judge_run(containers, parts, options(budget, 2), &is_bad);
             of_run.sort();
             let before = told.get_or_insert_with(|| of_run.clone());
-            assert_eq!(*before, of_run, "{assembly:?}");
+            assert_eq!(*before, of_run, "with {budget} bytes");
         }
     }
     told.unwrap()
@@ -454,7 +425,10 @@ fn a_reference_that_the_catalog_does_not_bear_out_gives_no_bytes() {
             ..part
         },
     ];
-    for (chunk, (assembly, budget)) in wrong.into_iter().flat_map(|chunk| EACH.map(|each| (chunk, each))) {
+    for (chunk, budget) in wrong
+        .into_iter()
+        .flat_map(|chunk| BUDGETS.map(|budget| (chunk, budget)))
+    {
         let good = Reference {
             chunk: Some(part),
             len: 1,
@@ -470,7 +444,7 @@ fn a_reference_that_the_catalog_does_not_bear_out_gives_no_bytes() {
             &containers,
             containers.fingerprinter(),
             references.into_iter(),
-            options(budget, assembly, 1),
+            options(budget, 1),
             &mut sink,
         );
         ran.unwrap();
@@ -506,17 +480,10 @@ fn bytes_that_are_sealed_rightly_and_fingerprinted_wrongly_do_not_leave() {
         len: 8,
     };
     let printer = containers.fingerprinter();
-    for (assembly, budget) in EACH {
+    for budget in BUDGETS {
         let mut sink = Collected::default();
         let references = [one, one].map(Ok).into_iter();
-        assemble(
-            &containers,
-            printer,
-            references,
-            options(budget, assembly, 1),
-            &mut sink,
-        )
-        .unwrap();
+        assemble(&containers, printer, references, options(budget, 1), &mut sink).unwrap();
         assert_eq!(sink.lost.len(), 2);
         assert!(sink.lost[0].2.contains("fingerprint"), "{:?}", sink.lost);
         assert_eq!(sink.bytes, [0; 16]);
@@ -525,18 +492,13 @@ fn bytes_that_are_sealed_rightly_and_fingerprinted_wrongly_do_not_leave() {
 
 #[test]
 fn a_sink_that_fails_ends_the_restore_and_all_its_threads() {
-    for (assembly, budget) in EACH {
+    for budget in BUDGETS {
         let containers = containers(Arc::clone(&world().storage));
         let mut sink = Collected {
             stop_after: Some(3_000),
             ..Collected::default()
         };
-        let ran = run(
-            &containers,
-            &all_chunks(),
-            options(budget, assembly, 3),
-            &mut sink,
-        );
+        let ran = run(&containers, &all_chunks(), options(budget, 3), &mut sink);
         assert!(matches!(ran, Err(RestoreError::Interrupted)));
         assert!(expected(&all_chunks()).starts_with(&sink.bytes));
     }
@@ -546,7 +508,7 @@ fn a_sink_that_fails_ends_the_restore_and_all_its_threads() {
 fn references_that_fail_end_the_restore_after_no_wrong_byte() {
     let containers = containers(Arc::clone(&world().storage));
     let parts = all_chunks();
-    for (assembly, budget) in EACH {
+    for budget in BUDGETS {
         let references = parts
             .iter()
             .take(50)
@@ -554,13 +516,7 @@ fn references_that_fail_end_the_restore_after_no_wrong_byte() {
             .chain([Err(RestoreError::Internal("the recipe ends here"))]);
         let mut sink = Collected::default();
         let printer = containers.fingerprinter();
-        let ran = assemble(
-            &containers,
-            printer,
-            references,
-            options(budget, assembly, 2),
-            &mut sink,
-        );
+        let ran = assemble(&containers, printer, references, options(budget, 2), &mut sink);
         assert!(matches!(ran, Err(RestoreError::Internal(_))));
         assert!(expected(&parts).starts_with(&sink.bytes));
     }
@@ -597,25 +553,19 @@ fn many_workers_read_no_further_ahead_than_the_budget() {
         });
     }
     // Memory for known references and for the spots of a run beside four chunks.
-    for (assembly, more) in [
-        (Assembly::Rolling, 0),
-        (Assembly::LookAhead, 3 * references_bytes(0)),
-    ] {
-        let budget = 4 * CHUNK_BYTES as u64 + 2 * more;
-        let mut sink = Collected::default();
-        let printer = containers.fingerprinter();
-        let twice = references.iter().chain(references.iter().rev()).copied().map(Ok);
-        let workers = options(budget, assembly, 16);
-        let stats = assemble(&containers, printer, twice, workers, &mut sink).unwrap();
-        let spots = 2 * u64::from(COUNT);
-        assert_eq!(stats.bytes, spots * CHUNK_BYTES as u64);
-        let most = budget + CHUNK_BYTES as u64 + spots * crate::plan::SPOT_BYTES;
-        assert!(
-            stats.memory_bytes_max <= most,
-            "{} of {budget}",
-            stats.memory_bytes_max
-        );
-    }
+    let budget = 4 * CHUNK_BYTES as u64 + 6 * references_bytes(0);
+    let mut sink = Collected::default();
+    let printer = containers.fingerprinter();
+    let twice = references.iter().chain(references.iter().rev()).copied().map(Ok);
+    let stats = assemble(&containers, printer, twice, options(budget, 16), &mut sink).unwrap();
+    let spots = 2 * u64::from(COUNT);
+    assert_eq!(stats.bytes, spots * CHUNK_BYTES as u64);
+    let most = budget + CHUNK_BYTES as u64 + spots * crate::plan::SPOT_BYTES;
+    assert!(
+        stats.memory_bytes_max <= most,
+        "{} of {budget}",
+        stats.memory_bytes_max
+    );
 }
 
 #[test]
@@ -659,7 +609,7 @@ fn a_fetching_thread_that_panics_ends_the_restore() {
         let run = std::panic::AssertUnwindSafe(|| {
             let printer = containers.fingerprinter();
             let mut sink = Collected::default();
-            let options = options(1_000, Assembly::Rolling, 2);
+            let options = options(1_000, 2);
             assemble(&containers, printer, references.into_iter(), options, &mut sink)
         });
         ended.send(std::panic::catch_unwind(run).is_err()).unwrap();
@@ -752,7 +702,7 @@ fn memory_that_nothing_stands_in_goes_back_and_what_is_held_is_charged() {
     let (mixed, wanted) = (store(3, &[text, noise, noise]), 3 * (64_u64 << 10));
     let pool = Arc::new(crate::pool::RegionPool::default());
     let fetch = |room: &Arc<MemoryBudget>, piece| {
-        let brought = crate::fetch::fetch(&containers, containers.fingerprinter(), &pool, Some(room), piece);
+        let brought = crate::fetch::fetch(&containers, containers.fingerprinter(), &pool, room, piece);
         for run in &brought.runs {
             assert!(brought.bytes.get(run.found.as_ref().unwrap()).len() as u64 == run.len);
         }

@@ -15,7 +15,7 @@ mod trace;
 pub use cut::{Cutter, Cutting, Visit, trace_printer, walk};
 pub use error::SimulateError;
 pub use simulator::{
-    AVERAGED, Ahead, Average, Averages, Finding, Looked, Memory, Outcome, Policy, Restored, SamplingRate,
-    Schedule, Settings, Simulator, Step, mean, over_time,
+    AVERAGED, Ahead, Assembly, Average, Averages, Finding, Looked, Memory, Outcome, Policy, Restored,
+    SamplingRate, Schedule, Settings, Simulator, Step, mean, over_time,
 };
 pub use trace::{BackupHead, Chunk, Extent, Sink, Source};

@@ -214,12 +214,8 @@ fn read(d: &mut Draws, desk: &Desk<'_>, ready: &mut Ready) -> Vec<OsString> {
     let files = backup.picture.files();
     let is_tree = source.sort == Sort::Tree;
     let memory = strings(&["--memory", d.one(&["1M", "8M", "96M"])]);
-    let way = strings(&[
-        "--assembly",
-        d.one(&["look-ahead", "look-ahead", "rolling", "fixed", "lru"]),
-    ]);
     if ready.verb == Verb::Dump && (!is_tree || !files.is_empty()) {
-        let mut args = [strings(&["dump", &id.to_string()]), memory, way].concat();
+        let mut args = [strings(&["dump", &id.to_string()]), memory].concat();
         let part = if is_tree {
             files[pick(d.next(), files.len())].clone()
         } else {
@@ -236,7 +232,6 @@ fn read(d: &mut Draws, desk: &Desk<'_>, ready: &mut Ready) -> Vec<OsString> {
     let mut args = [
         strings(&["restore", &id.to_string()]),
         memory,
-        way,
         strings(&["--target"]),
     ]
     .concat();

@@ -67,10 +67,8 @@ pub(crate) struct Dump {
 /// How a restore assembles what it reads.
 #[derive(Debug, Args)]
 pub(crate) struct Assembling {
-    /// How to use memory so that few containers are read
-    #[arg(long, value_enum, default_value_t = AssemblyMode::LookAhead, value_name = "HOW")]
-    pub(crate) assembly: AssemblyMode,
-    /// Memory for that, in bytes; K, M and G are multiples of 1024
+    /// Memory for data that is read ahead or kept for its next use, in bytes; K, M and G are
+    /// multiples of 1024
     #[arg(long, value_name = "BYTES", default_value = "96M", value_parser = memory)]
     pub(crate) memory: u64,
     /// How many reads run at the same time [default: 8, or the number of cores and 2 if that is
@@ -83,37 +81,10 @@ impl Assembling {
     /// For this machine.
     pub(crate) fn options(&self) -> onefold::AssembleOptions {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let options = onefold::AssembleOptions::for_cores(cores)
-            .budget_bytes(self.memory)
-            .assembly(self.assembly.assembly());
+        let options = onefold::AssembleOptions::for_cores(cores).budget_bytes(self.memory);
         match self.requests {
             None => options,
             Some(requests) => options.with_requests(requests.into()),
-        }
-    }
-}
-
-/// How memory is used to read few containers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AssemblyMode {
-    /// A forward assembly area that rolls: the space of sent bytes is used for the next ones
-    Rolling,
-    /// A forward assembly area that is filled, then sent, as a whole
-    Fixed,
-    /// Whole containers; the least recently used one leaves memory first
-    Lru,
-    /// Single chunks, kept for their next use, which the recipe shows
-    LookAhead,
-}
-
-impl AssemblyMode {
-    /// As the library has it.
-    pub(crate) const fn assembly(self) -> onefold::Assembly {
-        match self {
-            Self::Rolling => onefold::Assembly::Rolling,
-            Self::Fixed => onefold::Assembly::Fixed,
-            Self::Lru => onefold::Assembly::Lru,
-            Self::LookAhead => onefold::Assembly::LookAhead,
         }
     }
 }

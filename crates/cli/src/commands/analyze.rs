@@ -12,7 +12,7 @@ use cli_support::private;
 use cli_support::progress::{self, Status};
 use onefold::{Cap, WorkUnit};
 use serde::Serialize;
-use simulate::analyze::{Analysis, Given, Tried, analyze, assembly_name, bytes_name, cap_name, html};
+use simulate::analyze::{Analysis, Given, Tried, analyze, bytes_name, cap_name, html};
 
 use crate::args::Analyze;
 
@@ -32,7 +32,6 @@ struct GivenLine {
 #[derive(Serialize)]
 struct SpeedLine {
     memory_bytes: u64,
-    assembly: &'static str,
     speed_factor: f64,
 }
 
@@ -119,8 +118,7 @@ fn tell(args: &Analyze, analysis: &Analysis, output: Output) -> Result<()> {
 
 fn tell_one(given: &Given, output: Output) -> Result<()> {
     let speeds = given.speeds.iter().map(|(memory, speed)| SpeedLine {
-        memory_bytes: memory.bytes,
-        assembly: assembly_name(memory.assembly),
+        memory_bytes: *memory,
         speed_factor: *speed,
     });
     output.object(&GivenLine {
@@ -139,7 +137,7 @@ fn tell_one(given: &Given, output: Output) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-    use onefold::{Assembly, Capping};
+    use onefold::Capping;
 
     use super::*;
     use crate::args::{Backup, Cli, Command, Restore};
@@ -180,15 +178,6 @@ mod tests {
             let args = restore("--memory", &bytes_name(memory));
             assert_eq!(args.assembling.memory, memory);
         }
-        for assembly in [
-            Assembly::LookAhead,
-            Assembly::Rolling,
-            Assembly::Lru,
-            Assembly::Fixed,
-        ] {
-            let args = restore("--assembly", assembly_name(assembly));
-            assert_eq!(args.assembling.assembly.assembly(), assembly);
-        }
     }
 
     /// What is measured as the default is what a restore and a backup do that are told nothing.
@@ -200,7 +189,6 @@ mod tests {
             panic!("another command")
         };
         assert_eq!(args.assembling.memory, tried.memory);
-        assert_eq!(args.assembling.assembly.assembly(), Assembly::LookAhead);
         let cli = Cli::try_parse_from(["onefold", "-r", "store", "backup", "folder"]);
         let Command::Backup(args) = cli.expect("a command line").command else {
             panic!("another command")

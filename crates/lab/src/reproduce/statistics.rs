@@ -107,8 +107,7 @@ pub(super) fn is_near(ours: f64, paper: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use restore::plan::Assembly;
-    use simulate::{Extent, Restored};
+    use simulate::{Assembly, Extent, Restored};
 
     use super::*;
 

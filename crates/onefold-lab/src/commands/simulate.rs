@@ -17,7 +17,7 @@ use onefold::{Capping, LookupMemory};
 use serde::Serialize;
 use simulate::{
     Averages, Extent, Finding, Looked, Memory, Outcome, Policy, Schedule, Settings, SimulateError, Simulator,
-    analyze::assembly_name, over_time,
+    over_time,
 };
 
 use super::{Counted, status};
@@ -205,7 +205,7 @@ fn opened(trace: &Path) -> Result<(String, File)> {
 fn tell_one(outcome: &Outcome, output: Output) -> std::io::Result<()> {
     let restored = outcome.restored.iter().map(|one| RestoredLine {
         memory_bytes: one.memory.bytes,
-        assembly: assembly_name(one.memory.assembly),
+        assembly: one.memory.assembly.name(),
         containers_read: one.containers_read,
         speed_factor: one.speed_factor(),
     });
@@ -256,7 +256,7 @@ fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()>
     ))?;
     let speeds = averages.restored.iter().map(|one| SpeedLine {
         memory_bytes: one.memory.bytes,
-        assembly: assembly_name(one.memory.assembly),
+        assembly: one.memory.assembly.name(),
         speed_factor: one.speed_factor,
         containers_a_mib: one.containers_a_mib,
     });
@@ -288,7 +288,7 @@ fn tell_over_time(outcomes: &[Outcome], asked: &[Memory], output: Output) -> Res
     let (memories, steps) = over_time(outcomes, *assembly, STEPS);
     output.result(format!(
         "over time, the deduplication factor (1 :) and containers read for each MiB, {}:",
-        assembly_name(*assembly)
+        assembly.name()
     ))?;
     let head = format!("{:>11} {:>8}", "backups", "1 :");
     output.result(

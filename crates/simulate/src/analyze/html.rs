@@ -3,10 +3,9 @@
 use std::fmt::Write;
 
 use ingest::Cap;
-use restore::plan::Assembly;
 
-use super::names::{assembly_name, bytes_name, cap_name};
-use super::{Analysis, Given, Tried};
+use super::names::{bytes_name, cap_name};
+use super::{Analysis, Given};
 use crate::error::SimulateError;
 use crate::plot::{Axis, Plot, Series, escaped, svg};
 
@@ -79,7 +78,7 @@ fn write(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
     writeln!(
         out,
         "<p>Containers of {}. Nothing is compressed here: what a store takes is less by what zstd makes of it. \
-         Speed is MiB restored for each container read, of the last backups, looking ahead as restores do by default where nothing else is said; on a disk that reads 16 MiB in the time of a seek or more, \
+         Speed is MiB restored for each container read, of the last backups; on a disk that reads 16 MiB in the time of a seek or more, \
          twice as much is nearly twice as fast.</p>",
         bytes(analysis.tried.container_bytes)
     )?;
@@ -88,15 +87,7 @@ fn write(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
         (given.chunk_bytes >> 10).to_string()
     })?;
     writeln!(out, "<h2>Cap, with chunks of 8 KiB</h2>")?;
-    table(out, "backup --cap", &analysis.by_cap, |given| cap_name(given.cap))?;
-    if let Some(given) = chosen_cap(analysis) {
-        writeln!(
-            out,
-            "<h2>How restores use memory, with chunks of 8 KiB and the cap {cap}</h2>"
-        )?;
-        assemblies(out, given)?;
-    }
-    Ok(())
+    table(out, "backup --cap", &analysis.by_cap, |given| cap_name(given.cap))
 }
 
 /// What the recommended cap gives.
@@ -117,11 +108,9 @@ fn table(
         out,
         "<table><tr><th><code>{option}</code></th><th>stored</th><th>deduplication</th><th>chunks</th><th>index</th>"
     )?;
-    let first = rows
-        .first()
-        .map_or_else(Vec::new, |given| given.speeds_of(Assembly::LookAhead));
+    let first = rows.first().map_or(&[][..], |given| &given.speeds);
     for (memory, _) in first {
-        write!(out, "<th>speed with <code>{}</code></th>", bytes_name(memory))?;
+        write!(out, "<th>speed with <code>{}</code></th>", bytes_name(*memory))?;
     }
     writeln!(out, "</tr>")?;
     for given in rows {
@@ -134,23 +123,7 @@ fn table(
             given.chunks_stored,
             bytes(given.index_bytes())
         )?;
-        for (_, speed) in given.speeds_of(Assembly::LookAhead) {
-            write!(out, "<td>{speed:.2}</td>")?;
-        }
-        writeln!(out, "</tr>")?;
-    }
-    writeln!(out, "</table>")
-}
-
-fn assemblies(out: &mut String, given: &Given) -> std::fmt::Result {
-    write!(out, "<table><tr><th><code>restore --assembly</code></th>")?;
-    for (memory, _) in given.speeds_of(Assembly::LookAhead) {
-        write!(out, "<th>speed with <code>{}</code></th>", bytes_name(memory))?;
-    }
-    writeln!(out, "</tr>")?;
-    for assembly in Tried::ASSEMBLIES {
-        write!(out, "<tr><td><code>{}</code></td>", assembly_name(assembly))?;
-        for (_, speed) in given.speeds_of(assembly) {
+        for (_, speed) in &given.speeds {
             write!(out, "<td>{speed:.2}</td>")?;
         }
         writeln!(out, "</tr>")?;
@@ -197,11 +170,8 @@ fn plots(analysis: &Analysis) -> Vec<Plot> {
         ),
     ];
     if let Some(given) = chosen_cap(analysis) {
-        let speeds = |assembly| {
-            let points = given.speeds_of(assembly).into_iter();
-            let points = points.map(|(bytes, speed)| (mib(bytes), speed));
-            Series::new(assembly_name(assembly), points.collect())
-        };
+        let speeds = given.speeds.iter();
+        let speeds = speeds.map(|(bytes, speed)| (mib(*bytes), *speed));
         plots.push(plot(
             "memory",
             &format!(
@@ -210,7 +180,7 @@ fn plots(analysis: &Analysis) -> Vec<Plot> {
             ),
             Axis::doubling("memory, MiB"),
             Axis::linear("MiB a container read"),
-            Tried::ASSEMBLIES.map(speeds).to_vec(),
+            vec![Series::new("restores", speeds.collect())],
         ));
         plots.push(plot(
             "caps",
@@ -226,8 +196,8 @@ fn plots(analysis: &Analysis) -> Vec<Plot> {
     plots
 }
 
-/// A curve for each kind of cap, from none on, restored in each way. A kind is called by its caps,
-/// in the order of the points.
+/// A curve for each kind of cap, from none on. A kind is called by its caps, in the order of the
+/// points.
 fn caps(analysis: &Analysis) -> Vec<Series> {
     let is_least = |given: &&Given| matches!(given.cap, Cap::Least(_));
     let (least, other): (Vec<&Given>, Vec<&Given>) = analysis
@@ -241,16 +211,10 @@ fn caps(analysis: &Analysis) -> Vec<Series> {
         let mut along: Vec<&Given> = none.clone().chain(kind).collect();
         along.sort_by(|a, b| b.factor.total_cmp(&a.factor));
         let names: Vec<String> = along.iter().map(|given| cap_name(given.cap)).collect();
-        for assembly in Tried::ASSEMBLIES {
-            let points = along.iter().filter_map(|given| {
-                let speed = given.speed_of(assembly, analysis.tried.memory)?;
-                Some((given.factor, speed))
-            });
-            all.push(Series::new(
-                format!("{}: {}", assembly_name(assembly), names.join(" ")),
-                points.collect(),
-            ));
-        }
+        let points = along
+            .iter()
+            .filter_map(|given| Some((given.factor, given.speed(analysis.tried.memory)?)));
+        all.push(Series::new(names.join(" "), points.collect()));
     }
     all
 }

@@ -16,15 +16,14 @@ use std::sync::atomic::AtomicBool;
 
 use ingest::{Cap, Capping};
 use restore::AssembleOptions;
-use restore::plan::Assembly;
 
 pub use html::html;
-pub use names::{assembly_name, bytes_name, cap_name};
+pub use names::{bytes_name, cap_name};
 pub use recommend::Recommended;
 
 use crate::cut::{Cutter, Cutting, walk};
 use crate::error::SimulateError;
-use crate::simulator::{Averages, Finding, Memory, Outcome, Policy, Schedule, Settings, Simulator};
+use crate::simulator::{Assembly, Averages, Finding, Memory, Outcome, Policy, Schedule, Settings, Simulator};
 use crate::trace::{BackupHead, Extent, Sink};
 
 /// What is tried.
@@ -50,8 +49,6 @@ impl Tried {
     pub const CHUNK_BYTES: u32 = 8 << 10;
     /// As many backups at most are restored: the last ones.
     const RESTORED: u64 = 3;
-    /// How restores are measured: as they are by default, and what that is set against.
-    const ASSEMBLIES: [Assembly; 3] = [Assembly::LookAhead, Assembly::Rolling, Assembly::Lru];
 
     /// Around the defaults.
     #[must_use]
@@ -119,9 +116,9 @@ pub struct Given {
     pub bytes_stored: u64,
     /// Bytes of all backups for each that is stored.
     pub factor: f64,
-    /// For each memory of a restore in all and each way to use it, the mean of the speed factors of
-    /// the backups that were restored: MiB for each container read; nothing where nothing is read.
-    pub speeds: Vec<(Memory, f64)>,
+    /// For each memory of a restore in all, in bytes, the mean of the speed factors of the backups
+    /// that were restored: MiB for each container read. Nothing where nothing is read.
+    pub speeds: Vec<(u64, f64)>,
 }
 
 impl Given {
@@ -132,28 +129,13 @@ impl Given {
         self.chunks_stored * 8
     }
 
-    /// The speeds of one way to use memory, by memory.
-    #[must_use]
-    pub fn speeds_of(&self, assembly: Assembly) -> Vec<(u64, f64)> {
-        let with = self
-            .speeds
-            .iter()
-            .filter(|(memory, _)| memory.assembly == assembly);
-        with.map(|(memory, speed)| (memory.bytes, *speed)).collect()
-    }
-
-    /// The speed of one way to use so much memory.
-    #[must_use]
-    pub fn speed_of(&self, assembly: Assembly, bytes: u64) -> Option<f64> {
-        let with = Memory { bytes, assembly };
-        let found = self.speeds.iter().find(|(memory, _)| *memory == with);
-        found.map(|(_, speed)| *speed)
-    }
-
-    /// The speed of restores with so much memory, looking ahead as they do by default.
+    /// The speed of restores with so much memory.
     #[must_use]
     pub fn speed(&self, bytes: u64) -> Option<f64> {
-        self.speed_of(Assembly::LookAhead, bytes)
+        let mut speeds = self.speeds.iter();
+        speeds
+            .find(|(memory, _)| *memory == bytes)
+            .map(|(_, speed)| *speed)
     }
 }
 
@@ -297,12 +279,12 @@ fn trial(cap: Cap, tried: &Tried, skip: u64, cancelled: &Arc<AtomicBool>) -> Res
     })
 }
 
-/// As a backup with that cap is made, and restored in each way.
+/// As a backup with that cap is made, and restored with each memory.
 fn settings(cap: Cap, tried: &Tried, skip: u64) -> Settings {
-    let memories = tried.memories.iter().flat_map(|bytes| {
-        // Half of a restore's memory is for what is read ahead.
-        let bytes = bytes / 2;
-        Tried::ASSEMBLIES.map(|assembly| Memory { bytes, assembly })
+    let memories = tried.memories.iter().map(|bytes| Memory {
+        // The other half of a restore's memory is for what is read ahead.
+        bytes: bytes / 2,
+        assembly: Assembly::LookAhead,
     });
     Settings {
         container_bytes: tried.container_bytes,
@@ -344,14 +326,8 @@ fn given(chunk_bytes: u32, trial: &Trial) -> Option<Given> {
     let last = outcomes.last()?;
     let averages = Averages::of(&outcomes);
     let speeds = averages.iter().flat_map(|averages| &averages.restored);
-    let speeds = speeds.map(|one| {
-        // What the planner had is half of it.
-        let whole = Memory {
-            bytes: one.memory.bytes * 2,
-            ..one.memory
-        };
-        (whole, one.speed_factor)
-    });
+    // What the planner had is half of it.
+    let speeds = speeds.map(|one| (one.memory.bytes * 2, one.speed_factor));
     Some(Given {
         chunk_bytes,
         cap: trial.cap,

@@ -1,8 +1,7 @@
 //! What settings are called on the command line, so that they can be pasted: `backup --cap`,
-//! `restore --memory`, `restore --assembly`.
+//! `restore --memory`.
 
 use ingest::Cap;
-use restore::plan::Assembly;
 
 /// As `backup --cap` takes it.
 #[must_use]
@@ -27,17 +26,6 @@ pub fn bytes_name(bytes: u64) -> String {
         || bytes.to_string(),
         |(unit, shift)| format!("{}{unit}", bytes >> shift),
     )
-}
-
-/// As `restore --assembly` takes it.
-#[must_use]
-pub const fn assembly_name(assembly: Assembly) -> &'static str {
-    match assembly {
-        Assembly::Rolling => "rolling",
-        Assembly::Fixed => "fixed",
-        Assembly::Lru => "lru",
-        Assembly::LookAhead => "look-ahead",
-    }
 }
 
 #[cfg(test)]

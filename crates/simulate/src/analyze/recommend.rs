@@ -2,7 +2,6 @@
 //! against it: they are the few versions that were named, and those of years are more scattered.
 
 use ingest::{Cap, Capping};
-use restore::plan::Assembly;
 
 use super::names::{bytes_name, cap_name};
 use super::{Given, Tried};
@@ -146,8 +145,7 @@ impl Judged {
 }
 
 /// The default, or none where the default costs too much or gains nothing; instead of either the
-/// fastest that pays beside it. Judged with the memory that a restore has by default, looking
-/// ahead.
+/// fastest that pays beside it. Judged with the memory that a restore has by default.
 fn cap(by_cap: &[Given], backups: usize, memory: u64) -> (Cap, String) {
     let default = Capping::default().cap;
     let none = by_cap.iter().find(|given| given.cap == Cap::None);
@@ -212,7 +210,7 @@ fn cap(by_cap: &[Given], backups: usize, memory: u64) -> (Cap, String) {
 
 /// The default, but the least that is enough where it is not, and less where less is as good.
 fn memory(given: Option<&Given>, default: u64) -> (Option<u64>, String) {
-    let speeds = given.map_or_else(Vec::new, |given| given.speeds_of(Assembly::LookAhead));
+    let speeds = given.map_or(&[][..], |given| &given.speeds);
     let Some(best) = speeds.iter().map(|(_, speed)| *speed).reduce(f64::max) else {
         return (None, "no restore reads anything".to_owned());
     };
@@ -240,16 +238,11 @@ fn memory(given: Option<&Given>, default: u64) -> (Option<u64>, String) {
             usual.1
         )
     };
-    let other = |assembly| given.and_then(|given| given.speed_of(assembly, chosen.0));
-    let shown =
-        |assembly| other(assembly).map_or_else(|| "nothing".to_owned(), |speed| format!("{speed:.2}"));
     (
         Some(chosen.0),
         format!(
-            "{:.2} MiB for each container read, with chunks of 8 KiB, looking ahead as restores do by default (rolling {}, lru {}); {ground}",
-            chosen.1,
-            shown(Assembly::Rolling),
-            shown(Assembly::Lru)
+            "{:.2} MiB for each container read, with chunks of 8 KiB; {ground}",
+            chosen.1
         ),
     )
 }

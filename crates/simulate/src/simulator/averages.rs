@@ -3,8 +3,7 @@
 //!
 //! A backup counts as much as any other, whatever its length: full and incremental ones alike.
 
-use restore::plan::Assembly;
-
+use super::assembly::Assembly;
 use super::{Memory, Outcome};
 
 /// So many of the last backups are averaged.

@@ -1,13 +1,16 @@
-//! What restores read: the engine's planners over a simulated recipe.
+//! What restores read: planners over a simulated recipe, the engine's own and those that it is
+//! compared with.
 
 use std::convert::Infallible;
 
 use restore::belady::AheadPlanner;
-use restore::lru::LruPlanner;
-use restore::plan::{Assembler, Assembly, ChunkPart, Next, Planner, Reference};
+use restore::plan::{ChunkPart, Next, Reference};
 
 use super::Store;
+use super::area::AreaPlanner;
+use super::assembly::Assembly;
 use super::containers::At;
+use super::lru::LruPlanner;
 use super::recipe::{Part, Recipe};
 use crate::error::SimulateError;
 
@@ -59,20 +62,27 @@ pub(super) fn restore(
     memory: Memory,
     poll: &dyn Fn() -> Result<(), SimulateError>,
 ) -> Result<Restored, SimulateError> {
+    let references = polled(references(store, recipe), poll);
+    let bytes = memory.bytes;
     let containers_read = match memory.assembly {
-        assembly @ (Assembly::Rolling | Assembly::Fixed) => {
-            let references = references(store, recipe);
-            reads(Planner::new(references, assembly, memory.bytes), poll)?
+        Assembly::Rolling | Assembly::Fixed => {
+            let is_rolling = memory.assembly == Assembly::Rolling;
+            let mut planner = AreaPlanner::new(references, is_rolling, bytes);
+            count(|| Ok(planner.next_read()?.map(|_| 1)))
         }
         Assembly::Lru => {
             let slot = store.slot_bytes();
-            reads(
-                LruPlanner::new(references(store, recipe), memory.bytes, |_| slot),
-                poll,
-            )?
+            let mut planner = LruPlanner::new(references, bytes, |_| slot);
+            count(|| Ok(planner.next_read()?.map(|_| 1)))
         }
-        Assembly::LookAhead => reads(AheadPlanner::new(references(store, recipe), memory.bytes), poll)?,
-    };
+        Assembly::LookAhead => {
+            let mut planner = AheadPlanner::new(references, bytes);
+            count(|| {
+                let next = planner.next_action()?;
+                Ok(next.map(|next| u64::from(matches!(next, Next::Step(_)))))
+            })
+        }
+    }?;
     Ok(Restored {
         memory,
         containers_read,
@@ -151,23 +161,25 @@ impl Store {
     }
 }
 
-/// Steps between two polls.
-const POLL_STEPS: u32 = 1 << 10;
+/// The sum of what `next` gives until its end.
+fn count(mut next: impl FnMut() -> Result<Option<u64>, SimulateError>) -> Result<u64, SimulateError> {
+    std::iter::from_fn(|| next().transpose()).sum()
+}
 
-fn reads(
-    mut assembler: impl Assembler<Error = Infallible>,
-    poll: &dyn Fn() -> Result<(), SimulateError>,
-) -> Result<u64, SimulateError> {
-    let (mut reads, mut steps) = (0, 0_u32);
-    loop {
-        match assembler.next_action() {
-            Ok(Some(Next::Step(step))) => reads += u64::from(step.is_read()),
-            Ok(Some(Next::Spots(_) | Next::Uses(_))) => {}
-            Ok(None) => return Ok(reads),
-        }
-        steps = steps.wrapping_add(1);
-        if steps.is_multiple_of(POLL_STEPS) {
+/// References between two polls.
+const POLL_REFERENCES: u32 = 1 << 12;
+
+/// The references, and what `poll` fails with in between.
+fn polled<'a>(
+    references: impl Iterator<Item = Result<Reference, Infallible>> + 'a,
+    poll: &'a dyn Fn() -> Result<(), SimulateError>,
+) -> impl Iterator<Item = Result<Reference, SimulateError>> + 'a {
+    let mut passed = 0_u32;
+    references.map(move |Ok(reference)| {
+        passed = passed.wrapping_add(1);
+        if passed.is_multiple_of(POLL_REFERENCES) {
             poll()?;
         }
-    }
+        Ok(reference)
+    })
 }

@@ -4,16 +4,19 @@
 //! 4.1: a full index of chunks, containers that are full when the next chunk would put them over
 //! their size. [`Finding::Engine`] is the engine's policy itself, over traces instead of bytes.
 //! With both, backups are deleted by a [`Schedule`], chunks that nobody refers to are gone from
-//! their containers, and restores are planned by the engine's own assemblers ([`restore::belady`],
-//! [`restore::plan`], [`restore::lru`]).
+//! their containers. Restores are planned by the engine's own planner ([`restore::belady`]) and by
+//! those that it is compared with ([`Assembly`]).
 
 mod ahead;
+mod area;
+mod assembly;
 mod averages;
 mod bound;
 mod catalogs;
 mod containers;
 mod engine;
 mod exact;
+mod lru;
 mod measure;
 mod nodes;
 mod recipe;
@@ -28,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use format::node::Node;
 
 pub use ahead::Ahead;
+pub use assembly::Assembly;
 pub use averages::{AVERAGED, Average, Averages, Step, mean, over_time};
 use containers::{Containers, Held};
 use engine::EngineStore;
@@ -325,5 +329,7 @@ fn check_len(held: &Held, len: u64) -> Result<(), SimulateError> {
     )))
 }
 
+#[cfg(test)]
+mod test_recipes;
 #[cfg(test)]
 mod tests;

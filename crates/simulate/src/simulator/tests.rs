@@ -2,7 +2,6 @@ use std::collections::{BTreeSet, HashMap};
 
 use ingest::Capping;
 use proptest::prelude::*;
-use restore::plan::Assembly;
 use types::Fingerprint;
 
 use super::*;
@@ -341,13 +340,8 @@ fn references(
 }
 
 fn rolling(chunks: &[(u8, u8)], bytes: u64) -> u64 {
-    use restore::plan::{Assembler, Next, Planner};
-    let mut planner = Planner::new(references(chunks), Assembly::Rolling, bytes);
-    let mut reads = 0;
-    while let Ok(Some(next)) = planner.next_action() {
-        reads += u64::from(matches!(next, Next::Step(_)));
-    }
-    reads
+    let mut planner = area::AreaPlanner::new(references(chunks), true, bytes);
+    std::iter::from_fn(|| planner.next_read().unwrap()).count() as u64
 }
 
 fn looking(chunks: &[(u8, u8)], bytes: u64, area: u8, known: Option<u8>) -> u64 {

@@ -15,7 +15,7 @@ use onefold::{
 use simulate::{Policy, Schedule};
 use types::ContainerKind;
 
-use crate::{AREAS, CHUNK_BYTES, CONTAINER_BYTES, Case, REGION_BYTES, ROOMY, SEGMENT_CHUNKS};
+use crate::{CHUNK_BYTES, CONTAINER_BYTES, Case, MEMORIES, REGION_BYTES, ROOMY, SEGMENT_CHUNKS};
 
 /// What the engine counts.
 pub(crate) struct Counted {
@@ -118,11 +118,10 @@ fn leave(store: &Store, id: SessionId) {
 fn reads(store: &Store, id: SessionId) -> Vec<u64> {
     let snapshots = store.snapshots().unwrap().snapshots;
     let snapshot = snapshots.iter().find(|snapshot| snapshot.id == id).unwrap();
-    let read = AREAS.map(|(area, assembly)| {
+    let read = MEMORIES.map(|bytes| {
         let assembling = AssembleOptions::default()
-            // Half of it is the area.
-            .budget_bytes(2 * area)
-            .assembly(assembly)
+            // Half of it is the planner's.
+            .budget_bytes(2 * bytes)
             .workers(1)
             .scouts(0)
             .finishers(2);

@@ -8,8 +8,10 @@ mod generations;
 use crypto::Fingerprinter;
 use env::Env;
 use generations::generations;
-use onefold::{Assembly, Cap, Capping, LookupMemory};
-use simulate::{Cutter, Cutting, Finding, Looked, Memory, Outcome, Policy, Schedule, Settings, Simulator};
+use onefold::{Cap, Capping, LookupMemory};
+use simulate::{
+    Assembly, Cutter, Cutting, Finding, Looked, Memory, Outcome, Policy, Schedule, Settings, Simulator,
+};
 
 const CHUNK_BYTES: u32 = 1 << 10;
 const CONTAINER_BYTES: u32 = 64 << 10;
@@ -18,15 +20,9 @@ const SEGMENT_CHUNKS: u32 = 16;
 /// Memory of an index that all hooks have room in.
 const ROOMY: usize = 64 << 20;
 
-/// What each backup is restored with: an area of so many bytes.
-const AREAS: [(u64, Assembly); 5] = [
-    (96 << 10, Assembly::Rolling),
-    (1 << 20, Assembly::Rolling),
-    (96 << 10, Assembly::Fixed),
-    // Of the smaller one, references and spots take 112 KiB: some are always known.
-    (256 << 10, Assembly::LookAhead),
-    (1 << 20, Assembly::LookAhead),
-];
+/// What each backup is restored with, in bytes. Of the smaller one, references and spots take 112
+/// KiB: some are always known.
+const MEMORIES: [u64; 2] = [256 << 10, 1 << 20];
 
 /// What both do.
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +73,13 @@ impl Case {
     }
 }
 
+fn memory(bytes: u64) -> Memory {
+    Memory {
+        bytes,
+        assembly: Assembly::LookAhead,
+    }
+}
+
 /// What the simulator counts of each backup.
 fn by_simulator(env: &Env, case: Case) -> Vec<Outcome> {
     let config = object::config::open(env, crypto::Credential::NoPassword).unwrap();
@@ -86,7 +89,7 @@ fn by_simulator(env: &Env, case: Case) -> Vec<Outcome> {
         container_bytes: u64::from(CONTAINER_BYTES),
         finding: Finding::Engine(case.policy),
         schedule: case.schedule,
-        memories: AREAS.map(|(bytes, assembly)| Memory { bytes, assembly }).to_vec(),
+        memories: MEMORIES.map(memory).to_vec(),
         skip: 0,
     };
     let mut outcomes = Vec::new();

@@ -7,8 +7,7 @@
 use std::collections::BTreeMap;
 
 use ingest::{Cap, Capping, LookupMemory};
-use restore::plan::Assembly;
-use simulate::{Finding, Memory, Outcome, Policy, Settings};
+use simulate::{Assembly, Finding, Memory, Outcome, Policy, Settings};
 
 use super::{CONTAINER_BYTES, Data};
 use crate::error::LabError;

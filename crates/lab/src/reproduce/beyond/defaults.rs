@@ -2,8 +2,7 @@
 //! none, and how fast do restores stay? (L3, L9; figure 5)
 
 use ingest::{Cap, Capping, LookupMemory};
-use restore::plan::Assembly;
-use simulate::{Finding, Memory, Outcome, Policy, Schedule, Settings};
+use simulate::{Assembly, Finding, Memory, Outcome, Policy, Schedule, Settings};
 
 use super::CONTAINER_BYTES;
 use crate::error::LabError;

@@ -8,9 +8,8 @@
 //! restore reads at least, which is proved and perhaps out of reach.
 
 use restore::belady::{KEPT_BYTES, REFERENCE_BYTES};
-use restore::plan::Assembly;
 use simulate::{
-    Ahead, BackupHead, Chunk, Finding, Memory, Outcome, Settings, SimulateError, Simulator, Sink,
+    Ahead, Assembly, BackupHead, Chunk, Finding, Memory, Outcome, Settings, SimulateError, Simulator, Sink,
 };
 
 use super::{CONTAINER_BYTES, Data};

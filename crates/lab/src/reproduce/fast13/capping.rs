@@ -6,8 +6,7 @@
 //! sides.
 
 use ingest::{Cap, Capping};
-use restore::plan::Assembly;
-use simulate::{Memory, Outcome};
+use simulate::{Assembly, Memory, Outcome};
 
 use super::data::{Data, said_bytes, said_mib};
 use crate::error::LabError;

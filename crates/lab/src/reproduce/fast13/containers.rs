@@ -1,7 +1,6 @@
 //! Figures 10, 11 and 12: the size of containers [Lillibridge 4.7; L7].
 
-use restore::plan::Assembly;
-use simulate::{Memory, Outcome};
+use simulate::{Assembly, Memory, Outcome};
 
 use super::data::{Data, said_bytes, said_mib};
 use crate::error::LabError;

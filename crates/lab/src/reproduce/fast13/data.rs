@@ -1,9 +1,8 @@
 //! The paper's data sets at a scale, and what the paper says of each.
 
 use ingest::{Capping, LookupMemory};
-use restore::plan::Assembly;
 use simulate::{
-    BackupHead, Chunk, Finding, Memory, Outcome, Policy, Schedule, Settings, SimulateError, Sink,
+    Assembly, BackupHead, Chunk, Finding, Memory, Outcome, Policy, Schedule, Settings, SimulateError, Sink,
 };
 
 use super::CYCLE;

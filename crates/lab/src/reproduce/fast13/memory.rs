@@ -1,7 +1,6 @@
 //! Figures 2 and 8: what more memory brings, and how it is used [Lillibridge 4.3, 4.5; L2, L5].
 
-use restore::plan::Assembly;
-use simulate::{Memory, Outcome};
+use simulate::{Assembly, Memory, Outcome};
 
 use super::data::{Data, said_mib};
 use crate::reproduce::statistics::{AVERAGED, fragmentation, is_near, last, speed, together};

@@ -17,7 +17,7 @@ mod over_time;
 #[cfg(test)]
 mod tests;
 
-use restore::plan::Assembly;
+use simulate::Assembly;
 
 use super::{Extent, Paper, Part, Progress, Run};
 use crate::error::LabError;

@@ -1,7 +1,6 @@
 //! Figures 1 and 3: fragmentation over time [Lillibridge 2, 4.3; L1].
 
-use restore::plan::Assembly;
-use simulate::{Memory, Outcome};
+use simulate::{Assembly, Memory, Outcome};
 
 use super::data::{Data, said_mib};
 use crate::reproduce::statistics::{AVERAGED, is_near, line, moving};

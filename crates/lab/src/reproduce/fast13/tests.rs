@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use restore::plan::Assembly;
+use simulate::Assembly;
 
 use super::*;
 use crate::reproduce::experiment::{Experiment, Verdict};
