@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use onefold::ErrorKind;
 use serde::Serialize;
 
+use crate::TARGET;
 use crate::output::Output;
 use crate::screen::{shown, shown_lines};
 
@@ -83,6 +84,7 @@ pub fn report(output: Output, program: &str, code: Code, message: &str) {
         code: u8,
         message: &'a str,
     }
+    tracing::error!(target: TARGET, code = code.number(), "{message}");
     let text = || format!("{program}: {message}");
     let line = if output.json {
         let line = Line {

@@ -10,6 +10,9 @@ pub mod progress;
 mod screen;
 pub mod values;
 
+/// The target of the program's own events in the log.
+pub const TARGET: &str = "onefold::command";
+
 pub use exit::{Code, code_of, message_of, not_understood, report};
 pub use interrupt::watch;
 pub use output::{Output, OutputOptions};

@@ -7,6 +7,7 @@ use clap::Args;
 use onefold::{ByteLen, FileTime, Warning};
 use serde::Serialize;
 
+use crate::TARGET;
 use crate::screen::{shown, shown_bytes, shown_json};
 
 /// Options of every command that say how it prints.
@@ -129,6 +130,7 @@ impl Output {
             kind: Option<&'static str>,
             message: &'a str,
         }
+        tracing::warn!(target: TARGET, kind, "{message}");
         if !self.json {
             return self.error_line(message);
         }

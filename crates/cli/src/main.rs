@@ -11,13 +11,10 @@ mod password;
 
 use std::process::ExitCode;
 
-use cli_support::Code;
 use cli_support::output::Output;
+use cli_support::{Code, TARGET};
 
 use crate::args::Cli;
-
-/// The target of the program's own events in the log.
-const TARGET: &str = "onefold::command";
 
 fn main() -> ExitCode {
     let mut cli = match Cli::typed() {

@@ -84,7 +84,8 @@ fn configured(global: &Global) -> Result<Option<Credential>> {
         }
         Ok(password) => Ok(Some(Credential::Password(password.into_bytes().into()))),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(error) => Err(error).context("ONEFOLD_PASSWORD"),
+        // The error would have the password in it.
+        Err(std::env::VarError::NotUnicode(_)) => bail!("ONEFOLD_PASSWORD is not UTF-8"),
     }
 }
 

@@ -98,7 +98,11 @@ pub(crate) fn run(global: &Global, args: &Prune, output: Output) -> Result<Code>
         .all(args.all)
         .allow_missing_manifests(args.allow_missing_manifests);
     if args.dry_run {
-        say_preview(&preview(&store, &options, &BTreeSet::new(), output)?, output)?;
+        let plan = watched("prune", output, |monitor| store.plan_prune(&options, monitor))?;
+        for warning in plan.warnings() {
+            output.warning(warning, &warning.to_string())?;
+        }
+        say_preview(plan.preview(), output)?;
         return Ok(Code::Success);
     }
     prune(&store, &options, output)

@@ -160,6 +160,12 @@ fn a_read_that_a_second_copy_served_is_logged_and_told() {
         text.contains("WARN onefold::mirror: the first copy could not be read"),
         "{text}"
     );
+    let told = text.lines().filter(|line| line.contains("onefold::command"));
+    assert_eq!(
+        told.filter(|line| line.contains("kind=\"mirror_read\"")).count(),
+        ran.err().matches("first copy").count(),
+        "what is told is logged, too: {text}"
+    );
 }
 
 #[test]

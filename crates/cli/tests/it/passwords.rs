@@ -164,3 +164,17 @@ fn a_domain_is_shared_between_stores_of_two_passwords() {
         .says(&["store", "wrong password"]);
     assert!(!bed.path("third").exists(), "nothing was made");
 }
+
+#[test]
+fn a_password_that_is_no_text_is_not_told() {
+    let bed = Bed::new();
+    let password = std::os::unix::ffi::OsStrExt::from_bytes(b"secret\xff");
+    let mut command = bed.plain();
+    command
+        .args(["snapshots"])
+        .env::<_, &std::ffi::OsStr>("ONEFOLD_PASSWORD", password);
+    let ran = Ran::from(command.output().unwrap())
+        .expect(1)
+        .says(&["ONEFOLD_PASSWORD", "UTF-8"]);
+    assert!(!ran.err().contains("secret"), "{}", ran.err());
+}

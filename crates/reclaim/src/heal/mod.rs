@@ -61,6 +61,7 @@ pub struct Healed {
 
 /// What healing did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HealReport {
     /// Containers that got slots back.
     pub healed: Vec<Healed>,

@@ -63,6 +63,7 @@ pub struct Repair {
 
 /// What became of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Repaired {
     /// Whether it was repaired. Otherwise there was nothing to gain, or it was not due any more.
     pub is_done: bool,

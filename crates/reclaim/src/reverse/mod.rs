@@ -51,6 +51,7 @@ pub struct Due {
 
 /// What became of one backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Optimized {
     /// Whether it is archival now. Otherwise it was not due any more.
     pub is_done: bool,
