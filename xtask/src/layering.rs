@@ -32,6 +32,12 @@ const FLOORS: &[(&str, u32)] = &[
 /// experiment.
 pub(crate) const LABORATORY: &[&str] = &["lab", "onefold-lab"];
 
+/// What writes a log. Libraries tell `tracing` what they do; where that goes is the program's to
+/// say.
+const SUBSCRIBER: &str = "tracing-subscriber";
+/// The program that may install it.
+const PROGRAM: &str = "cli";
+
 /// Members of the workspace that stand beside the house: they ship in nothing.
 const BESIDE: &[&str] = &["model", "testfs", "xtask"];
 
@@ -98,6 +104,11 @@ impl Import<'_> {
         if LABORATORY.contains(&name) && !LABORATORY.contains(&importer) {
             faults.push(format!("{importer}: imports {name}, the laboratory"));
         }
+        if name == SUBSCRIBER && importer != PROGRAM {
+            faults.push(format!(
+                "{importer}: imports {name}, which only {PROGRAM} installs"
+            ));
+        }
         if let Some(below) = floor(name).filter(|_| self.is_member)
             && below >= own
             && !self.is_for_tests
@@ -120,6 +131,8 @@ mod tests {
             ("cli", "lab", true, 1),
             ("onefold", "onefold-lab", true, 1),
             ("onefold-lab", "lab", false, 0),
+            ("cli", SUBSCRIBER, false, 0),
+            ("onefold", SUBSCRIBER, false, 1),
             ("restore", "ingest", false, 1),
             ("restore", "ingest", true, 0),
             ("restore", "model", false, 1),

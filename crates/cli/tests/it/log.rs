@@ -127,6 +127,50 @@ fn a_backup_and_a_prune_are_logged_to_a_file() {
 }
 
 #[test]
+fn rewrites_and_merges_are_logged() {
+    let bed = bed();
+    run(
+        &bed,
+        &["series", "set", "--default", "--layout", "hybrid", "--live", "1"],
+        &[],
+    );
+    let logged = ["--log", "log"];
+    for version in 0..9 {
+        fs::write(bed.path("noise"), noise(300_000, version)).unwrap();
+        run(
+            &bed,
+            &[&["backup", "noise"], &logged[..]].concat(),
+            &["onefold::index=info"],
+        );
+    }
+    let text = log(&bed);
+    assert!(
+        text.contains("INFO onefold::index: index runs merged into one"),
+        "{text}"
+    );
+    run(
+        &bed,
+        &[&["optimize"], &logged[..]].concat(),
+        &["onefold::optimize=debug"],
+    );
+    let all = log(&bed);
+    let lines = events(all.strip_prefix(&text).unwrap());
+    for step in [
+        "begins",
+        "compared with the next",
+        "read back",
+        "committed",
+        "published",
+        "reverse deduplication",
+    ] {
+        assert!(
+            lines.iter().any(|line| line.contains(step)),
+            "{step} in:\n{lines:#?}"
+        );
+    }
+}
+
+#[test]
 fn the_variable_alone_logs_to_standard_error() {
     let bed = bed();
     let text = run(&bed, &["snapshots"], &["onefold::storage=trace"]).err();

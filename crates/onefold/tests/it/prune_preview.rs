@@ -118,27 +118,31 @@ fn compare(told: &PrunePreview, done: &PruneReport, options: &PruneOptions, is_r
 
 #[test]
 fn a_plan_does_what_it_says() {
-    let machine = machine(700);
-    let store = machine.open();
-    let gone = back_up_bytes(&store, "/gone", &noise(701, 300 << 10), &How::plain()).unwrap();
-    let bytes = noise(702, 100 << 10);
-    let stays = back_up_bytes(&store, "/stays", &bytes, &How::plain()).unwrap();
-    forget(&store, gone.id);
-    let options = leaving(PruneUnused::Bytes(0));
-    let before = machine.names("");
-    let plan = store.plan_prune(&options, &Monitor::default()).unwrap();
-    assert_eq!(machine.names(""), before, "a plan writes nothing");
-    assert!(plan.warnings().is_empty(), "{:?}", plan.warnings());
-    let told = plan.preview().clone();
-    assert!(told.bytes_freed > 300 << 10, "{told:?}");
-    drop(plan);
-    assert_eq!(machine.names(""), before, "nor does one that is dropped");
-    let plan = store.plan_prune(&options, &Monitor::default()).unwrap();
-    let (done, warnings) = plan.execute(&Monitor::default()).unwrap();
-    assert!(warnings.is_empty(), "{warnings:?}");
-    compare(&told, &done, &options, false, "a plan");
-    let of = snapshot(&store, stays.id);
-    assert_restores_bytes(&store, &of, "stays", &bytes, "after the plan");
+    for (seed, unused_max) in [(700, PruneUnused::Unlimited), (710, PruneUnused::Bytes(0))] {
+        let when = format!("{unused_max:?}");
+        let machine = machine(seed);
+        let store = machine.open();
+        let bytes = words(seed + 1, 400 << 10);
+        let gone = back_up_bytes(&store, "/gone", &bytes, &How::plain()).unwrap();
+        // Of each container a part.
+        let stays: Vec<u8> = bytes.chunks(20 << 10).step_by(2).flatten().copied().collect();
+        let kept = back_up_bytes(&store, "/stays", &stays, &How::plain()).unwrap();
+        forget(&store, gone.id);
+        let options = leaving(unused_max);
+        let before = machine.names("");
+        let plan = store.plan_prune(&options, &Monitor::default()).unwrap();
+        assert!(plan.warnings().is_empty(), "{when}: {:?}", plan.warnings());
+        let told = plan.preview().clone();
+        let leaves_much = told.bytes_left_dead > 50 << 10;
+        assert_eq!(leaves_much, unused_max == PruneUnused::Unlimited, "{told:?}");
+        drop(plan);
+        assert_eq!(machine.names(""), before, "{when}: a plan writes nothing");
+        let plan = store.plan_prune(&options, &Monitor::default()).unwrap();
+        let (done, warnings) = plan.execute(&Monitor::default()).unwrap();
+        assert!(warnings.is_empty(), "{when}: {warnings:?}");
+        compare(&told, &done, &options, false, &when);
+        assert_restores_bytes(&store, &snapshot(&store, kept.id), "stays", &stays, &when);
+    }
 }
 
 /// What each of these backups has alone, by all that each backup reaches.
