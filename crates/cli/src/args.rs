@@ -231,6 +231,10 @@ pub(crate) struct Backup {
         value_parser = clap::value_parser!(u32).range(4..=1024)
     )]
     pub(crate) image_kib: Option<u32>,
+    /// Go on where an interrupted backup of the same stream or image was, without storing again what
+    /// was stored; it must have the same bytes up to there
+    #[arg(long)]
+    pub(crate) resume: bool,
     /// Leave out entries that match this pattern (may be repeated): `/x` from the root, `./x` from
     /// here, `x` in any folder; `\[` is a bracket
     #[arg(short, long, value_name = "PATTERN")]

@@ -344,7 +344,7 @@ impl ContainerBuilder {
 
         append_trailer(&mut bytes, containers, &header, &key, &catalog, None, &rows);
         let regions = Regions::of(at, None, key, containers.encryption());
-        let contents = Contents::new(at, salt, bytes.len() as u64, catalog, rows, regions)
+        let contents = Contents::new(at, salt, bytes.len() as u64, catalog, rows, Some(regions))
             .expect("regions and entries were added together");
         Ok(SealedContainer::new(bytes, contents))
     }

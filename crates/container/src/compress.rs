@@ -89,6 +89,17 @@ impl CompressedRegion {
     pub fn plain_len(&self) -> usize {
         self.plain_len
     }
+
+    /// The plain bytes; `None` where the bytes do not decompress to [`Self::plain_len`] of them.
+    #[must_use]
+    pub fn decompress(&self) -> Option<Vec<u8>> {
+        let plain = match self.codec {
+            Codec::Raw => self.bytes.clone(),
+            // Allocates what was declared, whatever the frame says.
+            Codec::Zstd => zstd::bulk::decompress(&self.bytes, self.plain_len).ok()?,
+        };
+        (plain.len() == self.plain_len).then_some(plain)
+    }
 }
 
 /// A thread's reusable zstd context.

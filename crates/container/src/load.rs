@@ -141,6 +141,6 @@ impl Trailer {
         let refused = |e| at.refused(Part::Catalog, offset, object_len, e);
         let catalog = Catalog::decode(plain).map_err(refused)?;
         let regions = Regions::of(at, body, key, encryption);
-        Contents::new(at, header.salt, object_len, catalog, rows, regions).map_err(refused)
+        Contents::new(at, header.salt, object_len, catalog, rows, Some(regions)).map_err(refused)
     }
 }

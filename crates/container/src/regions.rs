@@ -37,6 +37,12 @@ pub struct PlainRegion {
 }
 
 impl PlainRegion {
+    /// A region that a store elsewhere has read and sent.
+    #[must_use]
+    pub const fn from_sent(index: RegionIndex, bytes: Vec<u8>) -> Self {
+        Self { index, bytes }
+    }
+
     /// Which region of its generation.
     #[must_use]
     pub fn index(&self) -> RegionIndex {

@@ -117,7 +117,7 @@ impl Containers {
         append_trailer(&mut bytes, self, &header, &key, &catalog, Some(&body), &rows);
         let regions = Regions::of(at, Some(body), key, self.encryption());
         let len = bytes.len() as u64;
-        let contents = Contents::new(at, salt, len, catalog, rows, regions)
+        let contents = Contents::new(at, salt, len, catalog, rows, Some(regions))
             .map_err(|e| at.refused(Part::Catalog, HEADER_BYTES as u64, len, e))?;
         Ok(Some(SealedContainer::new(bytes, contents)))
     }

@@ -78,7 +78,7 @@ impl Contents {
         object_len: u64,
         catalog: Catalog,
         rows: Vec<RegionRow>,
-        regions: Regions,
+        regions: Option<Regions>,
     ) -> Result<Self, FormatError> {
         catalog.check_rows(&rows)?;
         let mut offsets = Vec::with_capacity(catalog.entries.len());
@@ -93,13 +93,7 @@ impl Contents {
             rest = after;
         }
         Ok(Self::with_offsets(
-            at,
-            salt,
-            object_len,
-            catalog,
-            rows,
-            Some(regions),
-            offsets,
+            at, salt, object_len, catalog, rows, regions, offsets,
         ))
     }
 
@@ -172,6 +166,27 @@ impl CatalogView {
         };
         let contents = Contents::with_offsets(at, [0; 32], 0, catalog, Vec::new(), None, Vec::new());
         Ok(Self::of(contents))
+    }
+
+    /// A view of a catalog that a store elsewhere has sent: entries and rows. Reading a region of
+    /// it here is an error; one that was sent is read by it.
+    ///
+    /// # Errors
+    /// The rule of the format that the entries or rows break.
+    pub fn from_rows(
+        id: ContainerId,
+        generation: Generation,
+        entries: Vec<CatalogEntry>,
+        rows: Vec<RegionRow>,
+    ) -> Result<Self, FormatError> {
+        let catalog = Catalog { entries };
+        catalog.check()?;
+        let at = Identity {
+            id,
+            generation,
+            copy: CopyOf::Main,
+        };
+        Ok(Self::of(Contents::new(at, [0; 32], 0, catalog, rows, None)?))
     }
 
     pub(crate) fn contents(&self) -> &Contents {

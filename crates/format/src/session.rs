@@ -1,12 +1,12 @@
 //! The objects of a running session (docs/format.md, "Session objects").
 
-use types::{Epoch, Revision, SeriesId, SessionId};
+use types::{ChunkLocation, Epoch, Fingerprint, Level, Revision, SeriesId, SessionId};
 
 use crate::error::Result;
-use crate::manifest::{ContainerSpan, SeriesName};
+use crate::manifest::{ContainerSpan, STREAMS_MAX, SeriesName};
 use crate::manifest::{read_adopted, read_series_name, read_span, series_name_rules, span_rules};
 use crate::manifest::{write_adopted, write_series_name, write_span};
-use crate::payload::{Payload, payload};
+use crate::payload::{Payload, payload, rule};
 use crate::wire::{Reader, Writer};
 
 /// `sessions/<session>/claim`: claims the number and names the one manifest that can end the
@@ -58,6 +58,33 @@ pub struct Checkpoint {
     pub parents: Vec<(SeriesId, SessionId, Revision)>,
     /// Sessions adopted so far, and at which checkpoint.
     pub adopted: Vec<(SessionId, Option<u32>)>,
+    /// The streams under way, by position in the manifest: how much of each is stored. Empty where
+    /// the session does not keep it.
+    pub streams: Vec<OpenStream>,
+}
+
+/// How much of a stream is stored, durably, and the nodes that its tree goes on from (B6).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpenStream {
+    /// Bytes of stream that the spine stands for.
+    pub len: u64,
+    /// The children of the tree's open nodes, lower levels first, each level in stream order.
+    pub spine: Vec<SpineNode>,
+}
+
+/// A stored node that no stored node refers to yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpineNode {
+    /// Its level, at least 1.
+    pub level: Level,
+    /// Its fingerprint.
+    pub fingerprint: Fingerprint,
+    /// Bytes of stream below it.
+    pub len: u64,
+    /// Where it lies.
+    pub location: ChunkLocation,
+    /// Its bound on the distinct data containers below it.
+    pub containers_max: u32,
 }
 
 /// `lease/<what>.<n>`: the holder of a lease. The highest claim is never deleted.
@@ -140,6 +167,17 @@ impl Payload for Checkpoint {
             w.revision(revision);
         });
         w.list(&self.adopted, write_adopted);
+        w.list(&self.streams, |w, stream| {
+            w.varint(stream.len);
+            w.list(&stream.spine, |w, node| {
+                w.level(node.level);
+                w.fingerprint(node.fingerprint);
+                w.varint(node.len);
+                w.container(node.location.container);
+                w.slot(node.location.slot);
+                w.varint32(node.containers_max);
+            });
+        });
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
@@ -150,11 +188,47 @@ impl Payload for Checkpoint {
             references: r.list(10, |r| Ok((r.container()?, r.slot_range()?)))?,
             parents: r.list(18, |r| Ok((r.series()?, r.session()?, r.revision()?)))?,
             adopted: r.list(2, read_adopted)?,
+            streams: r.list(2, |r| {
+                Ok(OpenStream {
+                    len: r.varint()?,
+                    spine: r.list(44, |r| {
+                        Ok(SpineNode {
+                            level: r.level()?,
+                            fingerprint: r.fingerprint()?,
+                            len: r.varint()?,
+                            location: ChunkLocation {
+                                container: r.container()?,
+                                slot: r.slot()?,
+                            },
+                            containers_max: r.varint32()?,
+                        })
+                    })?,
+                })
+            })?,
         })
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        self.containers.iter().try_for_each(span_rules)
+        self.containers.iter().try_for_each(span_rules)?;
+        rule(self.streams.len() <= STREAMS_MAX, "too many streams")?;
+        self.streams.iter().try_for_each(OpenStream::rules)
+    }
+}
+
+impl OpenStream {
+    fn rules(&self) -> Result<(), &'static str> {
+        let chunk = |node: &SpineNode| node.level.get() == 0 || node.len == 0;
+        rule(
+            !self.spine.iter().any(chunk),
+            "a spine has empty nodes, or chunks",
+        )?;
+        rule(
+            self.spine.is_sorted_by_key(|node| node.level),
+            "a spine is not in order",
+        )?;
+        let mut lens = self.spine.iter().map(|node| node.len);
+        let len = lens.try_fold(0, u64::checked_add);
+        rule(len == Some(self.len), "a spine is not as long as its stream")
     }
 }
 

@@ -7,8 +7,8 @@ use tree::WalkOptions;
 
 use crate::backup_session::Stream;
 use crate::client::directory::{self, Faults};
-use crate::client::run::{self, Client, Sent, StreamSpec};
-use crate::client::stream::{self, StreamSource};
+use crate::client::run::{self, Client, Sent, StreamCutter};
+use crate::client::stream::{self, StreamSource, StreamSpec};
 use crate::dedup::Lane;
 use crate::error::IngestError;
 use crate::parent::ParentTree;
@@ -44,32 +44,33 @@ pub fn backup_tree(
     parent: Option<&ParentTree>,
     faults: &mut Faults<'_>,
 ) -> Result<Sent, IngestError> {
-    let specs = (0..tree_streams().len()).map(|_| client.cdc());
-    let specs = specs.collect::<Result<_, _>>()?;
-    run::run(client, specs, |input| {
+    let cutters = (0..tree_streams().len()).map(|_| client.cdc());
+    let cutters = cutters.collect::<Result<_, _>>()?;
+    run::run(client, cutters, |input| {
         directory::feed(input, walk, client.session, parent, faults)
     })
 }
 
-/// Sends a single stream: content-defined chunks, or fixed ones of so many bytes.
+/// Sends a single stream.
 ///
 /// # Errors
 /// Of the store or of the source, or [`IngestError::Interrupted`].
 pub fn backup_stream(
     client: Client<'_>,
-    name: &str,
-    fixed_chunk_bytes: Option<u32>,
+    spec: StreamSpec<'_>,
     source: &mut dyn StreamSource,
 ) -> Result<Sent, IngestError> {
-    let spec = match fixed_chunk_bytes {
-        Some(bytes) => client.spec(Box::new(Fixed::new(bytes)?), bytes),
+    let cutter = match spec.fixed_chunk_bytes {
+        Some(bytes) => client.cutter(Box::new(Fixed::new(bytes)?), bytes),
         None => client.cdc()?,
     };
-    run::run(client, vec![spec], |input| stream::feed(input, name, source))
+    run::run(client, vec![cutter], |input| {
+        stream::feed(input, client.session, spec, source)
+    })
 }
 
 impl Client<'_> {
-    fn cdc(&self) -> Result<StreamSpec, IngestError> {
+    fn cdc(&self) -> Result<StreamCutter, IngestError> {
         let terms = self.session.terms();
         let Settings {
             chunk_min_bytes: min,
@@ -78,13 +79,13 @@ impl Client<'_> {
             ..
         } = terms.settings;
         let chunker = Cdc::new(CdcSizes { min, avg, max }, &terms.fingerprinter.gear_table())?;
-        Ok(self.spec(Box::new(chunker), avg))
+        Ok(self.cutter(Box::new(chunker), avg))
     }
 
-    fn spec(&self, chunker: Box<dyn Chunker>, chunk_bytes: u32) -> StreamSpec {
+    fn cutter(&self, chunker: Box<dyn Chunker>, chunk_bytes: u32) -> StreamCutter {
         let terms = self.session.terms();
         let children_avg = terms.settings.node_avg_children;
-        StreamSpec {
+        StreamCutter {
             chunker,
             segment_children: terms.granularity.segment_children(chunk_bytes, children_avg),
         }

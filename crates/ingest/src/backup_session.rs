@@ -13,7 +13,6 @@ use format::config::Settings;
 use format::manifest::{BackupTotals, ContainerSpan, SeriesName, StreamRole, StreamRoot};
 use index::ResolverStats;
 use recipe::{StoreReader, TreeRoot};
-use session::SessionError;
 use types::{ByteRange, SessionId, UnixNanos};
 
 use crate::dedup::{Granularity, Lane};
@@ -35,6 +34,9 @@ pub struct Terms {
     /// Whether the client looks closer at what it takes from the parent: something of it has
     /// rotted.
     pub is_suspect: bool,
+    /// How many bytes of each stream are stored already, by an interrupted backup that this one
+    /// goes on with; empty for a backup that begins anew. The client sends what follows.
+    pub resumed_at: Vec<u64>,
 }
 
 /// The streams of a backup, in the order of their indices.
@@ -61,6 +63,8 @@ pub struct About {
     pub program: String,
     /// Sorted, each once.
     pub tags: Vec<String>,
+    /// What the client counted: entries, bytes read, chunks. The store adds what it stored.
+    pub counted: BackupTotals,
 }
 
 /// A backup that is durable and visible.
@@ -76,8 +80,8 @@ pub struct Committed {
     pub containers: Vec<ContainerSpan>,
     /// Whose stored bytes it took over, and whether those had a checkpoint.
     pub adopted: Vec<(SessionId, bool)>,
-    /// What failed beside it, and is tried again by the next backup.
-    pub warning: Option<SessionError>,
+    /// What failed after the backup was durable. It costs the next backup some time.
+    pub warnings: Vec<IngestError>,
     /// What look-ups cost.
     pub lookups: ResolverStats,
     /// The sample of reused containers.
@@ -103,7 +107,8 @@ pub trait BackupSession: Send + Sync {
     /// When the store does not answer.
     fn unsound(&self, stream: &TreeRoot, range: ByteRange) -> Result<Vec<ByteRange>, IngestError>;
 
-    /// Offers what comes next. Waits while the store is busy.
+    /// Offers what comes next. Waits while the store is busy, and so for as long as nobody takes
+    /// verdicts: another thread does, until the last offer was made.
     ///
     /// # Errors
     /// The store's reason, when the backup cannot go on.

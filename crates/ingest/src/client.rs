@@ -1,6 +1,7 @@
 //! The client's half of a backup: reads the source, cuts, fingerprints, and compresses what the
 //! store wants.
 
+pub(crate) mod changed_blocks;
 pub(crate) mod chunk;
 mod content;
 pub(crate) mod directory;

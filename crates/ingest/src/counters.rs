@@ -119,9 +119,9 @@ impl Counters {
             .clone()
     }
 
-    /// The numbers as the manifest keeps them.
+    /// What the client has counted; what the store counts is 0.
     #[must_use]
-    pub fn totals(&self) -> BackupTotals {
+    pub fn of_client(&self) -> BackupTotals {
         BackupTotals {
             files: self.files.get(),
             folders: self.folders.get(),
@@ -132,12 +132,20 @@ impl Counters {
             files_failed: self.files_failed.get(),
             bytes_logical: self.bytes_logical.get(),
             bytes_read: self.bytes_read.get(),
+            chunks: self.chunks.get(),
+            ..BackupTotals::default()
+        }
+    }
+
+    /// What a client counted, and what the store has counted here.
+    pub(crate) fn with_stored(&self, client: BackupTotals) -> BackupTotals {
+        BackupTotals {
             bytes_new: self.bytes_new.get(),
             bytes_stored: self.bytes_stored.get(),
-            chunks: self.chunks.get(),
             chunks_new: self.chunks_new.get(),
             segments: self.segments.get(),
             segments_known: self.segments_known.get(),
+            ..client
         }
     }
 }

@@ -4,6 +4,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use types::ByteRange;
+
 use crate::queue::Closed;
 
 /// A backup that did not come about. What was stored before stays, and the next backup of the
@@ -44,6 +46,20 @@ pub enum IngestError {
         /// The system's words.
         source: io::Error,
     },
+    /// A stream copies a range of an earlier backup that cannot be referred to.
+    #[error(
+        "{name} takes {} bytes at {} of an earlier backup as its bytes from {offset} on, and what is stored \
+         there is damaged; read them from the source instead",
+        range.len, range.offset
+    )]
+    UnsoundCopy {
+        /// The stream.
+        name: String,
+        /// Where in it.
+        offset: u64,
+        /// The earlier stream's bytes.
+        range: ByteRange,
+    },
     /// Chunk lengths that no chunker takes.
     #[error(transparent)]
     Chunking(#[from] chunking::ChunkingError),
@@ -53,6 +69,9 @@ pub enum IngestError {
     /// The store's half of the backup has ended; why was said elsewhere.
     #[error("the store ended the backup without saying why")]
     StoreEnded,
+    /// The connection to a store elsewhere broke, or the other end does not keep to the protocol.
+    #[error("the connection to the store: {0}")]
+    Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Someone asked to stop.
     #[error("interrupted; what was stored so far is kept, and the next backup goes on from there")]
     Interrupted,

@@ -9,6 +9,8 @@ mod backup;
 mod backup_session;
 mod buffer;
 mod client;
+#[cfg(feature = "testing")]
+pub mod conformance;
 mod counters;
 pub mod dedup;
 mod error;
@@ -20,6 +22,7 @@ mod region;
 mod sample;
 mod stage;
 mod store;
+mod stored_region;
 mod workers;
 
 #[cfg(test)]
@@ -27,9 +30,10 @@ mod tests;
 
 pub use backup::{backup_stream, backup_tree, single_stream, tree_streams};
 pub use backup_session::{About, BackupSession, Committed, Stream, Terms};
+pub use client::changed_blocks::ChangedBlocks;
 pub use client::directory::Faults;
 pub use client::run::{Client, Sent};
-pub use client::stream::{ReaderSource, StreamPiece, StreamSource};
+pub use client::stream::{ReaderSource, StreamPiece, StreamSource, StreamSpec};
 pub use counters::{Counter, Counters};
 pub use dedup::{Cap, Capping};
 pub use dedup::{Granularity, LookupMemory};
@@ -43,3 +47,4 @@ pub use sample::{VerifiedKnown, VerifyKnown};
 pub use stage::StageStats;
 pub use store::local::LocalSession;
 pub use store::session::StoreSession;
+pub use stored_region::StoredRegion;

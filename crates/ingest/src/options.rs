@@ -26,6 +26,9 @@ pub struct IngestOptions {
     pub checkpoint_bytes: u64,
     /// ... or after this time with anything stored.
     pub checkpoint_interval: Duration,
+    /// Whether checkpoints say how far the streams are, so that a later backup can go on there. Each
+    /// then seals the containers that are open.
+    pub is_resumable: bool,
     /// Up to so many stored bytes, a backup is one container of kind `small`; 0 never makes one.
     pub small_bytes_max: usize,
     /// How many containers a stretch of the backup may refer to, where chunks are referred to;
@@ -43,6 +46,7 @@ types::setters!(IngestOptions {
     writers: usize,
     checkpoint_bytes: u64,
     checkpoint_interval: Duration,
+    is_resumable: bool,
     small_bytes_max: usize,
     capping: Option<Capping>,
     lookup: LookupMemory,
@@ -68,6 +72,7 @@ impl IngestOptions {
             writers: 2,
             checkpoint_bytes: 64 << 20,
             checkpoint_interval: Duration::from_secs(30),
+            is_resumable: false,
             small_bytes_max: 1 << 20,
             capping: None,
             lookup: LookupMemory::default(),

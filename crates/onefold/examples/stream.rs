@@ -7,6 +7,7 @@ use std::path::Path;
 
 use onefold::{
     BackupOptions, Credential, Env, Filter, InitOptions, Monitor, OpenOptions, ReaderSource, Store,
+    StreamOptions,
 };
 
 pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,7 +21,13 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut source = ReaderSource(dump.as_slice());
     let options = BackupOptions::default().host("database");
     let monitor = Monitor::default();
-    let report = store.backup_stream(&options, Path::new("letters.sql"), None, &mut source, &monitor)?;
+    let report = store.backup_stream(
+        &options,
+        Path::new("letters.sql"),
+        &StreamOptions::default(),
+        &mut source,
+        &monitor,
+    )?;
     println!(
         "{} bytes take {} in the store",
         report.totals.bytes_logical, report.totals.bytes_stored

@@ -3,12 +3,15 @@
 use std::path::Path;
 
 use format::manifest::{SeriesName, StreamRole};
-use ingest::{Client, Faults, ParentTree, StreamSource};
+use ingest::{Client, Faults, ParentTree, StreamSource, StreamSpec};
+use recipe::TreeRoot;
+use session::ManifestEntry;
 use tree::Trust;
+use types::SessionId;
 
-use crate::backup_options::{BackupOptions, TreeOptions};
+use crate::backup_options::{BackupOptions, ParentStream, StreamOptions, TreeOptions};
 use crate::backup_report::BackupReport;
-use crate::backup_run::{Beginning, BegunBackup};
+use crate::backup_run::{Beginning, BegunBackup, ParentChoice};
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::store::Store;
@@ -56,11 +59,11 @@ impl Store {
             streams: ingest::tree_streams(),
             is_suspect,
             insists: !is_suspect,
+            parents: ParentChoice::Latest(&|backup| role(backup, StreamRole::Listing).is_some()),
+            resumes: None,
         };
-        let begun = self.begin_backup(how, &monitor.counters, |backup| {
-            role(backup, StreamRole::Listing).is_some()
-        })?;
-        let parent = begun.parent.as_ref().and_then(|entry| {
+        let begun = self.begin_backup(how, &monitor.counters)?;
+        let parent = begun.parents.first().and_then(|entry| {
             let backup = entry.backup()?;
             let trust = Trust {
                 previous_start: backup.source_time,
@@ -83,7 +86,7 @@ impl Store {
         self.commit_backup(begun, options, sent, monitor)
     }
 
-    /// Backs up one stream under a name: content-defined chunks, or fixed ones for a disk image.
+    /// Backs up one stream under a name.
     ///
     /// # Errors
     /// When no backup was made; half a stream makes none.
@@ -91,7 +94,7 @@ impl Store {
         &self,
         options: &BackupOptions,
         name: &Path,
-        fixed_chunk_bytes: Option<u32>,
+        stream: &StreamOptions,
         source: &mut dyn StreamSource,
         monitor: &Monitor,
     ) -> Result<BackupReport> {
@@ -101,16 +104,41 @@ impl Store {
             paths: vec![name.as_os_str().as_bytes().to_vec()],
         };
         let shown = name.display().to_string();
+        let mut named: Vec<SessionId> = stream.parents.iter().map(|parent| parent.backup).collect();
+        named.sort_unstable();
+        named.dedup();
+        let chunk = u64::from(stream.fixed_chunk_bytes.unwrap_or(1)).max(1);
+        let is_aligned = |position: u64| position.is_multiple_of(chunk);
         let how = Beginning {
             options,
             name: series,
             streams: ingest::single_stream(),
             is_suspect: false,
             insists: false,
+            parents: ParentChoice::Named(&named),
+            resumes: stream.resumes.then_some(&is_aligned),
         };
-        let begun = self.begin_backup(how, &monitor.counters, |_| false)?;
+        let begun = self.begin_backup(how, &monitor.counters)?;
+        let root = |wanted: &ParentStream| {
+            let of = |entry: &&ManifestEntry| entry.session() == wanted.backup;
+            let backup = begun.parents.iter().find(of).and_then(ManifestEntry::backup);
+            backup
+                .and_then(|backup| role(backup, wanted.role))
+                .ok_or_else(|| {
+                    Error::Setting(format!(
+                        "backup {} has no stream {:?} to copy from",
+                        wanted.backup, wanted.role
+                    ))
+                })
+        };
+        let parents: Vec<TreeRoot> = stream.parents.iter().map(root).collect::<Result<_>>()?;
         let client = self.client(&begun, options, monitor);
-        let sent = ingest::backup_stream(client, &shown, fixed_chunk_bytes, source)?;
+        let spec = StreamSpec {
+            name: &shown,
+            fixed_chunk_bytes: stream.fixed_chunk_bytes,
+            parents: &parents,
+        };
+        let sent = ingest::backup_stream(client, spec, source)?;
         self.commit_backup(begun, options, sent, monitor)
     }
 

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use format::manifest::StreamRole;
 use ingest::IngestOptions;
 use tree::{Excludes, FolderId, Marker, Roots, WalkOptions};
+use types::SessionId;
 
 /// What every backup needs to know. By default of no host, no user and no tags; backups of one host
 /// and the same paths are a series.
@@ -63,6 +65,46 @@ pub struct TreeOptions {
     pub ignore_ctime: bool,
     /// Do not compare inode numbers.
     pub ignore_inode: bool,
+}
+
+/// How one stream is backed up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamOptions {
+    /// Fixed chunks of so many bytes, as a disk image wants; content-defined ones otherwise.
+    pub fixed_chunk_bytes: Option<u32>,
+    /// The streams that [`ingest::StreamPiece::Copy`] refers to, by position.
+    pub parents: Vec<ParentStream>,
+    /// Goes on where an interrupted backup of the series was, if it was resumable
+    /// ([`IngestOptions::is_resumable`]). The source gives the bytes that it gave then: what was
+    /// stored is not read again.
+    pub resumes: bool,
+}
+
+/// A stream of an earlier backup, of any series of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParentStream {
+    /// The backup; it must not be forgotten.
+    pub backup: SessionId,
+    /// Which of its streams.
+    pub role: StreamRole,
+}
+
+types::setters!(StreamOptions {
+    fixed_chunk_bytes: Option<u32>,
+    parents: Vec<ParentStream>,
+    resumes: bool,
+});
+
+impl StreamOptions {
+    /// Fixed chunks of so many bytes.
+    #[must_use]
+    pub fn fixed(chunk_bytes: u32) -> Self {
+        Self {
+            fixed_chunk_bytes: Some(chunk_bytes),
+            ..Self::default()
+        }
+    }
 }
 
 types::setters!(TreeOptions {

@@ -21,6 +21,8 @@ pub struct BackupReport {
     pub parent: Option<SessionId>,
     /// Sessions that had died, and what they had stored by their last checkpoint was taken over.
     pub adopted: Vec<SessionId>,
+    /// Where a stream went on, in bytes, if an interrupted backup had stored what is before.
+    pub resumed_at: Option<u64>,
     /// What was counted.
     pub totals: BackupTotals,
     /// Files that could not be read, and stay as the backup before has them.

@@ -11,9 +11,12 @@ use std::time::Duration;
 use format::manifest::{Backup, ContainerSpan, SeriesName};
 use format::names::LeaseRole;
 use format::series::{Layout, SeriesSettings};
+use format::session::{OpenStream, SpineNode};
 use index::Index;
-use ingest::{About, BackupSession, Cap, Counters, Granularity, LocalSession, Sent, StoreSession, Stream};
-use recipe::TreeRoot;
+use ingest::{
+    About, BackupSession, Cap, Counters, Granularity, IngestError, LocalSession, Sent, StoreSession, Stream,
+};
+use recipe::{Child, Place, TreeBuilder, TreeRoot};
 use session::{Begin, HeartbeatTask, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
 use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 
@@ -35,12 +38,23 @@ pub(crate) struct Beginning<'a> {
     pub(crate) is_suspect: bool,
     /// An unreadable chunk of the previous backup ends this one.
     pub(crate) insists: bool,
+    pub(crate) parents: ParentChoice<'a>,
+    /// Goes on with an interrupted backup whose first stream was at a position that this accepts.
+    pub(crate) resumes: Option<&'a dyn Fn(u64) -> bool>,
+}
+
+/// The backups that a backup takes ranges from.
+pub(crate) enum ParentChoice<'a> {
+    /// The newest of the series that this accepts, if there is one.
+    Latest(&'a dyn Fn(&Backup) -> bool),
+    /// These, of any series.
+    Named(&'a [SessionId]),
 }
 
 /// A backup under way.
 pub(crate) struct BegunBackup {
     pub(crate) local: LocalSession,
-    pub(crate) parent: Option<ManifestEntry>,
+    pub(crate) parents: Vec<ManifestEntry>,
     /// Dropped when the backup ends: the session stops showing that it lives.
     _heartbeat: HeartbeatTask,
     name: SeriesName,
@@ -48,20 +62,21 @@ pub(crate) struct BegunBackup {
     index: Index,
     began: Duration,
     source_time: UnixNanos,
-    warnings: Vec<Warning>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
-/// Containers that a session took over, by who put them.
-type Adopted = Vec<(SessionId, ContainerSpan)>;
+/// What a session took over.
+#[derive(Default)]
+struct Adopted {
+    /// By who put them.
+    containers: Vec<(SessionId, ContainerSpan)>,
+    /// How far the newest of the interrupted backups was.
+    streams: Vec<OpenStream>,
+}
 
 impl Store {
-    /// Begins a backup; `fits` says which backups of the series can be its parent.
-    pub(crate) fn begin_backup(
-        &self,
-        how: Beginning<'_>,
-        counters: &Arc<Counters>,
-        fits: impl Fn(&Backup) -> bool,
-    ) -> Result<BegunBackup> {
+    /// Begins a backup.
+    pub(crate) fn begin_backup(&self, how: Beginning<'_>, counters: &Arc<Counters>) -> Result<BegunBackup> {
         self.ensure_writable()?;
         // Before the session reads the lists of damage.
         let met = self.record_met()?;
@@ -74,8 +89,11 @@ impl Store {
         let (session, heartbeat) = self.claim(series, &how.name)?;
         let mut warnings = set.damaged;
         warnings.extend(met);
-        let adopted = adopt(&session, &mut warnings)?;
-        let (list, parent) = choose_parent(&session, series, fits)?;
+        let Adopted {
+            containers: adopted,
+            streams: interrupted,
+        } = adopt(&session, &mut warnings)?;
+        let (list, parents) = choose_parents(&session, series, &how.parents)?;
         let previous = list.backups().rev().find(|entry| entry.series() == series);
         let after = previous.map(ManifestEntry::session);
         if let Some(lost) = session.manifests().lost_after(&list, series, after)? {
@@ -93,11 +111,13 @@ impl Store {
             .filter(|entry| !entry.is_in_doubt())
             .and_then(ManifestEntry::backup)
             .map_or(&[][..], |backup| &backup.streams);
+        let trees = self.resumed_trees(&how, &interrupted);
         let mut seen = StoreSession::new(session, self.nodes(), &index, named)
             .with_previous(streams.iter().map(TreeRoot::from).collect())
             .verifying(how.options.ingest.verify_known)
             .suspecting(how.is_suspect)
-            .insisting(how.insists);
+            .insisting(how.insists)
+            .resuming(trees);
         for (session, span) in adopted {
             for id in span.ids(session).filter(|id| id.kind == ContainerKind::Data) {
                 // What cannot be read is stored again.
@@ -112,7 +132,7 @@ impl Store {
         let local = LocalSession::start(seen, self.settings(), granularity, how.streams, options, counters)?;
         Ok(BegunBackup {
             local,
-            parent,
+            parents,
             _heartbeat: heartbeat,
             name: how.name,
             settings,
@@ -121,6 +141,45 @@ impl Store {
             source_time,
             warnings,
         })
+    }
+
+    /// The trees of the interrupted backup that this one goes on with; none where it begins anew.
+    fn resumed_trees(&self, how: &Beginning<'_>, streams: &[OpenStream]) -> Vec<TreeBuilder> {
+        let is_same = streams.len() == how.streams.len();
+        let first = streams.first().filter(|stream| is_same && stream.len > 0);
+        if !first
+            .zip(how.resumes)
+            .is_some_and(|(stream, fits)| fits(stream.len))
+        {
+            return Vec::new();
+        }
+        let printer = self.containers.fingerprinter();
+        let children = self.settings().node_avg_children;
+        let tree = |stream: &OpenStream| {
+            let child = |node: &SpineNode| Child {
+                fingerprint: node.fingerprint,
+                logical_len: node.len,
+                level: node.level,
+                place: Place::At(node.location),
+                containers_max: node.containers_max,
+            };
+            let pending: Vec<Child> = stream.spine.iter().map(child).collect();
+            let is_there = |node: &SpineNode| self.has_node(node);
+            let is_whole = stream.spine.iter().all(is_there);
+            TreeBuilder::resume(printer.clone(), children, &pending).filter(|_| is_whole)
+        };
+        let trees: Option<Vec<TreeBuilder>> = streams.iter().map(tree).collect();
+        trees.unwrap_or_default()
+    }
+
+    /// Whether a container has this node.
+    fn has_node(&self, node: &SpineNode) -> bool {
+        self.containers
+            .catalog(node.location.container)
+            .is_ok_and(|catalog| {
+                let entry = catalog.entry(node.location.slot);
+                entry.is_some_and(|entry| entry.fingerprint == node.fingerprint && entry.level == node.level)
+            })
     }
 
     /// Takes a number and shows that the session lives.
@@ -199,17 +258,14 @@ impl Store {
             user: options.user.clone(),
             program: concat!("onefold ", env!("CARGO_PKG_VERSION")).to_owned(),
             tags,
+            counted: monitor.counters.of_client(),
         })?;
         let mut warnings = begun.warnings;
-        warnings.extend(committed.warning.iter().map(Warning::traces_left));
-        let mut covered = vec![committed.session];
-        covered.extend(committed.adopted.iter().map(|(session, _)| *session));
-        // The backup is safe from here on: what fails now costs the next one some time.
-        let hooks = begun.local.store().take_hooks();
-        let published = hooks.map_or(Ok(()), |hooks| hooks.publish(&covered));
-        let kept = published.and_then(|()| begun.index.checkpoint());
-        warnings.extend(kept.err().map(|error| Warning::IndexNotUpdated {
-            why: error.to_string(),
+        warnings.extend(committed.warnings.iter().map(|error| match error {
+            IngestError::Session(error) => Warning::traces_left(error),
+            other => Warning::IndexNotUpdated {
+                why: other.to_string(),
+            },
         }));
         let fresh = committed.containers.iter();
         let fresh: Vec<ContainerId> = fresh.flat_map(|span| span.ids(committed.session)).collect();
@@ -225,8 +281,9 @@ impl Store {
             .filter(|(_, has_checkpoint)| *has_checkpoint);
         Ok(BackupReport {
             id: committed.session,
-            parent: begun.parent.as_ref().map(ManifestEntry::session),
+            parent: begun.parents.first().map(ManifestEntry::session),
             adopted: adopted.map(|(session, _)| *session).collect(),
+            resumed_at: begun.local.terms().resumed_at.first().copied(),
             totals: committed.totals,
             files_kept: monitor.counters.files_kept.get(),
             elapsed_nanos,
@@ -245,10 +302,15 @@ impl Store {
 
 /// Takes over what dead sessions of the series stored by their last checkpoint.
 fn adopt(session: &Session, warnings: &mut Vec<Warning>) -> Result<Adopted> {
-    let mut containers = Vec::new();
+    let mut all = Adopted::default();
     for dead in session.find_adoptable()? {
         match session.adopt(&dead) {
-            Ok(adopted) => containers.extend(adopted.containers),
+            Ok(adopted) => {
+                all.containers.extend(adopted.containers);
+                if all.streams.is_empty() {
+                    all.streams = adopted.streams;
+                }
+            }
             // Another was quicker, or it came back to life: what it stored is not ours to use.
             Err(SessionError::NotAdoptable { .. }) => {}
             Err(error @ SessionError::Damaged(_)) => warnings.push(Warning::NotAdopted {
@@ -257,20 +319,24 @@ fn adopt(session: &Session, warnings: &mut Vec<Warning>) -> Result<Adopted> {
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(containers)
+    Ok(all)
 }
 
-/// The backups that were listed, and the newest of the series that can be the parent.
-fn choose_parent(
+/// The backups that were listed, and the parents among them.
+fn choose_parents(
     session: &Session,
     series: SeriesId,
-    fits: impl Fn(&Backup) -> bool,
-) -> Result<(ManifestList, Option<ManifestEntry>)> {
+    choice: &ParentChoice<'_>,
+) -> Result<(ManifestList, Vec<ManifestEntry>)> {
     // What the choice was made from serves for all else: it is younger than the epochs that were
     // listed.
     let mut list = ManifestList::default();
-    let latest = |listed: &ManifestList| {
+    let choose = |listed: &ManifestList| {
         list.clone_from(listed);
+        let fits = match choice {
+            ParentChoice::Named(named) => return named.to_vec(),
+            ParentChoice::Latest(fits) => fits,
+        };
         let of_series = listed.backups().rev().filter(|entry| entry.series() == series);
         // What cannot be read of one may say that it is forgotten, and its nodes may be going.
         let sure = of_series.filter(|entry| !entry.is_in_doubt());
@@ -279,8 +345,21 @@ fn choose_parent(
         let mut fitting = sure.filter(|entry| entry.backup().is_some_and(fits));
         fitting.next().map(ManifestEntry::session).into_iter().collect()
     };
-    let parent = session.choose_parents(latest)?.into_iter().next();
-    Ok((list, parent))
+    let parents = session.choose_parents(choose)?;
+    for parent in &parents {
+        if parent.is_in_doubt() || parent.backup().is_some_and(|backup| backup.next.is_some()) {
+            return Err(Error::Setting(format!(
+                "nothing can be copied from backup {}: {}",
+                parent.session(),
+                if parent.is_in_doubt() {
+                    "a revision of its manifest cannot be read, and may say that it is forgotten"
+                } else {
+                    "it refers to later backups of its series; copy from the newest one"
+                }
+            )));
+        }
+    }
+    Ok((list, parents))
 }
 
 /// What a backup of a series with these settings refers to.

@@ -42,4 +42,8 @@ impl StreamSource for ImageSource {
             Piece::End => StreamPiece::End,
         })
     }
+
+    fn skip_to(&mut self, position: u64) -> io::Result<()> {
+        self.0.skip_to(position).map_err(io::Error::other)
+    }
 }

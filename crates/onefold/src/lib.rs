@@ -44,6 +44,7 @@ mod error;
 pub mod errors;
 mod forget;
 mod heal;
+mod hosted;
 mod image;
 mod index_rebuild;
 mod monitor;
@@ -66,7 +67,7 @@ pub use ::index::sampling::{SampleLevel, SamplingRate, SamplingRates};
 pub use ::index::{IndexStats, MemoryStats, Warning as IndexWarning};
 pub use ::restore::{AssembleOptions, AssembleStats, Fault, Output as StreamOutput, RestoreCounters};
 pub use backup_file::BackupFile;
-pub use backup_options::{BackupOptions, TreeOptions};
+pub use backup_options::{BackupOptions, ParentStream, StreamOptions, TreeOptions};
 pub use backup_report::BackupReport;
 pub use check::{CheckReport, Damage, Finding, ReadData};
 pub use container::Compression;
@@ -83,12 +84,13 @@ pub use format::listing::{Content, EntryKind, EntryState, ListingEntry};
 pub use format::manifest::{Backup, BackupTotals, ContainerSpan, SeriesName, StreamRole, StreamRoot};
 pub use format::series::{ArchivalWindow, Layout, SeriesSettings};
 pub use heal::{HealReport, Healed};
+pub use hosted::HostedBackup;
 pub use image::ImageSource;
 pub use index::{Eviction, ResolverStats};
 pub use index_rebuild::RebuildReport;
 pub use ingest::{
-    COMPRESSION_LEVEL, Cap, Capping, Counter, Counters, Faults, IngestOptions, LookupMemory, QueueStats,
-    ReaderSource, StageStats, StreamPiece, StreamSource, VerifiedKnown, VerifyKnown,
+    COMPRESSION_LEVEL, Cap, Capping, ChangedBlocks, Counter, Counters, Faults, IngestOptions, LookupMemory,
+    QueueStats, ReaderSource, StageStats, StreamPiece, StreamSource, VerifiedKnown, VerifyKnown,
 };
 pub use monitor::{Monitor, WorkUnit};
 pub use optimize::{

@@ -51,6 +51,26 @@ impl TreeBuilder {
         builder
     }
 
+    /// A builder that goes on where another one was: after these nodes, which are all that
+    /// [`Self::pending`] had, lower levels first. `None` where they are not what a builder leaves
+    /// open: a chunk among them, or nodes after which the cut rule ends one.
+    #[must_use]
+    pub fn resume(printer: Fingerprinter, children_avg: u32, pending: &[Child]) -> Option<Self> {
+        let mut builder = Self::new(printer, children_avg);
+        for child in pending {
+            if child.level == CHUNK_LEVEL || !matches!(child.place, Place::At(_)) {
+                return None;
+            }
+            builder.len = builder.len.checked_add(child.logical_len)?;
+            let open = builder.open_level(child.level);
+            open.children.push(*child);
+            if child.level < Level::MAX && open.cutter.push(&child.fingerprint) {
+                return None;
+            }
+        }
+        Some(builder)
+    }
+
     /// The bytes of stream so far.
     #[must_use]
     pub const fn len(&self) -> u64 {

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use format::manifest::{ContainerSpan, Manifest};
 use format::names;
-use format::session::Checkpoint;
+use format::session::{Checkpoint, OpenStream};
 use types::{ContainerId, SessionId, SlotRange};
 
 use crate::error::{EndedBy, Result, SessionError};
@@ -50,6 +50,9 @@ pub struct Adopted {
     pub references: Vec<(ContainerId, SlotRange)>,
     /// References that were left out because an epoch condemned or removed them.
     pub references_left_out: usize,
+    /// How far the dead session's streams were at its checkpoint; empty where nobody may go on from
+    /// there. Their nodes are in containers that the checkpoint names.
+    pub streams: Vec<OpenStream>,
 }
 
 impl Session {
@@ -118,6 +121,9 @@ impl Session {
             else {
                 continue;
             };
+            if *session == old {
+                adopted.streams = checkpoint.streams;
+            }
             adopted
                 .containers
                 .extend(checkpoint.containers.iter().map(|span| (*session, *span)));
@@ -128,6 +134,9 @@ impl Session {
         let all = taken.len();
         taken.retain(|(container, slots)| view.is_whole(*container, *slots));
         adopted.references_left_out = all - taken.len();
+        if view.is_blind() || adopted.references_left_out > 0 {
+            adopted.streams.clear();
+        }
         adopted.references = taken;
         tracing::info!(
             target: TARGET,

@@ -18,7 +18,7 @@ use std::sync::MutexGuard;
 
 use format::manifest::ContainerSpan;
 use format::names;
-use format::session::Checkpoint;
+use format::session::{Checkpoint, OpenStream};
 use types::{ContainerId, ContainerKind, Epoch, SequenceNumber, SlotRange};
 
 use crate::error::{Result, SessionError};
@@ -36,6 +36,9 @@ pub struct Draft {
     pub containers: Vec<ContainerSpan>,
     /// What nodes in memory and in open containers refer to, in sealed containers of any session.
     pub references: Vec<(ContainerId, SlotRange)>,
+    /// How far each stream is, for who goes on from here; empty where nobody may. Their nodes are
+    /// in `references`, and in containers that a draft has named.
+    pub streams: Vec<OpenStream>,
 }
 
 /// The right to write the next checkpoint: every look-up by an older view has ended. What is
@@ -114,6 +117,7 @@ impl Inner {
             references: draft.references,
             parents: record.parents.clone(),
             adopted: record.adopted.clone(),
+            streams: draft.streams,
         };
         self.objects.barrier()?;
         let mut tries = 0;
@@ -143,6 +147,7 @@ impl Inner {
         tracing::debug!(target: TARGET, session = %self.id, number = checkpoint.number, answered, "checkpoint");
         record.containers = checkpoint.containers;
         record.references = checkpoint.references;
+        record.streams = checkpoint.streams;
         Ok(checkpoint.number)
     }
 }

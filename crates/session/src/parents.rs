@@ -74,6 +74,7 @@ impl Session {
             let draft = Draft {
                 containers: record.containers.clone(),
                 references: record.references.clone(),
+                streams: record.streams.clone(),
             };
             let answered = record.answered;
             // The draft is the last one, so this answers nothing new: it only declares.

@@ -85,6 +85,7 @@ impl Session {
         let draft = Draft {
             containers: record.containers.clone(),
             references: record.references.clone(),
+            streams: record.streams.clone(),
         };
         drop(record);
         turn.write(draft)?;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use env::ProcessLock;
 use format::manifest::{ContainerSpan, SeriesName};
 use format::names;
+use format::session::OpenStream;
 use object::Sealer;
 use tracing::{info, warn};
 use types::{ContainerId, Epoch, Revision, SeriesId, SessionId, SlotRange};
@@ -78,6 +79,7 @@ pub(crate) struct Record {
     pub(crate) answers: u64,
     pub(crate) containers: Vec<ContainerSpan>,
     pub(crate) references: Vec<(ContainerId, SlotRange)>,
+    pub(crate) streams: Vec<OpenStream>,
     pub(crate) parents: Vec<(SeriesId, SessionId, Revision)>,
     pub(crate) adopted: Vec<(SessionId, Option<u32>)>,
 }

@@ -226,6 +226,7 @@ fn draft(containers: u32) -> Draft {
     Draft {
         containers,
         references: Vec::new(),
+        streams: Vec::new(),
     }
 }
 

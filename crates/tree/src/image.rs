@@ -69,6 +69,18 @@ impl ImageReader {
         self.len == 0
     }
 
+    /// Goes on from a position.
+    ///
+    /// # Errors
+    /// [`TreeError::Changed`] where the image is shorter.
+    pub fn skip_to(&mut self, position: u64) -> Result<(), TreeError> {
+        if position > self.len {
+            return Err(self.shrunk());
+        }
+        (self.position, self.data_end) = (position, position);
+        Ok(())
+    }
+
     /// Reads on.
     ///
     /// # Errors

@@ -186,6 +186,11 @@ fn idle_backup(backup: &Backup, matches: &ArgMatches) -> Option<Idle> {
             "{idle} concerns files and folders, and {what} is backed up here, which is read whole"
         ));
     }
+    if let Some(idle) = typed(&["resume"]).filter(|_| !is_stream && backup.image_kib.is_none()) {
+        return conflict(format!(
+            "{idle} concerns one stream or image; an interrupted backup of files goes on by itself"
+        ));
+    }
     if let Some(idle) = typed(&["stdin_filename", "stdin_allow_empty"]).filter(|_| !is_stream) {
         return conflict(format!(
             "{idle} concerns what --stdin or --stdin-from-command backs up, and neither is given"

@@ -26,6 +26,8 @@ struct Summary {
     snapshot_id: u64,
     parent: Option<u64>,
     adopted: Vec<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resumed_at: Option<u64>,
     files_new: u64,
     files_changed: u64,
     files_unmodified: u64,
@@ -99,7 +101,8 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
                     },
                     ..LookupMemory::within(args.lookup_mib << 20)
                 })
-                .verify_known(args.verify_known()),
+                .verify_known(args.verify_known())
+                .is_resumable(args.stdin || args.stdin_from_command || args.image_kib.is_some()),
         );
     let monitor = Monitor::new(super::cancel_flag()?);
     let is_stream = args.stdin || args.stdin_from_command;
@@ -135,11 +138,20 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
             }
             let name = PathBuf::from(typed::stream_name(&args.stdin_filename)?);
             let mut source = stream::Stream::open(args)?;
-            return Ok(store.backup_stream(&options, &name, None, &mut source, &monitor)?);
+            return Ok(store.backup_stream(
+                &options,
+                &name,
+                &onefold::StreamOptions::default().resumes(args.resume),
+                &mut source,
+                &monitor,
+            )?);
         };
         Ok(store.backup_tree(&options, tree, &monitor, &mut faults)?)
     })?;
     print(output, &report)?;
+    if args.resume {
+        tell_resumed(output, &report)?;
+    }
     if let Some(tree) = &tree {
         super::tell_patterns(&tree.excludes, output)?;
     }
@@ -226,7 +238,13 @@ fn image(
     let mut source = ImageSource::open(path)?;
     monitor.set_total(source.len());
     let chunk = kib.checked_mul(1024).context("--image-kib is too large")?;
-    Ok(store.backup_stream(options, path, Some(chunk), &mut source, monitor)?)
+    Ok(store.backup_stream(
+        options,
+        path,
+        &onefold::StreamOptions::fixed(chunk).resumes(args.resume),
+        &mut source,
+        monitor,
+    )?)
 }
 
 /// Reports damage that this backup has found in earlier ones, and what it healed.
@@ -350,6 +368,21 @@ fn print_details(output: Output, report: &BackupReport) -> Result<()> {
     pipeline::print(output, report)
 }
 
+/// Whether `--resume` found something to go on with.
+fn tell_resumed(output: Output, report: &BackupReport) -> Result<()> {
+    match report.resumed_at {
+        Some(position) => output.line(format!(
+            "resumed: the first {} were stored by the interrupted backup",
+            bytes(position)
+        ))?,
+        None => output.warn(
+            "warning: no interrupted backup of this name could be resumed, so this one began anew: there is none, \
+             or it was interrupted before it had stored some 256 MiB",
+        )?,
+    }
+    Ok(())
+}
+
 /// The report as an object for JSON.
 fn summary(report: &BackupReport, seconds: f64) -> Summary {
     let totals = &report.totals;
@@ -358,6 +391,7 @@ fn summary(report: &BackupReport, seconds: f64) -> Summary {
         snapshot_id: report.id.get(),
         parent: report.parent.map(onefold::SessionId::get),
         adopted: report.adopted.iter().map(|session| session.get()).collect(),
+        resumed_at: report.resumed_at,
         files_new: totals.files_new,
         files_changed: totals.files_changed,
         files_unmodified: totals.files_unchanged,

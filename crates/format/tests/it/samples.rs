@@ -15,7 +15,7 @@ use format::reclaim::{
     Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Removed,
 };
 use format::series::{ArchivalWindow, Layout, SeriesSettings};
-use format::session::{Checkpoint, Claim, Heartbeat, Lease, READ_SERIES};
+use format::session::{Checkpoint, Claim, Heartbeat, Lease, OpenStream, READ_SERIES, SpineNode};
 use format::wire::digest;
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Epoch, FileTime, Fingerprint, Generation, Level, Revision,
@@ -410,6 +410,26 @@ pub(crate) fn checkpoint() -> Checkpoint {
         ],
         parents: vec![(SeriesId::from_bytes(bytes(0x30)), session(39), revision(1))],
         adopted: vec![(session(40), Some(3))],
+        streams: vec![
+            OpenStream {
+                len: 5_000_000,
+                spine: vec![spine_node(1, 1_000_000, 0), spine_node(2, 4_000_000, 7)],
+            },
+            OpenStream::default(),
+        ],
+    }
+}
+
+fn spine_node(n: u8, len: u64, at: u32) -> SpineNode {
+    SpineNode {
+        level: level(n),
+        fingerprint: Fingerprint::from_bytes(bytes(n)),
+        len,
+        location: ChunkLocation {
+            container: id(ContainerKind::Recipe, 41, 2),
+            slot: slot(at),
+        },
+        containers_max: 3,
     }
 }
 

@@ -16,7 +16,7 @@ use format::reclaim::{
     Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Removed,
 };
 use format::series::{ArchivalWindow, Layout, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SeriesSettings};
-use format::session::{Checkpoint, Claim, Heartbeat, Lease};
+use format::session::{Checkpoint, Claim, Heartbeat, Lease, OpenStream, SpineNode};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -487,6 +487,33 @@ pub(crate) fn heartbeat() -> impl Strategy<Value = Heartbeat> {
     )
 }
 
+fn open_stream() -> impl Strategy<Value = OpenStream> {
+    let node = (
+        level(1),
+        fingerprint(),
+        1..1_u64 << 40,
+        container_id(),
+        slot(),
+        any::<u32>(),
+    );
+    let node = node.prop_map(
+        |(level, fingerprint, len, container, slot, containers_max)| SpineNode {
+            level,
+            fingerprint,
+            len,
+            location: ChunkLocation { container, slot },
+            containers_max,
+        },
+    );
+    vec(node, 0..5).prop_map(|mut spine| {
+        spine.sort_by_key(|node| node.level);
+        OpenStream {
+            len: spine.iter().map(|node| node.len).sum(),
+            spine,
+        }
+    })
+}
+
 pub(crate) fn checkpoint() -> impl Strategy<Value = Checkpoint> {
     let references = vec((container_id(), slot_range()), 0..10);
     let parents = vec((series(), session(), revision()), 0..3);
@@ -497,15 +524,17 @@ pub(crate) fn checkpoint() -> impl Strategy<Value = Checkpoint> {
         references,
         parents,
         adopted(),
+        vec(open_stream(), 0..3),
     )
         .prop_map(
-            |(number, answered, containers, references, parents, adopted)| Checkpoint {
+            |(number, answered, containers, references, parents, adopted, streams)| Checkpoint {
                 number,
                 answered,
                 containers,
                 references,
                 parents,
                 adopted,
+                streams,
             },
         )
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use container::PendingEntry;
+use crossbeam_channel::TryRecvError;
 
 use crate::backup_session::BackupSession;
 use crate::buffer::InBuffer;
@@ -35,11 +36,31 @@ pub(crate) struct GatherStage<'a> {
 
 impl GatherStage<'_> {
     pub(crate) fn run(mut self) -> Result<(), Halt> {
+        let gathered = self.gather();
+        if gathered.is_err() {
+            self.failure.note(gathered);
+            self.drain();
+            return Err(Halt::Closed);
+        }
+        Ok(())
+    }
+
+    /// Takes verdicts until the segment stage has ended: it would wait for ever for a store that
+    /// waits for somebody to take them.
+    fn drain(&self) {
+        while self.session.verdicts(POLL).is_ok() {
+            while self.offered.try_recv().is_ok() {}
+            if matches!(self.offered.try_recv(), Err(TryRecvError::Disconnected)) {
+                return;
+            }
+        }
+    }
+
+    fn gather(&mut self) -> Result<(), Halt> {
         loop {
             let verdicts = self.session.verdicts(POLL)?;
             // What was read before the backup was given up is stored: the next one takes it over.
-            let is_over = self.failure.is_noted() || self.is_broken.load(Ordering::Acquire);
-            if is_over && verdicts.is_empty() {
+            if verdicts.is_empty() && self.is_broken.load(Ordering::Acquire) {
                 return Err(Halt::Closed);
             }
             for verdict in verdicts {

@@ -33,7 +33,7 @@ use crate::workers::{self, JobQueue};
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// How one of the backup's streams is treated.
-pub(crate) struct StreamSpec {
+pub(crate) struct StreamCutter {
     pub(crate) chunker: Box<dyn Chunker>,
     /// Children of its segments on average; nodes above have as many as the store's config says.
     pub(crate) segment_children: u32,
@@ -67,7 +67,7 @@ pub struct Sent {
 /// Runs `source` through the stages. On return the store has all that it wants.
 pub(crate) fn run(
     client: Client<'_>,
-    specs: Vec<StreamSpec>,
+    cutters: Vec<StreamCutter>,
     source: impl FnOnce(&mut SourceInput<'_>) -> Result<(), Halt>,
 ) -> Result<Sent, IngestError> {
     let clock = client.clock;
@@ -81,16 +81,18 @@ pub(crate) fn run(
     let (offered, offered_in) = crossbeam_channel::unbounded();
     let (stages, failure, is_broken) = (ClientStages::new(), Failure::default(), AtomicBool::new(false));
 
-    let chunk_max = specs.iter().map(|spec| spec.chunker.chunk_bytes_max() as usize);
+    let chunk_max = cutters
+        .iter()
+        .map(|cutter| cutter.chunker.chunk_bytes_max() as usize);
     let chunk_max = chunk_max.max().unwrap_or(0);
     // Whole blocks, so that a file's sections begin at block boundaries.
     let buffer_bytes = BUFFER_BYTES.max(4 * chunk_max).next_multiple_of(ALIGN_BYTES);
     let pool = BufferPool::new(buffer_bytes, chunk_max);
-    let stream_count = specs.len();
+    let stream_count = cutters.len();
     let (mut chunk_states, mut segmenters) = (Vec::new(), Vec::new());
-    for spec in specs {
-        chunk_states.push(ChunkState::new(spec.chunker));
-        segmenters.push(Segmenter::new(printer.clone(), spec.segment_children));
+    for cutter in cutters {
+        chunk_states.push(ChunkState::new(cutter.chunker));
+        segmenters.push(Segmenter::new(printer.clone(), cutter.segment_children));
     }
     let region_bytes = client.session.terms().settings.region_bytes as usize;
     let region = |lane| RegionBuilder::new(lane, region_bytes, client.options.compression);

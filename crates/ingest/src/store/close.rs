@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use container::CatalogView;
 use format::manifest::ContainerSpan;
+use format::session::OpenStream;
 use recipe::TreeRoot;
 use session::{CheckpointTurn, Draft, Session};
 use types::{ContainerId, ContainerKind, SlotRange};
@@ -27,6 +28,9 @@ use crate::store::session::StoreSession;
 
 /// How often reclamation's wishes are looked for.
 const POLL: Duration = Duration::from_millis(200);
+
+/// One in so many checkpoints says how far the streams are, of a backup that can be resumed.
+const CHECKPOINTS_A_POSITION: u64 = 4;
 
 /// A long backup's checkpoints are this share of what is stored apart: each names every container
 /// so far, and all are kept until the session ends.
@@ -51,6 +55,7 @@ pub(crate) enum ToClose {
     Answer {
         submitted: u64,
         references: Vec<(ContainerId, SlotRange)>,
+        streams: Vec<OpenStream>,
     },
     /// All is packed: `submitted` containers in all.
     Finish { submitted: u64, roots: Vec<TreeRoot> },
@@ -87,6 +92,18 @@ pub(crate) struct CloseStage {
     pub(crate) checkpoint_clock: CheckpointClock,
     /// What the last answer referred to: later checkpoints refer to it too.
     pub(crate) references: Vec<(ContainerId, SlotRange)>,
+    /// How far the streams were then.
+    pub(crate) streams: Vec<OpenStream>,
+    /// What was stored by then.
+    pub(crate) bytes_at_position: u64,
+}
+
+/// What an answer was collected as.
+#[derive(Debug)]
+struct Collected {
+    submitted: u64,
+    references: Vec<(ContainerId, SlotRange)>,
+    streams: Vec<OpenStream>,
 }
 
 impl CloseStage {
@@ -94,7 +111,7 @@ impl CloseStage {
         let store = Arc::clone(&self.session);
         let session = store.session();
         let mut turn: Option<CheckpointTurn<'_>> = None;
-        let mut collected: Option<(u64, Vec<(ContainerId, SlotRange)>)> = None;
+        let mut collected: Option<Collected> = None;
         let mut finish: Option<(u64, Vec<TreeRoot>)> = None;
         loop {
             let received = match input.recv_within(POLL) {
@@ -113,16 +130,25 @@ impl CloseStage {
                 Some(ToClose::Answer {
                     submitted,
                     references,
-                }) => collected = Some((submitted, references)),
+                    streams,
+                }) => {
+                    collected = Some(Collected {
+                        submitted,
+                        references,
+                        streams,
+                    });
+                }
                 Some(ToClose::Finish { submitted, roots }) => finish = Some((submitted, roots)),
             }
-            if let Some((submitted, references)) = collected.take_if(|(count, _)| self.ledger.has_all(*count))
+            if let Some(answer) = collected.take_if(|answer| self.ledger.has_all(answer.submitted))
                 && let Some(turn) = turn.take()
             {
-                self.references = references;
+                (self.references, self.streams) = (answer.references, answer.streams);
+                self.bytes_at_position = self.counters.bytes_stored.get();
                 let draft = Draft {
-                    containers: self.ledger.answer(submitted),
+                    containers: self.ledger.answer(answer.submitted),
                     references: self.references.clone(),
+                    streams: self.streams.clone(),
                 };
                 turn.write(draft).map_err(IngestError::from)?;
                 self.restart_checkpoint_clock();
@@ -139,7 +165,7 @@ impl CloseStage {
             }
             if turn.is_none() && finish.is_none() && (session.checkpoint_wanted() || self.checkpoint_is_due())
             {
-                turn = self.checkpoint(session)?;
+                turn = self.checkpoint(session, self.position_is_due())?;
             }
         }
     }
@@ -168,17 +194,27 @@ impl CloseStage {
             || (bytes > 0 && waited >= self.options.checkpoint_interval)
     }
 
-    /// Writes a checkpoint, unless it would have to answer an epoch: then what has been found must
-    /// be collected first, and the right to write comes back.
-    fn checkpoint<'s>(&mut self, session: &'s Session) -> Result<Option<CheckpointTurn<'s>>, Halt> {
+    fn position_is_due(&self) -> bool {
+        let stored = self.counters.bytes_stored.get() - self.bytes_at_position;
+        self.options.is_resumable && stored >= CHECKPOINTS_A_POSITION * self.options.checkpoint_bytes
+    }
+
+    /// Writes a checkpoint, unless it would have to answer an epoch, or to say how far the streams
+    /// are: then what has been found must be collected first, and the right to write comes back.
+    fn checkpoint<'s>(
+        &mut self,
+        session: &'s Session,
+        says_how_far: bool,
+    ) -> Result<Option<CheckpointTurn<'s>>, Halt> {
         let turn = session.begin_checkpoint().map_err(IngestError::from)?;
-        if session.checkpoint_wanted() {
+        if session.checkpoint_wanted() || says_how_far {
             self.session.request_collection();
             return Ok(Some(turn));
         }
         let draft = Draft {
             containers: self.ledger.safe_to_adopt(),
             references: self.references.clone(),
+            streams: self.streams.clone(),
         };
         turn.write(draft).map_err(IngestError::from)?;
         self.restart_checkpoint_clock();
@@ -191,7 +227,7 @@ impl CloseStage {
     fn leave_checkpoint(&mut self, session: &Session) {
         let waits_for_answer = session.checkpoint_wanted();
         if self.checkpoint_clock.bytes > 0 && !waits_for_answer {
-            drop(self.checkpoint(session));
+            drop(self.checkpoint(session, false));
         }
     }
 

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use format::config::Settings;
 use format::manifest::{Backup, StreamRoot};
 use index::{HookKind, Index, ResolverOptions, ResolverStats};
 use recipe::{StoreReader, TreeBuilder, TreeRoot};
-use types::ByteRange;
+use types::{ByteRange, SessionId};
 
 use crate::backup_session::{About, BackupSession, Committed, Stream, Terms};
 use crate::counters::Counters;
@@ -96,6 +97,7 @@ impl LocalSession {
             settings,
             granularity,
             is_suspect: store.is_suspect(),
+            resumed_at: store.resumed().iter().map(TreeBuilder::len).collect(),
         };
         let clock = Arc::clone(store.clock());
         let (offers, offers_in) = queue::queue("look up", 2, &clock);
@@ -268,7 +270,7 @@ impl BackupSession for LocalSession {
         };
         let streams: Vec<StreamRoot> = self.streams.iter().zip(&closed.roots).map(root).collect();
         let session = self.store.session();
-        let totals = self.counters.totals();
+        let totals = self.counters.with_stored(about.counted);
         let committed = session.commit(Backup {
             series: about.name,
             source_time: about.source_time,
@@ -286,15 +288,18 @@ impl BackupSession for LocalSession {
             totals,
         })?;
         let adopted = session.adopted().into_iter();
+        let adopted = adopted.map(|(id, checkpoint)| (id, checkpoint.is_some()));
+        let adopted: Vec<(SessionId, bool)> = adopted.collect();
+        let mut warnings: Vec<IngestError> = committed.warnings.into_iter().map(Into::into).collect();
+        let covered = iter::once(committed.session).chain(adopted.iter().map(|(id, _)| *id));
+        warnings.extend(self.store.publish_hooks(&covered.collect::<Vec<_>>()).err());
         Ok(Committed {
             session: committed.session,
             streams,
             totals,
             containers: closed.containers,
-            adopted: adopted
-                .map(|(id, checkpoint)| (id, checkpoint.is_some()))
-                .collect(),
-            warning: committed.warnings,
+            adopted,
+            warnings,
             lookups: *lock(&self.shared.lookups),
             verified: self.store.verified(),
             queues: self.queues.clone(),
@@ -395,7 +400,12 @@ impl Parts<'_> {
             options.writers + 1,
         );
         let children = self.local.terms.settings.node_avg_children;
-        let tree = |_: &Stream| PackStream::new(TreeBuilder::new(self.printer().clone(), children));
+        let resumed = self.local.store.resumed();
+        let tree = |at: usize| match resumed.get(at) {
+            Some(tree) => tree.clone(),
+            None => TreeBuilder::new(self.printer().clone(), children),
+        };
+        let streams = 0..self.local.streams.len();
         PackStage {
             builders: Builders::new(
                 Arc::clone(&self.local.store),
@@ -405,7 +415,7 @@ impl Parts<'_> {
                 buffers,
                 to_write,
             ),
-            streams: self.local.streams.iter().map(tree).collect(),
+            streams: streams.map(|at| PackStream::new(tree(at))).collect(),
             places: self.places.clone(),
             held: (options.small_bytes_max > 0).then(|| WaitingRegions::new(options.small_bytes_max)),
             fresh: BTreeMap::new(),
@@ -414,6 +424,7 @@ impl Parts<'_> {
             order: RegionOrder::default(),
             answers: VecDeque::new(),
             closer,
+            is_resumable: options.is_resumable,
         }
     }
 
@@ -431,6 +442,8 @@ impl Parts<'_> {
                 self.sequences.clone(),
             ),
             ledger: SealedContainers::default(),
+            streams: Vec::new(),
+            bytes_at_position: 0,
             checkpoint_clock: CheckpointClock::start(store.clock().monotonic()),
             references: Vec::new(),
             session: Arc::clone(store),

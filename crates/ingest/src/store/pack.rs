@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use format::session::{OpenStream, SpineNode};
 use recipe::{Child, KnownNode, Place, TreeBuilder, TreeRoot, segment_node};
 use types::{ContainerId, SlotRange};
 
@@ -40,6 +41,8 @@ pub(crate) struct PackStage {
     /// Answers that wait for chunks.
     pub(crate) answers: VecDeque<[u64; Lane::COUNT]>,
     pub(crate) closer: Sender<ToClose>,
+    /// Checkpoints say how far the streams are.
+    pub(crate) is_resumable: bool,
 }
 
 /// One stream in the stage.
@@ -57,6 +60,27 @@ impl PackStream {
             waiting: VecDeque::new(),
             ended: false,
             root: None,
+        }
+    }
+}
+
+impl PackStream {
+    /// The part of the stream that has its nodes.
+    fn how_far(&self) -> OpenStream {
+        let pending = self.tree.iter().flat_map(TreeBuilder::pending);
+        let spine = pending.filter_map(|child| match child.place {
+            Place::At(location) => Some(SpineNode {
+                level: child.level,
+                fingerprint: child.fingerprint,
+                len: child.logical_len,
+                location,
+                containers_max: child.containers_max,
+            }),
+            Place::Zeros => None,
+        });
+        OpenStream {
+            len: self.tree.as_ref().map_or(0, TreeBuilder::len),
+            spine: spine.collect(),
         }
     }
 }
@@ -279,9 +303,15 @@ impl PackStage {
                     .map(|root| (root.location.container, SlotRange::one(root.location.slot))),
             );
         }
+        let streams = self.streams.iter().map(PackStream::how_far);
         self.closer.send(ToClose::Answer {
             submitted: self.builders.submitted,
             references,
+            streams: if self.is_resumable {
+                streams.collect()
+            } else {
+                Vec::new()
+            },
         })?;
         Ok(())
     }

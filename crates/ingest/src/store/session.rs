@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use container::{CatalogView, Containers};
 use env::Clock;
-use index::{Eviction, HookKind, HookWriter, Index, Resolver, ResolverOptions};
-use recipe::{NodeCache, TreeRoot};
+use index::{Eviction, HookKind, Index, Resolver, ResolverOptions};
+use recipe::{NodeCache, TreeBuilder, TreeRoot};
 use session::{NamedContainers, Session};
-use types::{ContainerId, SlotRange};
+use types::{ContainerId, SessionId, SlotRange};
 
 use crate::error::IngestError;
 use crate::sample::{Sample, VerifiedKnown, VerifyKnown};
@@ -44,6 +44,8 @@ pub struct StoreSession {
     insists: bool,
     /// Whether catalogs are read before the parent's ranges are built upon.
     is_suspect: bool,
+    /// Trees of an interrupted backup, if this one goes on with it.
+    resumed: Vec<TreeBuilder>,
 }
 
 impl StoreSession {
@@ -70,6 +72,7 @@ impl StoreSession {
             sample: Sample::new(VerifyKnown::NONE, session.id(), 0),
             insists: false,
             is_suspect: false,
+            resumed: Vec::new(),
             session,
         }
     }
@@ -96,6 +99,17 @@ impl StoreSession {
     pub fn suspecting(mut self, is_suspect: bool) -> Self {
         self.is_suspect = is_suspect;
         self
+    }
+
+    /// Goes on with an interrupted backup: these are its streams' trees, by position.
+    #[must_use]
+    pub fn resuming(mut self, trees: Vec<TreeBuilder>) -> Self {
+        self.resumed = trees;
+        self
+    }
+
+    pub(crate) fn resumed(&self) -> &[TreeBuilder] {
+        &self.resumed
     }
 
     /// As said by [`Self::suspecting`].
@@ -140,10 +154,14 @@ impl StoreSession {
         &self.session
     }
 
-    /// The hooks that the session has gathered, to be published once its manifest is durable; once.
-    #[must_use]
-    pub fn take_hooks(&self) -> Option<HookWriter> {
-        self.hooks.take()
+    /// Lets later backups find what this one stored, and those that it adopted. Called once, when
+    /// its manifest is durable.
+    pub(crate) fn publish_hooks(&self, covered: &[SessionId]) -> Result<(), IngestError> {
+        if let Some(hooks) = self.hooks.take() {
+            hooks.publish(covered)?;
+        }
+        self.index.checkpoint()?;
+        Ok(())
     }
 
     /// The containers.

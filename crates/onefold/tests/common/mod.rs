@@ -19,6 +19,7 @@ pub mod explained;
 pub mod killed;
 pub mod parts;
 pub mod play;
+pub mod positions;
 pub mod pruning;
 pub mod reclaimer;
 pub mod scattered;
@@ -292,7 +293,13 @@ pub fn back_up_watched(
     how: &How,
     monitor: &Monitor,
 ) -> Result<BackupReport, Error> {
-    store.backup_stream(&how.options(), Path::new(name), None, source, monitor)
+    store.backup_stream(
+        &how.options(),
+        Path::new(name),
+        &onefold::StreamOptions::default(),
+        source,
+        monitor,
+    )
 }
 
 /// Waits until a running backup has looked up what its source has given: chunks were counted, and no more for

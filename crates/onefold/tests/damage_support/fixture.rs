@@ -101,7 +101,7 @@ fn make() -> Fixture {
             .backup_stream(
                 &backup_options("host", small),
                 PathBuf::from(format!("/{name}")).as_path(),
-                None,
+                &onefold::StreamOptions::default(),
                 &mut ReaderSource(bytes.as_slice()),
                 &Monitor::default(),
             )
@@ -188,6 +188,7 @@ fn leave_traces(store: &Store, sealer: &object::Sealer) {
         let draft = Draft {
             containers: Vec::new(),
             references: Vec::new(),
+            streams: Vec::new(),
         };
         session.begin_checkpoint().unwrap().write(draft).unwrap();
         session.tick().unwrap();

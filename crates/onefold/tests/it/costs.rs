@@ -228,7 +228,16 @@ fn known_segments_cost_a_look_up_a_container() {
         cancel: &AtomicBool::new(false),
         clock: &process.env.clock,
     };
-    ingest::backup_stream(client, "stream", None, &mut ReaderSource(&bytes[..])).unwrap();
+    ingest::backup_stream(
+        client,
+        ingest::StreamSpec {
+            name: "stream",
+            fixed_chunk_bytes: None,
+            parents: &[],
+        },
+        &mut ReaderSource(&bytes[..]),
+    )
+    .unwrap();
     let about = About {
         name: snapshot(&machine.open(), first.id).backup.series,
         source_time: UnixNanos::new(1),
@@ -236,6 +245,7 @@ fn known_segments_cost_a_look_up_a_container() {
         user: Vec::new(),
         program: String::new(),
         tags: Vec::new(),
+        counted: counters.of_client(),
     };
     let committed = local.commit(about).unwrap();
     let after = index.stats();

@@ -74,7 +74,7 @@ fn a_backup_goes_into_the_committed_store_and_finds_what_is_there() {
         .backup_stream(
             &backup_options("host", 0),
             Path::new("/disk.img"),
-            Some(4096),
+            &onefold::StreamOptions::fixed(4096),
             &mut crate::formats_support::image(),
             &Monitor::default(),
         )
@@ -138,7 +138,7 @@ fn back_up(store: &Store) -> Result<onefold::BackupReport, Error> {
     store.backup_stream(
         &backup_options("host", 0),
         Path::new("/stream"),
-        None,
+        &onefold::StreamOptions::default(),
         &mut ReaderSource(b"some bytes".as_slice()),
         &Monitor::default(),
     )

@@ -337,12 +337,12 @@ fn a_disk_image_with_empty_blocks() {
     }
     let back_up_image = |image: &[u8]| {
         let mut source = ReaderSource(image);
-        let (options, size) = (How::plain().options(), Some(4 << 10));
+        let (options, blocks) = (How::plain().options(), onefold::StreamOptions::fixed(4 << 10));
         store
             .backup_stream(
                 &options,
                 Path::new("/image"),
-                size,
+                &blocks,
                 &mut source,
                 &Monitor::default(),
             )

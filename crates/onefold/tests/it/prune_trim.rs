@@ -227,7 +227,12 @@ fn a_lost_body_is_found_and_stops_nothing() {
     );
     let store = machine.beside(6).open();
     let report = store.check(ReadData::None, &Monitor::default()).unwrap();
-    let what = format!("{:?}", report.findings);
+    let what: Vec<String> = report
+        .findings
+        .iter()
+        .map(|finding| finding.what.to_string())
+        .collect();
+    let what = what.join("; ");
     assert!(
         what.contains("the object that its chunks are in is missing"),
         "{what}"

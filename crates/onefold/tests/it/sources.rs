@@ -301,7 +301,7 @@ fn half_a_stream_makes_no_backup_and_hinders_none() {
         store.backup_stream(
             &backup_options("host", 1 << 20),
             Path::new("/stream"),
-            None,
+            &onefold::StreamOptions::default(),
             source,
             &Monitor::default(),
         )

@@ -10,15 +10,17 @@
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::common::positions::has_position;
 use crate::common::{
     Asked, How, Picture, Process, Tree, assert_restores, assert_restores_bytes, assert_sound, back_up,
     back_up_bytes, back_up_stream, is_long, noise, tiny, wait_until,
 };
 use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
 use env::{Entropy, SeededEntropy, Storage};
-use onefold::{Monitor, SessionId, Snapshot, Store, StreamPiece, StreamSource};
+use onefold::{Monitor, ReaderSource, SessionId, Snapshot, Store, StreamOptions, StreamPiece, StreamSource};
 use types::ObjectName;
 
 /// Where streams of the tests are named.
@@ -293,6 +295,8 @@ struct Breaking<'a> {
     bytes: &'a [u8],
     zeros: usize,
     process: &'a Process,
+    /// It waits until a checkpoint says that its stream is so far; 0: for any checkpoint.
+    far: u64,
 }
 
 impl StreamSource for Breaking<'_> {
@@ -311,6 +315,7 @@ impl StreamSource for Breaking<'_> {
         wait_until("a checkpoint", || {
             let objects = self.process.names("sessions");
             objects.iter().any(|name| name.contains("checkpoint"))
+                && (self.far == 0 || has_position(self.process, self.far))
         });
         Err(io::ErrorKind::BrokenPipe.into())
     }
@@ -332,6 +337,7 @@ fn a_crash_between_checkpoint_and_adoption() {
         bytes: &begin,
         zeros: ZEROS,
         process: &play.process,
+        far: 0,
     };
     let error = back_up_stream(play.store(), STREAM, &mut source, &how).unwrap_err();
     assert!(error.to_string().contains("reading /stream failed"), "{error}");
@@ -341,6 +347,48 @@ fn a_crash_between_checkpoint_and_adoption() {
         report.totals.bytes_new < bytes.len() as u64 - how.ingest.checkpoint_bytes,
         "{:?}",
         report.totals
+    );
+    locked(&play.told).backups.insert(report.id);
+    play.verify_all();
+}
+
+/// A backup dies after a checkpoint that says how far it is; the next one goes on there (B6).
+#[test]
+fn a_crash_while_a_stream_goes_on() {
+    let mut play = Play::new(18, 30 << 10);
+    play.init();
+    let (begin, end) = (noise(18, 250 << 10), noise(19, 60 << 10));
+    let bytes = Arc::new([begin.clone(), vec![0; ZEROS], end].concat());
+    let mut how = How::plain();
+    how.ingest.is_resumable = true;
+    how.ingest.checkpoint_bytes = 16 << 10;
+    play.record(policies());
+    locked(&play.told)
+        .contents
+        .push(Content::Stream(Arc::clone(&bytes)));
+    let mut source = Breaking {
+        bytes: &begin,
+        zeros: ZEROS,
+        process: &play.process,
+        far: 60 << 10,
+    };
+    back_up_stream(play.store(), STREAM, &mut source, &how).unwrap_err();
+    let stream = StreamOptions::default().resumes(true);
+    let mut source = ReaderSource(&bytes[..]);
+    let report = play
+        .store()
+        .backup_stream(
+            &how.options(),
+            Path::new(STREAM),
+            &stream,
+            &mut source,
+            &Monitor::default(),
+        )
+        .unwrap();
+    assert!(
+        report.resumed_at.is_some_and(|at| at >= 60 << 10),
+        "{:?}",
+        report.resumed_at
     );
     locked(&play.told).backups.insert(report.id);
     play.verify_all();

@@ -405,7 +405,13 @@ impl Run {
                 }
             }
         });
-        let made = store.backup_stream(&options, Path::new(&name), None, &mut source, &monitor);
+        let made = store.backup_stream(
+            &options,
+            Path::new(&name),
+            &onefold::StreamOptions::default(),
+            &mut source,
+            &monitor,
+        );
         let said = match &made {
             Ok(made) => format!("{tag} is backup {}, adopted {:?}", made.id, made.adopted),
             Err(error) => format!("{tag}: {error}"),

@@ -194,7 +194,8 @@ fn checkpoints_count_up_all_stay_and_each_says_what_it_must() {
                 &session,
                 Draft {
                     containers,
-                    references
+                    references,
+                    streams: Vec::new(),
                 }
             ),
             n

@@ -90,7 +90,13 @@ pub(crate) fn count(env: &Env, case: Case, generations: Vec<Vec<u8>>) -> Vec<Cou
         }
         let mut source = ReaderSource(bytes.as_slice());
         let monitor = Monitor::default();
-        let report = store.backup_stream(&options, Path::new("file"), None, &mut source, &monitor);
+        let report = store.backup_stream(
+            &options,
+            Path::new("file"),
+            &onefold::StreamOptions::default(),
+            &mut source,
+            &monitor,
+        );
         let report = report.unwrap();
         ids.push(report.id);
         Counted {

@@ -129,9 +129,13 @@ impl Engine {
                 scope.spawn(move || {
                     let (name, source) = (Path::new(&job.name), &mut *job.source);
                     let monitor = Monitor::default();
-                    let backed = self
-                        .store
-                        .backup_stream(options, name, Some(CHUNK_BYTES), source, &monitor);
+                    let backed = self.store.backup_stream(
+                        options,
+                        name,
+                        &onefold::StreamOptions::fixed(CHUNK_BYTES),
+                        source,
+                        &monitor,
+                    );
                     Ok(backed?)
                 })
             });

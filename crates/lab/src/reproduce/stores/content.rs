@@ -185,6 +185,7 @@ mod tests {
                     match source.next(&mut buffer).unwrap() {
                         StreamPiece::Data(len) => all.extend_from_slice(&buffer[..len]),
                         StreamPiece::Zeros(len) => all.resize(all.len() + usize::try_from(len).unwrap(), 0),
+                        StreamPiece::Copy { .. } => unreachable!("nothing is copied"),
                         StreamPiece::End => break,
                     }
                 }

@@ -9,7 +9,8 @@ use ingest::{Capping, IngestOptions};
 use onefold::{
     AssembleOptions, AssembleStats, BackupOptions, BackupReport, Compression, Credential, ForgetRequest,
     ForgetWhat, InitOptions, Monitor, OpenOptions, OptimizeReport, OptimizeRequest, PruneLimits,
-    PruneOptions, PruneReport, PruneUnused, Repaired, SessionId, Snapshot, Store, StreamOutput,
+    PruneOptions, PruneReport, PruneUnused, Repaired, SessionId, Snapshot, Store, StreamOptions,
+    StreamOutput,
 };
 
 use super::array::{DiskArray, Disks};
@@ -142,13 +143,14 @@ impl Engine {
                     .capping(Some(self.capping)),
             );
         let fixed = is_in_blocks.then_some(self.store.settings().chunk_avg_bytes);
+        let stream = StreamOptions::default().fixed_chunk_bytes(fixed);
         let name = Path::new(&content.series);
         self.timed(|| {
             let mut source = content.source();
             let monitor = Monitor::default();
             Ok(self
                 .store
-                .backup_stream(&options, name, fixed, &mut source, &monitor)?)
+                .backup_stream(&options, name, &stream, &mut source, &monitor)?)
         })
     }
 

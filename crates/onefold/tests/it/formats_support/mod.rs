@@ -135,7 +135,7 @@ pub(crate) fn back_up_streams(store: &Store) {
             .backup_stream(
                 &backup_options("host", small),
                 Path::new("/stream"),
-                None,
+                &onefold::StreamOptions::default(),
                 &mut ReaderSource(bytes),
                 &Monitor::default(),
             )
@@ -147,7 +147,7 @@ pub(crate) fn back_up_streams(store: &Store) {
         .backup_stream(
             &backup_options("host", 0),
             Path::new("/disk.img"),
-            Some(4096),
+            &onefold::StreamOptions::fixed(4096),
             &mut image(),
             &Monitor::default(),
         )

@@ -1,0 +1,131 @@
+//! Regions as they travel from a client to a store elsewhere: the bytes that a container will hold,
+//! before they are encrypted.
+
+use container::{CompressedRegion, Compression, PendingEntry, compress_region};
+use crypto::Fingerprinter;
+use types::Fingerprint;
+
+use crate::dedup::Lane;
+use crate::error::IngestError;
+use crate::region::{Coming, OfferedRegion, RegionBytes};
+
+/// A region of new chunks, compressed or not.
+#[derive(Debug)]
+pub struct StoredRegion {
+    /// Where its chunks go.
+    pub lane: Lane,
+    /// The number of its first chunk in the lane; the others follow.
+    pub first: u64,
+    /// Each chunk's fingerprint and plain length, in bytes.
+    pub chunks: Vec<(Fingerprint, u32)>,
+    /// What a container will hold.
+    pub bytes: CompressedRegion,
+}
+
+impl StoredRegion {
+    /// A region that is not compressed.
+    #[must_use]
+    pub fn raw(lane: Lane, first: u64, chunks: Vec<(Fingerprint, u32)>, plain: Vec<u8>) -> Self {
+        Self {
+            lane,
+            first,
+            chunks,
+            bytes: compress_region(plain, Compression::Off),
+        }
+    }
+
+    /// Whether the chunks are what their fingerprints say: a store does not believe a client (B2).
+    #[must_use]
+    pub fn is_genuine(&self, printer: &Fingerprinter) -> bool {
+        let len: usize = self.chunks.iter().map(|(_, len)| *len as usize).sum();
+        if len != self.bytes.plain_len() {
+            return false;
+        }
+        let Some(plain) = self.bytes.decompress() else {
+            return false;
+        };
+        let mut rest = plain.as_slice();
+        self.chunks.iter().all(|(fingerprint, len)| {
+            let (chunk, after) = rest.split_at(*len as usize);
+            rest = after;
+            printer.chunk(chunk) == *fingerprint
+        })
+    }
+}
+
+impl From<StoredRegion> for OfferedRegion {
+    fn from(region: StoredRegion) -> Self {
+        let entry = |(fingerprint, len): (Fingerprint, u32)| PendingEntry::chunk(fingerprint, len);
+        Self {
+            lane: region.lane,
+            first: region.first,
+            entries: region.chunks.into_iter().map(entry).collect(),
+            bytes: Coming::Ready(RegionBytes::Compressed(region.bytes)),
+        }
+    }
+}
+
+impl OfferedRegion {
+    /// The region as it travels, once a worker has compressed it.
+    ///
+    /// # Errors
+    /// When the backup was given up meanwhile.
+    pub fn into_stored(self) -> Result<StoredRegion, IngestError> {
+        let ready = self.wait().map_err(|_| IngestError::StoreEnded)?;
+        Ok(StoredRegion {
+            lane: ready.lane,
+            first: ready.first,
+            chunks: ready
+                .entries
+                .iter()
+                .map(|entry| (entry.fingerprint, entry.len))
+                .collect(),
+            bytes: match ready.bytes {
+                RegionBytes::Compressed(bytes) => bytes,
+                RegionBytes::Raw(plain) => CompressedRegion::raw(plain.pieces().collect::<Vec<_>>().concat()),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::DomainKey;
+
+    use super::*;
+
+    #[test]
+    fn a_region_with_other_bytes_is_not_genuine() {
+        let printer = Fingerprinter::new(&DomainKey::from_bytes([5; 32]));
+        let plain = [[1; 300], [2; 300]].concat();
+        let chunks = vec![
+            (printer.chunk(&plain[..300]), 300),
+            (printer.chunk(&plain[300..]), 300),
+        ];
+        let region = |plain: &[u8], how| StoredRegion {
+            lane: Lane::Content,
+            first: 0,
+            chunks: chunks.clone(),
+            bytes: compress_region(plain.to_vec(), how),
+        };
+        for how in [Compression::Off, Compression::Level(3)] {
+            assert!(region(&plain, how).is_genuine(&printer));
+            let mut other = plain.clone();
+            other[599] ^= 1;
+            assert!(!region(&other, how).is_genuine(&printer));
+            assert!(
+                !region(&plain[..599], how).is_genuine(&printer),
+                "shorter than said"
+            );
+            assert!(!region(&[plain.clone(), vec![0]].concat(), how).is_genuine(&printer));
+        }
+        let packed = compress_region(plain.clone(), Compression::Level(3));
+        let mut garbled = packed.bytes().to_vec();
+        garbled.truncate(garbled.len() - 1);
+        let region = StoredRegion {
+            bytes: CompressedRegion::as_read(&garbled, plain.len()),
+            ..region(&plain, Compression::Off)
+        };
+        assert!(!region.is_genuine(&printer), "a frame that was cut off");
+    }
+}

@@ -1,0 +1,143 @@
+//! Sessions of a store in this process.
+
+use std::io::Read;
+use std::time::Duration;
+
+use container::Containers;
+use crypto::Credential;
+use format::manifest::BackupTotals;
+use ingest::Granularity;
+use ingest::conformance::{Begun, Host};
+use ingest::{About, BackupSession, Committed, IngestError, IngestOptions, Offer, Stream, Terms, Verdict};
+use object::config;
+use onefold::{BackupOptions, HostedBackup, Layout, SeriesName, Store};
+use recipe::{NodeCache, StoreReader, StreamBytes, TreeRoot};
+use types::{ByteRange, SessionId, UnixNanos};
+
+use crate::common::{How, Process, tiny};
+
+pub(crate) struct LocalHost {
+    pub(crate) store: Store,
+    machine: Process,
+    is_hybrid: bool,
+}
+
+impl LocalHost {
+    pub(crate) fn new(machine: &Process, is_hybrid: bool) -> Self {
+        let mut options = tiny();
+        if is_hybrid {
+            options.series.layout = Some(Layout::Hybrid);
+            options.series.segment_bytes = Some(64 << 10);
+        }
+        machine.try_init(&options).unwrap();
+        Self::on(machine, is_hybrid)
+    }
+
+    pub(crate) fn on(machine: &Process, is_hybrid: bool) -> Self {
+        Self {
+            store: machine.open(),
+            machine: machine.clone(),
+            is_hybrid,
+        }
+    }
+
+    pub(crate) fn host(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<HostedBackup, IngestError> {
+        let hosted = self
+            .store
+            .host_backup(&Self::backup_options(), Self::name(), streams, upon);
+        hosted.map_err(|error| IngestError::Connection(error.into()))
+    }
+
+    pub(crate) fn backup_options() -> BackupOptions {
+        How::plain().options()
+    }
+
+    fn name() -> SeriesName {
+        SeriesName {
+            host: b"host".to_vec(),
+            paths: vec![b"/suite".to_vec()],
+        }
+    }
+}
+
+/// A hosted backup as the session that it has.
+#[derive(Debug)]
+struct Owned(HostedBackup);
+
+impl BackupSession for Owned {
+    fn terms(&self) -> &Terms {
+        self.0.session().terms()
+    }
+
+    fn reader(&self) -> &dyn StoreReader {
+        self.0.session().reader()
+    }
+
+    fn unsound(&self, stream: &TreeRoot, range: ByteRange) -> Result<Vec<ByteRange>, IngestError> {
+        self.0.session().unsound(stream, range)
+    }
+
+    fn submit(&self, offers: Vec<Offer>) -> Result<(), IngestError> {
+        self.0.session().submit(offers)
+    }
+
+    fn verdicts(&self, wait: Duration) -> Result<Vec<Verdict>, IngestError> {
+        self.0.session().verdicts(wait)
+    }
+
+    fn commit(&self, about: About) -> Result<Committed, IngestError> {
+        self.0.session().commit(about)
+    }
+}
+
+impl Host for LocalHost {
+    fn begin(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<Begun<'_>, IngestError> {
+        let hosted = self.host(streams, upon)?;
+        let parents = hosted.parents();
+        Ok(Begun {
+            session: Box::new(Owned(hosted)),
+            parents,
+        })
+    }
+
+    fn options(&self) -> IngestOptions {
+        How::plain().ingest
+    }
+
+    fn granularity(&self) -> Granularity {
+        if self.is_hybrid {
+            Granularity::Segment { avg_bytes: 64 << 10 }
+        } else {
+            Granularity::Chunk
+        }
+    }
+
+    fn about(&self, counted: BackupTotals) -> About {
+        About {
+            name: Self::name(),
+            source_time: UnixNanos::new(1),
+            elapsed_nanos: 1,
+            user: b"user".to_vec(),
+            program: "the suite".to_owned(),
+            tags: vec!["tagged".to_owned()],
+            counted,
+        }
+    }
+
+    fn backups(&self) -> Vec<SessionId> {
+        let list = self.store.snapshots().unwrap();
+        list.snapshots.iter().map(|snapshot| snapshot.id).collect()
+    }
+
+    fn read(&self, backup: SessionId, stream: usize) -> Vec<u8> {
+        let snapshot = crate::common::snapshot(&self.store, backup);
+        let root = TreeRoot::from(&snapshot.backup.streams[stream]);
+        let mut bytes = Vec::new();
+        let opened = config::open(&self.machine.env, Credential::NoPassword).unwrap();
+        let containers = Containers::new(self.machine.env.clone(), opened.store(), &opened.keys, 8 << 20);
+        let nodes = NodeCache::new(containers, 8 << 20);
+        let mut reader = StreamBytes::new(&nodes, &root, 0, root.len).unwrap();
+        reader.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+}

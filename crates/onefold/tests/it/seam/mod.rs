@@ -1,0 +1,80 @@
+//! The seam between a backup's client and its store: the suite of `ingest::conformance` over a
+//! store in this process, and over one at the other end of a pipe. Both decide the same, and a pipe
+//! that is cut at any message costs nothing that was committed.
+
+mod codec;
+mod local;
+mod pipe;
+mod remote;
+mod serve;
+
+use ingest::conformance::{CASES, Case, Host, Outcome};
+
+use crate::common::{Process, assert_sound, is_long};
+use local::LocalHost;
+use remote::RemoteHost;
+
+/// Whether the store's series refer to chunks, or to segments.
+const LAYOUTS: [bool; 2] = [false, true];
+
+fn made(host: &dyn Host, (name, case): Case) -> Vec<ingest::conformance::Made> {
+    let outcome: Outcome = case(host);
+    outcome.unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+fn a_store_elsewhere_decides_as_one_here() {
+    for is_hybrid in LAYOUTS {
+        for case in CASES {
+            let here = LocalHost::new(&Process::new(700), is_hybrid);
+            let elsewhere = RemoteHost::new(&Process::new(700), is_hybrid, None);
+            let (local, remote) = (made(&here, *case), made(&elsewhere, *case));
+            assert_eq!(local, remote, "{}, hybrid: {is_hybrid}", case.0);
+            assert!(elsewhere.messages() > 4, "{}: it talked over the pipe", case.0);
+            assert_sound(&here.store, case.0);
+            assert_sound(&elsewhere.here.store, case.0);
+        }
+    }
+}
+
+/// Cut after each message in turn, of either end; then what was cut is made again.
+#[test]
+fn a_pipe_cut_at_any_message_loses_nothing() {
+    for is_hybrid in LAYOUTS {
+        for case in CASES {
+            cut_everywhere(*case, is_hybrid);
+        }
+    }
+}
+
+fn cut_everywhere(case: Case, is_hybrid: bool) {
+    let whole = RemoteHost::new(&Process::new(701), is_hybrid, None);
+    let expected = made(&whole, case);
+    let messages = whole.messages();
+    // Eight places of each case, others with each layout; all of them by hand.
+    let step = if is_long() { 1 } else { messages.div_ceil(8).max(1) };
+    let mut failed = 0;
+    for after in (usize::from(is_hybrid) % step..messages).step_by(step) {
+        let when = format!("{} cut after {after} of {messages} messages", case.0);
+        let machine = Process::new(701);
+        let cut = RemoteHost::new(&machine, is_hybrid, Some(after));
+        let outcome = (case.1)(&cut);
+        failed += usize::from(outcome.is_err());
+        let visible = cut.backups();
+        assert!(visible.len() <= expected.len() + 1, "{when}: {visible:?}");
+        drop(cut);
+        // Another process goes on: what is visible is whole, and the rest is made.
+        let next = LocalHost::on(&machine.beside(702), is_hybrid);
+        assert_sound(&next.store, &when);
+        assert_eq!(next.backups(), visible, "{when}");
+        if visible.is_empty() {
+            let again = made(&next, case);
+            let streams = |made: &[ingest::conformance::Made]| -> Vec<_> {
+                made.iter().map(|each| each.streams.clone()).collect()
+            };
+            assert_eq!(streams(&again), streams(&expected), "{when}");
+            assert_sound(&next.store, &when);
+        }
+    }
+    assert!(failed > 0, "{}: no cut was felt", case.0);
+}

@@ -1,0 +1,344 @@
+//! The client's end: sessions of a store that is reached by messages alone.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use container::{CatalogView, ContainerError, PlainRegion};
+use crypto::Fingerprinter;
+use format::manifest::BackupTotals;
+use format::node::Node;
+use index::ResolverStats;
+use ingest::Granularity;
+use ingest::conformance::{Begun, Host};
+use ingest::{
+    About, BackupSession, Committed, IngestError, IngestOptions, Offer, Stream, Terms, Verdict, VerifiedKnown,
+};
+use recipe::{NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
+use types::{ByteRange, ChunkLocation, ContainerId, SessionId, Slot};
+
+use super::codec::{Answer, Sent, SentCatalog, SentRegion, Wire};
+use super::local::LocalHost;
+use super::pipe::{Broken, Cut, Input, Output, pipe};
+use super::serve;
+use crate::common::Process;
+
+/// A store whose sessions talk over pipes. Beginning one is not a message: who may begin is a
+/// matter of the connection.
+pub(crate) struct RemoteHost {
+    pub(crate) here: LocalHost,
+    cut: Arc<Cut>,
+}
+
+impl RemoteHost {
+    pub(crate) fn new(machine: &Process, is_hybrid: bool, cut_after: Option<usize>) -> Self {
+        Self {
+            here: LocalHost::new(machine, is_hybrid),
+            cut: Cut::new(cut_after),
+        }
+    }
+
+    /// Messages of both ends so far.
+    pub(crate) fn messages(&self) -> usize {
+        self.cut.sent()
+    }
+}
+
+impl Host for RemoteHost {
+    fn begin(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<Begun<'_>, IngestError> {
+        let hosted = self.here.host(streams, upon)?;
+        let (terms, parents) = (hosted.session().terms().clone(), hosted.parents());
+        let (questions, asked) = pipe(&self.cut);
+        let (answers, said) = pipe(&self.cut);
+        let store = thread::spawn(move || serve::serve(hosted, &asked, &answers));
+        let inbox = Arc::new(Inbox::default());
+        let filled = Arc::clone(&inbox);
+        let listener = thread::spawn(move || filled.fill(&said));
+        let session = RemoteSession {
+            reader: RemoteReader(Connection {
+                terms,
+                questions: Some(questions),
+                inbox,
+                next: AtomicU64::new(0),
+                threads: vec![store, listener],
+            }),
+        };
+        Ok(Begun {
+            session: Box::new(session),
+            parents,
+        })
+    }
+
+    fn options(&self) -> IngestOptions {
+        self.here.options()
+    }
+
+    fn granularity(&self) -> Granularity {
+        self.here.granularity()
+    }
+
+    fn about(&self, counted: BackupTotals) -> About {
+        self.here.about(counted)
+    }
+
+    fn backups(&self) -> Vec<SessionId> {
+        self.here.backups()
+    }
+
+    fn read(&self, backup: SessionId, stream: usize) -> Vec<u8> {
+        self.here.read(backup, stream)
+    }
+}
+
+/// What has come from the store, and was not taken.
+#[derive(Debug, Default)]
+struct Inbox {
+    mail: Mutex<Mail>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Mail {
+    verdicts: VecDeque<Verdict>,
+    answers: BTreeMap<u64, Result<Vec<u8>, String>>,
+    /// Why the session ended.
+    failed: Option<String>,
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what comes until the pipe ends.
+    fn fill(&self, said: &Input) {
+        loop {
+            let message = said.recv();
+            let mut mail = self.lock();
+            match message {
+                Ok(message) => mail.take(&message),
+                Err(Broken) => {
+                    mail.failed.get_or_insert("it broke".to_owned());
+                }
+            }
+            let is_over = mail.failed.is_some();
+            drop(mail);
+            self.changed.notify_all();
+            if is_over {
+                return;
+            }
+        }
+    }
+}
+
+impl Mail {
+    fn take(&mut self, message: &[u8]) {
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
+        match message[0] {
+            serve::VERDICTS => self
+                .verdicts
+                .extend(Vec::<Verdict>::from_bytes(&message[1..]).unwrap()),
+            serve::FAILED => self.failed = Some(String::from_bytes(&message[1..]).unwrap()),
+            kind => {
+                let body = &message[9..];
+                let answer = match kind {
+                    serve::ANSWER => Ok(body.to_vec()),
+                    _ => Err(String::from_bytes(body).unwrap()),
+                };
+                self.answers.insert(number(&message[1..9]), answer);
+            }
+        }
+    }
+}
+
+/// The client's end of a session's pipes.
+#[derive(Debug)]
+struct Connection {
+    terms: Terms,
+    questions: Option<Output>,
+    inbox: Arc<Inbox>,
+    next: AtomicU64,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Connection {
+    fn send(&self, kind: u8, number: u64, body: &[u8]) -> Result<(), String> {
+        let message = [&[kind], &number.to_le_bytes()[..], body].concat();
+        let questions = self.questions.as_ref().ok_or("it is closed")?;
+        questions.send(message).map_err(|Broken| "it broke".to_owned())
+    }
+
+    /// Asks, and waits for the answer.
+    fn ask<T>(
+        &self,
+        kind: u8,
+        body: &impl Wire,
+        decode: impl FnOnce(&[u8]) -> Result<T, format::FormatError>,
+    ) -> Result<T, String> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.send(kind, number, &body.to_bytes())?;
+        let mut mail = self.inbox.lock();
+        let bytes = loop {
+            if let Some(answer) = mail.answers.remove(&number) {
+                break answer?;
+            }
+            if let Some(why) = &mail.failed {
+                return Err(why.clone());
+            }
+            mail = self
+                .inbox
+                .changed
+                .wait(mail)
+                .unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(mail);
+        decode(&bytes).map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        drop(self.questions.take());
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// Reads earlier backups, as the store's end does.
+#[derive(Debug)]
+struct RemoteReader(Connection);
+
+fn unread(why: String) -> RecipeError {
+    RecipeError::Other(why.into())
+}
+
+impl NodeSource for RemoteReader {
+    fn node(&self, location: ChunkLocation) -> Result<Arc<Node>, RecipeError> {
+        let node = self.0.ask(serve::NODE, &location, Node::decode);
+        node.map(Arc::new).map_err(unread)
+    }
+
+    fn catalog(&self, container: ContainerId) -> Result<Arc<CatalogView>, RecipeError> {
+        let decode = |bytes: &[u8]| SentCatalog::from_bytes(bytes)?.view();
+        let view = self.0.ask(serve::CATALOG, &container, decode);
+        view.map(Arc::new).map_err(unread)
+    }
+
+    fn stream(&self, node: ChunkLocation, name: StreamName) -> Result<TreeRoot, RecipeError> {
+        let root = self.0.ask(serve::STREAM, &(node, name), TreeRoot::from_bytes);
+        root.map_err(unread)
+    }
+
+    fn fingerprinter(&self) -> &Fingerprinter {
+        &self.0.terms.fingerprinter
+    }
+}
+
+impl StoreReader for RemoteReader {
+    fn region(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
+        let decode = |bytes: &[u8]| SentRegion::from_bytes(bytes)?.region();
+        let read = self.0.ask(serve::REGION, &at, decode);
+        read.map(|(view, region)| (Arc::new(view), region))
+            .map_err(unread)
+    }
+
+    fn chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, RecipeError> {
+        let chunk = self.0.ask(serve::CHUNK, &at, Vec::<u8>::from_bytes);
+        chunk.map_err(unread)
+    }
+
+    fn verify(&self, view: &CatalogView, slot: Slot, bytes: &[u8]) -> Result<(), RecipeError> {
+        let entry = view.entries().iter().find(|entry| entry.slot == slot);
+        let is_it = entry.is_some_and(|entry| entry.fingerprint == self.fingerprinter().chunk(bytes));
+        let missing = || ContainerError::NoSlot {
+            container: view.id(),
+            generation: view.generation(),
+            slot,
+        };
+        if is_it { Ok(()) } else { Err(missing().into()) }
+    }
+}
+
+/// A session of a store elsewhere.
+#[derive(Debug)]
+struct RemoteSession {
+    reader: RemoteReader,
+}
+
+impl RemoteSession {
+    fn connection(&self) -> &Connection {
+        &self.reader.0
+    }
+}
+
+fn broken(why: String) -> IngestError {
+    IngestError::Connection(why.into())
+}
+
+impl BackupSession for RemoteSession {
+    fn terms(&self) -> &Terms {
+        &self.connection().terms
+    }
+
+    fn reader(&self) -> &dyn StoreReader {
+        &self.reader
+    }
+
+    fn unsound(&self, stream: &TreeRoot, range: ByteRange) -> Result<Vec<ByteRange>, IngestError> {
+        let asked = self
+            .connection()
+            .ask(serve::UNSOUND, &(*stream, range), Vec::<ByteRange>::from_bytes);
+        asked.map_err(broken)
+    }
+
+    fn submit(&self, offers: Vec<Offer>) -> Result<(), IngestError> {
+        let mut sent = Vec::with_capacity(offers.len());
+        for offer in offers {
+            sent.push(match offer {
+                Offer::Region(region) => Sent::Region(region.into_stored()?),
+                other => Sent::Offer(other),
+            });
+        }
+        if let Some(why) = &self.connection().inbox.lock().failed {
+            return Err(broken(why.clone()));
+        }
+        self.connection()
+            .send(serve::SUBMIT, 0, &sent.to_bytes())
+            .map_err(broken)
+    }
+
+    fn verdicts(&self, wait: Duration) -> Result<Vec<Verdict>, IngestError> {
+        let inbox = &self.connection().inbox;
+        let mut mail = inbox.lock();
+        if mail.verdicts.is_empty() && mail.failed.is_none() {
+            let waited = inbox.changed.wait_timeout(mail, wait);
+            (mail, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        match &mail.failed {
+            Some(why) if mail.verdicts.is_empty() => Err(broken(why.clone())),
+            _ => Ok(mail.verdicts.drain(..).collect()),
+        }
+    }
+
+    fn commit(&self, about: About) -> Result<Committed, IngestError> {
+        let answer = self
+            .connection()
+            .ask(serve::COMMIT, &about, Answer::from_bytes)
+            .map_err(broken)?;
+        Ok(Committed {
+            session: answer.session,
+            streams: answer.streams,
+            totals: answer.totals,
+            containers: answer.containers,
+            adopted: answer.adopted,
+            warnings: Vec::new(),
+            lookups: ResolverStats::default(),
+            verified: VerifiedKnown::default(),
+            queues: Vec::new(),
+            stages: Vec::new(),
+        })
+    }
+}
