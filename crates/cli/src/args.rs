@@ -231,8 +231,8 @@ pub(crate) struct Backup {
         value_parser = clap::value_parser!(u32).range(4..=1024)
     )]
     pub(crate) image_kib: Option<u32>,
-    /// Go on where an interrupted backup of the same stream or image was, without storing again what
-    /// was stored; it must have the same bytes up to there
+    /// Go on where an interrupted backup of the same stream or image was, without reading again what
+    /// comes before; it must have the same bytes up to there
     #[arg(long)]
     pub(crate) resume: bool,
     /// Leave out entries that match this pattern (may be repeated): `/x` from the root, `./x` from

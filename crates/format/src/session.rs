@@ -66,6 +66,8 @@ pub struct Checkpoint {
 /// How much of a stream is stored, durably, and the nodes that its tree goes on from (B6).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenStream {
+    /// Bytes of each of its chunks, where these are fixed; 0 where its content defines them.
+    pub fixed_chunk_bytes: u32,
     /// Bytes of stream that the spine stands for.
     pub len: u64,
     /// The children of the tree's open nodes, lower levels first, each level in stream order.
@@ -168,6 +170,7 @@ impl Payload for Checkpoint {
         });
         w.list(&self.adopted, write_adopted);
         w.list(&self.streams, |w, stream| {
+            w.varint32(stream.fixed_chunk_bytes);
             w.varint(stream.len);
             w.list(&stream.spine, |w, node| {
                 w.level(node.level);
@@ -188,8 +191,9 @@ impl Payload for Checkpoint {
             references: r.list(10, |r| Ok((r.container()?, r.slot_range()?)))?,
             parents: r.list(18, |r| Ok((r.series()?, r.session()?, r.revision()?)))?,
             adopted: r.list(2, read_adopted)?,
-            streams: r.list(2, |r| {
+            streams: r.list(3, |r| {
                 Ok(OpenStream {
+                    fixed_chunk_bytes: r.varint32()?,
                     len: r.varint()?,
                     spine: r.list(44, |r| {
                         Ok(SpineNode {

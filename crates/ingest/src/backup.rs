@@ -8,7 +8,8 @@ use tree::WalkOptions;
 use crate::backup_session::Stream;
 use crate::client::directory::{self, Faults};
 use crate::client::run::{self, Client, Sent, StreamCutter};
-use crate::client::stream::{self, StreamSource, StreamSpec};
+use crate::client::stream;
+use crate::client::stream_source::{StreamSource, StreamSpec};
 use crate::dedup::Lane;
 use crate::error::IngestError;
 use crate::parent::ParentTree;
@@ -16,7 +17,11 @@ use crate::parent::ParentTree;
 /// The streams of a directory tree, by index.
 #[must_use]
 pub fn tree_streams() -> Vec<Stream> {
-    let stream = |(role, lane)| Stream { role, lane };
+    let stream = |(role, lane)| Stream {
+        role,
+        lane,
+        fixed_chunk_bytes: None,
+    };
     let streams = [
         (StreamRole::Content, Lane::Content),
         (StreamRole::Listing, Lane::Metadata),
@@ -27,10 +32,11 @@ pub fn tree_streams() -> Vec<Stream> {
 
 /// The stream of a backup that has one alone.
 #[must_use]
-pub fn single_stream() -> Vec<Stream> {
+pub fn single_stream(fixed_chunk_bytes: Option<u32>) -> Vec<Stream> {
     vec![Stream {
         role: StreamRole::Whole,
         lane: Lane::Content,
+        fixed_chunk_bytes,
     }]
 }
 

@@ -34,9 +34,9 @@ pub struct Terms {
     /// Whether the client looks closer at what it takes from the parent: something of it has
     /// rotted.
     pub is_suspect: bool,
-    /// How many bytes of each stream are stored already, by an interrupted backup that this one
-    /// goes on with; empty for a backup that begins anew. The client sends what follows.
-    pub resumed_at: Vec<u64>,
+    /// The streams of an interrupted backup that this one goes on with, by position; empty for a
+    /// backup that begins anew.
+    pub resumed: Vec<ResumedStream>,
 }
 
 /// The streams of a backup, in the order of their indices.
@@ -46,6 +46,18 @@ pub struct Stream {
     pub role: StreamRole,
     /// Where its new chunks go.
     pub lane: Lane,
+    /// Fixed chunks of so many bytes; content-defined ones otherwise. The client cuts; who goes on
+    /// with the stream must cut alike.
+    pub fixed_chunk_bytes: Option<u32>,
+}
+
+/// A stream of an interrupted backup that this one goes on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResumedStream {
+    /// So many of its bytes are stored already. The client sends what follows.
+    pub len: u64,
+    /// The node over the last of them; none where there are none.
+    pub last: Option<TreeRoot>,
 }
 
 /// What a manifest says of a backup, besides its streams.

@@ -33,7 +33,7 @@ pub use backup_session::{About, BackupSession, Committed, Stream, Terms};
 pub use client::changed_blocks::ChangedBlocks;
 pub use client::directory::Faults;
 pub use client::run::{Client, Sent};
-pub use client::stream::{ReaderSource, StreamPiece, StreamSource, StreamSpec};
+pub use client::stream_source::{ReaderSource, StreamPiece, StreamSource, StreamSpec};
 pub use counters::{Counter, Counters};
 pub use dedup::{Cap, Capping};
 pub use dedup::{Granularity, LookupMemory};

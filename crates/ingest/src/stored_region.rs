@@ -1,8 +1,10 @@
 //! Regions as they travel from a client to a store elsewhere: the bytes that a container will hold,
 //! before they are encrypted.
 
+use chunking::CHUNK_BYTES_MAX;
 use container::{CompressedRegion, Compression, PendingEntry, compress_region};
 use crypto::Fingerprinter;
+use format::container::REGION_PLAIN_BYTES_MAX;
 use types::Fingerprint;
 
 use crate::dedup::Lane;
@@ -37,8 +39,13 @@ impl StoredRegion {
     /// Whether the chunks are what their fingerprints say: a store does not believe a client (B2).
     #[must_use]
     pub fn is_genuine(&self, printer: &Fingerprinter) -> bool {
-        let len: usize = self.chunks.iter().map(|(_, len)| *len as usize).sum();
-        if len != self.bytes.plain_len() {
+        // Before anything is allocated for it.
+        let is_chunk = |(_, len): &(Fingerprint, u32)| (1..=CHUNK_BYTES_MAX).contains(len);
+        let len: u64 = self.chunks.iter().map(|(_, len)| u64::from(*len)).sum();
+        if !self.chunks.iter().all(is_chunk)
+            || len > u64::from(REGION_PLAIN_BYTES_MAX)
+            || len != self.bytes.plain_len() as u64
+        {
             return false;
         }
         let Some(plain) = self.bytes.decompress() else {

@@ -60,7 +60,7 @@ impl Store {
             is_suspect,
             insists: !is_suspect,
             parents: ParentChoice::Latest(&|backup| role(backup, StreamRole::Listing).is_some()),
-            resumes: None,
+            resumes: false,
         };
         let begun = self.begin_backup(how, &monitor.counters)?;
         let parent = begun.parents.first().and_then(|entry| {
@@ -107,16 +107,14 @@ impl Store {
         let mut named: Vec<SessionId> = stream.parents.iter().map(|parent| parent.backup).collect();
         named.sort_unstable();
         named.dedup();
-        let chunk = u64::from(stream.fixed_chunk_bytes.unwrap_or(1)).max(1);
-        let is_aligned = |position: u64| position.is_multiple_of(chunk);
         let how = Beginning {
             options,
             name: series,
-            streams: ingest::single_stream(),
+            streams: ingest::single_stream(stream.fixed_chunk_bytes),
             is_suspect: false,
             insists: false,
             parents: ParentChoice::Named(&named),
-            resumes: stream.resumes.then_some(&is_aligned),
+            resumes: stream.resumes,
         };
         let begun = self.begin_backup(how, &monitor.counters)?;
         let root = |wanted: &ParentStream| {

@@ -39,8 +39,8 @@ pub(crate) struct Beginning<'a> {
     /// An unreadable chunk of the previous backup ends this one.
     pub(crate) insists: bool,
     pub(crate) parents: ParentChoice<'a>,
-    /// Goes on with an interrupted backup whose first stream was at a position that this accepts.
-    pub(crate) resumes: Option<&'a dyn Fn(u64) -> bool>,
+    /// Goes on with an interrupted backup, if there is one to go on with.
+    pub(crate) resumes: bool,
 }
 
 /// The backups that a backup takes ranges from.
@@ -111,21 +111,25 @@ impl Store {
             .filter(|entry| !entry.is_in_doubt())
             .and_then(ManifestEntry::backup)
             .map_or(&[][..], |backup| &backup.streams);
-        let trees = self.resumed_trees(&how, &interrupted);
         let mut seen = StoreSession::new(session, self.nodes(), &index, named)
             .with_previous(streams.iter().map(TreeRoot::from).collect())
             .verifying(how.options.ingest.verify_known)
             .suspecting(how.is_suspect)
-            .insisting(how.insists)
-            .resuming(trees);
+            .insisting(how.insists);
+        let mut is_whole = true;
         for (session, span) in adopted {
             for id in span.ids(session).filter(|id| id.kind == ContainerKind::Data) {
-                // What cannot be read is stored again.
-                if let Ok(catalog) = self.containers.catalog(id) {
-                    seen.add_adopted(&catalog)?;
+                // What cannot be read is stored again, by a backup that reads its source again.
+                match self.containers.catalog(id) {
+                    Ok(catalog) => seen.add_adopted(&catalog)?,
+                    Err(_) => is_whole = false,
                 }
             }
         }
+        let seen = match self.resumed_trees(&how, &interrupted, &seen) {
+            Some(trees) if is_whole => seen.resuming(trees),
+            _ => seen,
+        };
         let options = &how.options.ingest;
         let granularity = granularity(&settings);
         let seen = Arc::new(seen);
@@ -143,43 +147,32 @@ impl Store {
         })
     }
 
-    /// The trees of the interrupted backup that this one goes on with; none where it begins anew.
-    fn resumed_trees(&self, how: &Beginning<'_>, streams: &[OpenStream]) -> Vec<TreeBuilder> {
-        let is_same = streams.len() == how.streams.len();
-        let first = streams.first().filter(|stream| is_same && stream.len > 0);
-        if !first
-            .zip(how.resumes)
-            .is_some_and(|(stream, fits)| fits(stream.len))
-        {
-            return Vec::new();
+    /// The trees of the interrupted backup that this one goes on with; `None` where it begins anew:
+    /// nobody asked to go on, its streams are cut otherwise, or something of it is damaged.
+    fn resumed_trees(
+        &self,
+        how: &Beginning<'_>,
+        streams: &[OpenStream],
+        seen: &StoreSession,
+    ) -> Option<Vec<TreeBuilder>> {
+        let is_same = how.streams.len() == streams.len()
+            && how
+                .streams
+                .iter()
+                .zip(streams)
+                .all(|(stream, open)| stream.fixed_chunk_bytes.unwrap_or(0) == open.fixed_chunk_bytes);
+        if !how.resumes || !is_same || streams.iter().all(|stream| stream.len == 0) {
+            return None;
         }
         let printer = self.containers.fingerprinter();
         let children = self.settings().node_avg_children;
         let tree = |stream: &OpenStream| {
-            let child = |node: &SpineNode| Child {
-                fingerprint: node.fingerprint,
-                logical_len: node.len,
-                level: node.level,
-                place: Place::At(node.location),
-                containers_max: node.containers_max,
-            };
             let pending: Vec<Child> = stream.spine.iter().map(child).collect();
-            let is_there = |node: &SpineNode| self.has_node(node);
-            let is_whole = stream.spine.iter().all(is_there);
-            TreeBuilder::resume(printer.clone(), children, &pending).filter(|_| is_whole)
+            let is_sound = |node: &SpineNode| seen.is_sound(&root(node));
+            let tree = TreeBuilder::resume(printer.clone(), children, &pending)?;
+            stream.spine.iter().all(is_sound).then_some(tree)
         };
-        let trees: Option<Vec<TreeBuilder>> = streams.iter().map(tree).collect();
-        trees.unwrap_or_default()
-    }
-
-    /// Whether a container has this node.
-    fn has_node(&self, node: &SpineNode) -> bool {
-        self.containers
-            .catalog(node.location.container)
-            .is_ok_and(|catalog| {
-                let entry = catalog.entry(node.location.slot);
-                entry.is_some_and(|entry| entry.fingerprint == node.fingerprint && entry.level == node.level)
-            })
+        streams.iter().map(tree).collect()
     }
 
     /// Takes a number and shows that the session lives.
@@ -283,7 +276,7 @@ impl Store {
             id: committed.session,
             parent: begun.parents.first().map(ManifestEntry::session),
             adopted: adopted.map(|(session, _)| *session).collect(),
-            resumed_at: begun.local.terms().resumed_at.first().copied(),
+            resumed_at: begun.local.terms().resumed.first().map(|stream| stream.len),
             totals: committed.totals,
             files_kept: monitor.counters.files_kept.get(),
             elapsed_nanos,
@@ -360,6 +353,27 @@ fn choose_parents(
         }
     }
     Ok((list, parents))
+}
+
+/// A node of an interrupted backup's tree, as a child of the node to come.
+fn child(node: &SpineNode) -> Child {
+    Child {
+        fingerprint: node.fingerprint,
+        logical_len: node.len,
+        level: node.level,
+        place: Place::At(node.location),
+        containers_max: node.containers_max,
+    }
+}
+
+/// The same, as the root of what is below it.
+fn root(node: &SpineNode) -> TreeRoot {
+    TreeRoot {
+        location: node.location,
+        level: node.level,
+        fingerprint: node.fingerprint,
+        len: node.len,
+    }
 }
 
 /// What a backup of a series with these settings refers to.

@@ -23,7 +23,9 @@ pub struct HostedBackup {
 
 impl Store {
     /// Begins a backup of a series, and leaves its client's half to the caller. It may copy from
-    /// the backups in `upon`.
+    /// the backups in `upon`; with `resumes` it goes on with an interrupted one, if it can
+    /// ([`ingest::Terms`] says where). The client is trusted: what it says of chunks and segments
+    /// is what later backups find.
     ///
     /// # Errors
     /// When no backup can be begun; where one of `upon` is not there any more, or is not one to
@@ -34,6 +36,7 @@ impl Store {
         name: SeriesName,
         streams: Vec<Stream>,
         upon: &[SessionId],
+        resumes: bool,
     ) -> Result<HostedBackup> {
         let how = Beginning {
             options,
@@ -42,7 +45,7 @@ impl Store {
             is_suspect: false,
             insists: false,
             parents: ParentChoice::Named(upon),
-            resumes: None,
+            resumes,
         };
         let begun = self.begin_backup(how, &Arc::new(Counters::default()))?;
         Ok(HostedBackup { begun })

@@ -43,7 +43,7 @@ impl StreamSource for ImageSource {
         })
     }
 
-    fn skip_to(&mut self, position: u64) -> io::Result<()> {
-        self.0.skip_to(position).map_err(io::Error::other)
+    fn skip_to(&mut self, position: u64) -> io::Result<bool> {
+        self.0.skip_to(position).map(|()| true).map_err(io::Error::other)
     }
 }

@@ -138,6 +138,13 @@ impl TreeBuilder {
         self.open.iter().flat_map(|open| &open.children)
     }
 
+    /// The child over the last bytes of the stream, if no zeros are held back behind it.
+    #[must_use]
+    pub fn last(&self) -> Option<&Child> {
+        let lowest = self.open.iter().find(|open| !open.children.is_empty());
+        lowest.filter(|_| !self.has_open_zeros())?.children.last()
+    }
+
     /// The highest level of which a whole node may follow; 0 when none may, since something below
     /// is open.
     #[must_use]

@@ -50,8 +50,9 @@ pub struct Adopted {
     pub references: Vec<(ContainerId, SlotRange)>,
     /// References that were left out because an epoch condemned or removed them.
     pub references_left_out: usize,
-    /// How far the dead session's streams were at its checkpoint; empty where nobody may go on from
-    /// there. Their nodes are in containers that the checkpoint names.
+    /// How far the streams were at the newest of these checkpoints that says so; empty where nobody
+    /// may go on from there. Their nodes are in containers that the checkpoints name, or among the
+    /// references.
     pub streams: Vec<OpenStream>,
 }
 
@@ -121,7 +122,8 @@ impl Session {
             else {
                 continue;
             };
-            if *session == old {
+            // The newest that says so: who adopted it may have died before it was as far.
+            if adopted.streams.is_empty() {
                 adopted.streams = checkpoint.streams;
             }
             adopted

@@ -376,8 +376,8 @@ fn tell_resumed(output: Output, report: &BackupReport) -> Result<()> {
             bytes(position)
         ))?,
         None => output.warn(
-            "warning: no interrupted backup of this name could be resumed, so this one began anew: there is none, \
-             or it was interrupted before it had stored some 256 MiB",
+            "warning: no interrupted backup of this name could be resumed, so this one began anew: there is none \
+             since the last prune, it had not come far, it has other chunks, or something of it is damaged",
         )?,
     }
     Ok(())

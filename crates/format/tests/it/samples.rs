@@ -412,6 +412,7 @@ pub(crate) fn checkpoint() -> Checkpoint {
         adopted: vec![(session(40), Some(3))],
         streams: vec![
             OpenStream {
+                fixed_chunk_bytes: 65_536,
                 len: 5_000_000,
                 spine: vec![spine_node(1, 1_000_000, 0), spine_node(2, 4_000_000, 7)],
             },

@@ -508,6 +508,7 @@ fn open_stream() -> impl Strategy<Value = OpenStream> {
     vec(node, 0..5).prop_map(|mut spine| {
         spine.sort_by_key(|node| node.level);
         OpenStream {
+            fixed_chunk_bytes: if spine.len() % 2 == 0 { 0 } else { 4096 },
             len: spine.iter().map(|node| node.len).sum(),
             spine,
         }

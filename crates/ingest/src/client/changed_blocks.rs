@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use types::ByteRange;
 
-use crate::client::stream::{StreamPiece, StreamSource};
+use crate::client::stream_source::{StreamPiece, StreamSource};
 
 /// An image's changed blocks, and the stream that has all others.
 #[derive(Debug)]
@@ -118,9 +118,13 @@ impl<R: Read + Seek + Send> StreamSource for ChangedBlocks<R> {
         Ok(StreamPiece::Data(len))
     }
 
-    fn skip_to(&mut self, position: u64) -> io::Result<()> {
-        self.at = position.min(self.len);
-        Ok(())
+    fn skip_to(&mut self, position: u64) -> io::Result<bool> {
+        if position > self.len {
+            let what = format!("the image has {} bytes, fewer than were stored", self.len);
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        }
+        self.at = position;
+        Ok(true)
     }
 }
 

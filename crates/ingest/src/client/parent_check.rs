@@ -7,6 +7,7 @@ use recipe::{Piece, Place, RangeWalker, TreeRoot};
 use types::ByteRange;
 
 use crate::backup_session::BackupSession;
+use crate::error::IngestError;
 
 /// So much of the stream is asked for at a time.
 const WINDOW_BYTES: u64 = 256 << 20;
@@ -31,39 +32,44 @@ impl<'a> ParentCheck<'a> {
         }
     }
 
-    /// Whether nothing that the range refers to is known to be bad.
+    /// Whether nothing that the range refers to is known to be bad. What cannot be asked is not
+    /// sound.
     pub(crate) fn is_sound(&mut self, range: ByteRange) -> bool {
+        self.ask(range).unwrap_or(false)
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(crate) fn ask(&mut self, range: ByteRange) -> Result<bool, IngestError> {
         let mut at = range.offset;
         while at < range.end() {
             let is_within = self.window.offset <= at && at < self.window.end();
-            if !is_within && !self.load(at) {
-                return false;
+            if !is_within && !self.load(at)? {
+                return Ok(false);
             }
             let end = range.end().min(self.window.end());
             let within = self.unsound.partition_point(|bad| bad.end() <= at);
             if self.unsound.get(within).is_some_and(|bad| bad.offset < end) {
-                return false;
+                return Ok(false);
             }
             at = end;
         }
-        !self.session.terms().is_suspect || self.has_edges(range)
+        Ok(!self.session.terms().is_suspect || self.has_edges(range))
     }
 
-    /// Asks for the window that holds a byte. What cannot be asked is not sound.
-    fn load(&mut self, at: u64) -> bool {
+    /// Asks for the window that holds a byte; false where the stream has no such byte.
+    fn load(&mut self, at: u64) -> Result<bool, IngestError> {
         let offset = at - at % WINDOW_BYTES;
         let len = WINDOW_BYTES.min(self.root.len.saturating_sub(offset));
         let window = ByteRange { offset, len };
         if at >= window.end() {
-            return false;
+            return Ok(false);
         }
-        match self.session.unsound(&self.root, window) {
-            Ok(unsound) => {
-                (self.window, self.unsound) = (window, unsound);
-                true
-            }
-            Err(_) => false,
-        }
+        self.unsound = self.session.unsound(&self.root, window)?;
+        self.window = window;
+        Ok(true)
     }
 
     /// Whether the chunks that the range's ends cut can be read.

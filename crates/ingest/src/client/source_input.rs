@@ -212,7 +212,7 @@ impl<'a> SourceInput<'a> {
 
     /// A stage of several threads can fail in one of them while the others take all that comes: the
     /// queues alone do not tell.
-    fn ensure_wanted(&self) -> Result<(), Halt> {
+    pub(crate) fn ensure_wanted(&self) -> Result<(), Halt> {
         if self.around.failure.is_noted() {
             return Err(Halt::Closed);
         }

@@ -1,98 +1,21 @@
 //! The reader's stage for a single stream: standard input, a disk image with its holes, or what a
 //! program makes of earlier backups and new bytes.
 
-use std::io::{self, Read};
+use std::io;
 
-use recipe::TreeRoot;
 use types::ByteRange;
 
 use crate::backup_session::BackupSession;
 use crate::client::parent_check::ParentCheck;
 use crate::client::piece::CopyRange;
+use crate::client::resume;
 use crate::client::source_input::SourceInput;
+use crate::client::stream_source::{StreamPiece, StreamSource, StreamSpec};
 use crate::dedup::StreamIndex;
 use crate::error::{Halt, IngestError};
 
 /// The position of the stream in its manifest.
 pub(crate) const WHOLE: StreamIndex = StreamIndex(0);
-
-/// What comes next of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamPiece {
-    /// So many bytes, at least 1, were put into the buffer.
-    Data(usize),
-    /// So many zeros follow that need not be read.
-    Zeros(u64),
-    /// A range of an earlier backup's stream follows, by reference: nothing is read (B3). Where the
-    /// stream has fixed chunks, the range begins and ends at their multiples, in both streams; a
-    /// source rounds what it reads outward.
-    Copy {
-        /// Which of the streams that the backup was begun upon.
-        parent: usize,
-        /// Its bytes.
-        range: ByteRange,
-    },
-    /// Nothing.
-    End,
-}
-
-/// A source of one stream.
-pub trait StreamSource: Send {
-    /// Reads on.
-    ///
-    /// # Errors
-    /// The system's; the backup is then not made, since half a stream is of no use to anybody.
-    fn next(&mut self, buffer: &mut [u8]) -> io::Result<StreamPiece>;
-
-    /// Goes to a position that is not 0, before anything was read: an interrupted backup has stored
-    /// what is before it.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::Unsupported`] where the source cannot; the system's.
-    fn skip_to(&mut self, position: u64) -> io::Result<()> {
-        let _ = position;
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-/// A reader of bytes, such as standard input.
-#[derive(Debug)]
-pub struct ReaderSource<R>(pub R);
-
-impl<R: Read + Send> StreamSource for ReaderSource<R> {
-    fn next(&mut self, buffer: &mut [u8]) -> io::Result<StreamPiece> {
-        loop {
-            match self.0.read(buffer) {
-                Ok(0) => return Ok(StreamPiece::End),
-                Ok(len) => return Ok(StreamPiece::Data(len)),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Reads what is before, and drops it.
-    fn skip_to(&mut self, position: u64) -> io::Result<()> {
-        let skipped = io::copy(&mut self.0.by_ref().take(position), &mut io::sink())?;
-        if skipped < position {
-            let what = format!("the stream ends at {skipped}, and {position} bytes of it were stored before");
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
-        }
-        Ok(())
-    }
-}
-
-/// What a stream is, besides its bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct StreamSpec<'a> {
-    /// What messages call it.
-    pub name: &'a str,
-    /// Fixed chunks of so many bytes; content-defined ones otherwise.
-    pub fixed_chunk_bytes: Option<u32>,
-    /// The streams of earlier backups that ranges are copied from. The session has declared these
-    /// backups its parents.
-    pub parents: &'a [TreeRoot],
-}
 
 /// Feeds one stream.
 pub(crate) fn feed(
@@ -107,12 +30,15 @@ pub(crate) fn feed(
     let mut feed = Feed {
         spec,
         checks: parents.map(|root| ParentCheck::new(session, *root)).collect(),
-        offset: session.terms().resumed_at.first().copied().unwrap_or(0),
+        offset: 0,
         is_aligned: true,
     };
-    if feed.offset > 0 {
-        source.skip_to(feed.offset).map_err(|error| feed.fault(error))?;
-        counters.bytes_logical.add(feed.offset);
+    if let Some(resumed) = session.terms().resumed.first() {
+        let rest = resume::skip(spec.name, input, session, source, *resumed)?;
+        feed.offset = resumed.len;
+        if let Some(rest) = rest {
+            feed.take(input, rest)?;
+        }
     }
     loop {
         let piece = source
@@ -179,7 +105,7 @@ impl Feed<'_> {
         if !self.is_aligned || !self.offset.is_multiple_of(chunk) || !range.offset.is_multiple_of(chunk) {
             return Err(self.misaligned().into());
         }
-        if !check.is_sound(range) {
+        if !check.ask(range)? {
             return Err(IngestError::UnsoundCopy {
                 name: self.spec.name.to_owned(),
                 offset: self.offset,

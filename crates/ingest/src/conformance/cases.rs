@@ -117,7 +117,7 @@ pub(super) fn ranges_of_earlier_backups_are_copied(host: &dyn Host) -> Outcome {
 pub(super) fn earlier_backups_are_read(host: &dyn Host) -> Outcome {
     let bytes = [noise(7, 120_000), vec![0; 20_000], vec![9; 60_000]].concat();
     let (first, one) = back_up(host, vec![Step::Bytes(bytes.clone())], &[], &bytes)?;
-    let begun = host.begin(single_stream(), &[first])?;
+    let begun = host.begin(single_stream(None), &[first])?;
     let root = begun.parents[0][0];
     let whole = ByteRange {
         offset: 0,
@@ -142,7 +142,7 @@ pub(super) fn earlier_backups_are_read(host: &dyn Host) -> Outcome {
 
 pub(super) fn a_dropped_session_makes_no_backup(host: &dyn Host) -> Outcome {
     let bytes = noise(8, 250_000);
-    let begun = host.begin(single_stream(), &[])?;
+    let begun = host.begin(single_stream(None), &[])?;
     send(host, &begun, vec![Step::Bytes(bytes.clone())])?;
     drop(begun);
     assert_eq!(host.backups(), [], "it was not committed");

@@ -226,7 +226,7 @@ pub(super) fn regions_may_come_in_any_order(host: &dyn Host) -> Outcome {
     let mut made: Vec<Made> = Vec::new();
     for (seed, order) in [(21, Order::AsWanted), (22, Order::Reversed)] {
         let bytes = noise(seed, 120_000);
-        let committed = play(host, &single_stream(), &[&bytes], order)?;
+        let committed = play(host, &single_stream(None), &[&bytes], order)?;
         made.push(checked(host, &committed, &[&bytes]));
     }
     Ok(made)
@@ -234,7 +234,7 @@ pub(super) fn regions_may_come_in_any_order(host: &dyn Host) -> Outcome {
 
 pub(super) fn a_commit_before_the_end_makes_no_backup(host: &dyn Host) -> Outcome {
     let bytes = noise(31, 50_000);
-    let begun = host.begin(single_stream(), &[])?;
+    let begun = host.begin(single_stream(None), &[])?;
     let segments = segments(&begun.session.terms().fingerprinter, &bytes);
     let offers = segments.iter().map(|segment| offered(StreamIndex(0), segment));
     begun.session.submit(offers.take(1).collect())?;
@@ -245,6 +245,6 @@ pub(super) fn a_commit_before_the_end_makes_no_backup(host: &dyn Host) -> Outcom
     );
     drop(begun);
     assert_eq!(host.backups(), []);
-    let committed = play(host, &single_stream(), &[&bytes], Order::AsWanted)?;
+    let committed = play(host, &single_stream(None), &[&bytes], Order::AsWanted)?;
     Ok(vec![checked(host, &committed, &[&bytes])])
 }

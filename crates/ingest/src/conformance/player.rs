@@ -13,7 +13,7 @@ use super::{Begun, Host, Made};
 use crate::backup::{backup_stream, single_stream};
 use crate::backup_session::Committed;
 use crate::client::run::Client;
-use crate::client::stream::{StreamPiece, StreamSource, StreamSpec};
+use crate::client::stream_source::{StreamPiece, StreamSource, StreamSpec};
 use crate::counters::Counters;
 use crate::error::IngestError;
 
@@ -102,7 +102,7 @@ pub(super) fn back_up(
     upon: &[SessionId],
     expected: &[u8],
 ) -> Result<(SessionId, Made), IngestError> {
-    let begun = host.begin(single_stream(), upon)?;
+    let begun = host.begin(single_stream(None), upon)?;
     let counters = send(host, &begun, steps)?;
     let committed = begun.session.commit(host.about(counters.of_client()))?;
     drop(begun);

@@ -32,6 +32,9 @@ const POLL: Duration = Duration::from_millis(200);
 /// One in so many checkpoints says how far the streams are, of a backup that can be resumed.
 const CHECKPOINTS_A_POSITION: u64 = 4;
 
+/// ... and one is due after so many intervals, whatever was stored.
+const INTERVALS_A_POSITION: u32 = 10;
+
 /// A long backup's checkpoints are this share of what is stored apart: each names every container
 /// so far, and all are kept until the session ends.
 const CHECKPOINT_SHARE: u64 = 256;
@@ -96,6 +99,8 @@ pub(crate) struct CloseStage {
     pub(crate) streams: Vec<OpenStream>,
     /// What was stored by then.
     pub(crate) bytes_at_position: u64,
+    /// When that was.
+    pub(crate) position_at: Duration,
 }
 
 /// What an answer was collected as.
@@ -145,6 +150,7 @@ impl CloseStage {
             {
                 (self.references, self.streams) = (answer.references, answer.streams);
                 self.bytes_at_position = self.counters.bytes_stored.get();
+                self.position_at = self.session.clock().monotonic();
                 let draft = Draft {
                     containers: self.ledger.answer(answer.submitted),
                     references: self.references.clone(),
@@ -192,11 +198,26 @@ impl CloseStage {
         let share = self.counters.bytes_stored.get() / CHECKPOINT_SHARE;
         bytes >= self.options.checkpoint_bytes.max(share)
             || (bytes > 0 && waited >= self.options.checkpoint_interval)
+            || self.position_is_old()
     }
 
+    /// A stream of which nearly all is known stores next to nothing, and is as long to read.
     fn position_is_due(&self) -> bool {
-        let stored = self.counters.bytes_stored.get() - self.bytes_at_position;
-        self.options.is_resumable && stored >= CHECKPOINTS_A_POSITION * self.options.checkpoint_bytes
+        let stored = self
+            .counters
+            .bytes_stored
+            .get()
+            .saturating_sub(self.bytes_at_position);
+        let enough = self
+            .options
+            .checkpoint_bytes
+            .saturating_mul(CHECKPOINTS_A_POSITION);
+        self.options.is_resumable && (stored >= enough || self.position_is_old())
+    }
+
+    fn position_is_old(&self) -> bool {
+        let waited = self.session.clock().monotonic().saturating_sub(self.position_at);
+        self.options.is_resumable && waited >= self.options.checkpoint_interval * INTERVALS_A_POSITION
     }
 
     /// Writes a checkpoint, unless it would have to answer an epoch, or to say how far the streams

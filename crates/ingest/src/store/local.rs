@@ -19,10 +19,10 @@ use env::AlignedPool;
 use format::config::Settings;
 use format::manifest::{Backup, StreamRoot};
 use index::{HookKind, Index, ResolverOptions, ResolverStats};
-use recipe::{StoreReader, TreeBuilder, TreeRoot};
+use recipe::{Child, Place, StoreReader, TreeBuilder, TreeRoot};
 use types::{ByteRange, SessionId};
 
-use crate::backup_session::{About, BackupSession, Committed, Stream, Terms};
+use crate::backup_session::{About, BackupSession, Committed, ResumedStream, Stream, Terms};
 use crate::counters::Counters;
 use crate::dedup::{Capping, Deduplicator, Granularity, Lane, Lookups, SharedPlaces};
 use crate::error::{Failure, Halt, IngestError};
@@ -97,7 +97,7 @@ impl LocalSession {
             settings,
             granularity,
             is_suspect: store.is_suspect(),
-            resumed_at: store.resumed().iter().map(TreeBuilder::len).collect(),
+            resumed: store.resumed().iter().map(resumed).collect(),
         };
         let clock = Arc::clone(store.clock());
         let (offers, offers_in) = queue::queue("look up", 2, &clock);
@@ -314,6 +314,23 @@ impl Drop for LocalSession {
     }
 }
 
+/// How far a tree was that this backup goes on with.
+fn resumed(tree: &TreeBuilder) -> ResumedStream {
+    let root = |node: &Child| match node.place {
+        Place::At(location) => Some(TreeRoot {
+            location,
+            level: node.level,
+            fingerprint: node.fingerprint,
+            len: node.logical_len,
+        }),
+        Place::Zeros => None,
+    };
+    ResumedStream {
+        len: tree.len(),
+        last: tree.last().and_then(root),
+    }
+}
+
 /// What the stages are made of.
 struct Parts<'a> {
     local: &'a LocalSession,
@@ -415,7 +432,9 @@ impl Parts<'_> {
                 buffers,
                 to_write,
             ),
-            streams: streams.map(|at| PackStream::new(tree(at))).collect(),
+            streams: streams
+                .map(|at| PackStream::new(tree(at), &self.local.streams[at]))
+                .collect(),
             places: self.places.clone(),
             held: (options.small_bytes_max > 0).then(|| WaitingRegions::new(options.small_bytes_max)),
             fresh: BTreeMap::new(),
@@ -443,7 +462,8 @@ impl Parts<'_> {
             ),
             ledger: SealedContainers::default(),
             streams: Vec::new(),
-            bytes_at_position: 0,
+            bytes_at_position: self.counters.bytes_stored.get(),
+            position_at: store.clock().monotonic(),
             checkpoint_clock: CheckpointClock::start(store.clock().monotonic()),
             references: Vec::new(),
             session: Arc::clone(store),

@@ -12,6 +12,7 @@ use format::session::{OpenStream, SpineNode};
 use recipe::{Child, KnownNode, Place, TreeBuilder, TreeRoot, segment_node};
 use types::{ContainerId, SlotRange};
 
+use crate::backup_session::Stream;
 use crate::dedup::{Lane, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, SharedPlaces};
 use crate::error::{Halt, IngestError};
 use crate::queue::{Receiver, Sender};
@@ -47,6 +48,8 @@ pub(crate) struct PackStage {
 
 /// One stream in the stage.
 pub(crate) struct PackStream {
+    /// 0 for content-defined ones.
+    fixed_chunk_bytes: u32,
     tree: Option<TreeBuilder>,
     waiting: VecDeque<PlacedSegment>,
     ended: bool,
@@ -54,8 +57,9 @@ pub(crate) struct PackStream {
 }
 
 impl PackStream {
-    pub(crate) fn new(tree: TreeBuilder) -> Self {
+    pub(crate) fn new(tree: TreeBuilder, stream: &Stream) -> Self {
         Self {
+            fixed_chunk_bytes: stream.fixed_chunk_bytes.unwrap_or(0),
             tree: Some(tree),
             waiting: VecDeque::new(),
             ended: false,
@@ -79,6 +83,7 @@ impl PackStream {
             Place::Zeros => None,
         });
         OpenStream {
+            fixed_chunk_bytes: self.fixed_chunk_bytes,
             len: self.tree.as_ref().map_or(0, TreeBuilder::len),
             spine: spine.collect(),
         }

@@ -44,6 +44,13 @@ struct Judge<'a> {
 }
 
 impl StoreSession {
+    /// Whether all of a stream, or of a part of one that has a node, can be referred to.
+    #[must_use]
+    pub fn is_sound(&self, root: &TreeRoot) -> bool {
+        let len = root.len;
+        self.unsound(root, ByteRange { offset: 0, len }).is_empty()
+    }
+
     /// The segments within a range of a stream that are not sound, joined where they touch.
     pub(crate) fn unsound(&self, root: &TreeRoot, range: ByteRange) -> Vec<ByteRange> {
         let mut judge = Judge {

@@ -216,7 +216,7 @@ fn known_segments_cost_a_look_up_a_container() {
         Arc::new(StoreSession::new(session, nodes, &index, named)),
         opened.settings,
         Granularity::Chunk,
-        ingest::single_stream(),
+        ingest::single_stream(None),
         &options,
         &counters,
     )

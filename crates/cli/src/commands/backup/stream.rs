@@ -151,23 +151,4 @@ impl StreamSource for Stream {
             len => StreamPiece::Data(len),
         })
     }
-
-    /// Reads what is before, and drops it: a pipe cannot seek.
-    fn skip_to(&mut self, position: u64) -> io::Result<()> {
-        let (mut left, mut buffer) = (position, vec![0; 1 << 16]);
-        while left > 0 {
-            let room = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
-            match self.next(&mut buffer[..room])? {
-                StreamPiece::Data(len) => left -= len as u64,
-                _ => {
-                    let what = format!(
-                        "it ends after {} bytes, and the interrupted backup had stored {position}",
-                        position - left
-                    );
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
-                }
-            }
-        }
-        Ok(())
-    }
 }

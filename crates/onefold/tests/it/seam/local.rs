@@ -44,7 +44,7 @@ impl LocalHost {
     pub(crate) fn host(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<HostedBackup, IngestError> {
         let hosted = self
             .store
-            .host_backup(&Self::backup_options(), Self::name(), streams, upon);
+            .host_backup(&Self::backup_options(), Self::name(), streams, upon, false);
         hosted.map_err(|error| IngestError::Connection(error.into()))
     }
 
