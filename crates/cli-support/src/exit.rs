@@ -28,7 +28,9 @@ pub enum Code {
 }
 
 impl Code {
-    const fn number(self) -> u8 {
+    /// As the system gets it.
+    #[must_use]
+    pub const fn number(self) -> u8 {
         match self {
             Self::Success => 0,
             Self::Failure => 1,

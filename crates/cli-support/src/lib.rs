@@ -7,7 +7,7 @@ mod interrupt;
 pub mod output;
 pub mod private;
 pub mod progress;
-mod screen;
+pub mod screen;
 pub mod values;
 
 /// The target of the program's own events in the log.

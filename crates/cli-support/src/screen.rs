@@ -36,7 +36,8 @@ fn push_escaped(out: &mut String, one: char) {
 }
 
 /// Escapes one line of text for a terminal.
-pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, push_escaped)
 }
 

@@ -20,7 +20,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use cli_support::OutputOptions;
 use cli_support::values::{capping_of, parse_cap};
 use onefold::{Cap, Capping};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
 
 use crate::log;
 
@@ -50,7 +50,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
     /// Which events are logged, where the environment says so
     #[arg(skip)]
-    pub(crate) log_filter: Option<EnvFilter>,
+    pub(crate) log_filter: Option<Targets>,
     /// The command that was typed: `prune`, `key add`
     #[arg(skip)]
     pub(crate) verb: String,
@@ -130,7 +130,7 @@ pub(crate) struct Global {
     /// Read without writing to the store; a prune may then remove a forgotten backup while it is read
     #[arg(long, global = true, alias = "no-lock")]
     pub(crate) no_pin: bool,
-    /// Append a log to this file, for finding the cause of something; `ONEFOLD_LOG` says of what
+    /// Append a log to this file, for finding the cause of a fault; `ONEFOLD_LOG` says what is logged
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
     #[command(flatten)]

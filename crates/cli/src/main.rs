@@ -36,6 +36,6 @@ fn run(cli: &Cli, output: Output) -> Code {
         Ok(code) => code,
         Err(error) => exit::report(output, &cli.command, &error),
     };
-    tracing::info!(target: TARGET, ?code, "ends");
+    tracing::info!(target: TARGET, code = code.number(), "ends");
     code
 }

@@ -1,9 +1,9 @@
 //! The catalog cache: whole catalogs by container, within a byte budget [Guo 3.2.1].
 //!
-//! The cache drops the least recently used catalog first. Pinned ones (of containers that are not
-//! yet durable) stay, and count. What must hold: only pins and the newest catalog may exceed the
-//! budget (INV-7). When several threads miss the same container, one loads it and the others wait.
-//! If the load fails, each waiter tries for itself. All methods may be called from many threads.
+//! The cache drops the least recently used catalog first. What must hold: only the newest catalog
+//! may exceed the budget (INV-7). When several threads miss the same container, one loads it and
+//! the others wait. If the load fails, each waiter tries for itself. All methods may be called from
+//! many threads.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ pub(crate) struct CatalogCache {
 #[derive(Debug, Default)]
 struct State {
     held: HashMap<ContainerId, CachedCatalog>,
-    /// Use order of what is not pinned.
+    /// Use order.
     order: BTreeMap<u64, ContainerId>,
     loading: HashSet<ContainerId>,
     next_use: u64,
@@ -34,7 +34,6 @@ struct CachedCatalog {
     view: Arc<CatalogView>,
     bytes: u64,
     used: u64,
-    pins: u32,
 }
 
 /// What a look-up gave.
@@ -98,50 +97,25 @@ impl CatalogCache {
         state.evict(self.budget_bytes);
     }
 
-    /// Adds a catalog that stays until as many [`Self::unpin`] as `pin` were called.
-    pub(crate) fn pin(&self, view: Arc<CatalogView>) {
-        let mut state = self.lock();
-        let id = view.id();
-        state.insert(view);
-        let State { held, order, .. } = &mut *state;
-        if let Some(held) = held.get_mut(&id) {
-            held.pins += 1;
-            order.remove(&held.used);
-        }
-        state.evict(self.budget_bytes);
-    }
-
-    pub(crate) fn unpin(&self, id: ContainerId) {
-        let mut state = self.lock();
-        if let Some(held) = state.held.get_mut(&id) {
-            held.pins = held.pins.saturating_sub(1);
-        }
-        state.touch(id);
-        state.evict(self.budget_bytes);
-    }
-
-    /// Drops a catalog that turned out stale; a pin on it stays with what replaces it.
+    /// Drops a catalog that turned out stale.
     pub(crate) fn forget(&self, stale: &CatalogView) {
         let mut state = self.lock();
         let id = stale.id();
         let same = state
             .held
             .get(&id)
-            .is_some_and(|held| held.view.is_same_generation(stale) && held.pins == 0);
+            .is_some_and(|held| held.view.is_same_generation(stale));
         if same {
             state.remove(id);
         }
     }
 
-    /// Drops a container's catalog, unless it is pinned.
+    /// Drops a container's catalog.
     pub(crate) fn forget_id(&self, id: ContainerId) {
-        let mut state = self.lock();
-        if state.held.get(&id).is_some_and(|held| held.pins == 0) {
-            state.remove(id);
-        }
+        self.lock().remove(id);
     }
 
-    /// Drops every catalog that is not pinned.
+    /// Drops every catalog.
     pub(crate) fn clear(&self) {
         self.lock().evict(0);
     }
@@ -154,18 +128,15 @@ impl CatalogCache {
 impl State {
     fn touch(&mut self, id: ContainerId) -> Option<Arc<CatalogView>> {
         let held = self.held.get_mut(&id)?;
-        if held.pins == 0 {
-            self.order.remove(&held.used);
-            held.used = self.next_use;
-            self.next_use += 1;
-            self.order.insert(held.used, id);
-        }
+        self.order.remove(&held.used);
+        held.used = self.next_use;
+        self.next_use += 1;
+        self.order.insert(held.used, id);
         Some(Arc::clone(&held.view))
     }
 
     fn insert(&mut self, view: Arc<CatalogView>) {
         let id = view.id();
-        let pins = self.held.get(&id).map_or(0, |held| held.pins);
         self.remove(id);
         let bytes = view.bytes_in_memory();
         self.bytes += bytes;
@@ -175,12 +146,9 @@ impl State {
                 view,
                 bytes,
                 used: self.next_use,
-                pins,
             },
         );
-        if pins == 0 {
-            self.order.insert(self.next_use, id);
-        }
+        self.order.insert(self.next_use, id);
         self.next_use += 1;
     }
 
@@ -200,29 +168,5 @@ impl State {
             let oldest = *oldest;
             self.remove(oldest);
         }
-    }
-}
-
-/// Keeps a catalog in the cache while it lives.
-#[derive(Debug)]
-pub struct CatalogPin {
-    cache: Arc<CatalogCache>,
-    id: ContainerId,
-}
-
-impl CatalogPin {
-    pub(crate) fn new(cache: &Arc<CatalogCache>, view: Arc<CatalogView>) -> Self {
-        let id = view.id();
-        cache.pin(view);
-        Self {
-            cache: Arc::clone(cache),
-            id,
-        }
-    }
-}
-
-impl Drop for CatalogPin {
-    fn drop(&mut self) {
-        self.cache.unpin(self.id);
     }
 }

@@ -12,7 +12,7 @@ use format::names;
 use types::{ContainerId, Generation, StoreId};
 
 use crate::ContainerError;
-use crate::cache::{CatalogCache, CatalogPin, Found};
+use crate::cache::{CatalogCache, Found};
 use crate::error::Part;
 use crate::identity::{CopyOf, Identity};
 use crate::remembered::Generations;
@@ -197,13 +197,7 @@ impl Containers {
         self.inner.cache.insert(view);
     }
 
-    /// Keeps a catalog in the cache while the pin lives: of containers sealed and not yet durable.
-    #[must_use]
-    pub fn pin_catalog(&self, view: Arc<CatalogView>) -> CatalogPin {
-        CatalogPin::new(&self.inner.cache, view)
-    }
-
-    /// Drops every cached catalog that is not pinned.
+    /// Drops every cached catalog.
     pub fn clear_catalogs(&self) {
         self.inner.cache.clear();
     }

@@ -36,7 +36,6 @@ mod view;
 
 pub use buffer::{BytesAt, PlainBuffer, RegionBuffer};
 pub use builder::{ContainerBuilder, PendingEntry, SizeCount};
-pub use cache::CatalogPin;
 pub use compress::{CompressedRegion, Compression, compress_pieces, compress_region};
 pub use containers::Containers;
 pub use copies::{CatalogCopies, MAX_COPIES_REGION_BYTES};

@@ -52,6 +52,18 @@ impl BufferPool {
         self.shared.capacity
     }
 
+    /// Whether its buffers are of this shape.
+    #[must_use]
+    pub(crate) fn is_for(&self, capacity: usize, headroom: usize) -> bool {
+        self.shared.capacity == capacity && self.shared.headroom == headroom.next_multiple_of(ALIGN_BYTES)
+    }
+
+    /// Whether a backup has the pool, or a buffer of it.
+    #[must_use]
+    pub(crate) fn is_in_use(&self) -> bool {
+        Arc::strong_count(&self.shared) > 1
+    }
+
     /// An empty buffer.
     #[must_use]
     pub(crate) fn take(&self) -> Buffer {

@@ -9,6 +9,7 @@ mod gather;
 mod parallel_walk;
 mod parent_check;
 mod piece;
+pub(crate) mod pools;
 pub(crate) mod read_ahead;
 mod resume;
 pub(crate) mod run;

@@ -63,6 +63,9 @@ pub enum IngestError {
     /// Chunk lengths that no chunker takes.
     #[error(transparent)]
     Chunking(#[from] chunking::ChunkingError),
+    /// The system gave no thread.
+    #[error("the system starts no more threads ({0}): end other programs, or raise the limit (`ulimit -u`)")]
+    NoThread(#[source] io::Error),
     /// A limit of the format.
     #[error("the backup is too large: {0}")]
     TooLarge(&'static str),

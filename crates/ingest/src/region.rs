@@ -220,6 +220,8 @@ mod tests {
 
     use super::*;
     use crate::buffer::BufferPool;
+    use crate::stage::StageStats;
+    use crate::workers::ThreadPool;
 
     fn filled(pool: &BufferPool, bytes: &[u8]) -> Arc<Buffer> {
         let mut buffer = pool.take();
@@ -249,7 +251,8 @@ mod tests {
         }
         let still = kept.iter().filter(|buffer| buffer.strong_count() > 0).count();
         assert!((1..100).contains(&still), "{still} buffers are kept");
-        let (workers, _jobs) = crate::workers::queue(1, &(Arc::new(env::SystemClock) as _));
+        let pool = ThreadPool::new("work", 1, &(Arc::new(env::SystemClock) as _));
+        let workers = pool.workers(1, &StageStats::new("work")).unwrap();
         let ready = region.close(&workers).unwrap().unwrap().wait().unwrap();
         assert_eq!(
             (ready.lane, ready.entries.len(), ready.bytes.stored_len()),

@@ -1,10 +1,10 @@
 //! What the stages do with their time: work, wait for input, wait until somebody takes their
 //! output.
 //!
-//! Every thread of a stage runs inside [`StageStats::run`]; queues and workers tell the thread they
-//! run on how long it waited. What is neither was work, and waiting for a disk or a processor: a
-//! stage that hardly ever waits is the slow one. Each thread counts for itself and adds up once, at
-//! its end.
+//! Every thread of a stage runs inside [`StageStats::run`], and every job on a shared thread inside
+//! [`StageStats::run_job`]. Queues and workers tell the thread they run on how long it waited. The
+//! rest of the time was work, or waiting for a disk or a processor: a stage that hardly ever waits
+//! is the slow one. Each thread counts for itself and adds up once, at its end.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use env::Clock;
 pub struct StageStats {
     /// The stage's name.
     pub name: &'static str,
-    /// Threads that have ended.
+    /// Threads that have ended, or that run jobs of all sessions.
     pub threads: AtomicU64,
     /// Nanoseconds of work, waits for the disk and for a processor included; of all threads
     /// together.
@@ -81,6 +81,11 @@ pub(crate) fn sent<T>(clock: &dyn Clock, to: &Sender<T>, item: T) -> bool {
 }
 
 impl StageStats {
+    /// Notes that so many threads run the stage's jobs.
+    pub(crate) fn has_threads(&self, threads: usize) {
+        self.threads.fetch_max(threads as u64, Ordering::Relaxed);
+    }
+
     /// A stage that has not begun.
     pub(crate) fn new(name: &'static str) -> Arc<Self> {
         Arc::new(Self {
@@ -91,13 +96,19 @@ impl StageStats {
 
     /// Runs one of the stage's threads.
     pub(crate) fn run<R>(&self, clock: &dyn Clock, body: impl FnOnce() -> R) -> R {
+        let result = self.run_job(clock, body);
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Runs one of the stage's jobs, on a thread that serves others too.
+    pub(crate) fn run_job<R>(&self, clock: &dyn Clock, body: impl FnOnce() -> R) -> R {
         let before = WAITED.get();
         let began = clock.monotonic();
         let result = body();
         let whole = nanos(clock.monotonic().saturating_sub(began));
         let after = WAITED.get();
         let (input, output) = (after.input - before.input, after.output - before.output);
-        self.threads.fetch_add(1, Ordering::Relaxed);
         self.input_nanos.fetch_add(input, Ordering::Relaxed);
         self.output_nanos.fetch_add(output, Ordering::Relaxed);
         let busy = whole.saturating_sub(input + output);

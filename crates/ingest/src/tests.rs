@@ -22,7 +22,7 @@ use crate::dedup::{Bytes, Segment, SegmentChild, Segmenter, StreamIndex};
 use crate::error::{Failure, Halt, IngestError};
 use crate::queue::{Closed, queue};
 use crate::store::sealed_containers::SealedContainers;
-use crate::workers;
+use crate::workers::ThreadPool;
 
 fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock)
@@ -128,7 +128,7 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
         2,
         BufferPool::new(buffer_bytes, headroom),
         batch_tx,
-        workers::queue(1, &clock()).0,
+        ThreadPool::new("section", 1, &clock()),
         around(&counters, &cancel, &failure, &stages),
     );
     for step in 0..streams[0].len().max(streams[1].len()) {
@@ -157,11 +157,11 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
     feeder.end(StreamIndex(0)).unwrap();
     feeder.end(StreamIndex(1)).unwrap();
     drop(feeder);
-    let (workers, jobs) = workers::queue(4, &clock());
-    let thread = std::thread::spawn(move || jobs.run());
+    let pool = ThreadPool::new("work", 4, &clock());
+    let workers = pool.workers(1, &stages.work).unwrap();
     let states = vec![ChunkState::new(chunker()), ChunkState::new(chunker())];
     chunk::run(states, &batch_rx, &chunked_tx, &workers, &printer()).unwrap();
-    drop((workers, chunked_tx));
+    drop(chunked_tx);
     let mut out = [Vec::new(), Vec::new()];
     let mut ended = [false; 2];
     while let Ok(chunked) = chunked_rx.recv() {
@@ -177,7 +177,6 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
             }
         }
     }
-    thread.join().unwrap();
     assert_eq!(ended, [true; 2]);
     out
 }
@@ -290,7 +289,7 @@ fn a_feeder_that_is_to_stop_says_so() {
         1,
         BufferPool::new(64, 0),
         tx.clone(),
-        workers::queue(1, &clock()).0,
+        ThreadPool::new("section", 1, &clock()),
         around(&counters, &cancel, &failure, &stages),
     );
     feeder.bytes(StreamIndex(0), &[1; 200]).unwrap();
@@ -314,7 +313,7 @@ fn a_feeder_that_is_to_stop_says_so() {
         1,
         BufferPool::new(64, 0),
         tx,
-        workers::queue(1, &clock()).0,
+        ThreadPool::new("section", 1, &clock()),
         around(&counters, &cancel, &failure, &stages),
     );
     // Without a receiver, it is the receiver's reason that counts.
@@ -370,7 +369,7 @@ fn many_steps_without_bytes_do_not_gather_for_ever() {
         1,
         BufferPool::new(64, 0),
         tx,
-        workers::queue(1, &clock()).0,
+        ThreadPool::new("section", 1, &clock()),
         around(&counters, &cancel, &failure, &stages),
     );
     for _ in 0..10_000 {

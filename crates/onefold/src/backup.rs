@@ -148,6 +148,7 @@ impl Store {
     ) -> Client<'a> {
         Client {
             session: &begun.local,
+            pools: &self.client_pools,
             options: &options.ingest,
             counters: &monitor.counters,
             cancel: monitor.cancel(),

@@ -16,7 +16,7 @@ use index::Index;
 use ingest::{
     About, BackupSession, Cap, Counters, Granularity, IngestError, LocalSession, Sent, StoreSession, Stream,
 };
-use recipe::{Child, Place, TreeBuilder, TreeRoot};
+use recipe::{Child, TreeBuilder, TreeRoot};
 use session::{Begin, HeartbeatTask, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
 use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 
@@ -126,14 +126,23 @@ impl Store {
                 }
             }
         }
-        let seen = match self.resumed_trees(&how, &interrupted, &seen) {
-            Some(trees) if is_whole => seen.resuming(trees),
-            _ => seen,
+        let trees = is_whole.then(|| self.resumed_trees(&how, &interrupted, &seen));
+        let seen = match trees.flatten() {
+            Some(trees) => seen.resuming(trees),
+            None => seen,
         };
         let options = &how.options.ingest;
         let granularity = granularity(&settings);
         let seen = Arc::new(seen);
-        let local = LocalSession::start(seen, self.settings(), granularity, how.streams, options, counters)?;
+        let local = LocalSession::start(
+            seen,
+            self.settings(),
+            granularity,
+            how.streams,
+            &self.store_pools,
+            options,
+            counters,
+        )?;
         Ok(BegunBackup {
             local,
             parents,
@@ -167,9 +176,12 @@ impl Store {
         let printer = self.containers.fingerprinter();
         let children = self.settings().node_avg_children;
         let tree = |stream: &OpenStream| {
-            let pending: Vec<Child> = stream.spine.iter().map(child).collect();
-            let is_sound = |node: &SpineNode| seen.is_sound(&root(node));
-            let tree = TreeBuilder::resume(printer.clone(), children, &pending)?;
+            let is_sound = |node: &SpineNode| {
+                Child::from(node)
+                    .as_root()
+                    .is_some_and(|root| seen.is_sound(&root))
+            };
+            let tree = TreeBuilder::resume(printer.clone(), children, &stream.spine)?;
             stream.spine.iter().all(is_sound).then_some(tree)
         };
         streams.iter().map(tree).collect()
@@ -185,7 +197,7 @@ impl Store {
         };
         let session = Session::begin(&self.sealer, begin)?;
         self.refresh_caches(&session.view());
-        let heartbeat = session.start_pulse()?;
+        let heartbeat = self.pulse.add(&session)?;
         // The first heartbeat is durable before any container is put: who left containers and no
         // trace besides had a manifest.
         self.sealer.barrier()?;
@@ -353,27 +365,6 @@ fn choose_parents(
         }
     }
     Ok((list, parents))
-}
-
-/// A node of an interrupted backup's tree, as a child of the node to come.
-fn child(node: &SpineNode) -> Child {
-    Child {
-        fingerprint: node.fingerprint,
-        logical_len: node.len,
-        level: node.level,
-        place: Place::At(node.location),
-        containers_max: node.containers_max,
-    }
-}
-
-/// The same, as the root of what is below it.
-fn root(node: &SpineNode) -> TreeRoot {
-    TreeRoot {
-        location: node.location,
-        level: node.level,
-        fingerprint: node.fingerprint,
-        len: node.len,
-    }
 }
 
 /// What a backup of a series with these settings refers to.

@@ -183,7 +183,7 @@ impl Store {
             return Ok(<_>::default());
         }
         let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
-        let pulse = session.start_pulse()?;
+        let pulse = self.pulse.add(&session)?;
         let healed = self.heal_as(&session, index, fresh, monitor);
         drop(pulse);
         let ended = session.end();

@@ -37,6 +37,7 @@ mod backup_options;
 mod backup_report;
 mod backup_run;
 mod check;
+mod covered;
 mod credential;
 mod damage;
 mod dump;

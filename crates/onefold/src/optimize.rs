@@ -141,14 +141,12 @@ impl Store {
     pub fn optimize(&self, request: &OptimizeRequest, monitor: &Monitor) -> Result<OptimizeReport> {
         self.ensure_writable()?;
         let options = reclaim::OptimizeOptions {
-            policy: self.options.policy,
-            process: self.options.process,
             workers: request.workers.max(1),
             node_cache_bytes: self.options.node_cache_bytes,
         };
         // The process that publishes a rewrite has a running session.
         let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
-        let pulse = session.start_pulse()?;
+        let pulse = self.pulse.add(&session)?;
         let mut report = OptimizeReport::default();
         let done = self.optimize_beside(&session, &options, request, monitor, &mut report);
         drop(pulse);

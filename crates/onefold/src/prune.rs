@@ -19,44 +19,34 @@ pub use reclaim::{
 };
 
 /// What is said beside the report.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Watcher<'a> {
-    monitor: Option<&'a Monitor>,
+    monitor: &'a Monitor,
     warnings: Mutex<Vec<Warning>>,
 }
 
 impl Progress for Watcher<'_> {
     fn add_nodes(&self, nodes: u64) {
-        if let Some(monitor) = self.monitor {
-            monitor.add_done_of(WorkUnit::Nodes, nodes);
-        }
+        self.monitor.add_done_of(WorkUnit::Nodes, nodes);
     }
     fn set_total(&self, containers: u64) {
-        if let Some(monitor) = self.monitor {
-            monitor.begin_part(WorkUnit::Containers, containers);
-        }
+        self.monitor.begin_part(WorkUnit::Containers, containers);
     }
     fn set_total_bytes(&self, bytes: u64) {
-        if let Some(monitor) = self.monitor {
-            monitor.begin_part(WorkUnit::Bytes, bytes);
-        }
+        self.monitor.begin_part(WorkUnit::Bytes, bytes);
     }
     fn waits_for(&self, sessions: &[Waiting]) {
-        if let Some(monitor) = self.monitor {
-            monitor.set_waiting(sessions);
-        }
+        self.monitor.set_waiting(sessions);
     }
     fn add_done(&self, containers: u64) {
-        if let Some(monitor) = self.monitor {
-            monitor.add_done(containers);
-        }
+        self.monitor.add_done(containers);
     }
     fn warn(&self, warning: reclaim::Warning) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         warnings.push(warning.into());
     }
     fn is_cancelled(&self) -> bool {
-        self.monitor.is_some_and(Monitor::is_cancelled)
+        self.monitor.is_cancelled()
     }
 }
 
@@ -183,8 +173,8 @@ impl Store {
     ) -> Result<(T, Vec<Warning>)> {
         let nodes = self.nodes();
         let watcher = Watcher {
-            monitor: Some(monitor),
-            ..Watcher::default()
+            monitor,
+            warnings: Mutex::default(),
         };
         let context = Context {
             sealer: &self.sealer,
@@ -197,6 +187,8 @@ impl Store {
                 container_bytes: u64::from(self.settings().container_bytes),
             },
             index,
+            policy: self.options.policy,
+            process: self.options.process,
             progress: &watcher,
         };
         let done = work(&context)?;

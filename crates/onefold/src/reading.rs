@@ -89,7 +89,7 @@ impl<'a> Reading<'a> {
         store.ensure_writable()?;
         let session =
             Session::begin_read_with(&store.manifests, store.options.process, store.options.policy)?;
-        let pulse = session.start_pulse();
+        let pulse = store.pulse.add(&session);
         let (list, chosen) = (&mut self.list, &mut self.chosen);
         let declared = session.choose_parents(|listed| {
             list.clone_from(listed);

@@ -1,9 +1,11 @@
 //! The backups of a store, as users see them.
 
 use format::manifest::{Backup, StreamRole};
+use format::names;
 use session::{DamagedObject, Filter, ManifestEntry};
 use types::{Revision, SeriesId, SessionId};
 
+use crate::covered::{Covered, ManifestLoss};
 use crate::error::{Error, Result};
 use crate::store::Store;
 use crate::streams::role;
@@ -49,8 +51,14 @@ impl Snapshot {
 pub struct SnapshotList {
     /// By id.
     pub snapshots: Vec<Snapshot>,
-    /// Each with its name and what is wrong with it.
+    /// Each with its name and what is wrong with it. Those that cost no backup are left out:
+    /// `check` names them.
     pub damaged: Vec<DamagedObject>,
+}
+
+/// Whether the object is a manifest of the backup.
+fn is_of(object: &DamagedObject, backup: &Snapshot) -> bool {
+    names::parse_manifest(&object.name).is_some_and(|(_, session, _)| session == backup.id)
 }
 
 impl Store {
@@ -60,9 +68,21 @@ impl Store {
     /// Of the storage.
     pub fn snapshots(&self) -> Result<SnapshotList> {
         let list = self.manifests.list()?;
+        let mut backups: Vec<Snapshot> = list.backups().filter_map(Snapshot::of).collect();
+        let mut damaged = Vec::new();
+        if !list.damaged.is_empty() {
+            let forgotten = Covered::read(self)?.forgotten(&list);
+            for object in &list.damaged {
+                match self.manifest_loss(&list, &forgotten, object)? {
+                    ManifestLoss::Torn => {}
+                    ManifestLoss::Forgotten => backups.retain(|backup| !is_of(object, backup)),
+                    ManifestLoss::Unread | ManifestLoss::Needed => damaged.push(object.clone()),
+                }
+            }
+        }
         Ok(SnapshotList {
-            snapshots: list.backups().filter_map(Snapshot::of).collect(),
-            damaged: list.damaged.clone(),
+            snapshots: backups,
+            damaged,
         })
     }
 

@@ -14,10 +14,11 @@ use crypto::Argon2Cost;
 use env::{Env, StorageError};
 use format::config::Settings;
 use index::{Index, IndexOptions};
+use ingest::{ClientPools, StorePools};
 use object::config::{self, NewSlot, OpenConfig, SlotId};
 use object::{ObjectError, Sealer};
 use recipe::NodeCache;
-use session::{Manifests, ReclaimView, SessionPolicy};
+use session::{Manifests, Pulse, ReclaimView, SessionPolicy};
 use tracing::info;
 use types::{Epoch, StoreId};
 
@@ -28,6 +29,9 @@ use crate::warning::Warning;
 
 /// Memory for hooks that are not in a run yet.
 const PENDING_HOOKS_BYTES_MAX: usize = 32 << 20;
+
+/// Memory for containers that backups are filling: six of the usual size.
+const OPEN_CONTAINERS_BYTES: u64 = 96 << 20;
 
 /// What shapes a new store for good.
 #[derive(Debug, Clone)]
@@ -99,6 +103,9 @@ pub struct OpenOptions {
     /// Bytes of memory that the whole index is held in; `None`: it is read where it lies on disk.
     /// What writes hundreds of streams at once has use for it; opening reads all of the index then.
     pub index_memory_bytes_max: Option<usize>,
+    /// Memory for containers that backups of this process are filling, in bytes. Where that is less
+    /// than a container for each backup that runs, containers are closed earlier.
+    pub open_containers_bytes: u64,
     /// Memory for what a backup adds to the index, in bytes; beyond it that goes to the storage
     /// before its end.
     pub index_pending_bytes_max: usize,
@@ -116,6 +123,7 @@ types::setters!(OpenOptions {
     node_cache_bytes: u64,
     index_bytes_max: u64,
     index_memory_bytes_max: Option<usize>,
+    open_containers_bytes: u64,
     index_pending_bytes_max: usize,
     policy: SessionPolicy,
     process: u32,
@@ -129,6 +137,7 @@ impl Default for OpenOptions {
             node_cache_bytes: 16 << 20,
             index_bytes_max: IndexOptions::BYTES_MAX,
             index_memory_bytes_max: None,
+            open_containers_bytes: OPEN_CONTAINERS_BYTES,
             index_pending_bytes_max: PENDING_HOOKS_BYTES_MAX,
             policy: SessionPolicy::default(),
             process: std::process::id(),
@@ -160,6 +169,10 @@ pub struct Store {
     pub(crate) containers: Containers,
     pub(crate) manifests: Manifests,
     nodes: NodeCache,
+    pub(crate) client_pools: ClientPools,
+    pub(crate) store_pools: StorePools,
+    /// Ticks the sessions of backups and readers.
+    pub(crate) pulse: Pulse,
     /// Opened by the first who needs it.
     index: Mutex<Option<Index>>,
     /// The newest epoch that was known when the caches were empty last.
@@ -272,7 +285,12 @@ impl Store {
         );
         let manifests = Manifests::new(&sealer);
         let nodes = NodeCache::new(containers.clone(), options.node_cache_bytes);
+        let container_bytes = config.settings.container_bytes;
+        let store_pools = StorePools::new(container_bytes, options.open_containers_bytes, &env.clock);
         Self {
+            client_pools: ClientPools::new(&env.clock),
+            store_pools,
+            pulse: Pulse::default(),
             env: env.clone(),
             config,
             options,

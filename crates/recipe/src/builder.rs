@@ -8,6 +8,7 @@
 
 use chunking::NodeCutter;
 use crypto::Fingerprinter;
+use format::session::SpineNode;
 use types::{Fingerprint, Level};
 
 use crate::child::{CHUNK_LEVEL, Child, Place, level_above, segment_node};
@@ -51,20 +52,22 @@ impl TreeBuilder {
         builder
     }
 
-    /// A builder that goes on where another one was: after these nodes, which are all that
-    /// [`Self::pending`] had, lower levels first. `None` where they are not what a builder leaves
-    /// open: a chunk among them, or nodes after which the cut rule ends one.
+    /// A builder that goes on where another one was, of which this is the [`Self::spine`]. `None`
+    /// where no builder leaves such a spine: it has a chunk, levels in another order, or nodes
+    /// after which the cut rule ends one.
     #[must_use]
-    pub fn resume(printer: Fingerprinter, children_avg: u32, pending: &[Child]) -> Option<Self> {
+    pub fn resume(printer: Fingerprinter, children_avg: u32, spine: &[SpineNode]) -> Option<Self> {
         let mut builder = Self::new(printer, children_avg);
-        for child in pending {
-            if child.level == CHUNK_LEVEL || !matches!(child.place, Place::At(_)) {
+        let mut lowest = CHUNK_LEVEL;
+        for node in spine {
+            if node.level == CHUNK_LEVEL || node.level < lowest || node.len == 0 {
                 return None;
             }
-            builder.len = builder.len.checked_add(child.logical_len)?;
-            let open = builder.open_level(child.level);
-            open.children.push(*child);
-            if child.level < Level::MAX && open.cutter.push(&child.fingerprint) {
+            lowest = node.level;
+            builder.len = builder.len.checked_add(node.len)?;
+            let open = builder.open_level(node.level);
+            open.children.push(node.into());
+            if node.level < Level::MAX && open.cutter.push(&node.fingerprint) {
                 return None;
             }
         }
@@ -138,6 +141,24 @@ impl TreeBuilder {
         self.open.iter().flat_map(|open| &open.children)
     }
 
+    /// The pending nodes, from which [`Self::resume`] makes the builder again; `None` while chunks
+    /// or zeros are among what is pending, which no checkpoint can name.
+    #[must_use]
+    pub fn spine(&self) -> Option<Vec<SpineNode>> {
+        let node = |child: &Child| {
+            let root = child.as_root()?;
+            Some(SpineNode {
+                level: root.level,
+                fingerprint: root.fingerprint,
+                len: root.len,
+                location: root.location,
+                containers_max: child.containers_max,
+            })
+        };
+        let spine: Option<Vec<SpineNode>> = self.pending().map(node).collect();
+        spine.filter(|_| !self.has_open_zeros())
+    }
+
     /// The child over the last bytes of the stream, if no zeros are held back behind it.
     #[must_use]
     pub fn last(&self) -> Option<&Child> {
@@ -200,12 +221,12 @@ impl TreeBuilder {
         self.close_zeros(sink)?;
         if self.is_empty() {
             let root = self.close(CHUNK_LEVEL, sink)?;
-            return Ok(root_of(&root));
+            return Ok(root_of(root));
         }
         let mut level = CHUNK_LEVEL;
         loop {
             if let Some(root) = self.root(level) {
-                return Ok(root_of(&root));
+                return Ok(root_of(root));
             }
             if !self.open_level(level).children.is_empty() {
                 let node = self.close(level, sink)?;
@@ -298,12 +319,6 @@ fn store(
     }
 }
 
-fn root_of(child: &Child) -> TreeRoot {
-    let location = child.location().expect("a node has a place");
-    TreeRoot {
-        location,
-        level: child.level,
-        fingerprint: child.fingerprint,
-        len: child.logical_len,
-    }
+fn root_of(node: Child) -> TreeRoot {
+    node.as_root().expect("a root is a node")
 }

@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 
 use format::node::{Node, NodeEntry};
+use format::session::SpineNode;
 use types::{ChunkLocation, ContainerId, Fingerprint, Level, Slot};
+
+use crate::source::TreeRoot;
 
 /// Level 0: chunks and zeros.
 pub(crate) const CHUNK_LEVEL: Level = level(0);
@@ -83,6 +86,30 @@ impl Child {
         match self.place {
             Place::At(location) => Some(location),
             Place::Zeros => None,
+        }
+    }
+
+    /// The tree below it; `None` of chunks and zeros.
+    #[must_use]
+    pub fn as_root(&self) -> Option<TreeRoot> {
+        let location = self.location().filter(|_| self.level != CHUNK_LEVEL)?;
+        Some(TreeRoot {
+            location,
+            level: self.level,
+            fingerprint: self.fingerprint,
+            len: self.logical_len,
+        })
+    }
+}
+
+impl From<&SpineNode> for Child {
+    fn from(node: &SpineNode) -> Self {
+        Self {
+            fingerprint: node.fingerprint,
+            logical_len: node.len,
+            level: node.level,
+            place: Place::At(node.location),
+            containers_max: node.containers_max,
         }
     }
 }

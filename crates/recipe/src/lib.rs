@@ -1,17 +1,17 @@
-//! Recipes: nodes, trees, splicing.
+//! Recipes: nodes and trees.
 //!
 //! A stream is a tree of nodes: a level-1 node (a segment) lists chunks and runs of zeros, a higher
 //! node lists nodes, up to one root. This crate builds such trees ([`TreeBuilder`]), walks byte
-//! ranges of them ([`RangeWalker`], [`ChunkRefs`]), splices ranges of one into another ([`Splice`],
-//! the virtual synthetics of DD Boost III) and measures how a stream lies in its containers
-//! ([`StreamLayout`]). None of that reads a data container: references come from nodes,
-//! fingerprints and lengths from catalogs. [`StreamBytes`] reads small streams, such as listings,
-//! in order.
+//! ranges of them ([`RangeWalker`], [`ChunkRefs`]), and measures how a stream lies in its
+//! containers ([`StreamLayout`]). A range that a walker reads may be pushed into another tree by
+//! reference (the virtual synthetics of DD Boost III, B3). None of that reads a data container:
+//! references come from nodes, fingerprints and lengths from catalogs. [`StreamBytes`] reads small
+//! streams, such as listings, in order.
 //!
 //! Invariants:
 //! - A tree is a pure function of its sequence of children: chunks, and runs of zeros coalesced as
-//!   far as possible over the whole stream. Splicing gives the identical tree as building from
-//!   scratch.
+//!   far as possible over the whole stream. Whole nodes that are pushed give the identical tree as
+//!   building from scratch.
 //! - An open node was compared with its fingerprint, top down from the root: so the manifest
 //!   authenticates every returned reference (INV-5).
 //! - Nodes and catalogs are untrusted input: a wrong one is an error that names container and slot
@@ -29,7 +29,6 @@ mod layout;
 mod open;
 mod refs;
 mod source;
-mod splice;
 mod stream;
 mod walker;
 
@@ -42,6 +41,5 @@ pub use layout::{LayoutMeter, StreamLayout};
 pub use open::{child_nodes, open_node};
 pub use refs::{ChunkRef, ChunkRefs};
 pub use source::{KnownNode, NodeSink, NodeSource, StoreReader, StreamRoots, TreeRoot};
-pub use splice::{PartOfChunk, Splice, SpliceCounts};
 pub use stream::StreamName;
 pub use walker::{Piece, RangeWalker};

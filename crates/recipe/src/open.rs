@@ -50,16 +50,8 @@ pub fn child_nodes<S: NodeSource + ?Sized>(
     source: &S,
     reference: &TreeRoot,
 ) -> Result<Vec<TreeRoot>, RecipeError> {
-    let of = |child: Child| {
-        let location = child.location()?;
-        Some(TreeRoot {
-            location,
-            level: child.level,
-            fingerprint: child.fingerprint,
-            len: child.logical_len,
-        })
-    };
-    Ok(open_node(source, reference)?.into_iter().filter_map(of).collect())
+    let children = open_node(source, reference)?;
+    Ok(children.iter().filter_map(Child::as_root).collect())
 }
 
 /// The children of the node that is referred to, in stream order, checked. A node child's

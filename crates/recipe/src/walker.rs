@@ -74,23 +74,6 @@ impl Placed {
     const fn end(&self) -> u64 {
         self.begin.saturating_add(self.child.logical_len)
     }
-
-    /// The reference to a node child.
-    fn reference(&self) -> Option<TreeRoot> {
-        let Child {
-            fingerprint,
-            logical_len: len,
-            level,
-            ..
-        } = self.child;
-        (level != CHUNK_LEVEL).then_some(())?;
-        Some(TreeRoot {
-            location: self.child.location()?,
-            level,
-            fingerprint,
-            len,
-        })
-    }
 }
 
 /// Walks one range of one stream.
@@ -159,7 +142,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
             if next.child.level == CHUNK_LEVEL {
                 return Ok(Some(self.leaf(&next)));
             }
-            let reference = next.reference().expect("a node has a place");
+            let reference = next.child.as_root().expect("a node has a place");
             if next.child.level <= level && next.begin == self.at && self.may_reuse(&next)? {
                 // Its bound stands in the node alone; the parent that is built next will need it.
                 let containers_max = read_node(self.source, &reference)?.containers_max;
@@ -189,7 +172,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
                 },
                 _ => self.settle()?,
             };
-            let reference = next.reference().expect("a node has a place");
+            let reference = next.child.as_root().expect("a node has a place");
             if next.child.level == SEGMENT_LEVEL {
                 self.at = next.end().min(self.end);
                 return Ok(Some((reference, next.begin)));
@@ -208,7 +191,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         while !self.is_done() {
             let next = self.settle()?;
             let whole = next.begin == self.at && next.end() <= self.end;
-            match next.reference() {
+            match next.child.as_root() {
                 None => return Ok(whole && next.child.place != Place::Zeros),
                 Some(reference) if whole => return Ok(!self.has_zeros_at(&reference, Side::First)?),
                 Some(reference) => self.open(&reference, next.begin)?,
@@ -264,7 +247,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         if end != self.seam()? {
             return Ok(true);
         }
-        let reference = node.reference().expect("a node has a place");
+        let reference = node.child.as_root().expect("a node has a place");
         Ok(!self.has_zeros_at(&reference, Side::Last)?)
     }
 
@@ -282,7 +265,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
             begin: 0,
         };
         let seam = loop {
-            let Some(reference) = node.reference() else {
+            let Some(reference) = node.child.as_root() else {
                 let cut = node.end() > self.end && node.child.place != Place::Zeros;
                 break if cut { node.begin } else { self.end };
             };

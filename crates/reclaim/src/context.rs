@@ -7,7 +7,7 @@ use format::names;
 use index::Index;
 use object::Sealer;
 use recipe::NodeSource;
-use session::{Manifests, SessionTable};
+use session::{Manifests, SessionPolicy, SessionTable};
 use types::SessionId;
 
 use crate::compact::Packing;
@@ -30,11 +30,23 @@ pub struct Context<'a> {
     pub packing: Packing,
     /// Where containers that were rewritten are hooked again.
     pub index: Option<&'a Index>,
+    /// The times that sessions go by.
+    pub policy: SessionPolicy,
+    /// The process id that the session shows, for messages only.
+    pub process: u32,
     /// Watches and stops it.
     pub progress: &'a dyn Progress,
 }
 
 impl Context<'_> {
+    /// The store, with other times for sessions, if any are given.
+    pub(crate) fn with_policy(self, policy: Option<SessionPolicy>) -> Self {
+        Self {
+            policy: policy.unwrap_or(self.policy),
+            ..self
+        }
+    }
+
     /// Sessions that have no ending, or may have none.
     pub(crate) fn running(&self, table: &SessionTable) -> Result<BTreeSet<SessionId>> {
         let unsure = self.unsure(table)?;

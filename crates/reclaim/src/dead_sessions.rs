@@ -26,7 +26,7 @@ pub(crate) fn among<'a>(
     now: UnixNanos,
 ) -> Vec<Dead<'a>> {
     let env = context.sealer.env();
-    let watch = DeathWatch::new(env.clone(), options.policy);
+    let watch = DeathWatch::new(env.clone(), context.policy);
     let is_dead = |info: &&SessionInfo| matches!(watch.observe(info), Life::Dead(_));
     let dead = listing.table.running.iter().filter(is_dead);
     dead.map(|info| {

@@ -331,7 +331,7 @@ fn answers(
     report: &mut PruneReport,
 ) -> Result<(Vec<SessionInfo>, SessionListing)> {
     let env = context.sealer.env();
-    let watch = DeathWatch::new(env.clone(), options.policy);
+    let watch = DeathWatch::new(env.clone(), context.policy);
     let began = env.clock.monotonic();
     let mut spoke = began;
     let mut listed: Option<BTreeMap<SessionId, SessionInfo>> = None;
@@ -366,7 +366,7 @@ fn answers(
                 continue;
             }
             if let Life::Unsure { unmoved } = life {
-                left = left.min(options.policy.unmoved_for.saturating_sub(unmoved));
+                left = left.min(context.policy.unmoved_for.saturating_sub(unmoved));
             }
             waiting.push(Waiting::of(info, life, &*env.clock, (waited, left)));
         }
@@ -383,8 +383,8 @@ fn answers(
         if waiting.is_empty() {
             continue;
         }
-        env.clock.sleep(LOOK_EVERY.min(options.policy.heartbeat_every));
-        if env.clock.monotonic().saturating_sub(spoke) >= options.policy.heartbeat_every {
+        env.clock.sleep(LOOK_EVERY.min(context.policy.heartbeat_every));
+        if env.clock.monotonic().saturating_sub(spoke) >= context.policy.heartbeat_every {
             spoke = env.clock.monotonic();
             scarce::ensure_room_to_answer(session)?;
         }

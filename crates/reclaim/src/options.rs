@@ -20,8 +20,8 @@ pub struct PruneOptions {
     pub all: bool,
     /// Lets backups go whose manifests are gone without having been forgotten.
     pub allow_missing_manifests: bool,
-    /// The times that sessions go by.
-    pub policy: SessionPolicy,
+    /// The times that sessions go by; `None`: those that the store was opened with.
+    pub policy: Option<SessionPolicy>,
     /// A session that lives and has not answered for so long is ended.
     pub answer_within: Duration,
     /// A dead session that nobody has taken up for so long is ended, by the storage's clock: what
@@ -32,8 +32,6 @@ pub struct PruneOptions {
     /// Slots of marks that are held in memory, all groups' together; what is beyond that is read
     /// again where it is needed.
     pub marks_bytes_max: u64,
-    /// The process id that the session shows, for messages only.
-    pub process: u32,
     /// The disk is full, and nothing is left to be given up for room: data that finds none to be
     /// rewritten stays as it is.
     pub is_full: bool,
@@ -43,12 +41,11 @@ types::setters!(PruneOptions {
     limits: Limits,
     all: bool,
     allow_missing_manifests: bool,
-    policy: SessionPolicy,
+    policy: Option<SessionPolicy>,
     answer_within: Duration,
     abandoned_after: Duration,
     keep_endings_for: Duration,
     marks_bytes_max: u64,
-    process: u32,
     is_full: bool,
 });
 
@@ -58,12 +55,11 @@ impl Default for PruneOptions {
             limits: Limits::default(),
             all: false,
             allow_missing_manifests: false,
-            policy: SessionPolicy::default(),
+            policy: None,
             answer_within: Duration::from_secs(30 * 60),
             abandoned_after: Duration::from_secs(24 * 60 * 60),
             keep_endings_for: Duration::from_secs(30 * 24 * 60 * 60),
             marks_bytes_max: 32 << 20,
-            process: 0,
             is_full: false,
         }
     }

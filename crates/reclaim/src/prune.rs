@@ -34,7 +34,8 @@ const EPOCHS_MAX: usize = 2;
 /// slots are not known; `Interrupted`; of the storage. The store is as readable as before, and the
 /// next run continues.
 pub fn prune(context: &Context<'_>, options: &PruneOptions) -> Result<PruneReport> {
-    let (session, listing) = Session::begin_read_listed(context.manifests, options.process, options.policy)?;
+    let context = &context.with_policy(options.policy);
+    let (session, listing) = Session::begin_read_listed(context.manifests, context.process, context.policy)?;
     let pulse = session.start_pulse()?;
     info!(target: PRUNE, session = %session.id(), "begins");
     let done = with_lease(context, options, &session, listing);
@@ -71,7 +72,7 @@ fn with_lease(
     session: &Session,
     listing: Listing,
 ) -> Result<PruneReport> {
-    let lease = lease(context, options, session)?;
+    let lease = lease(context, session)?;
     debug!(target: PRUNE, session = %session.id(), "has the lease");
     let done = run(context, options, session, &lease, listing);
     let released = lease.release();
@@ -82,9 +83,9 @@ fn with_lease(
 
 /// Takes the lease. Of a holder that another host's process is, or was, it shows only after a while
 /// whether it is dead.
-fn lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Result<HeldLease> {
+fn lease(context: &Context<'_>, session: &Session) -> Result<HeldLease> {
     let env = context.sealer.env();
-    let watch = DeathWatch::new(env.clone(), options.policy);
+    let watch = DeathWatch::new(env.clone(), context.policy);
     let began = env.clock.monotonic();
     let mut told = false;
     loop {
@@ -105,7 +106,7 @@ fn lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Re
         }
         if let (Some(info), Some(life @ Life::Unsure { unmoved })) = (&holds, life) {
             let waited = env.clock.monotonic().saturating_sub(began);
-            let left = options.policy.unmoved_for.saturating_sub(unmoved);
+            let left = context.policy.unmoved_for.saturating_sub(unmoved);
             context.progress.waits_for(&[Waiting {
                 role: WaitingRole::Prune,
                 ..Waiting::of(info, life, &*env.clock, (waited, left))
@@ -115,11 +116,11 @@ fn lease(context: &Context<'_>, options: &PruneOptions, session: &Session) -> Re
             told = true;
             context.progress.warn(Warning::WaitedForPrune {
                 session: holder,
-                minutes: options.policy.unmoved_for.as_secs() / 60,
+                minutes: context.policy.unmoved_for.as_secs() / 60,
             });
         }
         env.clock
-            .sleep(epoch::LOOK_EVERY.min(options.policy.heartbeat_every));
+            .sleep(epoch::LOOK_EVERY.min(context.policy.heartbeat_every));
     }
 }
 

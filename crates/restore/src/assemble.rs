@@ -149,10 +149,7 @@ fn spawn<'scope>(
     run: impl FnOnce() + Send + 'scope,
 ) -> Result<(), RestoreError> {
     let spawned = thread::Builder::new().name(name).spawn_scoped(scope, run);
-    spawned.map(drop).map_err(|source| RestoreError::Target {
-        target: "a new thread".into(),
-        source,
-    })
+    spawned.map(drop).map_err(RestoreError::NoThread)
 }
 
 struct Closing<'a>(&'a MemoryBudget);

@@ -208,7 +208,7 @@ impl Finishers {
     /// Starts so many threads.
     ///
     /// # Errors
-    /// [`RestoreError::Target`] when there are no threads to be had.
+    /// [`RestoreError::NoThread`] when there are no threads to be had.
     pub(crate) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         threads: usize,
@@ -233,10 +233,7 @@ impl Finishers {
             thread::Builder::new()
                 .name(format!("finish-{number}"))
                 .spawn_scoped(scope, run)
-                .map_err(|source| RestoreError::Target {
-                    target: "a new thread".into(),
-                    source,
-                })?;
+                .map_err(RestoreError::NoThread)?;
         }
         Ok(Self {
             open: Batch::default(),

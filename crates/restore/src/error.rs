@@ -70,6 +70,9 @@ pub enum RestoreError {
         /// The system's words.
         source: std::io::Error,
     },
+    /// The system gave no thread.
+    #[error("the system starts no more threads ({0}): end other programs, or raise the limit (`ulimit -u`)")]
+    NoThread(#[source] std::io::Error),
     /// The target has no room left, so no further file can be restored.
     #[error(
         "{fault}; {files} files were restored before that and are whole; make room, then go on with `--overwrite if-changed`, which reads only what is missing"

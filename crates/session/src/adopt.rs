@@ -131,7 +131,7 @@ impl Session {
                 .extend(checkpoint.containers.iter().map(|span| (*session, *span)));
             taken.extend(checkpoint.references);
         }
-        inner.see_epochs()?;
+        inner.see_epochs(None)?;
         let view = self.view();
         let all = taken.len();
         taken.retain(|(container, slots)| view.is_whole(*container, *slots));

@@ -5,13 +5,7 @@
 //! answers the new epoch at once; the checkpoint of a backup is written by its owner. A session
 //! that could put no heartbeat for a day gives up. It measures the day with a clock that counts
 //! suspended time, before and after each put, so it notices every sleep. The caller calls
-//! [`Session::tick`], or lets a [`HeartbeatTask`] thread do so.
-
-use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::thread;
-use std::time::Duration;
+//! [`Session::tick`], or lets a [`Pulse`](crate::Pulse) do so.
 
 use format::names;
 use format::session::{ARCHIVAL_SERIES, Heartbeat};
@@ -23,8 +17,6 @@ use crate::error::{Result, SessionError};
 use crate::objects::Put;
 use crate::session::{Beat, Inner, Session, TARGET, locked};
 
-/// A stopped pulse is noticed within so long.
-const NAP: Duration = Duration::from_millis(200);
 /// So many heartbeats are kept: one to be read while the next appears.
 const HEARTBEATS_KEPT: usize = 2;
 /// After an outage of the storage there is a backlog of numbers that may exist; it is deleted in
@@ -48,7 +40,12 @@ impl Session {
     /// `EndedElsewhere`, `GaveUp`, `Closed`: the session is over. Of the storage: the next tick
     /// tries again; the heartbeat is written even where nothing could be read.
     pub fn tick(&self) -> Result<Tick> {
-        let ticked = self.tick_once();
+        self.tick_with(None)
+    }
+
+    /// As [`Self::tick`]; `listed` is a listing of epochs that another session has just made.
+    pub(crate) fn tick_with(&self, listed: Option<&EpochNames>) -> Result<Tick> {
+        let ticked = self.tick_once(listed);
         match &ticked {
             Ok(tick) => {
                 let Tick {
@@ -63,11 +60,11 @@ impl Session {
         ticked
     }
 
-    fn tick_once(&self) -> Result<Tick> {
+    fn tick_once(&self, listed: Option<&EpochNames>) -> Result<Tick> {
         self.inner.ensure_running()?;
         let looked = self.inner.ensure_not_ended();
         self.inner.ensure_running()?;
-        let new_epoch = self.inner.see_epochs();
+        let new_epoch = self.inner.see_epochs(listed);
         self.inner.speak()?;
         looked?;
         let new_epoch = new_epoch?;
@@ -86,68 +83,17 @@ impl Session {
         let seen = self.inner.gate.view().newest_epoch();
         seen > locked(&self.inner.beat).answered
     }
-
-    /// Starts a thread that ticks until the returned value, or the last handle of the session, is
-    /// dropped.
-    ///
-    /// # Errors
-    /// `Thread` where the system gives none.
-    pub fn start_pulse(&self) -> Result<HeartbeatTask> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let inner = Arc::downgrade(&self.inner);
-        let stopped = Arc::clone(&stop);
-        let clock = Arc::clone(self.inner.objects.clock());
-        let every = self.inner.policy.heartbeat_every;
-        let mut spoke = clock.monotonic();
-        let body = move || {
-            while !stopped.load(Ordering::Acquire) {
-                clock.sleep(NAP.min(every));
-                if clock.monotonic().saturating_sub(spoke) < every {
-                    continue;
-                }
-                spoke = clock.monotonic();
-                if !beat(&inner) {
-                    return;
-                }
-            }
-        };
-        start("pulse", body).map_err(|source| SessionError::Thread { source })?;
-        Ok(HeartbeatTask { stop })
-    }
-}
-
-fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    thread::Builder::new().name(name.to_owned()).spawn(body).map(drop)
-}
-
-/// Whether to go on.
-fn beat(inner: &Weak<Inner>) -> bool {
-    let Some(inner) = inner.upgrade() else {
-        return false;
-    };
-    let session = Session { inner };
-    // A storage that fails is tried again at the next beat; whether the session is over, every call
-    // of its owner finds by itself.
-    session.tick().is_ok() || session.ensure_running().is_ok()
-}
-
-/// A thread that ticks. Dropping it stops the thread, which may finish the tick it is at.
-#[derive(Debug)]
-pub struct HeartbeatTask {
-    stop: Arc<AtomicBool>,
-}
-
-impl Drop for HeartbeatTask {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-    }
 }
 
 impl Inner {
-    /// Lists epochs; if they have changed, look-ups honour them from now on.
-    pub(crate) fn see_epochs(&self) -> Result<Option<Epoch>> {
+    /// Lists epochs, unless that was done; if they have changed, look-ups honour them from now on.
+    pub(crate) fn see_epochs(&self, listed: Option<&EpochNames>) -> Result<Option<Epoch>> {
         let mut beat = locked(&self.beat);
-        if EpochNames::list(&self.objects)? == beat.epochs {
+        let is_same = match listed {
+            Some(listed) => *listed == beat.epochs,
+            None => EpochNames::list(&self.objects)? == beat.epochs,
+        };
+        if is_same {
             return Ok(None);
         }
         let (listed, view) = epochs::load(&self.objects, self.id)?;

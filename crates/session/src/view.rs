@@ -46,8 +46,8 @@ impl ReclaimView {
     }
 
     /// Whether a look-up must return nothing of this container.
-    #[must_use]
-    pub fn is_absent_container(&self, container: ContainerId) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_absent_container(&self, container: ContainerId) -> bool {
         self.blinded(container) || self.absent.contains_all(container)
     }
 

@@ -303,11 +303,20 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
             if report.files_kept == 1 { "it" } else { "them" },
         ))?;
     }
+    let resumed = report.resumed_at.unwrap_or(0);
     output.line(format!(
-        "data:   {} = {} read + {} unchanged or empty",
+        "data:   {} = {} read + {} unchanged or empty{}",
         bytes(totals.bytes_logical),
         bytes(totals.bytes_read.min(totals.bytes_logical)),
-        bytes(totals.bytes_logical.saturating_sub(totals.bytes_read))
+        bytes(
+            totals
+                .bytes_logical
+                .saturating_sub(totals.bytes_read.saturating_add(resumed))
+        ),
+        match resumed {
+            0 => String::new(),
+            before => format!(" + {} stored before", bytes(before)),
+        }
     ))?;
     output.line(if totals.bytes_new == 0 && totals.bytes_stored == 0 {
         "new:    nothing; the store had all of it".to_owned()

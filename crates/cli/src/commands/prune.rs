@@ -110,9 +110,7 @@ pub(crate) fn run(global: &Global, args: &Prune, output: Output) -> Result<Code>
 
 /// What the arguments say of it.
 pub(crate) fn options(limits: &PruneLimits) -> PruneOptions {
-    PruneOptions::default()
-        .limits(limits.limits())
-        .process(std::process::id())
+    PruneOptions::default().limits(limits.limits())
 }
 
 /// What a prune would do, were these backups forgotten.

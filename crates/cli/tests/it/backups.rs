@@ -384,3 +384,25 @@ fn paths_that_name_nothing_are_told_wherever_they_are_typed() {
         .expect(0);
     assert_eq!(bed.ok(["ls", "latest"]).out(), "a/b\n");
 }
+
+#[test]
+fn resuming_says_what_it_found_and_where_it_cannot() {
+    let bed = Bed::new();
+    fs::write(bed.path("bytes"), noise(3 << 20, 5)).unwrap();
+    let begun_anew = bed
+        .fed(["backup", "--stdin", "--resume"], &noise(3 << 20, 5))
+        .expect(0);
+    assert!(begun_anew.err().contains("began anew"), "{}", begun_anew.err());
+    assert!(
+        !begun_anew.out().contains("stored before"),
+        "{}",
+        begun_anew.out()
+    );
+    let image = bed
+        .run(["backup", "--image-kib", "64", "--resume", "bytes"])
+        .expect(0);
+    assert!(image.err().contains("began anew"), "{}", image.err());
+    bed.run(["backup", "--resume", "bytes"])
+        .expect(2)
+        .says(&["--resume", "goes on by itself"]);
+}

@@ -92,7 +92,7 @@ fn a_backup_and_a_prune_are_logged_to_a_file() {
             "session=2",
             "manifest=backups/",
         ],
-        &["INFO onefold::command: ends", "code=Success"],
+        &["INFO onefold::command: ends", "code=0"],
     ] {
         assert!(has(words), "{words:?} in:\n{text}");
     }
@@ -213,6 +213,52 @@ fn a_read_that_a_second_copy_served_is_logged_and_told() {
 }
 
 #[test]
+fn a_name_cannot_forge_a_line() {
+    let bed = bed();
+    // Warnings about files name them.
+    let evil = "x\nERROR onefold::command: forged\r\u{202e}";
+    std::os::unix::fs::symlink("nowhere", bed.path(evil)).unwrap();
+    let ran = with_password(&bed, &["backup", &format!("{evil}/"), "--log", "log"]).output();
+    Ran::from(ran.unwrap()).expect(1);
+    let text = log(&bed);
+    let told: Vec<_> = events(&text)
+        .into_iter()
+        .filter(|line| line.contains("forged"))
+        .collect();
+    assert!(!told.is_empty(), "{text}");
+    for line in told {
+        assert!(!line.starts_with("ERROR onefold::command: forged"), "{line}");
+        assert!(
+            line.contains("x\\n") && !line.contains(['\r', '\u{202e}']),
+            "{line:?}"
+        );
+    }
+}
+
+/// Each target that logs is one that can be asked for.
+#[test]
+fn every_target_can_be_named() {
+    let bed = bed();
+    let mut seen = std::collections::BTreeSet::new();
+    for args in [
+        &["backup", "file"][..],
+        &["forget", "1", "--prune"],
+        &["optimize"],
+        &["check"],
+    ] {
+        let text = run(&bed, args, &["trace"]).err();
+        for line in text.lines().filter(|line| line.starts_with("20")) {
+            let mut words = line.split_whitespace().skip(2);
+            seen.insert(words.next().unwrap().trim_end_matches(':').to_owned());
+        }
+    }
+    assert!(seen.len() >= 5, "{seen:?}");
+    for target in seen {
+        run(&bed, &["snapshots"], &[&format!("{target}=info")]);
+    }
+}
+
+#[test]
 fn what_cannot_be_logged_is_an_error() {
     let bed = bed();
     let wrong = with_password(&bed, &["snapshots"])
@@ -220,7 +266,7 @@ fn what_cannot_be_logged_is_an_error() {
         .output();
     Ran::from(wrong.unwrap())
         .expect(2)
-        .says(&["ONEFOLD_LOG", "storage=loud", "debug"]);
+        .says(&["ONEFOLD_LOG", "storage=loud", "debug", "onefold::storage"]);
     let nowhere = with_password(&bed, &["snapshots", "--log", "missing/log"]).output();
     Ran::from(nowhere.unwrap())
         .expect(1)

@@ -34,31 +34,6 @@ fn the_budget_holds_and_the_least_recent_goes() {
     assert_eq!(cached, [1, 7, 9], "8 was used least recently");
 }
 
-#[test]
-fn pinned_catalogs_stay() {
-    let store = Store::new();
-    let pinned = store.put(data(0), &sample()).catalog();
-    (1..10).for_each(|n| drop(store.put(data(n), &sample())));
-    let containers = with_budget(&store.storage, 1);
-    let pin = containers.pin_catalog(Arc::clone(&pinned));
-    let again = containers.pin_catalog(pinned);
-    for n in 1..10 {
-        containers.catalog(data(n)).unwrap();
-    }
-    assert!(containers.cached_catalog(data(0)).is_some());
-    assert!(
-        containers.cached_catalog(data(8)).is_none(),
-        "the rest is over the budget"
-    );
-    drop(pin);
-    containers.clear_catalogs();
-    assert!(containers.cached_catalog(data(0)).is_some(), "one pin is left");
-    drop(again);
-    containers.clear_catalogs();
-    assert!(containers.cached_catalog(data(0)).is_none());
-    assert_eq!(containers.catalog_cache_bytes(), 0);
-}
-
 /// A storage whose tails take long enough for all other threads to ask as well.
 #[derive(Debug)]
 struct Slow(FaultStorage);

@@ -238,7 +238,7 @@ impl<'a> Ahead<'a> {
     /// Begins the walk and starts the readers.
     ///
     /// # Errors
-    /// [`IngestError::Source`] when there are no threads to be had.
+    /// [`IngestError::NoThread`].
     pub(crate) fn start<'scope, 'env>(
         scope: &'scope Scope<'scope, 'env>,
         walk: WalkOptions,
@@ -250,12 +250,7 @@ impl<'a> Ahead<'a> {
         'env: 'a,
     {
         let Around { stages, clock, .. } = around;
-        let no_thread = |source| IngestError::Source {
-            name: "a new thread".to_owned(),
-            offset: 0,
-            source,
-        };
-        let walked = ParallelWalk::start(scope, walk, around).map_err(no_thread)?;
+        let walked = ParallelWalk::start(scope, walk, around).map_err(IngestError::NoThread)?;
         let (jobs, queue) = crossbeam_channel::bounded::<(Group, Sender<Group>)>(GROUPS_AHEAD);
         for number in 0..READERS {
             let (queue, pool) = (queue.clone(), pool.clone());
@@ -270,7 +265,7 @@ impl<'a> Ahead<'a> {
             thread::Builder::new()
                 .name(format!("read-{number}"))
                 .spawn_scoped(scope, run)
-                .map_err(no_thread)?;
+                .map_err(IngestError::NoThread)?;
         }
         Ok(Self {
             clock,

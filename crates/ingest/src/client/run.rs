@@ -13,9 +13,9 @@ use chunking::Chunker;
 use env::{ALIGN_BYTES, Clock};
 
 use crate::backup_session::BackupSession;
-use crate::buffer::BufferPool;
 use crate::client::chunk::{self, ChunkState};
 use crate::client::gather::GatherStage;
+use crate::client::pools::ClientPools;
 use crate::client::sections;
 use crate::client::segment::SegmentStage;
 use crate::client::source_input::{Around, SourceInput};
@@ -27,7 +27,7 @@ use crate::options::IngestOptions;
 use crate::queue::{self, QueueStats};
 use crate::region::RegionBuilder;
 use crate::stage::StageStats;
-use crate::workers::{self, JobQueue};
+use crate::workers::ThreadPool;
 
 /// Bytes a buffer holds.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -44,6 +44,8 @@ pub(crate) struct StreamCutter {
 pub struct Client<'a> {
     /// The store.
     pub session: &'a dyn BackupSession,
+    /// Shared by all backups of the process.
+    pub pools: &'a ClientPools,
     /// How this backup is made.
     pub options: &'a IngestOptions,
     /// Counted as it goes.
@@ -75,11 +77,12 @@ pub(crate) fn run(
     let (to_chunk, chunk_in) = queue::queue("chunk", 3, clock);
     let (to_segment, segment_in) = queue::queue("segment", 2, clock);
     let queues = vec![to_chunk.stats(), to_segment.stats()];
-    let (jobs, job_queue) = workers::queue(client.options.workers * 2, clock);
-    let (readers, reader_queue) = workers::queue(sections::READERS, clock);
     // Bounded by what the store holds of offers.
     let (offered, offered_in) = crossbeam_channel::unbounded();
     let (stages, failure, is_broken) = (ClientStages::new(), Failure::default(), AtomicBool::new(false));
+    let workers = client.pools.workers(client.options.workers, &stages.work);
+    let jobs = workers.map_err(IngestError::NoThread)?;
+    let readers = ThreadPool::new("section", sections::READERS, clock);
 
     let chunk_max = cutters
         .iter()
@@ -87,7 +90,7 @@ pub(crate) fn run(
     let chunk_max = chunk_max.max().unwrap_or(0);
     // Whole blocks, so that a file's sections begin at block boundaries.
     let buffer_bytes = BUFFER_BYTES.max(4 * chunk_max).next_multiple_of(ALIGN_BYTES);
-    let pool = BufferPool::new(buffer_bytes, chunk_max);
+    let pool = client.pools.buffers(buffer_bytes, chunk_max);
     let stream_count = cutters.len();
     let (mut chunk_states, mut segmenters) = (Vec::new(), Vec::new());
     for cutter in cutters {
@@ -113,24 +116,13 @@ pub(crate) fn run(
             failure: &failure,
         };
         let started = (|| {
-            for number in 0..client.options.workers.max(1) {
-                threads.spawn_jobs(&format!("work-{number}"), &stages.work, job_queue.clone())?;
-            }
-            for number in 0..sections::READERS {
-                threads.spawn_jobs(&format!("section-{number}"), &stages.read, reader_queue.clone())?;
-            }
             threads.spawn("chunk", &stages.chunk, move || {
                 chunk::run(chunk_states, &chunk_in, &to_segment, &jobs, printer).map_err(Halt::from)
             })?;
             threads.spawn("segment", &stages.segment, move || segment.run(&segment_in))?;
             threads.spawn("gather", &stages.gather, move || gather.run())
         })();
-        drop((job_queue, reader_queue));
-        started.map_err(|source| IngestError::Source {
-            name: "a new thread".to_owned(),
-            offset: 0,
-            source,
-        })?;
+        started.map_err(IngestError::NoThread)?;
         stages.source.run(&**clock, || {
             let around = Around {
                 counters: client.counters,
@@ -173,12 +165,5 @@ impl<'scope> Threads<'scope, '_> {
         let body = move || failure.note(stage.run(&**clock, run));
         let builder = thread::Builder::new().name(name.to_owned());
         builder.spawn_scoped(self.scope, body).map(drop)
-    }
-
-    fn spawn_jobs(&self, name: &str, stage: &'scope StageStats, jobs: JobQueue) -> io::Result<()> {
-        self.spawn(name, stage, move || {
-            jobs.run();
-            Ok(())
-        })
     }
 }

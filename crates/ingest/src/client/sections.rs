@@ -36,7 +36,7 @@ pub(crate) fn feed(
     let Some(mut sections) = reader.sections() else {
         return Ok(());
     };
-    let counters = feeder.counters();
+    let (counters, readers) = (feeder.counters(), feeder.readers(READERS)?);
     let mut coming = VecDeque::new();
     loop {
         while coming.len() < IN_FLIGHT_MAX {
@@ -44,7 +44,7 @@ pub(crate) fn feed(
             let room = buffer.spare_mut().len();
             match sections.next(room) {
                 Some(Section::Data(data)) => {
-                    let ticket = feeder.readers().submit(move || {
+                    let ticket = readers.submit(move || {
                         let whole = data.read(buffer.spare_mut());
                         buffer.advance(if whole { data.len() } else { 0 });
                         (Section::Data(data), whole.then_some(buffer))

@@ -14,7 +14,7 @@ use crate::counters::Counters;
 use crate::dedup::StreamIndex;
 use crate::error::{Failure, Halt, IngestError};
 use crate::queue::Sender;
-use crate::workers::Workers;
+use crate::workers::{ThreadPool, Workers};
 
 /// Steps after which a batch goes off though its buffer is not full.
 const OPS_MAX: usize = 4096;
@@ -35,7 +35,7 @@ pub(crate) struct SourceInput<'a> {
     streams: Vec<Open>,
     pool: BufferPool,
     output: Sender<Batch>,
-    readers: Workers,
+    readers: ThreadPool,
     around: Around<'a>,
 }
 
@@ -92,7 +92,7 @@ impl<'a> SourceInput<'a> {
         streams: usize,
         pool: BufferPool,
         output: Sender<Batch>,
-        readers: Workers,
+        readers: ThreadPool,
         around: Around<'a>,
     ) -> Self {
         let streams = (0..streams)
@@ -110,10 +110,13 @@ impl<'a> SourceInput<'a> {
         }
     }
 
-    /// The threads that read ahead.
-    #[must_use]
-    pub(crate) fn readers(&self) -> &Workers {
-        &self.readers
+    /// Threads that read ahead, so many; the first call starts them.
+    ///
+    /// # Errors
+    /// When the system gives no threads.
+    pub(crate) fn readers(&self, threads: usize) -> Result<Workers, Halt> {
+        let readers = self.readers.workers(threads, &self.around.stages.read);
+        Ok(readers.map_err(IngestError::NoThread)?)
     }
 
     /// The backup's counters.

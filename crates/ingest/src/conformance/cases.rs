@@ -118,19 +118,19 @@ pub(super) fn earlier_backups_are_read(host: &dyn Host) -> Outcome {
     let bytes = [noise(7, 120_000), vec![0; 20_000], vec![9; 60_000]].concat();
     let (first, one) = back_up(host, vec![Step::Bytes(bytes.clone())], &[], &bytes)?;
     let begun = host.begin(single_stream(None), &[first])?;
-    let root = begun.parents[0][0];
+    let root = begun.parents()[0][0];
     let whole = ByteRange {
         offset: 0,
         len: root.len,
     };
     assert_eq!(
-        begun.session.unsound(&root, whole)?,
+        begun.session().unsound(&root, whole)?,
         Vec::new(),
         "nothing is damaged"
     );
     for (offset, len) in [(0, bytes.len()), (100_001, 30_000), (139_999, 2), (199_990, 10)] {
         let mut read = Vec::new();
-        StreamBytes::new(begun.session.reader(), &root, offset as u64, len as u64)?
+        StreamBytes::new(begun.session().reader(), &root, offset as u64, len as u64)?
             .read_to_end(&mut read)
             .map_err(|error| crate::IngestError::Connection(error.into()))?;
         assert!(read == bytes[offset..offset + len], "{len} bytes at {offset}");
@@ -143,7 +143,7 @@ pub(super) fn earlier_backups_are_read(host: &dyn Host) -> Outcome {
 pub(super) fn a_dropped_session_makes_no_backup(host: &dyn Host) -> Outcome {
     let bytes = noise(8, 250_000);
     let begun = host.begin(single_stream(None), &[])?;
-    send(host, &begun, vec![Step::Bytes(bytes.clone())])?;
+    send(host, &*begun, vec![Step::Bytes(bytes.clone())])?;
     drop(begun);
     assert_eq!(host.backups(), [], "it was not committed");
     let (_, made) = back_up(host, vec![Step::Bytes(bytes.clone())], &[], &bytes)?;

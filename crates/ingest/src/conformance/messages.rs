@@ -159,7 +159,7 @@ fn play(
     order: Order,
 ) -> Result<Committed, IngestError> {
     let begun = host.begin(streams.to_vec(), &[])?;
-    let session = &*begun.session;
+    let session = begun.session();
     let of_streams: Vec<Vec<Segment<Vec<u8>>>> = bytes
         .iter()
         .map(|bytes| segments(&session.terms().fingerprinter, bytes))
@@ -235,10 +235,10 @@ pub(super) fn regions_may_come_in_any_order(host: &dyn Host) -> Outcome {
 pub(super) fn a_commit_before_the_end_makes_no_backup(host: &dyn Host) -> Outcome {
     let bytes = noise(31, 50_000);
     let begun = host.begin(single_stream(None), &[])?;
-    let segments = segments(&begun.session.terms().fingerprinter, &bytes);
+    let segments = segments(&begun.session().terms().fingerprinter, &bytes);
     let offers = segments.iter().map(|segment| offered(StreamIndex(0), segment));
-    begun.session.submit(offers.take(1).collect())?;
-    let committed = begun.session.commit(host.about(BackupTotals::default()));
+    begun.session().submit(offers.take(1).collect())?;
+    let committed = begun.session().commit(host.about(BackupTotals::default()));
     assert!(
         committed.is_err(),
         "a backup of a part of a stream: {committed:?}"

@@ -11,8 +11,6 @@ mod cases;
 mod messages;
 mod player;
 
-use std::fmt;
-
 use format::manifest::BackupTotals;
 use recipe::TreeRoot;
 use types::{Fingerprint, Level, SessionId};
@@ -28,7 +26,7 @@ pub trait Host {
     ///
     /// # Errors
     /// When no session can be begun.
-    fn begin(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<Begun<'_>, IngestError>;
+    fn begin(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<Box<dyn Begun + '_>, IngestError>;
 
     /// How a client of these sessions cuts and compresses.
     fn options(&self) -> IngestOptions;
@@ -46,18 +44,13 @@ pub trait Host {
     fn read(&self, backup: SessionId, stream: usize) -> Vec<u8>;
 }
 
-/// A session, and what its client needs besides.
-pub struct Begun<'a> {
+/// A session that a [`Host`] began. Dropped, it ends.
+pub trait Begun {
     /// The session.
-    pub session: Box<dyn BackupSession + 'a>,
-    /// The streams of each backup that was named.
-    pub parents: Vec<Vec<TreeRoot>>,
-}
+    fn session(&self) -> &dyn BackupSession;
 
-impl fmt::Debug for Begun<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Begun").finish_non_exhaustive()
-    }
+    /// The streams of each backup that was named.
+    fn parents(&self) -> Vec<Vec<TreeRoot>>;
 }
 
 /// What one backup became, wherever its store is.

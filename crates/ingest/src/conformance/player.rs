@@ -12,6 +12,7 @@ use types::{ByteRange, SessionId};
 use super::{Begun, Host, Made};
 use crate::backup::{backup_stream, single_stream};
 use crate::backup_session::Committed;
+use crate::client::pools::ClientPools;
 use crate::client::run::Client;
 use crate::client::stream_source::{StreamPiece, StreamSource, StreamSpec};
 use crate::counters::Counters;
@@ -75,12 +76,13 @@ impl StreamSource for Steps {
 }
 
 /// Sends one stream of these steps through a session, and does not commit it.
-pub(super) fn send(host: &dyn Host, begun: &Begun<'_>, steps: Vec<Step>) -> Result<Counters, IngestError> {
+pub(super) fn send(host: &dyn Host, begun: &dyn Begun, steps: Vec<Step>) -> Result<Counters, IngestError> {
     let counters = Counters::default();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let parents: Vec<TreeRoot> = begun.parents.iter().map(|streams| streams[0]).collect();
+    let parents: Vec<TreeRoot> = begun.parents().iter().map(|streams| streams[0]).collect();
     let client = Client {
-        session: &*begun.session,
+        session: begun.session(),
+        pools: &ClientPools::new(&clock),
         options: &host.options(),
         counters: &counters,
         cancel: &AtomicBool::new(false),
@@ -103,8 +105,8 @@ pub(super) fn back_up(
     expected: &[u8],
 ) -> Result<(SessionId, Made), IngestError> {
     let begun = host.begin(single_stream(None), upon)?;
-    let counters = send(host, &begun, steps)?;
-    let committed = begun.session.commit(host.about(counters.of_client()))?;
+    let counters = send(host, &*begun, steps)?;
+    let committed = begun.session().commit(host.about(counters.of_client()))?;
     drop(begun);
     Ok((committed.session, checked(host, &committed, &[expected])))
 }

@@ -5,65 +5,20 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use container::{Compression, ContainerBuilder, PendingEntry, compress_region};
-use env::AlignedPool;
 use format::node::Node;
 use recipe::{KnownNode, NodeSink, RecipeError};
-use types::{
-    ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, Level, SequenceNumber, SessionId,
-    Slot,
-};
+use types::{ChunkLocation, ContainerKind, Fingerprint, Generation, Level, Slot};
 
 use crate::dedup::Lane;
 use crate::error::{Halt, IngestError};
-use crate::queue::Sender;
 use crate::region::RegionBytes;
+use crate::store::pools::StorePools;
 use crate::store::previous::segment_level;
+use crate::store::sequences::{Limits, Sequences};
 use crate::store::session::StoreSession;
-
-/// Gives out container numbers; shared by the packer and the closer.
-#[derive(Debug, Clone)]
-pub(crate) struct Sequences {
-    session: SessionId,
-    next: Arc<AtomicU32>,
-}
-
-impl Sequences {
-    pub(crate) fn new(session: SessionId) -> Self {
-        Self {
-            session,
-            next: Arc::new(AtomicU32::new(0)),
-        }
-    }
-
-    pub(crate) fn next(&self, kind: ContainerKind) -> Result<ContainerId, IngestError> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let sequence = SequenceNumber::new(number)
-            .map_err(|_| IngestError::TooLarge("one backup cannot have more than 16,777,216 containers"))?;
-        Ok(ContainerId {
-            session: self.session,
-            kind,
-            sequence,
-        })
-    }
-}
-
-/// When containers and regions are full.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) container_bytes: u64,
-    pub(crate) region_bytes: usize,
-}
-
-/// A full container on its way to the writers, who may finish them in any order.
-#[derive(Debug)]
-pub(crate) struct Submitted {
-    /// How many were submitted before it.
-    pub(crate) number: u64,
-    pub(crate) builder: ContainerBuilder,
-}
+use crate::store::write::{Submitted, Writers};
 
 /// The open containers.
 pub(crate) struct Builders {
@@ -71,8 +26,8 @@ pub(crate) struct Builders {
     limits: Limits,
     compression: Compression,
     sequences: Sequences,
-    buffers: AlignedPool,
-    output: Sender<Submitted>,
+    pools: StorePools,
+    output: Writers,
     lanes: [Option<ContainerBuilder>; Lane::COUNT],
     nodes: Option<ContainerBuilder>,
     small: Option<ContainerBuilder>,
@@ -90,15 +45,15 @@ impl Builders {
         limits: Limits,
         compression: Compression,
         sequences: Sequences,
-        buffers: AlignedPool,
-        output: Sender<Submitted>,
+        pools: StorePools,
+        output: Writers,
     ) -> Self {
         Self {
             session,
             limits,
             compression,
             sequences,
-            buffers,
+            pools,
             output,
             lanes: [None, None],
             nodes: None,
@@ -126,7 +81,7 @@ impl Builders {
         let is_small = self.small.is_some();
         if !is_small {
             let full = self.lanes[lane.number()].as_ref().is_some_and(|builder| {
-                builder.stored_len() >= self.limits.container_bytes || !builder.has_room_for(entries.len())
+                builder.stored_len() >= self.container_bytes() || !builder.has_room_for(entries.len())
             });
             if full {
                 let builder = self.lanes[lane.number()].take();
@@ -152,6 +107,11 @@ impl Builders {
         })
     }
 
+    /// Stored bytes at which a container closes.
+    fn container_bytes(&self) -> u64 {
+        self.limits.container_bytes.min(self.pools.container_bytes_max())
+    }
+
     /// A node above segments of this session, by fingerprint.
     fn own_node(&self, level: Level, fingerprint: &Fingerprint) -> Option<KnownNode> {
         self.own_nodes.get(&(level, *fingerprint)).copied()
@@ -174,7 +134,7 @@ impl Builders {
     fn submit(&mut self, builder: Option<ContainerBuilder>) -> Result<(), Halt> {
         if let Some(builder) = builder.filter(|builder| builder.entry_count() > 0) {
             let number = self.submitted;
-            self.output.send(Submitted { number, builder })?;
+            self.output.submit(Submitted { number, builder })?;
             self.submitted += 1;
         }
         Ok(())
@@ -185,7 +145,7 @@ impl Builders {
         Ok(ContainerBuilder::in_buffer(
             id,
             Generation::FIRST,
-            self.buffers.take(),
+            self.pools.buffers().take(),
         ))
     }
 
@@ -211,7 +171,7 @@ impl Builders {
         }
         if self.small.is_none() {
             let full = self.nodes.as_ref().is_some_and(|builder| {
-                builder.stored_len() >= self.limits.container_bytes
+                builder.stored_len() >= self.container_bytes()
                     || !builder.has_room_for(self.node_entries.len() + 1)
             });
             if full {

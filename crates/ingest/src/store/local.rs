@@ -1,13 +1,11 @@
 //! A backup session on a store that this process has open.
 //!
-//! The store's half of a backup: stages that decide, pack, write and close, each a thread or
-//! several. A stage that fails drops its queues, which ends its neighbours, and the first failure
-//! is the one reported. Of the writers one may fail while the others still take what comes: they
-//! and the client look whether a failure was noted. Whatever was put before stays for the next
-//! session to adopt.
+//! The store's half of a backup: stages that decide, pack, and close, a thread each, and the store's
+//! writers. A stage that fails drops its queues, which ends its neighbours, and the first failure
+//! is the one reported. A writer serves other sessions too: where it fails, the packer and the
+//! client see that a failure was noted. The next session adopts what was put before.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::iter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -15,11 +13,10 @@ use std::time::Duration;
 
 use container::Containers;
 use crypto::Fingerprinter;
-use env::AlignedPool;
 use format::config::Settings;
 use format::manifest::{Backup, StreamRoot};
 use index::{HookKind, Index, ResolverOptions, ResolverStats};
-use recipe::{Child, Place, StoreReader, TreeBuilder, TreeRoot};
+use recipe::{Child, StoreReader, TreeBuilder, TreeRoot};
 use types::{ByteRange, SessionId};
 
 use crate::backup_session::{About, BackupSession, Committed, ResumedStream, Stream, Terms};
@@ -31,19 +28,17 @@ use crate::options::IngestOptions;
 use crate::queue::{self, QueueStats, Receiver, Sender};
 use crate::region::RegionBuilder;
 use crate::stage::StageStats;
-use crate::store::builders::{Builders, Limits, Sequences};
+use crate::store::builders::Builders;
 use crate::store::close::{CheckpointClock, CloseStage, Closed, SealedNotice, ToClose};
 use crate::store::decide::{ChunkBytes, DecideStage, Decisions, ToPack};
 use crate::store::pack::{PackStage, PackStream, WaitingRegions};
+use crate::store::pools::{Running, StorePools};
 use crate::store::refetch::Refetch;
 use crate::store::region_order::RegionOrder;
 use crate::store::sealed_containers::{CopyLane, SealedContainers};
+use crate::store::sequences::{Limits, Sequences};
 use crate::store::session::StoreSession;
-use crate::store::write;
-
-/// What a container may have over its target: a region, and what its catalog takes beyond the
-/// estimate.
-const CONTAINER_SLACK_BYTES: usize = 1 << 20;
+use crate::store::write::Writers;
 
 /// How long one wait for the end of the look-up stage lasts.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -62,6 +57,7 @@ pub struct LocalSession {
     counters: Arc<Counters>,
     queues: Vec<Arc<QueueStats>>,
     stages: Vec<Arc<StageStats>>,
+    _running: Running,
 }
 
 /// Where the client's offers go.
@@ -74,13 +70,14 @@ struct Inputs {
 /// What the stages leave.
 #[derive(Debug, Default)]
 struct Shared {
-    failure: Failure,
+    failure: Arc<Failure>,
     closed: Mutex<Option<Closed>>,
     lookups: Arc<Mutex<ResolverStats>>,
 }
 
 impl LocalSession {
-    /// Starts the store's half of a backup with these streams.
+    /// Starts the store's half of a backup with these streams. All sessions of a store share
+    /// `pools`.
     ///
     /// # Errors
     /// When the system gives no threads.
@@ -89,6 +86,7 @@ impl LocalSession {
         settings: Settings,
         granularity: Granularity,
         streams: Vec<Stream>,
+        pools: &StorePools,
         options: &IngestOptions,
         counters: &Arc<Counters>,
     ) -> Result<Self, IngestError> {
@@ -102,20 +100,13 @@ impl LocalSession {
         let clock = Arc::clone(store.clock());
         let (offers, offers_in) = queue::queue("look up", 2, &clock);
         let (to_pack, pack_in) = queue::queue("pack", 64, &clock);
-        let (to_write, write_in) = queue::queue("write", 1, &clock);
         let (to_close, close_in) = queue::queue("close", 0, &clock);
         // Bounded: the client holds the bytes of segments that it has not gathered (INV-7). The
         // packer waits for neither half, so this closes no circle.
         let (verdict, verdicts) = queue::queue("gather", 1, &clock);
         // Notices go against the stream: a bound here could close a circle of waiting stages.
         let (notices_tx, notices_rx) = crossbeam_channel::unbounded();
-        let queues = vec![
-            offers.stats(),
-            to_pack.stats(),
-            to_write.stats(),
-            to_close.stats(),
-            verdict.stats(),
-        ];
+        let queues = vec![offers.stats(), to_pack.stats(), to_close.stats(), verdict.stats()];
         let names = ["look up", "pack", "write", "close"];
         let local = Self {
             streams,
@@ -131,9 +122,11 @@ impl LocalSession {
             stages: names.into_iter().map(StageStats::new).collect(),
             terms,
             store,
+            _running: pools.begin(),
         };
         let parts = Parts {
             local: &local,
+            pools,
             options,
             counters,
             limits: Limits {
@@ -144,18 +137,10 @@ impl LocalSession {
             places: [SharedPlaces::default(), SharedPlaces::default()],
         };
         let decide = parts.decide(to_pack, verdict, notices_rx);
-        let pack = parts.pack(to_write, to_close.clone());
+        let pack = parts.pack(to_close)?;
         let close = parts.close(notices_tx);
         local.spawn("look-up", 0, move || decide.run(&offers_in))?;
         local.spawn("pack", 1, move || pack.run(&pack_in))?;
-        for number in 0..options.writers.max(1) {
-            let (write_in, to_close) = (write_in.clone(), to_close.clone());
-            let (containers, shared) = (local.store.containers().clone(), Arc::clone(&local.shared));
-            local.spawn(&format!("write-{number}"), 2, move || {
-                write::run(&containers, &write_in, &to_close, &shared.failure)
-            })?;
-        }
-        drop(to_close);
         let shared = Arc::clone(&local.shared);
         local.spawn("close", 3, move || {
             let closed = close.run(&close_in)?;
@@ -181,7 +166,7 @@ impl LocalSession {
         let shared = Arc::clone(&self.shared);
         let body = move || shared.failure.note(stage.run(&*clock, run));
         let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
-        lock(&self.threads).push(thread.map_err(no_thread)?);
+        lock(&self.threads).push(thread.map_err(IngestError::NoThread)?);
         Ok(())
     }
 
@@ -316,24 +301,16 @@ impl Drop for LocalSession {
 
 /// How far a tree was that this backup goes on with.
 fn resumed(tree: &TreeBuilder) -> ResumedStream {
-    let root = |node: &Child| match node.place {
-        Place::At(location) => Some(TreeRoot {
-            location,
-            level: node.level,
-            fingerprint: node.fingerprint,
-            len: node.logical_len,
-        }),
-        Place::Zeros => None,
-    };
     ResumedStream {
         len: tree.len(),
-        last: tree.last().and_then(root),
+        last: tree.last().and_then(Child::as_root),
     }
 }
 
 /// What the stages are made of.
 struct Parts<'a> {
     local: &'a LocalSession,
+    pools: &'a StorePools,
     options: &'a IngestOptions,
     counters: &'a Arc<Counters>,
     limits: Limits,
@@ -405,17 +382,15 @@ impl Parts<'_> {
         }
     }
 
-    fn pack(
-        &self,
-        to_write: Sender<crate::store::builders::Submitted>,
-        closer: Sender<ToClose>,
-    ) -> PackStage {
+    fn pack(&self, closer: Sender<ToClose>) -> Result<PackStage, IngestError> {
         let options = self.options;
-        // As many as are ever full at once are worth keeping.
-        let buffers = AlignedPool::new(
-            self.local.terms.settings.container_bytes as usize + CONTAINER_SLACK_BYTES,
-            options.writers + 1,
-        );
+        let workers = self.pools.writers(options.writers, &self.local.stages[2]);
+        let writers = Writers {
+            workers: workers.map_err(IngestError::NoThread)?,
+            containers: self.local.store.containers().clone(),
+            closer: closer.clone(),
+            failure: Arc::clone(&self.local.shared.failure),
+        };
         let children = self.local.terms.settings.node_avg_children;
         let resumed = self.local.store.resumed();
         let tree = |at: usize| match resumed.get(at) {
@@ -423,14 +398,14 @@ impl Parts<'_> {
             None => TreeBuilder::new(self.printer().clone(), children),
         };
         let streams = 0..self.local.streams.len();
-        PackStage {
+        Ok(PackStage {
             builders: Builders::new(
                 Arc::clone(&self.local.store),
                 self.limits,
                 options.compression,
                 self.sequences.clone(),
-                buffers,
-                to_write,
+                self.pools.clone(),
+                writers,
             ),
             streams: streams
                 .map(|at| PackStream::new(tree(at), &self.local.streams[at]))
@@ -444,7 +419,7 @@ impl Parts<'_> {
             answers: VecDeque::new(),
             closer,
             is_resumable: options.is_resumable,
-        }
+        })
     }
 
     fn close(&self, notices: crossbeam_channel::Sender<SealedNotice>) -> CloseStage {
@@ -468,14 +443,6 @@ impl Parts<'_> {
             references: Vec::new(),
             session: Arc::clone(store),
         }
-    }
-}
-
-fn no_thread(source: io::Error) -> IngestError {
-    IngestError::Source {
-        name: "a new thread".to_owned(),
-        offset: 0,
-        source,
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use format::session::{OpenStream, SpineNode};
+use format::session::OpenStream;
 use recipe::{Child, KnownNode, Place, TreeBuilder, TreeRoot, segment_node};
 use types::{ContainerId, SlotRange};
 
@@ -69,23 +69,13 @@ impl PackStream {
 }
 
 impl PackStream {
-    /// The part of the stream that has its nodes.
+    /// The part of the stream that has its nodes. Segments alone are pushed, so all of it does.
     fn how_far(&self) -> OpenStream {
-        let pending = self.tree.iter().flat_map(TreeBuilder::pending);
-        let spine = pending.filter_map(|child| match child.place {
-            Place::At(location) => Some(SpineNode {
-                level: child.level,
-                fingerprint: child.fingerprint,
-                len: child.logical_len,
-                location,
-                containers_max: child.containers_max,
-            }),
-            Place::Zeros => None,
-        });
+        let spine = self.tree.as_ref().and_then(TreeBuilder::spine);
         OpenStream {
             fixed_chunk_bytes: self.fixed_chunk_bytes,
             len: self.tree.as_ref().map_or(0, TreeBuilder::len),
-            spine: spine.collect(),
+            spine: spine.unwrap_or_default(),
         }
     }
 }

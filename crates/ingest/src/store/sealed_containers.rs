@@ -9,7 +9,7 @@ use types::{ContainerId, ContainerKind, SequenceNumber};
 
 use crate::counters::Counters;
 use crate::error::{Halt, IngestError};
-use crate::store::builders::{Limits, Sequences};
+use crate::store::sequences::{Limits, Sequences};
 
 /// Containers by kind and number.
 #[derive(Debug, Default)]

@@ -1,32 +1,67 @@
-//! The writers' stage: seals containers and puts them into the storage, several at a time.
+//! The writers: seal containers and put them into the storage, several at a time.
 
-use container::Containers;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+
+use container::{ContainerBuilder, Containers};
 
 use crate::error::{Failure, Halt, IngestError};
-use crate::queue::{Receiver, Sender};
-use crate::store::builders::Submitted;
+use crate::queue::Sender;
 use crate::store::close::{SealedNotice, ToClose};
+use crate::workers::Workers;
 
-/// Runs one writer until no more containers come, or a stage has failed: what is on its way then
-/// would be put for nobody, and its receiver must go, so that the packer ends.
-pub(crate) fn run(
-    containers: &Containers,
-    input: &Receiver<Submitted>,
-    closer: &Sender<ToClose>,
-    failure: &Failure,
-) -> Result<(), Halt> {
-    while let Ok(Submitted { number, builder }) = input.recv() {
-        if failure.is_noted() {
+/// A full container on its way to the writers, who may finish them in any order.
+#[derive(Debug)]
+pub(crate) struct Submitted {
+    /// How many were submitted before it.
+    pub(crate) number: u64,
+    pub(crate) builder: ContainerBuilder,
+}
+
+/// Hands a session's full containers to the store's writers.
+pub(crate) struct Writers {
+    pub(crate) workers: Workers,
+    pub(crate) containers: Containers,
+    pub(crate) closer: Sender<ToClose>,
+    pub(crate) failure: Arc<Failure>,
+}
+
+impl Writers {
+    /// Hands in a container, waiting while the writers are busy and one more container waits.
+    ///
+    /// # Errors
+    /// When the session has failed: its containers would be put for nobody.
+    pub(crate) fn submit(&self, submitted: Submitted) -> Result<(), Halt> {
+        if self.failure.is_noted() {
             return Err(Halt::Closed);
         }
-        let sealed = builder.seal(containers).map_err(IngestError::from)?;
-        containers.put(&sealed).map_err(IngestError::from)?;
-        let notice = SealedNotice {
-            number,
-            catalog: sealed.catalog(),
-            stored_bytes: sealed.stored_bytes_total(),
-        };
-        closer.send(ToClose::Sealed(notice))?;
+        let (containers, closer) = (self.containers.clone(), self.closer.clone());
+        let failure = Arc::clone(&self.failure);
+        self.workers.submit(move || {
+            let write = AssertUnwindSafe(|| write(&containers, &closer, &failure, submitted));
+            let panicked = |_| Err(IngestError::Internal("a thread of the store panicked").into());
+            failure.note(panic::catch_unwind(write).unwrap_or_else(panicked));
+        })?;
+        Ok(())
     }
+}
+
+fn write(
+    containers: &Containers,
+    closer: &Sender<ToClose>,
+    failure: &Failure,
+    Submitted { number, builder }: Submitted,
+) -> Result<(), Halt> {
+    if failure.is_noted() {
+        return Err(Halt::Closed);
+    }
+    let sealed = builder.seal(containers).map_err(IngestError::from)?;
+    containers.put(&sealed).map_err(IngestError::from)?;
+    let notice = SealedNotice {
+        number,
+        catalog: sealed.catalog(),
+        stored_bytes: sealed.stored_bytes_total(),
+    };
+    closer.send(ToClose::Sealed(notice))?;
     Ok(())
 }

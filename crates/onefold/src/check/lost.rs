@@ -3,71 +3,47 @@
 //! The record of the commit, marks, or later backups show that a backup's manifest is lost
 //! (`session::LostBackup`). Marks show that a revision is lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use format::names;
-use format::reclaim::{CoveredManifest, Marks};
 use session::ManifestList;
 use types::{Revision, SessionId};
 
 use super::{CheckReport, Damage, refuses};
+use crate::covered::Covered;
 use crate::error::Result;
 use crate::store::Store;
 
-/// The highest revision of each session that marks cover.
-#[derive(Debug, Default)]
-pub(super) struct Covered(BTreeMap<SessionId, CoveredManifest>);
-
-impl Covered {
-    /// Adds the manifests that the marks of a group cover.
-    pub(super) fn add(&mut self, marks: &Marks) {
-        for covered in &marks.covers {
-            let known = self.0.entry(covered.session).or_insert(*covered);
-            if known.revision < covered.revision {
-                *known = *covered;
-            }
+/// Reports lost revisions that marks cover. Returns the sessions whose covered revision is a
+/// tombstone.
+pub(super) fn find_lost_revisions(
+    covered: &Covered,
+    store: &Store,
+    list: &ManifestList,
+    report: &mut CheckReport,
+) -> Result<BTreeSet<SessionId>> {
+    for (known, entry) in covered.of(list) {
+        let session = known.session;
+        let is_listed = entry.revisions.last() >= Some(&known.revision);
+        if is_listed && (!known.forgotten || entry.revisions.contains(&known.revision)) {
+            continue;
         }
-    }
-
-    /// Reports lost revisions that marks cover. Returns the sessions whose covered revision is a
-    /// tombstone, even if it is lost or unreadable: they are forgotten for good.
-    pub(super) fn find_lost_revisions(
-        &self,
-        store: &Store,
-        list: &ManifestList,
-        report: &mut CheckReport,
-    ) -> Result<BTreeSet<SessionId>> {
-        let mut forgotten = BTreeSet::new();
-        for known in self.0.values() {
-            let session = known.session;
-            let Some(entry) = list.get(session) else { continue };
-            if entry.is_forgotten() {
-                continue;
-            }
-            if known.forgotten {
-                forgotten.insert(session);
-            }
-            let is_listed = entry.revisions.last() >= Some(&known.revision);
-            if is_listed && (!known.forgotten || entry.revisions.contains(&known.revision)) {
-                continue;
-            }
-            let name = names::manifest(entry.series(), session, known.revision);
-            match store.env.storage.head(&name) {
-                Err(env::StorageError::NotFound { .. }) => {}
-                // The revision was put after the listing, or has a finding already.
-                Err(error) if refuses(&error) => return Err(error.into()),
-                _ => continue,
-            }
-            let backup = session;
-            let what = if known.forgotten {
-                Damage::TombstoneMissing { backup }
-            } else {
-                Damage::RevisionMissing { backup }
-            };
-            report.find(name, what, false);
+        let name = names::manifest(entry.series(), session, known.revision);
+        match store.env.storage.head(&name) {
+            Err(env::StorageError::NotFound { .. }) => {}
+            // The revision was put after the listing, or has a finding already.
+            Err(error) if refuses(&error) => return Err(error.into()),
+            _ => continue,
         }
-        Ok(forgotten)
+        let backup = session;
+        let what = if known.forgotten {
+            Damage::TombstoneMissing { backup }
+        } else {
+            Damage::RevisionMissing { backup }
+        };
+        report.find(name, what, false);
     }
+    Ok(covered.forgotten(list))
 }
 
 /// Reports the committed backups without a manifest among these sessions. Returns the others.

@@ -15,12 +15,13 @@ use format::reclaim::{Condemned, Damaged, Marks, Removed};
 use format::series::SeriesSettings;
 use format::session::{Checkpoint, Claim, Heartbeat, Lease, READ_SERIES};
 use object::ObjectError;
-use session::{ManifestEntry, ManifestList};
+use session::ManifestList;
 use types::{ContainerKind, ObjectName, Revision, SeriesId, SessionId};
 
-use super::lost::{self, Covered};
+use super::lost;
 
 use super::{CheckReport, Damage, refuses};
+use crate::covered::Covered;
 use crate::error::Result;
 use crate::store::Store;
 
@@ -76,10 +77,13 @@ pub(super) fn check(
                 Err(error) if error.is_not_found() => {}
                 Err(error) if stops(&error) => return Err(error.into()),
                 Err(error) if kind == ObjectKind::Manifest && !is_of_reader(&object.name) => {
-                    let session = names::parse_manifest(&object.name).map(|(_, session, _)| session);
                     let why = error.to_string();
-                    let is_needed = !is_forgotten(list, session);
-                    report.find_if(is_needed, &object.name, Damage::ManifestDamaged { why }, false);
+                    report.find_if(
+                        counts(list, &object.name),
+                        &object.name,
+                        Damage::ManifestDamaged { why },
+                        false,
+                    );
                 }
                 Err(error) => {
                     let why = error.to_string();
@@ -89,7 +93,7 @@ pub(super) fn check(
         }
     }
     traces.find_lost_manifests(store, report)?;
-    covered.find_lost_revisions(store, list, report)
+    lost::find_lost_revisions(&covered, store, list, report)
 }
 
 /// Whether it can be nothing but the ending of a read session, for which no barrier waits.
@@ -246,9 +250,12 @@ fn lost_manifest(
     }
 }
 
-/// Whether a tombstone of the session can be read. Then nobody needs the other revisions.
-pub(super) fn is_forgotten(list: &ManifestList, session: Option<SessionId>) -> bool {
-    session
-        .and_then(|id| list.get(id))
-        .is_some_and(ManifestEntry::is_forgotten)
+/// Whether a manifest that cannot be read may be the one that counts of its backup. A revision
+/// below the readable one does not.
+fn counts(list: &ManifestList, name: &ObjectName) -> bool {
+    let Some((_, session, revision)) = names::parse_manifest(name) else {
+        return true;
+    };
+    let entry = list.get(session);
+    entry.is_none_or(|entry| !entry.is_forgotten() && revision > entry.stored.revision)
 }

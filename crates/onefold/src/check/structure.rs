@@ -16,6 +16,7 @@ use types::{
 
 use super::needs::Needs;
 use super::{CheckReport, Damage, objects, refuses, refuses_container};
+use crate::covered::ManifestLoss;
 use crate::damage::{BadSlots, all_slots};
 use crate::error::Result;
 use crate::monitor::{Monitor, WorkUnit};
@@ -107,7 +108,8 @@ fn manifests(
 ) -> Result<()> {
     for damaged in &list.damaged {
         let session = names::parse_manifest(&damaged.name).map(|(_, session, _)| session);
-        if damaged.is_unread {
+        let loss = store.manifest_loss(list, forgotten, damaged)?;
+        if loss == ManifestLoss::Unread {
             let instead = match session.and_then(|id| list.get(id)) {
                 Some(entry) if entry.may_be_forgotten && !entry.newer_unreadable => format!(
                     "it may say that the backup is forgotten, which is final, so no new backup builds upon that one; \
@@ -130,12 +132,12 @@ fn manifests(
             report.find(&damaged.name, what, false);
             continue;
         }
-        if store.manifests.was_cut_short(damaged)? {
+        if loss == ManifestLoss::Torn {
             let why = damaged.why.clone();
             report.leave(&damaged.name, Damage::ManifestTorn { why });
             continue;
         }
-        if let Some(session) = session.filter(|id| forgotten.contains(id)) {
+        if let Some(session) = session.filter(|_| loss == ManifestLoss::Forgotten) {
             let what = Damage::TombstoneDamaged {
                 backup: session,
                 why: damaged.why.clone(),
@@ -143,17 +145,9 @@ fn manifests(
             report.leave(&damaged.name, what);
             continue;
         }
-        report.find_if(
-            !objects::is_forgotten(list, session),
-            &damaged.name,
-            Damage::ManifestDamaged {
-                why: damaged.why.clone(),
-            },
-            false,
-        );
-        report
-            .damaged_backups
-            .extend(session.filter(|id| !objects::is_forgotten(list, Some(*id))));
+        let why = damaged.why.clone();
+        report.find(&damaged.name, Damage::ManifestDamaged { why }, false);
+        report.damaged_backups.extend(session);
     }
     Ok(())
 }

@@ -47,9 +47,11 @@ pub fn everything_at_once() -> PruneOptions {
 pub fn impatient(options: PruneOptions) -> PruneOptions {
     let policy = SessionPolicy {
         unmoved_for: Duration::from_secs(60),
-        ..options.policy
+        ..SessionPolicy::default()
     };
-    options.policy(policy).answer_within(Duration::from_secs(120))
+    options
+        .policy(Some(policy))
+        .answer_within(Duration::from_secs(120))
 }
 
 /// What a prune may do to containers.

@@ -17,8 +17,8 @@ use env::fault::CrashPolicy;
 use format::names;
 use index::{Index, IndexOptions};
 use ingest::{
-    About, BackupSession, Cap, Capping, Client, Counters, Granularity, LocalSession, ReaderSource,
-    StoreSession,
+    About, BackupSession, Cap, Capping, Client, ClientPools, Counters, Granularity, LocalSession,
+    ReaderSource, StorePools, StoreSession,
 };
 use object::config;
 use onefold::InitOptions;
@@ -217,12 +217,14 @@ fn known_segments_cost_a_look_up_a_container() {
         opened.settings,
         Granularity::Chunk,
         ingest::single_stream(None),
+        &StorePools::new(opened.settings.container_bytes, 96 << 20, &process.env.clock),
         &options,
         &counters,
     )
     .unwrap();
     let client = Client {
         session: &local,
+        pools: &ClientPools::new(&process.env.clock),
         options: &options,
         counters: &counters,
         cancel: &AtomicBool::new(false),

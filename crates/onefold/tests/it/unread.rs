@@ -430,3 +430,80 @@ fn a_backup_that_the_storage_did_not_confirm_says_so_and_the_next_run_tells_whet
         assert_told_next(&after, is_there, &format!("{policy:?}"));
     }
 }
+
+/// Damages the object, as somebody does who writes to the storage: it is no bad sector.
+fn garble(machine: &Process, name: &ObjectName) {
+    assert!(
+        machine
+            .storage
+            .damage(name, |bytes| bytes.truncate(bytes.len() - 13)),
+        "{name}"
+    );
+}
+
+/// What no backup needs is no damage, for `check` and for the list of backups alike (B6).
+#[test]
+fn a_damaged_revision_below_the_one_that_counts_is_no_damage() {
+    let (machine, held, other) = one_held(20);
+    garble(&machine, &manifest(&held, 0));
+    let store = machine.open();
+    let report = check(&store);
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let left = report.leftovers.iter().map(|left| left.what.kind());
+    assert_eq!(left.collect::<Vec<_>>(), ["manifest_damaged"]);
+    let list = store.snapshots().unwrap();
+    assert!(list.damaged.is_empty() && list.snapshots.len() == 2, "{list:?}");
+    assert_restores_bytes(
+        &store,
+        &snapshot(&store, held.id),
+        "/file",
+        &noise(1, 60 << 10),
+        "held",
+    );
+    assert_other_is_whole(&machine, &other, "beside a damaged revision");
+
+    // The one that counts is damaged: that is damage, and both say so.
+    garble(&machine, &manifest(&held, 1));
+    let store = machine.open();
+    assert!(!check(&store).findings.is_empty());
+    assert!(!store.snapshots().unwrap().damaged.is_empty());
+}
+
+#[test]
+fn a_damaged_tombstone_that_marks_know_is_no_damage() {
+    let machine = Process::new(21);
+    let store = machine.init();
+    let ids: Vec<SessionId> = (1..3)
+        .map(|seed| {
+            back_up_bytes(&store, "/file", &noise(seed, 60 << 10), &How::plain())
+                .unwrap()
+                .id
+        })
+        .collect();
+    let first = snapshot(&store, ids[0]);
+    forget(&store, ids[0]);
+    garble(&machine, &manifest(&first, 1));
+    // Nothing else says that it is forgotten, so it may not be.
+    let list = machine.open().snapshots().unwrap();
+    assert_eq!(list.damaged.len(), 1, "{list:?}");
+
+    let machine = Process::new(22);
+    let store = machine.init();
+    let ids: Vec<SessionId> = (1..3)
+        .map(|seed| {
+            back_up_bytes(&store, "/file", &noise(seed, 60 << 10), &How::plain())
+                .unwrap()
+                .id
+        })
+        .collect();
+    let first = snapshot(&store, ids[0]);
+    forget(&store, ids[0]);
+    prune(&machine.open(), &everything(), "marks cover the tombstone");
+    garble(&machine, &manifest(&first, 1));
+    let store = machine.open();
+    let report = check(&store);
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let list = store.snapshots().unwrap();
+    let listed: Vec<SessionId> = list.snapshots.iter().map(|backup| backup.id).collect();
+    assert_eq!((listed, list.damaged), (vec![ids[1]], Vec::new()));
+}

@@ -1,8 +1,9 @@
 //! What walks and splices cost in nodes read and stored: levels, not lengths (DD Boost III, B3).
 
-use recipe::{Child, RangeWalker, Splice, TreeRoot};
+use recipe::{Child, RangeWalker, TreeRoot};
 use types::{ContainerKind, Level};
 
+use crate::splice::Splice;
 use crate::store::{Store, level, printer};
 
 const AVG: u32 = 16;
@@ -90,7 +91,7 @@ fn splice(store: &Store, root: &TreeRoot, ranges: &[(u64, u64)]) -> (TreeRoot, u
     for &(offset, len) in ranges {
         let mut splice = Splice::new(store, root, offset, len).unwrap();
         assert_eq!(splice.advance(&mut builder, &mut store.sink()).unwrap(), None);
-        taken += splice.counts().node_bytes;
+        taken += splice.node_bytes();
     }
     (builder.finish(&mut store.sink()).unwrap(), taken)
 }

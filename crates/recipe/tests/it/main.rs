@@ -7,5 +7,6 @@ mod damage;
 mod forward;
 mod layout;
 mod model;
+mod splice;
 mod store;
 mod tree;

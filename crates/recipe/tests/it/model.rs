@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use recipe::{Child, ChunkRefs, NodeSource, Piece, Place, RangeWalker, Splice, TreeRoot};
+use recipe::{Child, ChunkRefs, NodeSource, Piece, Place, RangeWalker, TreeRoot};
 
+use crate::splice::Splice;
 use crate::store::{Sink, Store, push_all};
 
 const AVG: u32 = 4;

@@ -1,8 +1,9 @@
 //! Small trees, by hand.
 
 use format::node::NodeEntry;
+use format::session::SpineNode;
 use proptest::prelude::*;
-use recipe::{Child, NodeSource, Place, RecipeError, TreeBuilder, segment_node};
+use recipe::{Child, NodeSink, NodeSource, Place, RecipeError, TreeBuilder, segment_node};
 use types::{ContainerKind, Fingerprint};
 
 use crate::store::{Store, at, level, printer};
@@ -134,9 +135,101 @@ fn what_is_open_is_pending() {
     assert_eq!(pending, builder.len());
 }
 
+/// A stored segment of one chunk.
+fn segment(store: &Store, number: u32) -> Child {
+    let node = segment_node(&[chunk(number, 7)]);
+    let mut hasher = printer().node_hasher(level(1));
+    hasher.push(&chunk(number, 7).fingerprint, 7);
+    let fingerprint = hasher.finish();
+    let location = store.sink().store(&fingerprint, &node).unwrap();
+    Child {
+        fingerprint,
+        logical_len: 7,
+        level: level(1),
+        place: Place::At(location),
+        containers_max: 1,
+    }
+}
+
+#[test]
+fn no_builder_goes_on_from_what_none_leaves() {
+    let store = Store::new(100);
+    let mut builder = store.builder(4);
+    for number in 0..100 {
+        builder
+            .push_node(segment(&store, number), &mut store.sink())
+            .unwrap();
+    }
+    let spine = builder.spine().unwrap();
+    let resume = |spine: &[SpineNode]| TreeBuilder::resume(printer(), 4, spine).is_some();
+    assert!(
+        resume(&spine) && spine.last().unwrap().level > level(1),
+        "{spine:?}"
+    );
+    let reversed: Vec<_> = spine.iter().rev().copied().collect();
+    assert!(!resume(&reversed), "levels in another order");
+    for changed in [
+        SpineNode {
+            level: level(0),
+            ..spine[0]
+        },
+        SpineNode { len: 0, ..spine[0] },
+        SpineNode {
+            len: u64::MAX,
+            ..spine[0]
+        },
+    ] {
+        let mut spine = spine.clone();
+        spine[0] = changed;
+        assert!(!resume(&spine), "{changed:?}");
+    }
+    // The cut rule ends a node somewhere among so many children: no builder leaves all of them.
+    let segments: Vec<SpineNode> = (0..100)
+        .map(|number| {
+            let one = segment(&store, number).as_root().unwrap();
+            let (level, fingerprint, location) = (one.level, one.fingerprint, one.location);
+            SpineNode {
+                level,
+                fingerprint,
+                len: 7,
+                location,
+                containers_max: 1,
+            }
+        })
+        .collect();
+    assert!(!resume(&segments));
+    builder.push(chunk(1, 7), &mut store.sink()).unwrap();
+    assert!(builder.spine().is_none(), "a chunk is pending");
+    let mut builder = store.builder(4);
+    builder.push_zeros(1).unwrap();
+    assert!(builder.spine().is_none(), "zeros are held back");
+}
+
 proptest! {
     /// Deep trees of small nodes: levels fall by one from the root, and every stream has the levels
     /// it needs.
+    /// A spine can be taken between whole segments alone, as backups push them.
+    #[test]
+    fn a_resumed_tree_is_the_tree(segments in 1..400u32, stops in proptest::collection::vec(0..400u32, 0..4)) {
+        let store = Store::new(100);
+        let (mut straight, mut resumed) = (store.builder(4), store.builder(4));
+        for number in 0..segments {
+            if stops.contains(&number) {
+                let spine = resumed.spine().expect("nodes alone are pending");
+                let again = TreeBuilder::resume(printer(), 4, &spine).expect("what a builder left");
+                prop_assert_eq!(again.len(), resumed.len());
+                prop_assert_eq!(again.last(), resumed.last());
+                resumed = again;
+            }
+            let segment = segment(&store, number);
+            straight.push_node(segment, &mut store.sink()).unwrap();
+            resumed.push_node(segment, &mut store.sink()).unwrap();
+        }
+        let roots = [straight, resumed].map(|builder| builder.finish(&mut store.sink()).unwrap());
+        prop_assert_eq!(roots[0].fingerprint, roots[1].fingerprint);
+        prop_assert_eq!((roots[0].len, roots[0].level), (roots[1].len, roots[1].level));
+    }
+
     #[test]
     fn levels_grow_with_the_logarithm(count in 1..3000u32) {
         let store = Store::new(1000);

@@ -99,7 +99,7 @@ pub fn repair(
     beside: &Session,
 ) -> Result<Repaired> {
     let mut unchanged = Repaired::default();
-    let done = rewrite::run(context, options, beside, |session| {
+    let done = rewrite::run(context, beside, |session| {
         write(context, options, due, session, &mut unchanged)
     })?;
     Ok(done.map_or(unchanged, |(is_done, found)| {

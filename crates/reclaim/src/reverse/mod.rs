@@ -86,7 +86,7 @@ pub fn optimize(
     sharing: &mut Sharing,
     beside: &Session,
 ) -> Result<Optimized> {
-    let done = rewrite::run(context, options, beside, |session| {
+    let done = rewrite::run(context, beside, |session| {
         write(context, options, due, sharing, session)
     })?;
     Ok(

@@ -18,7 +18,7 @@ mod targets;
 use format::manifest::{Backup, SeriesName};
 use format::names;
 use format::session::ARCHIVAL_SERIES;
-use session::{Begin, CoveredBackup, DamagedObject, ManifestList, Session, SessionError, SessionPolicy};
+use session::{Begin, CoveredBackup, DamagedObject, ManifestList, Session, SessionError};
 use tracing::{debug, info};
 use types::{ContainerId, ContainerKind, Revision, SessionId};
 
@@ -38,10 +38,6 @@ use targets::{Target, Targets};
 /// How backups are rewritten.
 #[derive(Debug, Clone)]
 pub struct OptimizeOptions {
-    /// The times that sessions go by.
-    pub policy: SessionPolicy,
-    /// The process id that the session shows, for messages only.
-    pub process: u32,
     /// Threads that read and write containers; at least 1.
     pub workers: usize,
     /// Memory for nodes, in bytes.
@@ -68,7 +64,6 @@ enum Standing {
 /// completed by the next.
 pub(crate) fn run<T>(
     context: &Context<'_>,
-    options: &OptimizeOptions,
     beside: &Session,
     write: impl FnOnce(&Session) -> Result<Option<(Rewrite, T)>>,
 ) -> Result<Option<(Vec<bool>, T)>> {
@@ -78,8 +73,8 @@ pub(crate) fn run<T>(
             host: Vec::new(),
             paths: Vec::new(),
         },
-        process: options.process,
-        policy: options.policy,
+        process: context.process,
+        policy: context.policy,
     };
     let session = Session::begin(context.sealer, begin)?;
     debug!(target: OPTIMIZE, session = %session.id(), "a rewrite begins");

@@ -11,7 +11,7 @@ use object::Sealer;
 use types::{ByteRange, ObjectName, Revision};
 
 use super::{Host, backup_of, begin, id, sealer};
-use crate::{EndedBy, Manifests, Session, SessionError, SessionTable};
+use crate::{EndedBy, Manifests, Pulse, Session, SessionError, SessionTable};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -406,6 +406,63 @@ fn a_pulse_ticks_by_itself_and_stops_when_dropped() {
         2,
         "the claim, and the record of the commit"
     );
+}
+
+#[test]
+fn sessions_of_a_pulse_share_its_listings_and_leave_one_by_one() {
+    let storage = FaultStorage::new();
+    let env = env::Env::system(Arc::new(storage.clone()));
+    let key = crypto::EncryptionKey::from_bytes([2; 32]);
+    let sealer = object::Sealer::new(env.clone(), types::StoreId::from_bytes([1; 16]), key);
+    let sessions = (1..=8).map(|series| {
+        let mut quick = begin(series);
+        quick.policy.heartbeat_every = Duration::from_millis(5);
+        Session::begin(&sealer, quick).unwrap()
+    });
+    let sessions: Vec<_> = sessions.collect();
+    let pulse = Pulse::default();
+    storage.start_trace();
+    let tasks = sessions.iter().map(|session| pulse.add(session).unwrap());
+    let mut tasks: Vec<_> = tasks.collect();
+    let counters = || {
+        let running = SessionTable::list(&sealer).unwrap().running;
+        running.iter().map(|session| session.counter).collect::<Vec<_>>()
+    };
+    let wait_for = |reached: &dyn Fn(&[Option<u64>]) -> bool| {
+        let mut naps = 0;
+        while !reached(&counters()) {
+            env.clock.sleep(Duration::from_millis(5));
+            naps += 1;
+            assert!(naps < 2000, "no heartbeats in ten seconds: {:?}", counters());
+        }
+    };
+    wait_for(&|counters| counters.iter().all(|counter| *counter >= Some(4)));
+    let trace = storage.take_trace();
+    let of = |kind, name: &str| {
+        trace
+            .iter()
+            .filter(|one| one.kind == kind && one.name.contains(name))
+            .count()
+    };
+    let (listed, beats) = (
+        of(OpKind::List, names::CONDEMNED_FOLDER),
+        of(OpKind::Put, "sessions/"),
+    );
+    assert!(beats >= 8 * 4, "{beats} heartbeats");
+    assert!(listed * 4 <= beats, "{listed} listings for {beats} heartbeats");
+
+    drop(tasks.remove(0));
+    // A tick under way may finish; then that session is silent, and the others are not.
+    env.clock.sleep(Duration::from_millis(100));
+    let before = counters();
+    wait_for(&|now| now.iter().zip(&before).skip(1).all(|(now, before)| now > before));
+    assert_eq!(counters()[0], before[0]);
+    drop(tasks);
+    env.clock.sleep(Duration::from_millis(300));
+    assert!(!pulse.has_thread(), "nobody is left to tick");
+    let task = pulse.add(&sessions[0]).unwrap();
+    wait_for(&|now| now[0] > before[0]);
+    drop(task);
 }
 
 #[test]

@@ -1,18 +1,17 @@
 //! Sessions of a store in this process.
 
 use std::io::Read;
-use std::time::Duration;
 
 use container::Containers;
 use crypto::Credential;
 use format::manifest::BackupTotals;
 use ingest::Granularity;
 use ingest::conformance::{Begun, Host};
-use ingest::{About, BackupSession, Committed, IngestError, IngestOptions, Offer, Stream, Terms, Verdict};
+use ingest::{About, BackupSession, IngestError, IngestOptions, Stream};
 use object::config;
 use onefold::{BackupOptions, HostedBackup, Layout, SeriesName, Store};
-use recipe::{NodeCache, StoreReader, StreamBytes, TreeRoot};
-use types::{ByteRange, SessionId, UnixNanos};
+use recipe::{NodeCache, StreamBytes, TreeRoot};
+use types::{SessionId, UnixNanos};
 
 use crate::common::{How, Process, tiny};
 
@@ -60,44 +59,21 @@ impl LocalHost {
     }
 }
 
-/// A hosted backup as the session that it has.
-#[derive(Debug)]
-struct Owned(HostedBackup);
+struct LocalBackup(HostedBackup);
 
-impl BackupSession for Owned {
-    fn terms(&self) -> &Terms {
-        self.0.session().terms()
+impl Begun for LocalBackup {
+    fn session(&self) -> &dyn BackupSession {
+        self.0.session()
     }
 
-    fn reader(&self) -> &dyn StoreReader {
-        self.0.session().reader()
-    }
-
-    fn unsound(&self, stream: &TreeRoot, range: ByteRange) -> Result<Vec<ByteRange>, IngestError> {
-        self.0.session().unsound(stream, range)
-    }
-
-    fn submit(&self, offers: Vec<Offer>) -> Result<(), IngestError> {
-        self.0.session().submit(offers)
-    }
-
-    fn verdicts(&self, wait: Duration) -> Result<Vec<Verdict>, IngestError> {
-        self.0.session().verdicts(wait)
-    }
-
-    fn commit(&self, about: About) -> Result<Committed, IngestError> {
-        self.0.session().commit(about)
+    fn parents(&self) -> Vec<Vec<TreeRoot>> {
+        self.0.parents()
     }
 }
 
 impl Host for LocalHost {
-    fn begin(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<Begun<'_>, IngestError> {
-        let hosted = self.host(streams, upon)?;
-        let parents = hosted.parents();
-        Ok(Begun {
-            session: Box::new(Owned(hosted)),
-            parents,
-        })
+    fn begin(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<Box<dyn Begun + '_>, IngestError> {
+        Ok(Box::new(LocalBackup(self.host(streams, upon)?)))
     }
 
     fn options(&self) -> IngestOptions {

@@ -30,7 +30,7 @@ fn a_store_elsewhere_decides_as_one_here() {
             let elsewhere = RemoteHost::new(&Process::new(700), is_hybrid, None);
             let (local, remote) = (made(&here, *case), made(&elsewhere, *case));
             assert_eq!(local, remote, "{}, hybrid: {is_hybrid}", case.0);
-            assert!(elsewhere.messages() > 4, "{}: it talked over the pipe", case.0);
+            assert!(elsewhere.messages() >= 4, "{}: it talked over the pipe", case.0);
             assert_sound(&here.store, case.0);
             assert_sound(&elsewhere.here.store, case.0);
         }

@@ -47,7 +47,7 @@ impl RemoteHost {
 }
 
 impl Host for RemoteHost {
-    fn begin(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<Begun<'_>, IngestError> {
+    fn begin(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<Box<dyn Begun + '_>, IngestError> {
         let hosted = self.here.host(streams, upon)?;
         let (terms, parents) = (hosted.session().terms().clone(), hosted.parents());
         let (questions, asked) = pipe(&self.cut);
@@ -65,10 +65,7 @@ impl Host for RemoteHost {
                 threads: vec![store, listener],
             }),
         };
-        Ok(Begun {
-            session: Box::new(session),
-            parents,
-        })
+        Ok(Box::new(RemoteBackup { session, parents }))
     }
 
     fn options(&self) -> IngestOptions {
@@ -89,6 +86,22 @@ impl Host for RemoteHost {
 
     fn read(&self, backup: SessionId, stream: usize) -> Vec<u8> {
         self.here.read(backup, stream)
+    }
+}
+
+/// A session over a pipe, and the streams that it may copy from.
+struct RemoteBackup {
+    session: RemoteSession,
+    parents: Vec<Vec<TreeRoot>>,
+}
+
+impl Begun for RemoteBackup {
+    fn session(&self) -> &dyn BackupSession {
+        &self.session
+    }
+
+    fn parents(&self) -> Vec<Vec<TreeRoot>> {
+        self.parents.clone()
     }
 }
 

@@ -1,46 +1,29 @@
-//! Copies a byte range of a stream into a builder by reference: virtual synthetics (DD Boost III,
-//! B3), unchanged files, snapshots of volumes.
+//! Copies a byte range of a stream into a builder by reference (B3), by the builder and the walker
+//! alone.
 //!
 //! Invariant: the builder has the same tree as after pushing the range's chunks and zeros one
 //! by one. It takes whole nodes at the highest level at which builder and stream are both aligned,
 //! and cuts only the edges again. No data container is read.
 
-use crate::builder::TreeBuilder;
-use crate::child::Child;
-use crate::error::RecipeError;
-use crate::source::{NodeSink, NodeSource, TreeRoot};
-use crate::walker::{Piece, RangeWalker};
+use recipe::{Child, NodeSink, NodeSource, Piece, RangeWalker, RecipeError, TreeBuilder, TreeRoot};
 
 /// An edge of the range inside a chunk. The caller reads these bytes, cuts them into chunks of
 /// their own and pushes those (or zeros, if they are zeros) before it continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PartOfChunk {
+pub(crate) struct PartOfChunk {
     /// The chunk.
-    pub child: Child,
+    pub(crate) child: Child,
     /// Where the part begins in it, in bytes.
-    pub skip: u64,
+    pub(crate) skip: u64,
     /// The part's length in bytes.
-    pub len: u64,
-}
-
-/// What a splice has taken so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SpliceCounts {
-    /// Whole nodes, of any level.
-    pub nodes: u64,
-    /// Bytes of stream below them.
-    pub node_bytes: u64,
-    /// Chunks one by one.
-    pub chunks: u64,
-    /// Bytes in edges that the caller had to cut again.
-    pub edge_bytes: u64,
+    pub(crate) len: u64,
 }
 
 /// One range on its way into a builder.
 #[derive(Debug)]
-pub struct Splice<'a, S: ?Sized> {
+pub(crate) struct Splice<'a, S: ?Sized> {
     walker: RangeWalker<'a, S>,
-    counts: SpliceCounts,
+    node_bytes: u64,
 }
 
 impl<'a, S: NodeSource + ?Sized> Splice<'a, S> {
@@ -48,11 +31,11 @@ impl<'a, S: NodeSource + ?Sized> Splice<'a, S> {
     ///
     /// # Errors
     /// [`RecipeError::OutOfStream`].
-    pub fn new(source: &'a S, root: &TreeRoot, offset: u64, len: u64) -> Result<Self, RecipeError> {
+    pub(crate) fn new(source: &'a S, root: &TreeRoot, offset: u64, len: u64) -> Result<Self, RecipeError> {
         let walker = RangeWalker::new(source, root, offset, len)?;
         Ok(Self {
             walker,
-            counts: SpliceCounts::default(),
+            node_bytes: 0,
         })
     }
 
@@ -61,7 +44,7 @@ impl<'a, S: NodeSource + ?Sized> Splice<'a, S> {
     ///
     /// # Errors
     /// Those of the walk and those of the builder; both are of no use afterwards.
-    pub fn advance(
+    pub(crate) fn advance(
         &mut self,
         builder: &mut TreeBuilder,
         sink: &mut dyn NodeSink,
@@ -77,26 +60,20 @@ impl<'a, S: NodeSource + ?Sized> Splice<'a, S> {
             };
             match piece {
                 Piece::Node(node) => {
-                    self.counts.nodes += 1;
-                    self.counts.node_bytes += node.logical_len;
+                    self.node_bytes += node.logical_len;
                     builder.push_node(node, sink)?;
                 }
-                Piece::Chunk(chunk) => {
-                    self.counts.chunks += 1;
-                    builder.push(chunk, sink)?;
-                }
+                Piece::Chunk(chunk) => builder.push(chunk, sink)?,
                 Piece::Zeros { len } => builder.push_zeros(len)?,
                 Piece::PartOfChunk { child, skip, len } => {
-                    self.counts.edge_bytes += len;
                     return Ok(Some(PartOfChunk { child, skip, len }));
                 }
             }
         }
     }
 
-    /// What was taken so far.
-    #[must_use]
-    pub const fn counts(&self) -> SpliceCounts {
-        self.counts
+    /// Bytes of stream below the whole nodes that were taken so far.
+    pub(crate) const fn node_bytes(&self) -> u64 {
+        self.node_bytes
     }
 }

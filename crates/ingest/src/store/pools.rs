@@ -1,0 +1,74 @@
+//! Threads and memory that all backups into a store share.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use env::{AlignedPool, Clock};
+
+use crate::stage::StageStats;
+use crate::workers::{ThreadPool, Workers};
+
+/// What a container may have over its target: a region, and what its catalog takes beyond the
+/// estimate.
+const CONTAINER_SLACK_BYTES: usize = 1 << 20;
+
+/// So many buffers of containers are kept that nobody uses: those of two writers, and one.
+const SPARE_MAX: usize = 3;
+
+/// Threads that put containers, and the memory of containers that are open. A store has them once,
+/// for all its backups. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct StorePools {
+    writers: Arc<ThreadPool>,
+    buffers: AlignedPool,
+    open_bytes: u64,
+    running: Arc<AtomicUsize>,
+}
+
+/// A backup that runs. Dropped at its end.
+#[derive(Debug)]
+pub(crate) struct Running(Arc<AtomicUsize>);
+
+impl StorePools {
+    /// For containers of `container_bytes`. Backups that run at once share `open_bytes` of memory
+    /// for their open containers: where that is less than a container for each, they close
+    /// containers earlier.
+    #[must_use]
+    pub fn new(container_bytes: u32, open_bytes: u64, clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            writers: Arc::new(ThreadPool::new("write", 1, clock)),
+            buffers: AlignedPool::new(container_bytes as usize + CONTAINER_SLACK_BYTES, SPARE_MAX),
+            open_bytes,
+            running: Arc::default(),
+        }
+    }
+
+    /// Counts one more backup.
+    pub(crate) fn begin(&self) -> Running {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        Running(Arc::clone(&self.running))
+    }
+
+    /// Stored bytes at which a container of a backup closes now, whatever its target.
+    pub(crate) fn container_bytes_max(&self) -> u64 {
+        let running = self.running.load(Ordering::Relaxed).max(1);
+        self.open_bytes / running as u64
+    }
+
+    /// At least so many threads, for a backup's jobs.
+    pub(crate) fn writers(&self, threads: usize, stage: &Arc<StageStats>) -> io::Result<Workers> {
+        self.writers.workers(threads, stage)
+    }
+
+    /// Buffers for containers.
+    pub(crate) fn buffers(&self) -> &AlignedPool {
+        &self.buffers
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
