@@ -50,8 +50,8 @@ impl Progress for Watcher<'_> {
     }
 }
 
-/// What a prune would do, before it does it: [`Store::plan_prune`]. Holds nothing in the store: who
-/// drops it has changed nothing.
+/// What a prune would do, before it does it: [`Store::plan_prune`]. It holds nothing in the store, so
+/// a dropped plan has changed nothing.
 #[derive(Debug)]
 #[must_use = "a plan does nothing until it is executed"]
 pub struct PrunePlan<'a> {
@@ -74,9 +74,11 @@ impl PrunePlan<'_> {
         &self.warnings
     }
 
-    /// Does it. If nobody has changed the store since it was planned, it does what
-    /// [`Self::preview`] says. Otherwise it decides anew: it removes nothing that a backup or a
-    /// running session needs by now, and it also removes what was forgotten since.
+    /// Prunes as [`Store::prune`] does, with the options of the plan: it decides anew. It removes
+    /// nothing that a backup or a running session needs by now, and it also removes what was
+    /// forgotten since. Where nobody has changed the store since, it removes what
+    /// [`Self::preview`] says, but for sizes that are estimates there, and for what it decides
+    /// after it has ended a dead session or finished a prune that was killed.
     ///
     /// # Errors
     /// As [`Store::prune`].
