@@ -1,23 +1,22 @@
 //! Recipes: nodes, trees, splicing.
 //!
-//! A stream is a tree of nodes: a level-1 node (a segment) lists chunks and runs of zeros, a higher
+//! A stream is a tree of nodes. A level-1 node (a segment) lists chunks and runs of zeros, a higher
 //! node lists nodes, up to one root. This crate builds such trees ([`TreeBuilder`]), walks byte
 //! ranges of them ([`RangeWalker`], [`ChunkRefs`]), splices ranges of one into another ([`Splice`],
-//! the virtual synthetics of DD Boost III) and measures how a stream lies in its containers
+//! the virtual synthetics of DD Boost III), and measures the layout of a stream in its containers
 //! ([`StreamLayout`]). None of that reads a data container: references come from nodes,
 //! fingerprints and lengths from catalogs. [`StreamBytes`] reads small streams, such as listings,
 //! in order.
 //!
 //! Invariants:
-//! - A tree is a pure function of its sequence of children: chunks, and runs of zeros coalesced as
-//!   far as possible over the whole stream. Splicing gives the identical tree as building from
-//!   scratch.
-//! - An open node was compared with its fingerprint, top down from the root: so the manifest
+//! - A tree is a pure function of its sequence of children: chunks, and runs of zeros, joined as
+//!   far as possible over the whole stream. Splicing gives the same tree as building from scratch.
+//! - An opened node is compared with its fingerprint, top down from the root. So the manifest
 //!   authenticates every returned reference (INV-5).
-//! - Nodes and catalogs are untrusted input: a wrong one is an error that names container and slot
+//! - Nodes and catalogs are untrusted input. A wrong one is an error that names container and slot
 //!   (INV-8).
 //!
-//! Builders and walkers belong to one thread each; sources and caches are shared.
+//! A builder or walker belongs to one thread. Sources and caches are shared.
 
 mod builder;
 mod bytes;

@@ -1,9 +1,9 @@
 //! Copies a byte range of a stream into a builder by reference: virtual synthetics (DD Boost III,
 //! B3), unchanged files, snapshots of volumes.
 //!
-//! Invariant: the builder has the same tree as after pushing the range's chunks and zeros one
-//! by one. It takes whole nodes at the highest level at which builder and stream are both aligned,
-//! and cuts only the edges again. No data container is read.
+//! Invariant: the builder has the same tree as after pushing the range's chunks and zeros one by
+//! one. The splice takes whole nodes at the highest level at which builder and stream are both
+//! aligned, and cuts only the edges again. No data container is read.
 
 use crate::builder::TreeBuilder;
 use crate::child::Child;
@@ -11,32 +11,32 @@ use crate::error::RecipeError;
 use crate::source::{NodeSink, NodeSource, TreeRoot};
 use crate::walker::{Piece, RangeWalker};
 
-/// An edge of the range inside a chunk. The caller reads these bytes, cuts them into chunks of
-/// their own and pushes those (or zeros, if they are zeros) before it continues.
+/// An edge of the range inside a chunk. Before it continues, the caller reads these bytes, cuts
+/// them into new chunks, and pushes these (or zeros, if the bytes are zeros).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartOfChunk {
     /// The chunk.
     pub child: Child,
-    /// Where the part begins in it, in bytes.
+    /// Offset of the part in the chunk, in bytes.
     pub skip: u64,
     /// The part's length in bytes.
     pub len: u64,
 }
 
-/// What a splice has taken so far.
+/// Counts of a splice so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SpliceCounts {
     /// Whole nodes, of any level.
     pub nodes: u64,
-    /// Bytes of stream below them.
+    /// Bytes of the stream below them.
     pub node_bytes: u64,
-    /// Chunks one by one.
+    /// Single chunks.
     pub chunks: u64,
     /// Bytes in edges that the caller had to cut again.
     pub edge_bytes: u64,
 }
 
-/// One range on its way into a builder.
+/// A range that is being copied into a builder.
 #[derive(Debug)]
 pub struct Splice<'a, S: ?Sized> {
     walker: RangeWalker<'a, S>,
@@ -56,18 +56,18 @@ impl<'a, S: NodeSource + ?Sized> Splice<'a, S> {
         })
     }
 
-    /// Copies until the range's end (`None`), or until an edge that the caller must push the bytes
-    /// of before it calls again. There are at most two edges.
+    /// Copies up to the range's end (`None`), or up to an edge. The caller must push the edge's
+    /// bytes before the next call. There are at most two edges.
     ///
     /// # Errors
-    /// Those of the walk and those of the builder; both are of no use afterwards.
+    /// Errors of the walk and of the builder. Neither can be used afterwards.
     pub fn advance(
         &mut self,
         builder: &mut TreeBuilder,
         sink: &mut dyn NodeSink,
     ) -> Result<Option<PartOfChunk>, RecipeError> {
         loop {
-            // Zeros held back keep the builder from being aligned; here it is known that none
+            // Held-back zeros keep the builder from being aligned. Here it is known that no zeros
             // follow.
             if builder.has_open_zeros() && self.walker.next_is_chunk()? {
                 builder.close_zeros(sink)?;
@@ -94,7 +94,7 @@ impl<'a, S: NodeSource + ?Sized> Splice<'a, S> {
         }
     }
 
-    /// What was taken so far.
+    /// The counts so far.
     #[must_use]
     pub const fn counts(&self) -> SpliceCounts {
         self.counts
