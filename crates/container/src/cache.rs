@@ -1,9 +1,10 @@
 //! The catalog cache: whole catalogs by container, within a byte budget [Guo 3.2.1].
 //!
-//! The cache drops the least recently used catalog first. Pinned ones (of containers that are not
-//! yet durable) stay, and count. What must hold: only pins and the newest catalog may exceed the
-//! budget (INV-7). When several threads miss the same container, one loads it and the others wait.
-//! If the load fails, each waiter tries for itself. All methods may be called from many threads.
+//! The cache drops the least recently used catalog first. Pinned catalogs (of containers that are
+//! not yet durable) stay, and count. What must hold: only pinned catalogs and the newest one may
+//! exceed the budget (INV-7). When several threads miss the same container, one loads its catalog
+//! and the others wait. If the load fails, each waiter tries for itself. Any thread may call all
+//! methods.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,7 @@ pub(crate) struct CatalogCache {
 #[derive(Debug, Default)]
 struct State {
     held: HashMap<ContainerId, CachedCatalog>,
-    /// Use order of what is not pinned.
+    /// Catalogs without a pin, by time of last use.
     order: BTreeMap<u64, ContainerId>,
     loading: HashSet<ContainerId>,
     next_use: u64,
@@ -37,10 +38,10 @@ struct CachedCatalog {
     pins: u32,
 }
 
-/// What a look-up gave.
+/// The result of a look-up.
 pub(crate) enum Found<'a> {
     Cached(Arc<CatalogView>),
-    /// The caller loads it, and others wait until this is dropped.
+    /// The caller must load the catalog. Others wait until this is dropped.
     Load(Loading<'a>),
 }
 
@@ -66,8 +67,7 @@ impl CatalogCache {
         }
     }
 
-    /// The state stays consistent between statements, so a panic elsewhere under the lock harms
-    /// nothing.
+    /// The state is consistent after each statement, so a panic under the lock does no harm.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,7 +98,7 @@ impl CatalogCache {
         state.evict(self.budget_bytes);
     }
 
-    /// Adds a catalog that stays until as many [`Self::unpin`] as `pin` were called.
+    /// Adds a pinned catalog. It stays until [`Self::unpin`] was called as often as `pin`.
     pub(crate) fn pin(&self, view: Arc<CatalogView>) {
         let mut state = self.lock();
         let id = view.id();
@@ -120,7 +120,7 @@ impl CatalogCache {
         state.evict(self.budget_bytes);
     }
 
-    /// Drops a catalog that turned out stale; a pin on it stays with what replaces it.
+    /// Drops a stale catalog. A pin on it passes to its replacement.
     pub(crate) fn forget(&self, stale: &CatalogView) {
         let mut state = self.lock();
         let id = stale.id();
@@ -190,7 +190,8 @@ impl State {
         self.bytes -= held.bytes;
     }
 
-    /// Keeps the newest one even where it alone is over the budget: its user is about to read it.
+    /// Drops catalogs until the rest fits the budget. Keeps the newest one even if it alone exceeds the
+    /// budget: its user is about to read it.
     fn evict(&mut self, budget_bytes: u64) {
         let keep = usize::from(budget_bytes > 0);
         while self.bytes > budget_bytes && self.order.len() > keep {

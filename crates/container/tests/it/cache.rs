@@ -59,7 +59,7 @@ fn pinned_catalogs_stay() {
     assert_eq!(containers.catalog_cache_bytes(), 0);
 }
 
-/// A storage whose tails take long enough for all other threads to ask as well.
+/// A storage with slow reads of tails, so that all other threads ask meanwhile.
 #[derive(Debug)]
 struct Slow(FaultStorage);
 
