@@ -86,7 +86,7 @@ pub struct SeriesName {
 pub enum StreamRole {
     /// The bytes of all files of a directory backup, one after another.
     Content,
-    /// The entries of the backup, in path order.
+    /// Fences: the first path of each part of the listing, of some 64 KiB.
     Listing,
     /// The fences of the listing.
     Fences,
