@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::TARGET;
 use crate::screen::{shown, shown_bytes, shown_json};
 
-/// Options of every command that set how it prints.
+/// Options of every command that say how it prints.
 #[derive(Debug, Args)]
 pub struct OutputOptions {
     /// Print JSON lines instead of text

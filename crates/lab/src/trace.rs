@@ -252,7 +252,7 @@ impl<R: BufRead> Source for TraceReader<R> {
     }
 }
 
-/// Opens a trace of either kind, recognized by its beginning. `what` names it in errors, and names
+/// Opens a trace of either kind, recognised by its beginning. `what` names it in errors, and names
 /// a backup that has no name of its own.
 ///
 /// # Errors

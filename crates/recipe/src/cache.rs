@@ -185,7 +185,7 @@ impl NodeCache {
         .into())
     }
 
-    /// Keeps every node of a region. Malformed nodes are skipped: whoever needs one gets the error.
+    /// Keeps every node of a region. Malformed nodes are skipped: a reader of one gets the error.
     fn keep_all(&self, view: &CatalogView, region: &PlainRegion) {
         let nodes = view.positions_in(region.index()).filter_map(|position| {
             let entry = view
