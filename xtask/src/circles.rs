@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use syn::visit::{self, Visit};
 
-/// Circles that stay: a module of each, and the reason. At most three.
+/// Allowed circles: a module of each, and the reason. At most three.
 const ALLOWED: &[(&str, &str)] = &[];
 
 /// A path of modules from the root of the crate.
 type ModulePath = Vec<String>;
 
-/// What one module says.
+/// The imports of one module.
 #[derive(Default)]
 struct Module {
-    /// Names that it imports or re-exports, and where they lead.
+    /// Names that it imports or re-exports, with their targets.
     names: BTreeMap<String, Vec<String>>,
     /// Paths into its crate, resolved against the module.
     paths: BTreeSet<Vec<String>>,
@@ -176,7 +176,7 @@ impl Crate {
         out
     }
 
-    /// The module that defines what a path leads to.
+    /// The module that defines the target of a path.
     fn defining(&self, path: &[String], depth: u32) -> Option<&ModulePath> {
         let longest = (0..=path.len())
             .rev()
@@ -204,7 +204,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// A path from the root of the crate; `None`: it leads elsewhere.
+    /// A path from the root of the crate; `None` if its target is elsewhere.
     fn resolve(&self, segments: &[String]) -> Option<Vec<String>> {
         let first = segments.first()?;
         let mut base = match first.as_str() {
@@ -248,7 +248,7 @@ impl Seen {
         if !matches!(name, "self" | "*") {
             path.push(name.to_owned());
         }
-        // `use child::Item` without `self` leads into a module below, too.
+        // `use child::Item` without `self` also refers to a module below.
         let resolved = self
             .resolve(&path)
             .unwrap_or_else(|| self.at.iter().cloned().chain(path).collect());
@@ -302,7 +302,7 @@ pub(crate) fn is_test(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// The circles: modules that lead to each other, two or more.
+/// The circles: groups of two or more modules that import each other.
 fn circles(imports: &BTreeMap<ModulePath, BTreeSet<ModulePath>>) -> Vec<Vec<ModulePath>> {
     let reach = |from: &ModulePath| {
         let (mut seen, mut todo) = (BTreeSet::new(), vec![from]);

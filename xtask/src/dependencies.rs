@@ -1,5 +1,4 @@
-//! Every crate that a manifest names has its line in docs/dependencies.md, and is wanted by
-//! somebody.
+//! Every crate that a manifest names has its line in docs/dependencies.md, and some crate uses it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +9,7 @@ use cargo_metadata::MetadataCommand;
 
 const PAGE: &str = "docs/dependencies.md";
 
-/// Adds what is amiss to `faults`.
+/// Adds a fault for each broken rule to `faults`.
 pub(crate) fn check(root: &Path, faults: &mut Vec<String>) -> Result<()> {
     let metadata = MetadataCommand::new()
         .no_deps()

@@ -1,6 +1,6 @@
 //! Functions that fit on two screens: at most 100 lines each in the code of the product.
 //!
-//! A function is counted from its signature to its closing brace, with all that stands between. A
+//! A function is counted from its signature to its closing brace, with everything in between. A
 //! function inside another counts for both. Tests and the laboratory do not count.
 
 use anyhow::Result;
@@ -9,10 +9,10 @@ use syn::visit::{self, Visit};
 
 use crate::layering::LABORATORY;
 
-/// Most lines of a function.
+/// The most lines of a function.
 const LINES_MAX: usize = 100;
 
-/// A function that was found, and its length.
+/// A function and its length.
 #[derive(Debug, PartialEq, Eq)]
 struct Function {
     name: String,

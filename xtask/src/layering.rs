@@ -32,13 +32,13 @@ const FLOORS: &[(&str, u32)] = &[
 /// experiment.
 pub(crate) const LABORATORY: &[&str] = &["lab", "onefold-lab"];
 
-/// What writes a log. Libraries tell `tracing` what they do; where that goes is the program's to
-/// say.
+/// The crate that writes a log. Libraries report to `tracing`; only the program decides where that
+/// is written.
 const SUBSCRIBER: &str = "tracing-subscriber";
 /// The program that may install it.
 const PROGRAM: &str = "cli";
 
-/// Members of the workspace that stand beside the house: they ship in nothing.
+/// Members of the workspace outside of the layers: no shipped program contains them.
 const BESIDE: &[&str] = &["model", "testfs", "xtask"];
 
 fn floor(name: &str) -> Option<u32> {
@@ -88,7 +88,7 @@ pub(crate) fn check() -> Result<()> {
 /// One line of a crate's dependencies.
 struct Import<'a> {
     name: &'a str,
-    /// Of its tests alone.
+    /// Only for its tests.
     is_for_tests: bool,
     /// A crate of this workspace.
     is_member: bool,

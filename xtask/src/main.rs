@@ -1,5 +1,5 @@
-//! Checks of the repository that cargo has none for: `cargo xtask layering`, `cargo xtask circles`,
-//! `cargo xtask tidy`, `cargo xtask chaos`.
+//! Checks of the repository that cargo does not have: `cargo xtask layering`, `cargo xtask
+//! circles`, `cargo xtask tidy`, `cargo xtask chaos`.
 
 mod chaos;
 mod circles;

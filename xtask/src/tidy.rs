@@ -1,5 +1,5 @@
-//! Habits that a reader relies on: files of one idea, none of them endless, every module opened by
-//! a word on what it is.
+//! Habits that readers rely on: a file holds one idea and has a limited length, and every module
+//! begins with a sentence on what it is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ fn check_pages(root: &Path, faults: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Finds the files below a folder whose name ends with an extension, but for those of builds.
+/// Finds the files below a folder whose name ends with an extension, except those of builds.
 fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) -> Result<()> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Ok(());

@@ -58,7 +58,7 @@ pub(crate) fn check_page(name: &str, text: &str, faults: &mut Vec<String>) {
     report(name, lines, faults);
 }
 
-/// Adds a fault for each comment of a Rust file that is too wide. Code is the formatter's matter.
+/// Adds a fault for each comment of a Rust file that is too wide. The formatter checks code.
 pub(crate) fn check_comments(name: &str, text: &str, faults: &mut Vec<String>) {
     if COMMENTS_NOT_YET.iter().any(|folder| name.starts_with(folder)) {
         return;
@@ -86,7 +86,8 @@ fn report<'a>(name: &str, lines: impl Iterator<Item = (usize, &'a str, &'a str)>
     }
 }
 
-/// Columns of a line without the targets of its links: `[text](target)`, `[name]: target`, addresses.
+/// Columns of a line without the targets of its links: `[text](target)`, `[name]: target`,
+/// addresses.
 fn columns(line: &str) -> usize {
     let mut columns = 0;
     let mut rest = line;

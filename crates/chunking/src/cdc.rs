@@ -1,19 +1,20 @@
 //! Content-defined chunks by the gear hash.
 //!
-//! Invariant: a position is a *candidate* for a boundary because of the 64 bytes before it, the
-//! gear table and the threshold. Where the chunk began has no influence. The shortest length only
-//! ignores candidates. So threads can search candidates in any order and in parallel.
+//! Invariant: whether a position is a *candidate* for a boundary depends only on the 64 bytes
+//! before it, the gear table and the threshold. The beginning of the chunk has no influence. The
+//! shortest length only ignores candidates. So threads can search candidates in any order and in
+//! parallel.
 //!
 //! No boundary is searched within the first `min >= 64` bytes of a chunk. So the 64 bytes are
 //! always in the chunk itself, and hashing starts at `min - 64`: with the default sizes, half of
 //! all bytes are never read.
 //!
-//! The threshold: of random bytes each position is a candidate with probability
-//! `q = threshold / 2^32`. The first possible boundary is at `min`; the number of positions before
-//! the first candidate is geometric with mean `(1 - q) / q`. Setting `min + (1 - q) / q = avg`
-//! gives `q = 1 / (avg - min + 1)`. The cut at `max` shortens the mean by a part of
-//! `e^-((max - min) / (avg - min))` of `avg - min`: 3 in 10 million for min = avg / 2, max = 8 avg,
-//! and so left out.
+//! The threshold: among random bytes each position is a candidate with probability `q = threshold /
+//! 2^32`. The first possible boundary is at `min`. The number of positions before the first
+//! candidate is geometric with mean `(1 - q) / q`. Setting `min + (1 - q) / q = avg` gives `q = 1 /
+//! (avg - min + 1)`. The cut at `max` shortens the mean by a part of `e^-((max - min) / (avg -
+//! min))` of `avg - min`. That is 3 in 10 million for min = avg / 2, max = 8 avg, and so it is left
+//! out.
 //!
 //! A plain threshold with a minimum of half the average deduplicates better than normalised
 //! chunking at equal average and minimum.
@@ -25,11 +26,11 @@ use crate::gear::{GEAR_TABLE_WORDS, GEAR_WINDOW_BYTES, Gear, Isa};
 /// Lengths of content-defined chunks, in bytes. Checked by [`Cdc::new`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CdcSizes {
-    /// The shortest length, except for the last chunk of a stream or file; at least 64.
+    /// The shortest length, except for the last chunk of a stream or file: at least 64.
     pub min: u32,
     /// The mean over random bytes.
     pub avg: u32,
-    /// The longest; at least twice the average, at most [`CHUNK_BYTES_MAX`].
+    /// The longest length: at least twice the average, at most [`CHUNK_BYTES_MAX`].
     pub max: u32,
 }
 
@@ -62,7 +63,7 @@ impl CdcSizes {
 }
 
 impl Default for CdcSizes {
-    /// 4 KiB, 8 KiB, 64 KiB.
+    /// Lengths of 4 KiB, 8 KiB and 64 KiB.
     fn default() -> Self {
         Self::around(8 << 10)
     }
@@ -80,7 +81,7 @@ pub struct Cdc {
 }
 
 impl std::fmt::Debug for Cdc {
-    /// Without the table, which is a secret.
+    /// Leaves out the table, which is a secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cdc")
             .field("sizes", &self.sizes)
@@ -90,11 +91,11 @@ impl std::fmt::Debug for Cdc {
 }
 
 impl Cdc {
-    /// A chunker of these lengths with the domain's gear table, by the fastest instructions there
-    /// are.
+    /// A chunker of these lengths with the domain's gear table. It uses the processor's fastest
+    /// instructions.
     ///
     /// # Errors
-    /// [`ChunkingError::Sizes`] says which rule the lengths break.
+    /// [`ChunkingError::Sizes`] names the rule that the lengths break.
     pub fn new(sizes: CdcSizes, table: &[u16; GEAR_TABLE_WORDS]) -> Result<Self, ChunkingError> {
         sizes.check()?;
         let positions = u64::from(sizes.avg - sizes.min) + 1;
@@ -109,7 +110,7 @@ impl Cdc {
         })
     }
 
-    /// The same by other instructions, to compare: boundaries do not depend on them.
+    /// The same chunker with other instructions, for comparison: boundaries do not depend on them.
     #[must_use]
     pub fn by(mut self, isa: Isa) -> Self {
         self.isa = isa;
@@ -122,7 +123,7 @@ impl Cdc {
         self.sizes
     }
 
-    /// A position is a candidate where the hash is below this.
+    /// A position is a candidate if the hash is below this.
     #[must_use]
     pub fn threshold(&self) -> u32 {
         self.gear.threshold()

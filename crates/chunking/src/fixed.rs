@@ -5,7 +5,7 @@ use crate::error::ChunkingError;
 
 const BYTES_MIN: u32 = 4 << 10;
 
-/// Cuts after every `n` bytes; a stream's last chunk may be shorter.
+/// Cuts after every `n` bytes. A stream's last chunk may be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fixed {
     bytes: u32,

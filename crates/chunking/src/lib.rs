@@ -1,14 +1,14 @@
-//! Bytes to chunks, child fingerprints to node boundaries; values only, no I/O.
+//! Bytes to chunks, and child fingerprints to node boundaries; values only, no I/O.
 //!
-//! Everything here is a pure function of its arguments: chunk boundaries of the bytes and the gear
-//! table, node boundaries of the child fingerprints. So equal content gives equal chunks and equal
-//! nodes, whatever process wrote it and however it was buffered. (RevDedup 2.2.2 cuts two levels in
-//! one pass; here the upper levels follow from fingerprints, so that trees are cut again without
-//! data.)
+//! Everything here is a pure function of its arguments. Chunk boundaries depend on the bytes and
+//! the gear table, and node boundaries on the child fingerprints. So equal content gives equal
+//! chunks and equal nodes, whatever process wrote it and however it was buffered. (RevDedup 2.2.2
+//! cuts two levels in one pass. Here the upper levels follow from fingerprints, so that trees are
+//! cut again without data.)
 //!
-//! All types are plain values: safe to share between threads, nothing can fail after construction.
-//! Bytes are hashed with the SIMD instructions that the processor has, chosen at run time; results
-//! never depend on them.
+//! All types are plain values: they are safe to share between threads, and nothing can fail after
+//! construction. Bytes are hashed with the processor's SIMD instructions, chosen at run time.
+//! Results never depend on them.
 
 mod cdc;
 mod chunker;

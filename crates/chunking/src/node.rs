@@ -9,14 +9,14 @@ use types::Fingerprint;
 /// The smallest average that makes every level smaller than the one below it.
 pub const NODE_AVG_CHILDREN_MIN: u32 = 4;
 
-/// The largest average: bounds what a reader of a node must hold.
+/// The largest average. It limits what a reader of a node must hold.
 pub const NODE_AVG_CHILDREN_MAX: u32 = 1 << 14;
 
-/// The cut rule of one level: a segment's or higher node's end [RevDedup 2.2.2].
+/// The cut rule of one level: the end of a segment or higher node [RevDedup 2.2.2].
 ///
 /// After at least `avg / 2` children, a node ends after a child whose `node_bits` are a multiple of
-/// `avg / 2`; at the latest after `2 * avg` children. On random fingerprints the mean is `avg / 2`
-/// plus that of a geometric number capped at `3 * avg / 2`, less one: 0.97 of `avg` for large
+/// `avg / 2`, but at the latest after `2 * avg` children. On random fingerprints the mean is `avg /
+/// 2`, plus that of a geometric number capped at `3 * avg / 2`, less one: 0.97 of `avg` for large
 /// averages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeCutter {
@@ -30,8 +30,8 @@ impl NodeCutter {
     /// The rule for an average of `avg` children.
     ///
     /// # Panics
-    /// When `avg` is not a power of two within [`NODE_AVG_CHILDREN_MIN`] and
-    /// [`NODE_AVG_CHILDREN_MAX`]; the decoder of the store's settings checks this.
+    /// If `avg` is not a power of two from [`NODE_AVG_CHILDREN_MIN`] to [`NODE_AVG_CHILDREN_MAX`].
+    /// The decoder of the store's settings checks this.
     #[must_use]
     pub const fn new(avg: u32) -> Self {
         assert!(
@@ -46,7 +46,8 @@ impl NodeCutter {
         }
     }
 
-    /// Takes the next child; true when the node ends after it, and the next child begins a new one.
+    /// Takes the next child. Returns true if the node ends after it: then the next child begins a
+    /// new one.
     pub const fn push(&mut self, child: &Fingerprint) -> bool {
         self.pending += 1;
         let ends = self.pending >= self.max || (self.pending >= self.min && self.is_end(child));
@@ -61,7 +62,7 @@ impl NodeCutter {
         u32::from_le_bytes([b[0], b[1], b[2], b[3]]) & self.mask == 0
     }
 
-    /// How many children the open node has.
+    /// The number of children of the open node.
     #[must_use]
     pub const fn pending(&self) -> u32 {
         self.pending
@@ -73,7 +74,7 @@ impl NodeCutter {
         self.max
     }
 
-    /// Forgets the open node: the next child begins a new one.
+    /// Drops the open node: the next child begins a new one.
     pub const fn reset(&mut self) {
         self.pending = 0;
     }

@@ -2,9 +2,9 @@
 
 const LANE: usize = 128;
 
-/// Whether every byte is zero; true of no bytes at all.
+/// Whether every byte is zero; true without bytes.
 ///
-/// Runs at the rate of memory on zeros, and gives up within 128 bytes on nearly everything else.
+/// On zeros it runs at the speed of memory. On nearly everything else it stops within 128 bytes.
 #[must_use]
 pub fn is_zero(bytes: &[u8]) -> bool {
     let (lanes, rest) = bytes.as_chunks::<LANE>();

@@ -1,4 +1,4 @@
-//! Exit codes, and how a failed command says why.
+//! Exit codes, and the message of a failed command.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -13,17 +13,17 @@ use crate::screen::{shown, shown_lines};
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
-    /// All went well.
+    /// The command succeeded.
     Success,
     /// The command failed, or found damage.
     Failure,
-    /// A backup was made, but something could not be read.
+    /// A backup was made, but some entries could not be read.
     Incomplete,
     /// There is no store.
     NoStore,
     /// Wrong password.
     WrongPassword,
-    /// Someone asked to stop.
+    /// The user asked to stop.
     Interrupted,
 }
 
@@ -48,7 +48,7 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// The error and what led to it, each once: many an error's words include those of its source.
+/// The error and its causes, each once: the text of many errors includes that of their source.
 #[must_use]
 pub fn message_of(error: &anyhow::Error) -> String {
     let mut message = String::new();
@@ -63,7 +63,7 @@ pub fn message_of(error: &anyhow::Error) -> String {
     message
 }
 
-/// With which code a command that failed ends, as far as the library's errors say.
+/// The exit code of a failed command, by the library's errors.
 #[must_use]
 pub fn code_of(error: &anyhow::Error) -> Code {
     let kind = error
@@ -98,7 +98,7 @@ pub fn report(output: Output, program: &str, code: Code, message: &str) {
     } else {
         text()
     };
-    // There is nowhere left to report to when even this fails.
+    // A failure of this cannot be reported.
     drop(output.error_line(&line));
 }
 

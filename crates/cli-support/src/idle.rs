@@ -1,17 +1,17 @@
-//! Options that could have no effect: what clap itself cannot tell.
+//! Options that could have no effect. Clap itself cannot detect these.
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command as Clap};
 use onefold::Cap;
 
-/// What is wrong, and why.
+/// The kind of error, and the explanation.
 pub type Idle = (ErrorKind, String);
 
-/// The command that was typed, the innermost one, and what was typed for it.
+/// The innermost command that was typed, and its arguments.
 ///
 /// # Panics
-/// If `matches` is not of `clap`.
+/// If `matches` does not belong to `clap`.
 pub fn innermost<'a>(clap: &'a mut Clap, matches: &'a ArgMatches) -> (&'a mut Clap, &'a ArgMatches) {
     let (mut clap, mut matches) = (clap, matches);
     while let Some((name, inner)) = matches.subcommand() {
@@ -21,13 +21,13 @@ pub fn innermost<'a>(clap: &'a mut Clap, matches: &'a ArgMatches) -> (&'a mut Cl
     (clap, matches)
 }
 
-/// Whether an option was typed, and its value does not come from elsewhere.
+/// Whether the option was typed, rather than set by a default or the environment.
 #[must_use]
 pub fn is_typed(matches: &ArgMatches, id: &str) -> bool {
     matches.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// One of these was typed, and there is no cap.
+/// Refuses these options if one was typed and there is no cap.
 #[must_use]
 pub fn idle_cap(cap: Cap, matches: &ArgMatches, ids: &[&str]) -> Option<Idle> {
     let idle = ids.iter().find(|id| cap == Cap::None && is_typed(matches, id))?;
@@ -38,7 +38,7 @@ pub fn idle_cap(cap: Cap, matches: &ArgMatches, ids: &[&str]) -> Option<Idle> {
     Some((ErrorKind::ArgumentConflict, why))
 }
 
-/// An option as it is typed.
+/// The name of an option as it is typed.
 #[must_use]
 pub fn option(id: &str) -> String {
     format!("--{}", id.replace('_', "-"))

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// A flag that is set when someone asks to stop.
+/// A flag that Ctrl-C or SIGTERM sets.
 pub fn watch() -> Result<Arc<AtomicBool>> {
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

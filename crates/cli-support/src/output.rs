@@ -24,14 +24,14 @@ pub struct OutputOptions {
     pub verbose: u8,
 }
 
-/// Where results go, and in which form.
+/// The destination and form of results.
 #[derive(Debug, Clone, Copy)]
 pub struct Output {
-    /// JSON lines, not text.
+    /// Print JSON lines, not text.
     pub json: bool,
-    /// Errors only.
+    /// Print errors only.
     pub quiet: bool,
-    /// How often more was asked for.
+    /// How often `--verbose` was given.
     pub verbose: u8,
     /// Whether standard output is a terminal.
     pub on_screen: bool,
@@ -40,7 +40,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// As the options say, on this process's streams.
+    /// The output that the options describe, on this process's streams.
     #[must_use]
     pub fn new(options: &OutputOptions) -> Self {
         Self {
@@ -52,10 +52,10 @@ impl Output {
         }
     }
 
-    /// One JSON line; nothing in text mode.
+    /// Prints one JSON line, or nothing in text mode.
     ///
     /// # Errors
-    /// The stream cannot be written to; a reader that has gone is no error.
+    /// The stream cannot be written to. A reader that has closed the pipe is no error.
     pub fn object(&self, value: &impl Serialize) -> io::Result<()> {
         if !self.json {
             return Ok(());
@@ -67,10 +67,10 @@ impl Output {
         print(&mut io::stdout().lock(), line.as_bytes())
     }
 
-    /// One line of text; nothing in JSON mode or when quiet.
+    /// Prints one line of text, or nothing in JSON mode or when quiet.
     ///
     /// # Errors
-    /// The stream cannot be written to; a reader that has gone is no error.
+    /// The stream cannot be written to. A reader that has closed the pipe is no error.
     pub fn line(&self, text: impl AsRef<str>) -> io::Result<()> {
         if self.json || self.quiet {
             return Ok(());
@@ -78,10 +78,10 @@ impl Output {
         self.result(text)
     }
 
-    /// One line of text that was asked for: printed even when quiet.
+    /// Prints one line of requested text, even when quiet.
     ///
     /// # Errors
-    /// The stream cannot be written to; a reader that has gone is no error.
+    /// The stream cannot be written to. A reader that has closed the pipe is no error.
     pub fn result(&self, text: impl AsRef<str>) -> io::Result<()> {
         if self.json {
             return Ok(());
@@ -95,7 +95,7 @@ impl Output {
     /// Prints a line of raw bytes: a path as the system has it, escaped on a terminal.
     ///
     /// # Errors
-    /// The stream cannot be written to; a reader that has gone is no error.
+    /// The stream cannot be written to. A reader that has closed the pipe is no error.
     pub fn raw(&self, bytes: &[u8]) -> io::Result<()> {
         if self.json {
             return Ok(());
@@ -106,18 +106,18 @@ impl Output {
         print(&mut io::stdout().lock(), bytes)
     }
 
-    /// An error that did not end the command.
+    /// Prints an error that did not end the command.
     ///
     /// # Errors
-    /// The stream cannot be written to; a reader that has gone is no error.
+    /// The stream cannot be written to. A reader that has closed the pipe is no error.
     pub fn warn(&self, text: impl AsRef<str>) -> io::Result<()> {
         self.warn_of(None, text.as_ref())
     }
 
-    /// A warning of the library, with words around it; JSON has its kind, too.
+    /// Prints a warning of the library as `text`. JSON includes its kind.
     ///
     /// # Errors
-    /// The stream cannot be written to; a reader that has gone is no error.
+    /// The stream cannot be written to. A reader that has closed the pipe is no error.
     pub fn warning(&self, warning: &Warning, text: &str) -> io::Result<()> {
         self.warn_of(Some(warning.kind()), text)
     }
@@ -146,7 +146,7 @@ impl Output {
     /// Prints a line on standard error: text, or JSON with `--json`.
     ///
     /// # Errors
-    /// The stream cannot be written to; a reader that has gone is no error.
+    /// The stream cannot be written to. A reader that has closed the pipe is no error.
     pub fn error_line(&self, line: &str) -> io::Result<()> {
         let shown = match (self.errors_on_screen, self.json) {
             (true, true) => shown_json(line),
@@ -165,7 +165,7 @@ fn print(out: &mut impl Write, line: &[u8]) -> io::Result<()> {
     whole(out, &whole_line)
 }
 
-/// Writes all or reports; a reader that has gone away (a closed pipe) is no error of ours.
+/// Writes all bytes. Ignores a closed pipe, and returns any other error.
 fn whole(out: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -242,7 +242,7 @@ pub fn figures(n: f64) -> String {
     format!("{n:.*}", usize::try_from(decimals).unwrap_or(9))
 }
 
-/// Seconds as people say them.
+/// Seconds in words.
 #[must_use]
 pub fn duration(seconds: f64) -> String {
     if seconds < 60.0 {
@@ -262,8 +262,8 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// Bytes that should be text, for JSON and messages: what is not UTF-8 is shown as the replacement
-/// sign.
+/// Text for JSON and messages, from bytes that may not be UTF-8: invalid bytes become the
+/// replacement character.
 #[must_use]
 pub fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -306,7 +306,8 @@ fn formatted(nanos: i64, format: &str) -> String {
     }
 }
 
-/// A file's time as [`local_time`] has it; one that no calendar here reaches as seconds since 1970.
+/// A file's time in the format of [`local_time`]. A time outside of the calendar is shown as
+/// seconds since 1970.
 #[must_use]
 pub fn local_file_time(time: FileTime) -> String {
     match calendar_time(time) {
@@ -318,8 +319,8 @@ pub fn local_file_time(time: FileTime) -> String {
     }
 }
 
-/// A file's time as [`utc_time`] has it; one that no calendar here reaches as `@` and seconds since
-/// 1970.
+/// A file's time in the format of [`utc_time`]. A time outside of the calendar is shown as `@` and
+/// seconds since 1970.
 #[must_use]
 pub fn utc_file_time(time: FileTime) -> String {
     match calendar_time(time) {
@@ -328,7 +329,7 @@ pub fn utc_file_time(time: FileTime) -> String {
     }
 }
 
-/// The years -9999 to 9999.
+/// A time in the years -9999 to 9999; `None` outside of them.
 fn calendar_time(time: FileTime) -> Option<jiff::Timestamp> {
     let nanos = i128::from(time.seconds()) * 1_000_000_000 + i128::from(time.nanos());
     jiff::Timestamp::from_nanosecond(nanos).ok()

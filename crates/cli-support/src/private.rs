@@ -1,4 +1,4 @@
-//! Files that the program makes outside of stores. They may contain somebody's data, so only their
+//! Files that the program creates outside of stores. They may contain a user's data, so only their
 //! owner can read them, whatever the umask is. The owner can open them to others later.
 
 use std::fs::{DirBuilder, File};

@@ -1,5 +1,5 @@
-//! Progress on a terminal: share, rate, time left, and the sessions that a command waits for.
-//! Silent in a pipe; with `--json`, a line a second.
+//! Progress on a terminal: share, rate, time left, and the sessions that a command waits for. In a
+//! pipe nothing is printed. With `--json`, one line is printed a second.
 
 mod bar;
 
@@ -16,27 +16,27 @@ use serde::Serialize;
 use crate::output::{Output, lossy, utc_time};
 use bar::Bar;
 
-/// What a running command says of itself when asked.
+/// The status of a running command.
 #[derive(Debug, Clone, Default)]
 pub struct Status {
-    /// What is counted.
+    /// The unit of work.
     pub unit: WorkUnit,
-    /// So many of them are done.
+    /// Units done.
     pub done: u64,
-    /// So many there are in all; 0 while unknown.
+    /// Units in all; 0 while unknown.
     pub total: u64,
     /// Files done.
     pub files_done: u64,
-    /// Entries that could not be dealt with.
+    /// Entries that failed.
     pub errors: u64,
-    /// What is at hand.
+    /// The current task.
     pub current: Vec<u8>,
-    /// For whom the command waits.
+    /// The sessions that the command waits for.
     pub waiting: Vec<Waiting>,
 }
 
 impl Status {
-    /// As the monitor counts.
+    /// The status of a monitor's counters.
     pub fn of(monitor: &Monitor) -> Self {
         Self {
             unit: monitor.work_unit(),
@@ -49,7 +49,7 @@ impl Status {
     }
 }
 
-/// What is counted, as people call many of them.
+/// The plural of a unit's name.
 const fn plural(unit: WorkUnit) -> &'static str {
     match unit {
         WorkUnit::Bytes => "bytes",
@@ -142,7 +142,7 @@ impl WaitingFor {
     }
 }
 
-/// Runs `work`, showing `status` beside it.
+/// Runs `work`, and shows `status` meanwhile.
 pub fn beside<T>(
     output: Output,
     verb: &'static str,
@@ -165,7 +165,7 @@ pub fn beside<T>(
                 }
             })
         };
-        // Also when the work panics: the scope waits for the watcher.
+        // The watcher must end even if the work panics: the scope waits for it.
         let _stop = Stop {
             done: &done,
             watcher: watcher.thread().clone(),

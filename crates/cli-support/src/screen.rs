@@ -41,7 +41,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, push_escaped)
 }
 
-/// The text with each active character as `push` writes it.
+/// The text, with each active character written by `push`.
 fn escaped(text: &str, push: impl Fn(&mut String, char)) -> Cow<'_, str> {
     if !text.contains(is_active) {
         return Cow::Borrowed(text);

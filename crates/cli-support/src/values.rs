@@ -2,7 +2,7 @@
 
 use onefold::{Cap, Capping};
 
-/// A cap, with as many windows remembered as was said or is usual beside it.
+/// A cap with the given number of remembered windows, or with the default one for this cap.
 #[must_use]
 pub fn capping_of(cap: Cap, remembered_windows: Option<u32>) -> Capping {
     let usual = Capping::of(cap);
@@ -65,5 +65,5 @@ pub fn byte_count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "at least 1, and less than 2^64 bytes".to_owned())
 }
 
-/// Less than a chunk can be.
+/// The least memory. It must not be below the length of a chunk.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;

@@ -11,25 +11,25 @@ use types::{RegionIndex, Slot};
 
 use crate::view::CatalogView;
 
-/// Some regions' plain bytes, authentic; not yet compared with fingerprints. Raw regions stand
-/// where they were read, compressed ones where they were decompressed.
+/// Some regions' plain bytes. They are authentic, but not yet compared with fingerprints. Raw
+/// regions are where they were read, compressed ones where they were decompressed.
 #[derive(Debug)]
 pub struct RegionBuffer {
     pub(crate) stored: AlignedBuffer,
     pub(crate) plain: PlainBuffer,
     pub(crate) regions: Vec<(RegionIndex, BytesAt)>,
-    /// Of regions that were decompressed from where they were read: what was.
+    /// For each decompressed region: where its compressed bytes are.
     pub(crate) packed: Vec<(RegionIndex, Range<usize>)>,
 }
 
-/// Where in a [`RegionBuffer`] some bytes are.
+/// The place of some bytes in a [`RegionBuffer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BytesAt {
     pub(crate) half: Half,
     pub(crate) range: Range<usize>,
 }
 
-/// Which part of a [`RegionBuffer`].
+/// The two parts of a [`RegionBuffer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Half {
     Stored,
@@ -37,19 +37,19 @@ pub(crate) enum Half {
 }
 
 impl BytesAt {
-    /// How many.
+    /// The number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// `len` of the bytes, from `skip` on; `None` when there are not so many.
+    /// `len` of the bytes, from `skip` on; `None` if there are not so many.
     #[must_use]
     pub fn part(&self, skip: usize, len: usize) -> Option<Self> {
         let begin = self.range.start.checked_add(skip)?;
@@ -60,7 +60,7 @@ impl BytesAt {
         })
     }
 
-    /// Takes in what follows directly, if it does.
+    /// Extends this place by `next`, if that follows directly. Returns whether it did.
     pub fn join(&mut self, next: &Self) -> bool {
         let follows = self.half == next.half && self.range.end == next.range.start;
         if follows {
@@ -82,7 +82,7 @@ impl Default for RegionBuffer {
 }
 
 impl RegionBuffer {
-    /// An empty one in memory that was another's.
+    /// An empty buffer that reuses this memory.
     #[must_use]
     pub fn of(mut stored: AlignedBuffer, mut plain: PlainBuffer) -> Self {
         stored.clear();
@@ -95,14 +95,14 @@ impl RegionBuffer {
         }
     }
 
-    /// Its memory, for the next one: what was read into, and what was decompressed into.
+    /// Its memory for reuse: the part for reading, and the part for decompressing.
     #[must_use]
     pub fn into_memory(self) -> (AlignedBuffer, PlainBuffer) {
         (self.stored, self.plain)
     }
 
-    /// Takes away the memory in which no region stands: what was read into, where all were
-    /// compressed, and what was decompressed into, where none was.
+    /// Takes away memory without any region: the part for reading if all regions were compressed,
+    /// and the part for decompressing if none was.
     pub fn take_unused(&mut self) -> (Option<AlignedBuffer>, Option<PlainBuffer>) {
         let is_used = |half| self.regions.iter().any(|(_, at)| at.half == half);
         let (stored, plain) = (is_used(Half::Stored), is_used(Half::Plain));
@@ -115,13 +115,13 @@ impl RegionBuffer {
         )
     }
 
-    /// Bytes that stand in it, wanted or not.
+    /// Bytes of all regions in it, wanted or not.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
         self.stored.len() + self.plain.len
     }
 
-    /// Memory that it holds, used or not.
+    /// All memory that it holds.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.stored.capacity() + self.plain.memory.len()
@@ -146,8 +146,8 @@ impl RegionBuffer {
         self.regions.iter().map(|(index, at)| (*index, self.bytes(at)))
     }
 
-    /// What a region was decompressed from, authentic; `None` where it was not compressed, or that
-    /// is not here any more.
+    /// The compressed bytes of a region, authentic; `None` if it was not compressed, or if they are
+    /// not in the buffer any more.
     #[must_use]
     pub fn packed(&self, region: RegionIndex) -> Option<&[u8]> {
         let found = self.packed.binary_search_by_key(&region, |(index, _)| *index);
@@ -155,8 +155,8 @@ impl RegionBuffer {
         self.stored.get(range.clone())
     }
 
-    /// Where a slot of `view`'s container is; `None` when its region is not here. `view` is the one
-    /// that the regions were read with.
+    /// The place of a slot of `view`'s container; `None` if its region is not in the buffer. The
+    /// regions must have been read with this `view`.
     #[must_use]
     pub fn slot(&self, view: &CatalogView, slot: Slot) -> Option<BytesAt> {
         let place = view.place_of(slot)?;
@@ -167,10 +167,10 @@ impl RegionBuffer {
         region.part(place.offset as usize, place.len as usize)
     }
 
-    /// The bytes.
+    /// The bytes at a place.
     ///
     /// # Panics
-    /// When `at` is of another buffer, or of regions that are no longer here.
+    /// If `at` belongs to another buffer, or to regions that were cleared.
     #[must_use]
     pub fn bytes(&self, at: &BytesAt) -> &[u8] {
         match at.half {
@@ -180,8 +180,7 @@ impl RegionBuffer {
     }
 }
 
-/// Bytes added one after another to memory that is never cleared: what regions are decompressed
-/// into.
+/// Growing memory for decompressed regions. It is never filled with zeros first.
 #[derive(Debug, Default)]
 pub struct PlainBuffer {
     memory: Vec<u8>,
@@ -189,13 +188,13 @@ pub struct PlainBuffer {
 }
 
 impl PlainBuffer {
-    /// Memory that it holds, used or not.
+    /// All memory that it holds.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.memory.len()
     }
 
-    /// Makes room for so many bytes more, at once.
+    /// Reserves room for so many more bytes at once.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         let wanted = self.len.saturating_add(bytes);
         if wanted > self.memory.len() {
@@ -205,7 +204,7 @@ impl PlainBuffer {
         }
     }
 
-    /// Lets `write` fill the next `bytes`; they count once it has said so.
+    /// Lets `write` fill the next `bytes`. They count only if `write` succeeds.
     pub(crate) fn add<E>(
         &mut self,
         bytes: usize,

@@ -1,10 +1,10 @@
-//! Packing: compressed regions and their entries in, one sealed object out.
+//! Packing: takes compressed regions and their entries, and gives one sealed object.
 //!
 //! Invariant: the builder collects an object's bytes once, in one aligned buffer of the target
 //! size, with room for each region's tag. So sealing encrypts in place, disks write from there, and
 //! nothing is copied. A caller that packs many containers passes used buffers. Sealing draws a
-//! fresh salt for every attempt. A builder belongs to one thread at a time; sealing is heavy
-//! computation, meant for a writer thread. Nothing touches the storage here.
+//! fresh salt for every attempt. A builder belongs to one thread at a time. Sealing takes much
+//! computing, and is meant for a writer thread. Nothing here touches the storage.
 
 use crypto::{SealKey, TAG_BYTES};
 use env::AlignedBuffer;
@@ -23,21 +23,21 @@ use crate::identity::{CATALOG_NUMBER, Identity, seal_key};
 use crate::sealed::SealedContainer;
 use crate::view::{Contents, Regions};
 
-/// Stored bytes that a builder makes room for: the default target [Guo 3.1] and a region over it.
+/// Stored bytes that a builder reserves: the default target [Guo 3.1], and a region beyond it.
 const RESERVED_BYTES: usize = (16 << 20) + (1 << 20);
 /// Catalog bytes of an entry: fingerprint and length, and a node's further columns.
 const ENTRY_BYTES: u64 = Fingerprint::BYTES as u64 + 3;
 
-/// A chunk or node about to be stored, as its catalog will list it.
+/// A chunk or node to be stored, as its catalog will list it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PendingEntry {
     /// Its full fingerprint.
     pub fingerprint: Fingerprint,
     /// Plain bytes in the region.
     pub len: u32,
-    /// 0 for a chunk, else the node's level.
+    /// Its level: 0 for a chunk.
     pub level: Level,
-    /// For a node, the bytes of stream below it; for a chunk equal to `len`.
+    /// For a node, the bytes of the stream below it; for a chunk, equal to `len`.
     pub logical_len: u64,
 }
 
@@ -54,8 +54,8 @@ impl PendingEntry {
         }
     }
 
-    /// The entry of a node, which is encoded to the end of its region's plain bytes; `None`: it is
-    /// longer than an entry can say.
+    /// The entry of a node. Appends the encoded node to its region's plain bytes. `None` if the
+    /// node is longer than an entry can say.
     #[must_use]
     pub fn node(fingerprint: Fingerprint, node: &Node, plain: &mut Vec<u8>) -> Option<Self> {
         let before = plain.len();
@@ -85,7 +85,7 @@ impl PendingEntry {
     }
 }
 
-/// What a container with these regions will take, counted without their bytes.
+/// Counts the size of a container, without its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeCount {
     bytes: u64,
@@ -94,7 +94,7 @@ pub struct SizeCount {
 }
 
 impl Default for SizeCount {
-    /// An empty container's.
+    /// The count of an empty container.
     fn default() -> Self {
         Self {
             bytes: HEADER_BYTES as u64,
@@ -105,27 +105,27 @@ impl Default for SizeCount {
 }
 
 impl SizeCount {
-    /// Counts a region: so many bytes as they are stored, before their tag, of so many entries.
+    /// Counts a region: its stored bytes without the tag, and its number of entries.
     pub fn add_region(&mut self, bytes: u64, entries: u64) {
         self.bytes += bytes + TAG_BYTES as u64;
         self.regions += 1;
         self.entries += entries;
     }
 
-    /// As [`ContainerBuilder::stored_len`].
+    /// Like [`ContainerBuilder::stored_len`].
     #[must_use]
     pub fn stored_len(&self) -> u64 {
         self.bytes + self.regions * REGION_ROW_BYTES as u64 + FOOTER_BYTES as u64 + self.entries * ENTRY_BYTES
     }
 
-    /// As [`ContainerBuilder::has_room_for`].
+    /// Like [`ContainerBuilder::has_room_for`].
     #[must_use]
     pub fn has_room_for(&self, entries: u64) -> bool {
         self.entries + entries <= u64::from(CATALOG_ENTRIES_MAX)
     }
 }
 
-/// A generation of a container being packed.
+/// A generation of a container that is being packed.
 #[derive(Debug)]
 pub struct ContainerBuilder {
     at: Identity,
@@ -145,13 +145,13 @@ struct OpenRegion {
 }
 
 impl ContainerBuilder {
-    /// An empty container, with address space reserved for the usual target size.
+    /// An empty container. Reserves address space for the usual target size.
     #[must_use]
     pub fn new(id: ContainerId, generation: Generation) -> Self {
         Self::in_buffer(id, generation, AlignedBuffer::with_capacity(RESERVED_BYTES))
     }
 
-    /// An empty container in a buffer of the caller's, whose bytes are forgotten.
+    /// An empty container in the caller's buffer. Its bytes are cleared.
     #[must_use]
     pub fn in_buffer(id: ContainerId, generation: Generation, mut bytes: AlignedBuffer) -> Self {
         bytes.clear();
@@ -164,31 +164,31 @@ impl ContainerBuilder {
         }
     }
 
-    /// The container being packed.
+    /// The container that is being packed.
     #[must_use]
     pub fn id(&self) -> ContainerId {
         self.at.id
     }
 
-    /// The generation being packed.
+    /// The generation that is being packed.
     #[must_use]
     pub fn generation(&self) -> Generation {
         self.at.generation
     }
 
-    /// Entries so far; also the slot that the next one of a first generation gets.
+    /// Entries so far. This is also the next slot of a first generation.
     #[must_use]
     pub fn entry_count(&self) -> usize {
         self.catalog.entries.len()
     }
 
-    /// Whether so many more entries have slots.
+    /// Whether there are slots for so many more entries.
     #[must_use]
     pub fn has_room_for(&self, entries: usize) -> bool {
         self.entry_count() + entries <= CATALOG_ENTRIES_MAX as usize
     }
 
-    /// What the object will take, in bytes, to within a few: catalogs are estimated.
+    /// The approximate size of the object in bytes: the size of the catalog is an estimate.
     #[must_use]
     pub fn stored_len(&self) -> u64 {
         let counted = SizeCount {
@@ -199,13 +199,13 @@ impl ContainerBuilder {
         counted.stored_len()
     }
 
-    /// Adds a region whose plain bytes are the entries' in order; their slots are consecutive, and
-    /// the first comes back.
+    /// Adds a region. Its plain bytes are those of the entries, in order. The entries get
+    /// consecutive slots. Returns the first slot.
     ///
     /// # Panics
-    /// When there are no entries, their lengths are not the region's, or the container has no room
-    /// for them ([`Self::has_room_for`]): the caller's counting is broken, and sealing would write
-    /// what cannot be read.
+    /// If there are no entries, if their lengths do not add up to the region's, or if the container
+    /// has no room for them ([`Self::has_room_for`]). Then the caller miscounts, and sealing would
+    /// write an unreadable object.
     pub fn append(&mut self, region: CompressedRegion, entries: &[PendingEntry]) -> Slot {
         let first = self.list(entries);
         let plain_len = entries.iter().map(|entry| u64::from(entry.len)).sum();
@@ -217,7 +217,8 @@ impl ContainerBuilder {
         first
     }
 
-    /// As [`Self::append`], of a region that is stored as it is, gathered from where its bytes lie.
+    /// Like [`Self::append`], for a region that is stored uncompressed. It gathers the bytes from
+    /// several pieces.
     ///
     /// # Panics
     /// As [`Self::append`].
@@ -233,7 +234,7 @@ impl ContainerBuilder {
         first
     }
 
-    /// Gives entries the next slots; the first comes back.
+    /// Gives the next slots to entries. Returns the first slot.
     fn list(&mut self, entries: &[PendingEntry]) -> Slot {
         let first = u32::try_from(self.entry_count())
             .ok()
@@ -249,7 +250,7 @@ impl ContainerBuilder {
         first
     }
 
-    /// Adds a region to a later generation: survivors under the slots that they always had (INV-2).
+    /// Adds a region to a later generation. Survivors keep their slots (INV-2).
     ///
     /// # Panics
     /// As [`Self::append`].
@@ -267,7 +268,7 @@ impl ContainerBuilder {
         self.add(region.codec(), [region.bytes()], plain_len, entries.len());
     }
 
-    /// Adds a region's bytes, and room for its tag; their length comes back.
+    /// Adds a region's bytes, and room for its tag. Returns the length of the bytes.
     fn add<'a>(
         &mut self,
         codec: Codec,
@@ -300,11 +301,10 @@ impl ContainerBuilder {
         bytes
     }
 
-    /// Encrypts every region in place, digests, and appends catalog, rows and footer.
+    /// Encrypts every region in place, computes digests, and appends catalog, rows and footer.
     ///
     /// # Errors
-    /// `Inconsistent` when the catalog breaks a rule of the format: a survivor's slot that occurs
-    /// twice.
+    /// `Inconsistent` if the catalog breaks a rule of the format: a survivor's slot occurs twice.
     pub fn seal(self, containers: &Containers) -> Result<SealedContainer, ContainerError> {
         let Self {
             at,

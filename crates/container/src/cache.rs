@@ -36,10 +36,10 @@ struct CachedCatalog {
     used: u64,
 }
 
-/// What a look-up gave.
+/// The result of a look-up.
 pub(crate) enum Found<'a> {
     Cached(Arc<CatalogView>),
-    /// The caller loads it, and others wait until this is dropped.
+    /// The caller must load the catalog. Others wait until this is dropped.
     Load(Loading<'a>),
 }
 
@@ -65,8 +65,7 @@ impl CatalogCache {
         }
     }
 
-    /// The state stays consistent between statements, so a panic elsewhere under the lock harms
-    /// nothing.
+    /// The state is consistent after each statement, so a panic under the lock does no harm.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -158,7 +157,8 @@ impl State {
         self.bytes -= held.bytes;
     }
 
-    /// Keeps the newest one even where it alone is over the budget: its user is about to read it.
+    /// Drops catalogs until the rest fits the budget. Keeps the newest one even if it alone exceeds the
+    /// budget: its user is about to read it.
     fn evict(&mut self, budget_bytes: u64) {
         let keep = usize::from(budget_bytes > 0);
         while self.bytes > budget_bytes && self.order.len() > keep {

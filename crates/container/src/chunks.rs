@@ -1,7 +1,7 @@
 //! Single chunks: read with their regions, compared with their fingerprints.
 //!
-//! Invariant: a chunk whose bytes leave here has the fingerprint that its catalog gives
-//! (INV-5). Reads follow newer generations at the same slots (INV-2). Any number of threads.
+//! Invariant: every chunk that is returned has the fingerprint that its catalog gives (INV-5).
+//! Reads follow newer generations at the same slots (INV-2). Any number of threads.
 
 use format::container::CatalogEntry;
 use types::{ChunkLocation, Fingerprint, RegionIndex, Slot};
@@ -11,8 +11,9 @@ use crate::error::ContainerError;
 use crate::view::CatalogView;
 
 impl Containers {
-    /// One chunk's bytes, compared with its fingerprint; or one encoded node's, whose fingerprint
-    /// is its reader's to compute. Reads its whole region; follows newer generations by itself.
+    /// Reads the bytes of one chunk, and compares them with its fingerprint; or of one encoded
+    /// node, whose fingerprint the caller computes. Reads the whole region, and follows newer
+    /// generations.
     ///
     /// # Errors
     /// `NoSlot`; `FingerprintMismatch`; as [`Self::catalog`] and [`Self::read_region`].
@@ -34,7 +35,7 @@ impl Containers {
                     return Err(ContainerError::Missing { container });
                 }
                 Err(newer) if gone => return Err(newer),
-                // What was wrong first says more than why no way around it was found.
+                // The first error says more than the failure to find a newer generation.
                 Ok(None) | Err(_) => return Err(error),
             }
         }
@@ -57,8 +58,8 @@ impl Containers {
         Ok(bytes.to_vec())
     }
 
-    /// Compares a chunk's bytes with its fingerprint in the catalog (INV-5). Nodes pass: their
-    /// fingerprints are over their children's.
+    /// Compares a chunk's bytes with its fingerprint in the catalog (INV-5). Nodes pass unchecked:
+    /// their fingerprints cover their children's.
     ///
     /// # Errors
     /// `FingerprintMismatch`, `NoSlot`.
@@ -79,7 +80,7 @@ impl Containers {
     }
 }
 
-/// What a chunk's fingerprint turned out to be, against the one in its catalog.
+/// Compares the computed fingerprint of a chunk with the one in its catalog.
 pub(crate) fn compare(
     view: &CatalogView,
     entry: &CatalogEntry,

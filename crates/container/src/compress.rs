@@ -1,8 +1,8 @@
-//! From a region's plain bytes to the bytes that are encrypted: compressed by zstd, or unchanged.
+//! Turns a region's plain bytes into the bytes to encrypt: compressed by zstd, or unchanged.
 //!
-//! Pure computation, meant for worker threads: each thread reuses one zstd context and its buffers,
-//! and allocates only the result. A region that does not shrink stays raw, so stored bytes never
-//! exceed plain bytes by more than the seal.
+//! This is pure computation, meant for worker threads. Each thread reuses one zstd context and its
+//! buffers, and allocates only the result. A region that does not shrink stays raw, so stored bytes
+//! never exceed plain bytes by more than the seal.
 
 use std::cell::RefCell;
 
@@ -10,14 +10,14 @@ use format::container::Codec;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
 
-/// Regions shorter than this are compressed without being judged first: trying costs as much.
+/// Shorter regions are compressed without a test: the test would cost as much.
 const JUDGED_BYTES_MIN: usize = 8 << 10;
-/// Pieces of a region that are counted, evenly spread.
+/// Pieces of a region whose bytes are counted, evenly spread.
 const PIECES: usize = 16;
 const PIECE_BYTES: usize = 128;
-/// Bytes in the middle of a region that are searched for repetitions.
+/// Bytes in the middle of a region that are tested for repetitions.
 const PROBE_BYTES: usize = 4 << 10;
-/// The level of that search: zstd's fastest that still codes literals by entropy.
+/// The level of that test: zstd's fastest that still codes literals by entropy.
 const PROBE_LEVEL: i32 = 1;
 
 /// Whether and how regions are compressed; a setting of the store.
@@ -25,15 +25,15 @@ const PROBE_LEVEL: i32 = 1;
 pub enum Compression {
     /// Every region raw.
     Off,
-    /// As [`Compression::Level`], but a region is left raw without trying the whole of it where a
-    /// sample of its bytes has each value as often as the others and its middle does not repeat
-    /// itself: media and archives cost a seventh of the time.
+    /// Like [`Compression::Level`], but a region may be left raw after a test: in a sample of its
+    /// bytes all values are equally frequent, and its middle does not repeat itself. This takes a
+    /// seventh of the time for media and archives.
     Auto {
-        /// zstd's level for what is compressed.
+        /// zstd's level for the regions that are compressed.
         level: i32,
     },
-    /// Every region at this zstd level (1 to 22; negative: faster). zstd clamps what it does not
-    /// know.
+    /// Compresses every region at this zstd level (1 to 22; negative: faster). zstd clamps other
+    /// values.
     Level(i32),
 }
 
@@ -46,7 +46,7 @@ pub struct CompressedRegion {
 }
 
 impl CompressedRegion {
-    /// A region left as it is.
+    /// An uncompressed region.
     #[must_use]
     pub fn raw(plain: Vec<u8>) -> Self {
         Self {
@@ -56,7 +56,8 @@ impl CompressedRegion {
         }
     }
 
-    /// A region that was compressed before, as it was read: its bytes decompress to so many.
+    /// A region that was compressed before, in its compressed form. Its bytes decompress to
+    /// `plain_len`.
     #[must_use]
     pub fn as_read(packed: &[u8], plain_len: usize) -> Self {
         Self {
@@ -66,7 +67,7 @@ impl CompressedRegion {
         }
     }
 
-    /// How to undo it.
+    /// The codec that restores the plain bytes.
     #[must_use]
     pub fn codec(&self) -> Codec {
         self.codec
@@ -78,7 +79,7 @@ impl CompressedRegion {
         &self.bytes
     }
 
-    /// Bytes it will take in a container, before the seal's tag.
+    /// Bytes in a container, without the seal's tag.
     #[must_use]
     pub fn stored_len(&self) -> usize {
         self.bytes.len()
@@ -90,12 +91,12 @@ impl CompressedRegion {
         self.plain_len
     }
 
-    /// The plain bytes; `None` where the bytes do not decompress to [`Self::plain_len`] of them.
+    /// The plain bytes; `None` if the bytes do not decompress to [`Self::plain_len`] bytes.
     #[must_use]
     pub fn decompress(&self) -> Option<Vec<u8>> {
         let plain = match self.codec {
             Codec::Raw => self.bytes.clone(),
-            // Allocates what was declared, whatever the frame says.
+            // Allocates the declared length, whatever the frame says.
             Codec::Zstd => zstd::bulk::decompress(&self.bytes, self.plain_len).ok()?,
         };
         (plain.len() == self.plain_len).then_some(plain)
@@ -110,8 +111,8 @@ struct RegionCompressor {
 }
 
 impl RegionCompressor {
-    /// Compresses into the spare buffer; `None` when zstd will not (out of memory), and the region
-    /// is then stored raw.
+    /// Compresses into the spare buffer; `None` if zstd fails (out of memory). Then the region is
+    /// stored raw.
     fn attempt(&mut self, plain: &[u8], level: i32) -> Option<usize> {
         self.zstd
             .set_parameter(CParameter::CompressionLevel(level))
@@ -121,18 +122,18 @@ impl RegionCompressor {
         self.zstd.compress_to_buffer(plain, &mut self.spare).ok()
     }
 
-    /// Whether some of it says that all of it may shrink.
+    /// Whether a test of parts of the region suggests that it shrinks.
     fn may_shrink(&mut self, plain: &[u8]) -> bool {
         if plain.len() < JUDGED_BYTES_MIN || !is_even(plain) {
             return true;
         }
         let start = (plain.len() - PROBE_BYTES) / 2;
-        // A thirty-second: frame overhead and chance are below it, the poorest real gain is not.
+        // A thirty-second: frame overhead and chance gain less, and the poorest real gain is more.
         self.attempt(&plain[start..start + PROBE_BYTES], PROBE_LEVEL)
             .is_some_and(|len| len < PROBE_BYTES - PROBE_BYTES / 32)
     }
 
-    /// Where it pays.
+    /// Compresses the bytes if this makes them smaller.
     fn compress(&mut self, plain: &[u8], compression: Compression) -> Option<CompressedRegion> {
         let level = match compression {
             Compression::Off => return None,
@@ -149,20 +150,18 @@ impl RegionCompressor {
     }
 }
 
-/// Whether all byte values are about as frequent: coding each byte by its frequency would gain
-/// nothing.
+/// Whether all byte values have about the same frequency. Then entropy coding would gain nothing.
 ///
-/// By the sum of squares of their counts, which of n random bytes is `n + n (n - 1) / 256` and
-/// deviates by `n sqrt(2 / 256)`: 18,424 and 181 for 2,048. The limit is six deviations above. Of
-/// bytes that could be stored in a thirty-second less by their frequencies it is some 24,100 or
-/// more.
+/// The measure is the sum of squares of the counts. For n random bytes it is `n + n (n - 1) / 256`
+/// and deviates by `n sqrt(2 / 256)`: 18,424 and 181 for 2,048. The limit is six deviations above.
+/// For bytes that entropy coding would shrink by a thirty-second, it is some 24,100 or more.
 fn is_even(plain: &[u8]) -> bool {
     const SQUARES_MAX: u32 = 19_500;
     let mut counts = [[0u16; 256]; 2];
     let stride = (plain.len() - PIECE_BYTES) / (PIECES - 1);
     for piece in 0..PIECES {
         let piece = &plain[piece * stride..][..PIECE_BYTES];
-        // Two tables, so that equal neighbours do not wait for each other.
+        // Two tables, so that two increments of the same value do not wait for each other.
         for pair in piece.as_chunks::<2>().0 {
             counts[0][usize::from(pair[0])] += 1;
             counts[1][usize::from(pair[1])] += 1;
@@ -182,7 +181,7 @@ thread_local! {
         RefCell::new(RegionCompressor { zstd: Compressor::default(), spare: Vec::new(), gathered: Vec::new() });
 }
 
-/// Compresses one region's plain bytes with this thread's context, or leaves them raw where they do
+/// Compresses one region's plain bytes with this thread's context, or leaves them raw if they do
 /// not shrink.
 #[must_use]
 pub fn compress_region(plain: Vec<u8>, compression: Compression) -> CompressedRegion {
@@ -190,8 +189,8 @@ pub fn compress_region(plain: Vec<u8>, compression: Compression) -> CompressedRe
     compressed.unwrap_or_else(|| CompressedRegion::raw(plain))
 }
 
-/// As [`compress_region`], of bytes that lie in pieces; `None` where they are to be stored as they
-/// are. They are gathered only when there is more than one.
+/// Like [`compress_region`], for bytes in several pieces; `None` if they should be stored raw.
+/// Gathers them only if there is more than one piece.
 #[must_use]
 pub fn compress_pieces<'a>(
     mut pieces: impl Iterator<Item = &'a [u8]>,

@@ -1,6 +1,7 @@
 //! All containers of a store: catalogs through the cache, regions through the catalogs, puts.
 //!
-//! Cheap to clone, used by any number of threads. Holds no lock while it reads, decrypts or writes.
+//! Cheap to clone. Any number of threads may use it. It holds no lock while it reads, decrypts or
+//! writes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,7 +21,7 @@ use crate::sealed::SealedContainer;
 use crate::stats::{ContainerStats, Counters, MirrorRead, add};
 use crate::view::CatalogView;
 
-/// How many damaged containers are noted at most.
+/// The most damaged containers that are noted.
 const MET_MAX: usize = 4096;
 
 /// The containers of one store.
@@ -50,7 +51,7 @@ impl fmt::Debug for Inner {
 }
 
 impl Containers {
-    /// The containers of a store, with a budget for cached catalogs.
+    /// The containers of a store, with a budget of bytes for cached catalogs.
     #[must_use]
     pub fn new(env: Env, store: StoreId, keys: &MasterKeys, catalog_cache_bytes: u64) -> Self {
         let inner = Inner {
@@ -69,32 +70,32 @@ impl Containers {
         }
     }
 
-    /// The store that these are the containers of.
+    /// The id of the store.
     #[must_use]
     pub fn store(&self) -> StoreId {
         self.inner.store
     }
 
-    /// The doors that it reads and writes through.
+    /// The environment for reading and writing.
     #[must_use]
     pub fn env(&self) -> &Env {
         &self.inner.env
     }
 
-    /// The store's fingerprints.
+    /// The store's fingerprinter.
     #[must_use]
     pub fn fingerprinter(&self) -> &Fingerprinter {
         &self.inner.fingerprinter
     }
 
-    /// Counts since this was made.
+    /// Counts since this value was made.
     #[must_use]
     pub fn stats(&self) -> ContainerStats {
         self.inner.counters.snapshot()
     }
 
-    /// The receiver of a report for every read that a mirror copy served; the first one set stays.
-    /// Called on the reading thread.
+    /// Sets the receiver of reports about reads that a mirror copy served. The first receiver
+    /// stays. The reading thread calls it.
     pub fn observe_mirror_reads(&self, observer: impl Fn(&MirrorRead) + Send + Sync + 'static) {
         drop(self.inner.mirror_observer.set(Box::new(observer)));
     }
@@ -133,7 +134,7 @@ impl Containers {
         }
     }
 
-    /// Notes a container with something unreadable in it.
+    /// Notes a container with an unreadable part.
     pub fn note_met(&self, id: ContainerId) {
         let mut met = self.inner.met.lock().unwrap_or_else(PoisonError::into_inner);
         if met.len() < MET_MAX {
@@ -141,8 +142,8 @@ impl Containers {
         }
     }
 
-    /// Notes the container if the error shows rotten bytes. A missing container may have been
-    /// removed, so the caller that needs it decides about that.
+    /// Notes the container if the error shows rot. A missing container may have been removed, so
+    /// the caller that needs it decides about that.
     pub(crate) fn note_damage(&self, id: ContainerId, error: &ContainerError) {
         if error.is_damage() && !matches!(error, ContainerError::Missing { .. }) {
             self.note_met(id);
@@ -158,8 +159,8 @@ impl Containers {
     /// The catalog of a container: cached, or loaded with one read if the container is neither
     /// compacted nor damaged.
     ///
-    /// The generation may be one that a newer has replaced: while it exists, its slots hold what
-    /// they always held (INV-2). Who must have the newest asks [`Self::newer`].
+    /// A newer generation may have replaced this one. While this one exists, its slots have the
+    /// same content (INV-2). A caller that needs the newest one calls [`Self::newer`].
     ///
     /// # Errors
     /// `Missing`, or the error of the last copy that was tried.
@@ -172,7 +173,7 @@ impl Containers {
             Found::Load(loading) => {
                 let loaded = self.load_contents(id);
                 let loaded = loaded.inspect_err(|error| {
-                    // The disk may give the catalog later. To list it now would hide the whole
+                    // The disk may return the catalog later. A note now would hide the whole
                     // container.
                     if !matches!(error, ContainerError::Storage(_)) {
                         self.note_damage(id, error);
@@ -202,17 +203,17 @@ impl Containers {
         self.inner.cache.clear();
     }
 
-    /// Memory that cached catalogs take.
+    /// Memory of the cached catalogs.
     #[must_use]
     pub fn catalog_cache_bytes(&self) -> u64 {
         self.inner.cache.bytes()
     }
 
     /// After an error with `view`: the catalog of a newer generation, if there is one. A reader
-    /// continues with it at the same slots. Costs a listing.
+    /// continues with it at the same slots. This costs a listing.
     ///
     /// # Errors
-    /// Of the storage, or what is wrong with the newer generation.
+    /// Errors of the storage, or of the newer generation.
     pub fn newer(&self, view: &CatalogView) -> Result<Option<Arc<CatalogView>>, ContainerError> {
         let highest = self.list_generations(view.id(), CopyOf::Main)?.pop();
         if highest.is_none_or(|highest| highest <= view.generation()) {
@@ -228,12 +229,12 @@ impl Containers {
         Ok(Some(fresh))
     }
 
-    /// Writes a sealed generation, and its mirror copy where its kind has one; caches its catalog.
-    /// Not durable before the storage's next barrier.
+    /// Writes a sealed generation, and its mirror copy if its kind has one. Caches its catalog. It
+    /// is durable after the storage's next barrier.
     ///
     /// # Errors
-    /// `AlreadyExists` when a rival wrote this generation first: start again from the winner's.
-    /// After any other error the object may exist or not, whole.
+    /// `AlreadyExists` if a rival wrote this generation first: start again from the rival's. After
+    /// any other error the whole object may exist or not.
     pub fn put(&self, sealed: &SealedContainer) -> Result<(), ContainerError> {
         let (container, generation) = (sealed.id(), sealed.generation());
         let storage = &self.inner.env.storage;
@@ -256,8 +257,8 @@ impl Containers {
         Ok(())
     }
 
-    /// The creator of the main copy owns the mirror's name. An object there is left of an attempt
-    /// whose main copy a crash undid; no reader needs it.
+    /// Writes the mirror copy. The creator of the main copy owns the mirror's name. An object under
+    /// that name comes from an attempt whose main copy a crash undid. No reader needs it.
     fn put_mirror(&self, mirror: Identity, sealed: &SealedContainer) -> Result<(), ContainerError> {
         let storage = &self.inner.env.storage;
         let name = mirror.name();
@@ -277,7 +278,7 @@ impl Containers {
     /// The generations of a container's main copies that the storage lists, in ascending order.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Errors of the storage.
     pub fn generations(&self, id: ContainerId) -> Result<Vec<Generation>, ContainerError> {
         self.list_generations(id, CopyOf::Main)
     }

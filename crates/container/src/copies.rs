@@ -1,9 +1,9 @@
-//! Copies of data catalogs: they show what a lost container held, and an index can be rebuilt from
+//! Copies of data catalogs. They show what a lost container held, and the index can be rebuilt from
 //! them.
 //!
 //! A copy is one chunk of a container of kind `catalog`: slots, 16-byte fingerprints and lengths.
-//! Written after the containers they describe; rebuildable from those (INV-4). A builder belongs to
-//! one thread.
+//! Copies are written after the containers that they describe, and can be rebuilt from these
+//! (INV-4). A builder belongs to one thread.
 
 use format::container::{CatalogCopy, CatalogCopyEntry};
 use types::{ContainerId, ContainerKind, Generation, Slot};
@@ -15,7 +15,7 @@ use crate::error::ContainerError;
 use crate::sealed::SealedContainer;
 use crate::view::CatalogView;
 
-/// Plain bytes at which a region of copies closes: some ten catalogs of 2,000 chunks.
+/// A region of copies is closed at so many plain bytes: some ten catalogs of 2,000 chunks.
 pub const MAX_COPIES_REGION_BYTES: usize = 512 << 10;
 
 /// Collects copies of catalogs into one container of kind `catalog`.
@@ -65,7 +65,7 @@ impl CatalogCopies {
         }
     }
 
-    /// Copies so far.
+    /// The number of copies so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.builder.entry_count() + self.entries.len()
@@ -77,7 +77,7 @@ impl CatalogCopies {
         self.len() == 0
     }
 
-    /// What the container will take, before the open region is compressed.
+    /// The approximate size of the container, before the open region is compressed.
     #[must_use]
     pub fn stored_len(&self) -> u64 {
         self.builder.stored_len() + self.plain.len() as u64
@@ -102,9 +102,9 @@ impl CatalogCopies {
 }
 
 impl Containers {
-    /// The copies that a container of kind `catalog` holds, in order, one region in memory at a
-    /// time. Each is compared with its fingerprint; the first error ends what `each` is called
-    /// with.
+    /// Passes to `each` the copies in a container of kind `catalog`, in order, with one region in
+    /// memory at a time. Each copy is compared with its fingerprint. The first error ends the
+    /// calls.
     ///
     /// # Errors
     /// As [`Self::catalog`] and [`Self::read_region`]; `BadCatalogCopy`.

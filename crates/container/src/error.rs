@@ -34,21 +34,21 @@ impl fmt::Display for Part {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContainerError {
-    /// The object ends early or its parts do not fit its length: a write that a crash cut short.
+    /// The object ends early, or its parts do not fit its length: a crash cut a write short.
     #[error("container {container} generation {generation}: torn at byte {offset} of {object_len}: {why}")]
     Torn {
         /// The container.
         container: ContainerId,
         /// Its generation.
         generation: Generation,
-        /// Where the fault was seen.
+        /// The offset of the fault.
         offset: u64,
         /// The object's length.
         object_len: u64,
         /// What does not fit.
         why: String,
     },
-    /// Stored bytes are not those that were written: rot.
+    /// Stored bytes differ from those that were written: rot.
     #[error(
         "container {container} generation {generation}: {part} at byte {offset} is damaged \
          (digest {found:032x}, expected {expected:032x})"
@@ -58,16 +58,16 @@ pub enum ContainerError {
         container: ContainerId,
         /// Its generation.
         generation: Generation,
-        /// What is damaged.
+        /// The damaged part.
         part: Part,
         /// Its offset in the object.
         offset: u64,
-        /// The digest on record.
+        /// The recorded digest.
         expected: u128,
-        /// The digest of what was read.
+        /// The digest of the bytes that were read.
         found: u128,
     },
-    /// The digest is right and the seal is not: malice, another store's bytes, or the wrong key.
+    /// The digest is right, but the seal is not: malice, another store's bytes, or the wrong key.
     #[error(
         "container {container} generation {generation}: the seal of {part} at byte {offset} is not ours \
          (forged bytes, or the wrong key)"
@@ -77,19 +77,19 @@ pub enum ContainerError {
         container: ContainerId,
         /// Its generation.
         generation: Generation,
-        /// Whose seal.
+        /// The part with the seal.
         part: Part,
         /// Its offset in the object.
         offset: u64,
     },
-    /// No generation of the container exists, nor a mirror copy where its kind has one.
+    /// No generation of the container exists, and no mirror copy if its kind has one.
     #[error("container {container}: missing from the store")]
     Missing {
         /// The container.
         container: ContainerId,
     },
-    /// The generation that a view describes is gone; ask for the catalog again and go on at the
-    /// same slots (INV-2).
+    /// The generation of a view is gone. Request the catalog again, and continue at the same slots
+    /// (INV-2).
     #[error("container {container}: generation {generation} has been replaced")]
     Vanished {
         /// The container.
@@ -97,8 +97,7 @@ pub enum ContainerError {
         /// The generation that is gone.
         generation: Generation,
     },
-    /// Of a trimmed container nothing is left but where its chunks were: the object that they are
-    /// in is gone.
+    /// The body of a trimmed container is gone. Nothing is left of its chunks.
     #[error(
         "container {container} generation {generation}: {body}, the object that its chunks are in, is missing from the \
          store; bring it back from a copy of the store, or run `onefold check`, which names the files that are lost with \
@@ -109,20 +108,20 @@ pub enum ContainerError {
         container: ContainerId,
         /// The trimmed generation.
         generation: Generation,
-        /// The object.
+        /// The name of the body.
         body: ObjectName,
     },
-    /// The object under this name says that it is another one.
+    /// The header says that this is another object than the name says.
     #[error("container {container} generation {generation}: the object under this name is {found}")]
     WrongIdentity {
-        /// The container that the name means.
+        /// The container by the name.
         container: ContainerId,
-        /// The generation that the name means.
+        /// The generation by the name.
         generation: Generation,
         /// What the header says: container, generation, store.
         found: String,
     },
-    /// A region's bytes are authentic and do not decompress to what the catalog says.
+    /// A region's bytes are authentic, but do not decompress to the length in the catalog.
     #[error(
         "container {container} generation {generation}: region {region} at byte {offset} does not \
          decompress to {expected_len} bytes: {why}"
@@ -138,10 +137,10 @@ pub enum ContainerError {
         offset: u64,
         /// Plain bytes by the catalog.
         expected_len: u64,
-        /// The decompressor's words, or the length found.
+        /// The decompressor's error, or the length that was found.
         why: String,
     },
-    /// A chunk's bytes are not those that its fingerprint names.
+    /// A chunk's bytes do not have its fingerprint.
     #[error(
         "container {container} generation {generation}: slot {slot} in region {region} holds other \
          bytes than its fingerprint names (found {found}, expected {expected})"
@@ -160,26 +159,26 @@ pub enum ContainerError {
         /// The bytes' fingerprint.
         found: Fingerprint,
     },
-    /// Catalog and region rows are authentic, one by one, and contradict each other or the format.
+    /// Catalog and region rows are authentic, but contradict each other or the format.
     #[error("container {container} generation {generation}: inconsistent {part}: {why}")]
     Inconsistent {
         /// The container.
         container: ContainerId,
         /// Its generation.
         generation: Generation,
-        /// Where.
+        /// The part with the contradiction.
         part: Part,
         /// What does not fit.
         why: String,
     },
-    /// The container does not have this slot (any more).
+    /// The container does not have this slot, or not any more.
     #[error("container {container} generation {generation}: no slot {slot}")]
     NoSlot {
         /// The container.
         container: ContainerId,
         /// Its generation.
         generation: Generation,
-        /// The slot asked for.
+        /// The requested slot.
         slot: Slot,
     },
     /// The view has no such region.
@@ -189,7 +188,7 @@ pub enum ContainerError {
         container: ContainerId,
         /// Its generation.
         generation: Generation,
-        /// The region asked for.
+        /// The requested region.
         region: RegionIndex,
     },
     /// The name is taken: a rival wrote this generation first.
@@ -200,23 +199,23 @@ pub enum ContainerError {
         /// The generation.
         generation: Generation,
     },
-    /// Written by a later program.
+    /// The object was written by a later program.
     #[error("container {container} generation {generation}: {source}")]
     Incompatible {
         /// The container.
         container: ContainerId,
         /// Its generation.
         generation: Generation,
-        /// Which version was found and which is known.
+        /// The version that was found, and the known one.
         source: FormatError,
     },
-    /// The name is not one of a container or its mirror copy.
+    /// The name does not belong to a container or a mirror copy.
     #[error("{name}: not a container's name")]
     NotAContainer {
         /// The name.
         name: ObjectName,
     },
-    /// A chunk of a catalog container is not a catalog's copy.
+    /// A chunk of a catalog container is no catalog copy.
     #[error("container {container} slot {slot}: {source}")]
     BadCatalogCopy {
         /// The catalog container.
@@ -226,15 +225,14 @@ pub enum ContainerError {
         /// What is wrong with it.
         source: FormatError,
     },
-    /// The storage's own trouble.
+    /// An error of the storage.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
 
 impl ContainerError {
-    /// Whether another copy or a newer generation may still have what this one does not. A sector
-    /// that the disk no longer gives is damage as rot is; a storage that refuses or has gone is
-    /// not.
+    /// Whether another copy or a newer generation may still have the data. A sector that the disk
+    /// cannot read is damage like rot. A storage that refuses or is gone is not damage.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(
@@ -253,9 +251,9 @@ impl ContainerError {
         )
     }
 
-    /// Whether what was asked for is damaged, or was pruned: nobody had pinned it, and who referred
-    /// to it was rewritten or forgotten meanwhile, or a revision that rewrote it has rotted.
-    /// Otherwise the storage is to be asked again.
+    /// Whether the requested data is damaged or was pruned. It may be pruned if it was not pinned,
+    /// and the backup that referred to it was rewritten or forgotten meanwhile, or the revision
+    /// that rewrote it has rotted. For other errors, retry with the storage.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.is_damage() || matches!(self, Self::NoSlot { .. })

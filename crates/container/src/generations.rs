@@ -1,15 +1,17 @@
-//! Which generation of a container to read.
+//! Chooses the generation of a container to read.
 //!
 //! A read must not cost a listing. So the reader first tries the remembered generation, or else 0:
 //! nearly every container was never rewritten. Only if that object is missing, it lists the
 //! session's folder, once, and remembers the generations of *all* containers in it.
 //!
-//! Why an older generation that still exists is good enough: a generation never changes, its
-//! surviving slots are those of every other one (INV-2), and it is deleted only after the newer one
-//! is durable. A slot that the newer one lacks is on a final list of reclamation; the epoch rules
-//! (INV-9), not this module, keep such slots from look-ups. The newer generation matters in two
-//! cases, and the reader asks for it in both ([`crate::Containers::newer`]): the older one is
-//! damaged (the newer one may be healed), or it vanishes during the read.
+//! An older generation that still exists is good enough. A generation never changes, its surviving
+//! slots are those of every other one (INV-2), and it is deleted only after the newer one is
+//! durable. A slot that the newer one lacks is on a final list of reclamation. The epoch rules
+//! (INV-9), not this module, keep such slots from look-ups.
+//!
+//! The newer generation matters in two cases, and the reader asks for it in both
+//! ([`crate::Containers::newer`]): the older one is damaged (the newer one may be healed), or it
+//! vanishes during the read.
 
 use env::{Storage, StorageError};
 use format::names;
@@ -22,12 +24,12 @@ use crate::load::TailBytes;
 use crate::stats::add;
 use crate::view::Contents;
 
-/// A container is rewritten at most this often between two looks at it.
+/// The most times that a container is rewritten while a reader lists it again and again.
 const TRIES_MAX: u32 = 8;
 
 impl Containers {
-    /// The generations listed for one container's copies, ascending. Everything else that the
-    /// listing told is remembered.
+    /// Lists the generations of one container's copies, in ascending order. Remembers everything
+    /// else in the listing.
     pub(crate) fn list_generations(
         &self,
         id: ContainerId,
@@ -67,8 +69,8 @@ impl Containers {
         Ok(own)
     }
 
-    /// Loads a generation that can be read: the guess; else the highest that can be, from its
-    /// mirror copy where that is the good one.
+    /// Loads a readable generation: first the guess, else the highest readable one. A mirror copy
+    /// counts if the main copy is bad.
     pub(crate) fn load_contents(&self, id: ContainerId) -> Result<Contents, ContainerError> {
         let guess = Identity::main(id, self.known_generations().guess(id));
         let error = match self.load_copy(guess) {
@@ -85,7 +87,7 @@ impl Containers {
             let mut vanished = false;
             let listed = match self.list_generations(id, CopyOf::Main) {
                 Ok(listed) => listed,
-                // The mirror copies lie elsewhere, and what is wrong is known already.
+                // The mirror copies are in another folder, and the damage is known already.
                 Err(_) if first_damage.is_some() => break,
                 Err(error) => return Err(error),
             };
@@ -102,8 +104,8 @@ impl Containers {
         self.load_mirror(id, first_damage)
     }
 
-    /// The main copy, else the mirror copy of the same generation. `None` when neither can be read;
-    /// damage of the main copy is noted, the first one seen.
+    /// Loads the main copy, else the mirror copy of the same generation. `None` if neither can be
+    /// read. Records the first damage of a main copy.
     fn load_either(
         &self,
         main: Identity,
@@ -131,8 +133,7 @@ impl Containers {
         Ok(contents)
     }
 
-    /// The highest mirror copy that can be read, of a container whose main copies are all gone or
-    /// bad.
+    /// Loads the highest readable mirror copy, if all main copies of the container are gone or bad.
     fn load_mirror(
         &self,
         id: ContainerId,
@@ -170,11 +171,11 @@ impl Containers {
     }
 }
 
-/// The container that an object under `mirror/` is a copy of. `None`: it has rotted, or was torn,
-/// and does not tell its kind.
+/// The container of an object under `mirror/`. `None` if the object has rotted or was torn, so that
+/// its kind is unknown.
 ///
 /// # Errors
-/// Of the storage: it is gone, or cannot be read now.
+/// Errors of the storage: the object is gone, or cannot be read now.
 pub fn container_of_mirror(
     storage: &dyn Storage,
     mirror: names::MirrorName,

@@ -1,4 +1,4 @@
-//! Which object is meant: a container, a generation of it, and which of its copies.
+//! The identity of an object: a container, a generation of it, and one of its copies.
 
 use std::ops::Range;
 
@@ -17,12 +17,11 @@ pub enum CopyOf {
     Main,
     /// The identical object under `mirror/`, for kinds that have one.
     Mirror,
-    /// What a generation was, for the regions of a trimmed one; under its former name where a crash
-    /// came between.
+    /// The regions of a trimmed generation. After a crash they may still have their former name.
     Body,
 }
 
-/// The identity that a name stands for and a header must confirm.
+/// The identity that a name means, and that a header must confirm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) id: ContainerId,
@@ -33,7 +32,7 @@ pub(crate) struct Identity {
 /// The region number under which the catalog is sealed; no region has it.
 pub(crate) const CATALOG_NUMBER: u32 = u32::MAX;
 
-/// What keys of containers are derived for.
+/// Context of the key derivation.
 const PURPOSE: &str = "container";
 
 impl Identity {
@@ -80,15 +79,15 @@ impl Identity {
         mirror.unwrap_or_else(|| names::container(self.id, self.generation))
     }
 
-    /// The names under which its bytes are looked for, in order. A body gets its name a moment
-    /// after its former one is referred to, so that one is asked for in between.
+    /// The names under which to look for its bytes, in order. The body is renamed only after the
+    /// trimmed generation refers to it. So the former name is tried in between.
     pub(crate) fn names(self) -> impl Iterator<Item = ObjectName> {
         let former = (self.copy == CopyOf::Body).then(|| Self::main(self.id, self.generation).name());
         let again = former.is_some().then(|| self.name());
         std::iter::once(self.name()).chain(former).chain(again)
     }
 
-    /// Some bytes of the object.
+    /// Reads a range of the object.
     pub(crate) fn read(
         self,
         storage: &dyn Storage,
@@ -105,7 +104,7 @@ impl Identity {
         Err(missing.unwrap_or_else(|| StorageError::NotFound { name: self.name() }))
     }
 
-    /// Whether the header is the one that belongs under this name: else somebody swapped objects.
+    /// Checks that the header belongs under this name. Otherwise somebody swapped objects.
     pub(crate) fn confirm(self, header: &ContainerHeader, store: StoreId) -> Result<(), ContainerError> {
         if header.id == self.id && header.generation == self.generation && header.store == store {
             return Ok(());
@@ -121,7 +120,7 @@ impl Identity {
         })
     }
 
-    /// What a region's (or the catalog's) seal is bound to.
+    /// The associated data of a seal: of a region or of the catalog.
     pub(crate) fn associated_data(self, store: StoreId, number: u32) -> [u8; 33] {
         let mut out = [0; 33];
         out[..16].copy_from_slice(store.as_bytes());
@@ -132,7 +131,7 @@ impl Identity {
         out
     }
 
-    /// The error for bytes of this object that the format refuses.
+    /// The error for bytes of this object that cannot be decoded.
     pub(crate) fn refused(
         self,
         part: Part,
@@ -156,7 +155,8 @@ impl Identity {
                 generation,
                 source: e,
             },
-            // A sealed catalog that breaks a rule was sealed so; a trailer that does was cut short.
+            // A sealed catalog that breaks a rule was sealed like this. A trailer that breaks one
+            // was cut short.
             other if part == Part::Catalog => ContainerError::Inconsistent {
                 container,
                 generation,

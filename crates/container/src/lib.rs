@@ -1,8 +1,8 @@
 //! Containers: packer, reader, generations, catalog cache [Guo 3.1, Lillibridge 3.1] (G1, G2, L2).
 //!
 //! A container is one object: regions of some 128 KiB, compressed and encrypted together, a sealed
-//! catalog, and a trailer that finds both. [`ContainerBuilder`] packs one, [`Containers`] reads and
-//! puts them, [`CatalogView`] says which slot is where.
+//! catalog, and a trailer with the place of both. [`ContainerBuilder`] packs a container,
+//! [`Containers`] reads and puts containers, and [`CatalogView`] maps slots to places.
 //!
 //! Invariants:
 //! - A sealed generation never changes, except that trimming gives back some of its regions. Slots
@@ -11,7 +11,7 @@
 //!   cause an error at worst (INV-8), never a wrong byte (INV-5).
 //! - Catalogs in memory stay within their budget (INV-7) and can be dropped at any time (INV-4).
 //!
-//! Everything may be used from many threads at once.
+//! Any number of threads may use everything here.
 
 mod buffer;
 mod builder;

@@ -1,10 +1,10 @@
 //! From the end of an object to a checked catalog.
 //!
-//! Invariant: bytes as read ([`TailBytes`]), a trailer whose digest and identity are right
-//! ([`Trailer`]), and an opened catalog ([`Contents`]) are three types, and each is made only from
-//! the one before. This takes one ranged read if the guess is long enough (a catalog of some 6,000
-//! entries), two otherwise. If a sector before the trailer cannot be read, only the trailer is
-//! read.
+//! Invariant: there are three types, and each is made only from the one before: bytes as read
+//! ([`TailBytes`]), a trailer with the right digest and identity ([`Trailer`]), and an opened
+//! catalog ([`Contents`]). This takes one ranged read if the guess is long enough (a catalog of
+//! some 6,000 entries), two otherwise. If a sector before the trailer cannot be read, only the
+//! trailer is read.
 
 use crypto::EncryptionKey;
 use env::Storage;
@@ -21,14 +21,13 @@ use crate::view::{Contents, Regions};
 /// How much of an object's end is read at first.
 pub const TAIL_GUESS_BYTES: u64 = 256 << 10;
 
-/// The end of an object, as read: nothing is known of it.
+/// The end of an object, as read and unchecked.
 pub(crate) struct TailBytes {
     bytes: Vec<u8>,
     object_len: u64,
 }
 
-/// A trailer that its digest vouches for, under the name that it belongs to. Its seals are
-/// unopened.
+/// A trailer with the right digest, under its own name. Its seals are not opened.
 pub(crate) struct Trailer {
     pub(crate) header: ContainerHeader,
     pub(crate) footer: ContainerFooter,
@@ -39,8 +38,8 @@ pub(crate) struct Trailer {
 }
 
 impl TailBytes {
-    /// Reads as much of the object's end as its trailer takes; calls back with the length of each
-    /// read.
+    /// Reads the end of the object, as far as its trailer needs. Passes the length of each read to
+    /// the callback.
     pub(crate) fn read(
         storage: &dyn Storage,
         at: Identity,
@@ -53,7 +52,7 @@ impl TailBytes {
             Ok(Self { bytes, object_len })
         };
         let tail = match read(TAIL_GUESS_BYTES) {
-            // The sector that failed may lie in the regions before the trailer.
+            // The unreadable sector may be in the regions before the trailer.
             Err(error) if error.is_damage() => read(FOOTER_BYTES as u64).map_err(|_| error)?,
             other => other?,
         };
@@ -105,7 +104,7 @@ impl TailBytes {
 }
 
 impl Trailer {
-    /// What is wrong with the stored catalog's digest; needs no key.
+    /// An error of the stored catalog's digest. This check needs no key.
     pub(crate) fn take_catalog_error(self) -> Option<ContainerError> {
         self.sealed_catalog.err()
     }

@@ -1,12 +1,12 @@
-//! A catalog's two tables: slot to entry, fingerprint to entries.
+//! The two tables of a catalog: from slot to entry, and from fingerprint to entries.
 //!
-//! Built once when a catalog is loaded, read without locks. Both are arrays of entry positions, so
-//! that a catalog of 2,000 entries pays some 12 bytes each for finding them at once.
+//! They are built once when a catalog is loaded, and read without locks. Both are arrays of entry
+//! positions. So a catalog of 2,000 entries takes some 12 bytes for each entry to find it at once.
 
 use format::container::CatalogEntry;
 use types::{Fingerprint, Slot};
 
-/// From slot to position.
+/// Maps slots to positions.
 #[derive(Debug)]
 pub(crate) enum SlotTable {
     /// Slot n is entry n: every container as first sealed.
@@ -16,7 +16,7 @@ pub(crate) enum SlotTable {
 }
 
 impl SlotTable {
-    /// Of entries that list no slot twice.
+    /// The table of these entries. No slot may occur twice.
     pub(crate) fn new(entries: &[CatalogEntry]) -> Self {
         let slots = || {
             entries
@@ -53,8 +53,8 @@ impl SlotTable {
 
 const EMPTY: u32 = u32::MAX;
 
-/// From fingerprint to positions: open addressing by the bits kept for indexes, at most half full,
-/// so that the usual answer (not here) costs one or two probes.
+/// Maps fingerprints to positions. It uses open addressing by the bits that indexes keep, and is at
+/// most half full. So the usual answer (not here) takes one or two probes.
 #[derive(Debug)]
 pub struct FingerprintTable {
     positions: Vec<u32>,
@@ -62,7 +62,7 @@ pub struct FingerprintTable {
 }
 
 impl FingerprintTable {
-    /// Of fingerprints by position; equal ones may be among them.
+    /// The table of fingerprints by position. Equal fingerprints may occur.
     pub fn new(fingerprints: impl ExactSizeIterator<Item = Fingerprint>) -> Self {
         let size = (fingerprints.len() * 2).next_power_of_two().max(2);
         let mut table = Self {
@@ -83,12 +83,13 @@ impl FingerprintTable {
         usize::try_from(fingerprint.index_bits() >> self.shift).expect("fewer bits than the table's size")
     }
 
-    /// The positions that may have the fingerprint, and all that do among them, those in ascending
+    /// Positions that may have the fingerprint. All that do have it are among them, in ascending
     /// order. The caller compares fingerprints.
     pub fn positions<'a>(&'a self, fingerprint: &Fingerprint) -> impl Iterator<Item = u32> + use<'a> {
         let mask = self.positions.len() - 1;
         let home = self.home(fingerprint);
-        // They were added by position, so equal ones are in that order.
+        // Positions were added in ascending order, so those of equal fingerprints are in that
+        // order.
         (0..self.positions.len())
             .map(move |n| self.positions[(home + n) & mask])
             .take_while(|position| *position != EMPTY)

@@ -1,8 +1,8 @@
 //! Reading regions: one ranged read, seal, decompression; the mirror copy if the main one fails.
 //!
-//! The seal authenticates every byte. The digest finds rot without a key. It is checked here only
-//! when a seal is broken, to distinguish rot from malice: checking it always would cost a sixth of
-//! a restore's computing.
+//! The seal authenticates every byte. The digest finds rot without a key. This module checks it
+//! only when a seal is broken, to distinguish rot from malice: checking it always would cost a
+//! sixth of a restore's computing.
 //!
 //! Invariant: every byte that is returned was sealed by this store as this region of this
 //! generation. (For INV-5 the caller then compares chunks with their fingerprints.) The entries
@@ -29,7 +29,7 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::new(Decompressor::default());
 }
 
-/// A region's plain bytes, authentic; not yet compared with fingerprints.
+/// A region's plain bytes. They are authentic, but not yet compared with fingerprints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlainRegion {
     index: RegionIndex,
@@ -37,19 +37,19 @@ pub struct PlainRegion {
 }
 
 impl PlainRegion {
-    /// A region that a store elsewhere has read and sent.
+    /// A region that a remote store has read and sent.
     #[must_use]
     pub const fn from_sent(index: RegionIndex, bytes: Vec<u8>) -> Self {
         Self { index, bytes }
     }
 
-    /// Which region of its generation.
+    /// The number of the region in its generation.
     #[must_use]
     pub fn index(&self) -> RegionIndex {
         self.index
     }
 
-    /// All entries' bytes, one after another.
+    /// The bytes of all entries, one after another.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -61,8 +61,8 @@ impl PlainRegion {
         self.bytes
     }
 
-    /// The bytes of a slot of `view`'s container; `None` when it does not lie in this region.
-    /// `view` is the one that the region was read with.
+    /// The bytes of a slot of `view`'s container; `None` if it is not in this region. The region
+    /// must have been read with this `view`.
     #[must_use]
     pub fn slot_bytes(&self, view: &CatalogView, slot: Slot) -> Option<&[u8]> {
         let place = view.place_of(slot).filter(|place| place.region == self.index)?;
@@ -71,10 +71,10 @@ impl PlainRegion {
     }
 }
 
-/// Where an opened region's bytes are.
+/// The place of an opened region's bytes.
 #[derive(Debug)]
 pub(crate) enum Opened {
-    /// So many, at the beginning of where it was read.
+    /// So many bytes at the beginning of the place where the region was read.
     InPlace(usize),
     /// In the plain buffer.
     Plain(Range<usize>),
@@ -99,12 +99,12 @@ impl Opened {
 }
 
 impl Containers {
-    /// One region's plain bytes.
+    /// Reads one region's plain bytes.
     ///
     /// # Errors
-    /// `Vanished` when the generation was replaced (ask [`Self::newer`] and go on at the same
-    /// slots), and so it may be with `BodyMissing`; `NoRegion`; `DigestMismatch`, `Forged`,
-    /// `Decompress` and others when no copy is good.
+    /// `Vanished` if the generation was replaced: ask [`Self::newer`] and continue at the same
+    /// slots. `BodyMissing` may mean the same. `NoRegion`; `DigestMismatch`, `Forged`, `Decompress`
+    /// and others if no copy is good.
     pub fn read_region(
         &self,
         view: &CatalogView,
@@ -115,10 +115,10 @@ impl Containers {
         regions.pop().ok_or_else(|| no_region(view, region))
     }
 
-    /// The plain bytes of consecutive regions, in order, by one read.
+    /// Reads the plain bytes of consecutive regions, in order, with one read.
     ///
     /// # Errors
-    /// As [`Self::read_region`]: the first region that no copy has whole.
+    /// As [`Self::read_region`], for the first region without a good copy.
     pub fn read_regions(
         &self,
         view: &CatalogView,
@@ -143,12 +143,12 @@ impl Containers {
         Ok(buffer.regions().map(plain).collect())
     }
 
-    /// The plain bytes of some regions, in ascending order, by one read, into reused memory. Bytes
-    /// are copied only if the storage cannot give them otherwise, or if they are compressed.
-    /// Regions in between are read but not opened.
+    /// Reads the plain bytes of some regions, in ascending order, with one read, into reused
+    /// memory. Bytes are copied only if the storage cannot return them otherwise, or if they are
+    /// compressed. Regions in between are read but not opened.
     ///
     /// # Errors
-    /// As [`Self::read_region`]; the buffer holds no region then.
+    /// As [`Self::read_region`]. The buffer then holds no region.
     pub fn read_regions_into(
         &self,
         view: &CatalogView,
@@ -200,7 +200,7 @@ impl Containers {
         let plain_lens = compressed.map(|(index, _)| view.plain_len(*index));
         plain.reserve(usize::try_from(plain_lens.sum::<u64>()).unwrap_or(0));
         for (index, row) in wanted {
-            // No more than was read, which is in memory.
+            // The length is within the bytes that were read into memory.
             let stored_at = place.start + usize::try_from(row.offset - begin).unwrap_or(usize::MAX);
             let end = stored_at + row.stored_len as usize;
             let opened = match self.open_region(view, index, row, &mut stored[stored_at..end], plain) {
@@ -220,7 +220,7 @@ impl Containers {
         Ok(())
     }
 
-    /// The range from the copy that the catalog came from, else from the other.
+    /// Reads the range from the copy of the catalog, else from the other copy.
     fn read_either(
         &self,
         view: &CatalogView,
@@ -285,8 +285,8 @@ impl Containers {
         }
     }
 
-    /// Whether it was rot that broke a seal: opening in place has left nothing to tell from, so the
-    /// region is read once more.
+    /// Finds out whether rot broke a seal. Opening in place destroyed the bytes, so the region is
+    /// read again.
     fn explain(
         &self,
         view: &CatalogView,
@@ -311,8 +311,8 @@ impl Containers {
         }
     }
 
-    /// One damaged region from the other copy of its generation; the first error where that has
-    /// none.
+    /// Reads one damaged region from the other copy of its generation. Returns the first error if
+    /// there is none.
     fn reread_elsewhere(
         &self,
         view: &CatalogView,
@@ -334,7 +334,7 @@ impl Containers {
             let opened = self.open_region(view, index, row, &mut again[place.clone()], plain)?;
             Ok(match opened {
                 Opened::Plain(_) => opened,
-                // The read buffer is dropped; the bytes are placed beside the others.
+                // The read buffer will be dropped, so the bytes are copied beside the others.
                 Opened::InPlace(len) => {
                     let copied = plain.add(len, |to| {
                         to.copy_from_slice(&again[place.start..place.start + len]);
@@ -353,8 +353,8 @@ impl Containers {
         }
     }
 
-    /// Seal, decompression, length. If the bytes are in `plain`, the compressed ones are still
-    /// where they were read.
+    /// Opens the seal, decompresses, and checks the length. If the bytes are in `plain`, the
+    /// compressed ones are still where they were read.
     pub(crate) fn open_region(
         &self,
         view: &CatalogView,
@@ -413,7 +413,7 @@ impl Containers {
     }
 }
 
-/// Whether the stored bytes are those that were written; needs no key.
+/// Checks the digest of the stored bytes. This needs no key.
 pub(crate) fn check_digest(
     at: Identity,
     index: RegionIndex,

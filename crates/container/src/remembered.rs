@@ -1,14 +1,14 @@
-//! The generations that were seen last.
+//! The last known generations.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use types::{ContainerId, Generation};
 
-/// Remembered generations at most (INV-7); beyond it all are forgotten and asked for again.
+/// The most remembered generations (INV-7). Beyond it all are dropped, and looked up again.
 const REMEMBERED_MAX: usize = 1 << 18;
 
-/// Generations above 0, as last seen.
+/// Generations above 0, as last known.
 #[derive(Debug, Default)]
 pub(crate) struct Generations {
     seen: Mutex<HashMap<ContainerId, Generation>>,

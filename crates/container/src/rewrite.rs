@@ -1,7 +1,7 @@
 //! Support for rewriting: read one exact generation; drop a removed container from the caches.
 //!
 //! A rewriter deletes the generation that it has read. So it must not get a cached or guessed one.
-//! Any number of threads.
+//! Any number of threads may use this.
 
 use types::{ContainerId, Generation};
 
@@ -12,11 +12,11 @@ use crate::identity::Identity;
 use crate::view::CatalogView;
 
 impl Containers {
-    /// The catalog of exactly this generation, read now, from its mirror copy where the main one
-    /// cannot be read. Nothing is cached.
+    /// Reads the catalog of exactly this generation now, from the mirror copy if the main copy
+    /// cannot be read. Caches nothing.
     ///
     /// # Errors
-    /// `Vanished` when no copy of it exists; else what is wrong with its main copy.
+    /// `Vanished` if no copy of the generation exists; else the error of its main copy.
     pub fn generation(
         &self,
         container: ContainerId,
@@ -42,8 +42,8 @@ impl Containers {
         })
     }
 
-    /// Drops what is cached and remembered of a container whose objects were deleted, or made
-    /// again. A catalog that is pinned stays.
+    /// Drops the cached and remembered data of a container whose objects were deleted or made
+    /// again. A pinned catalog stays.
     pub fn forget(&self, container: ContainerId) {
         self.cache().forget_id(container);
         self.known_generations().forget(container);

@@ -44,7 +44,7 @@ impl SealedContainer {
         Arc::clone(&self.catalog)
     }
 
-    /// Bytes that putting it writes, the mirror copy included.
+    /// Bytes that are written when it is put, the mirror copy included.
     #[must_use]
     pub fn stored_bytes_total(&self) -> u64 {
         let copies = if self.id().kind.is_mirrored() { 2 } else { 1 };

@@ -6,16 +6,16 @@ use types::{ContainerId, Generation};
 
 use crate::error::Part;
 
-/// A read that the main copy could not serve and the mirror did.
+/// A read that the mirror copy served, because the main copy could not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MirrorRead {
     /// The container.
     pub container: ContainerId,
     /// Its generation.
     pub generation: Generation,
-    /// What was read.
+    /// The part that was read.
     pub part: Part,
-    /// What was wrong with the main copy.
+    /// The error of the main copy.
     pub why: String,
 }
 

@@ -1,8 +1,8 @@
-//! Trimmed generations: regions without a live slot are given back, and nothing is copied.
+//! Trimmed generations: regions without a live slot are given back, without copying.
 //!
-//! Invariant: a trimmed generation lists no slot of a region that it gives back. Every other
-//! slot of the generation before keeps its place and its number (INV-2). Pure: nothing is read or
-//! put here.
+//! Invariant: a trimmed generation lists no slot of a region that it gives back. Every other slot
+//! of the previous generation keeps its place and its number (INV-2). Pure: nothing is read or put
+//! here.
 
 use env::AlignedBuffer;
 use format::container::{Body, Catalog, ContainerHeader, HEADER_BYTES, RegionRow};
@@ -16,7 +16,7 @@ use crate::sealed::SealedContainer;
 use crate::view::{CatalogView, Contents, Regions};
 
 impl CatalogView {
-    /// The regions that have slots, and no other than dead ones.
+    /// The regions that have slots, all of which are dead.
     pub fn dead_regions(&self, is_dead: impl Fn(Slot) -> bool) -> impl Iterator<Item = RegionIndex> {
         let number = |number| RegionIndex::new(number).ok();
         let is_whole = move |region: &RegionIndex| {
@@ -29,8 +29,8 @@ impl CatalogView {
             .filter(is_whole)
     }
 
-    /// Of a trimmed generation: the bytes of its body that nothing refers to any longer, its former
-    /// trailer included.
+    /// For a trimmed generation: the ranges of its body without any reference, its former trailer
+    /// included.
     #[must_use]
     pub fn given_back(&self) -> Vec<ByteRange> {
         let Some(body) = self.contents().body() else {
@@ -56,12 +56,12 @@ impl CatalogView {
 }
 
 impl Containers {
-    /// A generation of `view` without the dead slots whose regions stay where they are; `None`
-    /// where dead slots share a region with others, nothing is left, nothing is dead, or there is a
-    /// second copy that would have to be trimmed too.
+    /// A generation of `view` without its dead slots, whose other regions stay where they are.
+    /// `None` if dead slots share a region with live ones, if nothing is left, if nothing is dead,
+    /// or if there is a mirror copy that would have to be trimmed too.
     ///
     /// # Errors
-    /// `Inconsistent` when the catalog breaks a rule of the format.
+    /// `Inconsistent` if the catalog breaks a rule of the format.
     pub fn trimmed(
         &self,
         view: &CatalogView,

@@ -1,9 +1,9 @@
-//! Deep checks of every copy and every region of a container, with a finding for each damage; or of
-//! digests only, which needs no key.
+//! Deep checks of every copy and every region of a container, with a finding for each damage; or
+//! checks of digests only, which need no key.
 //!
-//! Reads whole objects in windows of some MiB, so memory is bounded whatever the object's size
-//! (INV-7). Damage and unreadable sectors are findings. Only a storage that refuses or is gone is
-//! an error.
+//! A check reads whole objects in windows of some MiB, so memory is limited whatever the object's
+//! size (INV-7). Damage and unreadable sectors are findings. Only a storage that refuses or is gone
+//! is an error.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -30,13 +30,13 @@ mod object;
 pub use keyless::verify_digests;
 use object::{Object, entries_of, region_index};
 
-/// So many generations are looked at, should one replace the other all the time.
+/// The most generations that a check tries, if rewriters replace them again and again.
 const GENERATIONS_MAX: u32 = 4;
 /// Stored bytes read at a time.
 const WINDOW_BYTES: u64 = 4 << 20;
 
-/// What a thread reads and opens into; fresh memory for every container would cost as much as
-/// reading it.
+/// A thread's buffers for reading and opening. Fresh memory for every container would cost as much
+/// as reading it.
 struct Scratch {
     stored: AlignedBuffer,
     plain: PlainBuffer,
@@ -52,8 +52,8 @@ thread_local! {
 pub enum Depth {
     /// Digests of all stored bytes: finds rot.
     Digests,
-    /// Seals, decompression and every chunk's fingerprint as well: finds malice and our own
-    /// mistakes.
+    /// Seals, decompression and every chunk's fingerprint as well: finds malice and defects of the
+    /// program.
     Full,
 }
 
@@ -68,29 +68,29 @@ pub struct Damage {
     pub copy: CopyOf,
     /// The part.
     pub part: Part,
-    /// The catalog positions in it; empty where the whole object is meant.
+    /// The catalog positions in the part; empty if the whole object is meant.
     pub entries: Range<u32>,
-    /// The slots in it, where the catalog could be opened.
+    /// The slots in the part, if the catalog could be opened.
     pub slots: Vec<SlotRange>,
-    /// What is wrong.
+    /// The error.
     pub error: ContainerError,
 }
 
 /// The outcome of checking one container.
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// The generation that was checked; `None` when the container is missing.
+    /// The generation that was checked; `None` if the container is missing.
     pub generation: Option<Generation>,
-    /// Regions looked at, in all copies.
+    /// Regions checked, in all copies.
     pub regions: u64,
     /// Bytes read.
     pub bytes_read: u64,
-    /// All that is wrong, in the order of the bytes, the main copy first.
+    /// All damage, in the order of the bytes, the main copy first.
     pub damages: Vec<Damage>,
 }
 
 impl Verified {
-    /// Whether nothing was found.
+    /// Whether no damage was found.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damages.is_empty()
@@ -98,11 +98,11 @@ impl Verified {
 }
 
 impl Containers {
-    /// Checks the newest generation of a container, all copies of it. One that was replaced while
-    /// it was read is no damage: then the newer one is checked.
+    /// Checks all copies of a container's newest generation. If a rewriter replaces it during the
+    /// check, this is no damage: the newer generation is checked instead.
     ///
     /// # Errors
-    /// Of the storage alone; what is wrong with the container is in [`Verified::damages`].
+    /// Errors of the storage alone. Damage of the container is in [`Verified::damages`].
     pub fn verify(&self, id: ContainerId, depth: Depth) -> Result<Verified, ContainerError> {
         let mut newest = self.newest(id)?;
         for _ in 1..GENERATIONS_MAX {
@@ -160,9 +160,9 @@ impl Containers {
 
 struct Scan<'a> {
     storage: &'a dyn Storage,
-    /// The copy that is checked.
+    /// The copy under check.
     at: Identity,
-    /// The object that its regions are in.
+    /// The object with its regions.
     place: Identity,
     out: &'a mut Verified,
 }
@@ -181,7 +181,7 @@ impl Scan<'_> {
         });
     }
 
-    /// The trailer; `None` when it is damaged or absent, which is noted.
+    /// The trailer; `None` if it is damaged or absent, which is recorded.
     fn trailer(&mut self, store: Option<StoreId>) -> Result<Option<Trailer>, ContainerError> {
         let at = self.at;
         let bytes_read = &mut self.out.bytes_read;
@@ -245,7 +245,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Whether there is an object at all.
+    /// Checks the header. Returns whether there is an object at all.
     fn header(&mut self, header: &[u8; HEADER_BYTES], object_len: u64) -> Result<bool, ContainerError> {
         let range = ByteRange {
             offset: 0,
@@ -283,7 +283,7 @@ impl Scan<'_> {
     ) -> Result<(), ContainerError> {
         let mut next = 0;
         while let Some(first) = rows.get(next) {
-            // Given back: there is nothing to check.
+            // The region was given back: there is nothing to check.
             if first.entry_count == 0 {
                 next += 1;
                 continue;
@@ -302,8 +302,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Checks some consecutive regions; where not all can be read at once, each by itself, so that
-    /// what is whole counts as whole.
+    /// Checks some consecutive regions. If they cannot be read at once, each is read by itself, so
+    /// that good ones count as good.
     fn window(
         &mut self,
         rows: &[RegionRow],
@@ -394,7 +394,7 @@ impl Scan<'_> {
         for entry in entries {
             let (bytes, after) = rest.split_at(rest.len().min(entry.len as usize));
             rest = after;
-            // The fingerprints of nodes are over their children's (INV-5).
+            // Fingerprints of nodes cover their children's (INV-5).
             if entry.level.get() == 0 {
                 chunks.push(bytes);
             }
@@ -414,7 +414,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Some of the object's bytes. That it has become shorter or has gone meanwhile is noted.
+    /// Reads a range of the object. Records if the object has become shorter or is gone.
     fn read(
         &mut self,
         range: ByteRange,
@@ -464,10 +464,10 @@ impl Scan<'_> {
 
 /// The result of reading a part of an object.
 enum Read {
-    /// They stand there.
+    /// The place of the bytes.
     Bytes(Range<usize>),
-    /// The object is gone or shorter, and that is noted.
+    /// The object is gone or shorter, which is recorded.
     Gone,
-    /// The disk does not give them.
+    /// The disk cannot read them.
     Unreadable(ContainerError),
 }

@@ -1,9 +1,9 @@
 //! A container's catalog, checked and ready for look-ups.
 //!
-//! Invariant: a [`CatalogView`] exists only for a trailer with the right digest, a catalog
-//! with our seal, and rows and entries that fit each other; its users need not check again.
-//! Immutable and shared by `Arc` between threads. It describes one generation: slots stay valid for
-//! ever (INV-2), regions only while that generation exists.
+//! Invariant: a [`CatalogView`] exists only for a trailer with the right digest, a catalog with our
+//! seal, and rows and entries that fit each other. Its users need not check again. It is immutable,
+//! and threads share it by `Arc`. It describes one generation: slots stay valid for ever (INV-2),
+//! regions only while that generation exists.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use types::{ContainerId, Fingerprint, Generation, RegionIndex, Slot, SlotRange};
 use crate::identity::{CopyOf, Identity, seal_key};
 use crate::lookup::{FingerprintTable, SlotTable};
 
-/// Where one entry's bytes are.
+/// The place of one entry's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryPlace {
     /// The region.
@@ -26,29 +26,30 @@ pub struct EntryPlace {
     pub len: u32,
 }
 
-/// A checked catalog, with its tables for look-up. Cheap to share, some 80 bytes an entry.
+/// A checked catalog, with its tables for look-up. It is cheap to share, and takes some 80 bytes
+/// for each entry.
 #[derive(Debug)]
 pub struct CatalogView {
     contents: Contents,
 }
 
-/// What views of one generation share.
+/// The common data of all views of one generation.
 #[derive(Debug)]
 pub(crate) struct Contents {
     pub(crate) at: Identity,
-    /// In its header.
+    /// The salt in the header.
     pub(crate) salt: [u8; 32],
     pub(crate) object_len: u64,
     pub(crate) catalog: Catalog,
     pub(crate) rows: Vec<RegionRow>,
-    /// Absent in views made from entries alone, which have no regions to open.
+    /// Absent in views that were made from entries alone: these have no regions to open.
     pub(crate) regions: Option<Regions>,
     offsets: Vec<u32>,
     slots: SlotTable,
     fingerprints: FingerprintTable,
 }
 
-/// Where a generation's regions are, and what opens them.
+/// The place of a generation's regions, and the keys to open them.
 #[derive(Debug)]
 pub(crate) struct Regions {
     pub(crate) at: Identity,
@@ -57,7 +58,7 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    /// Those of a generation that `key` seals.
+    /// The regions of a generation that `key` seals.
     pub(crate) fn of(at: Identity, body: Option<Body>, key: SealKey, encryption: &EncryptionKey) -> Self {
         match body {
             None => Self { at, body, key },
@@ -125,7 +126,7 @@ impl Contents {
         self.regions.as_ref()?.body.as_ref()
     }
 
-    /// Whose object the regions are in.
+    /// The object with the regions.
     pub(crate) fn regions_at(&self) -> Identity {
         self.regions.as_ref().map_or(self.at, |regions| regions.at)
     }
@@ -146,11 +147,11 @@ impl CatalogView {
         Self { contents }
     }
 
-    /// A view of entries without regions: for planning and for tests of what needs catalogs alone.
+    /// A view of entries without regions: for planning, and for tests that need only catalogs.
     /// Reading a region of it is an error.
     ///
     /// # Errors
-    /// The rule of the format that the entries break: a slot listed twice, a chunk with two
+    /// The rule of the format that the entries break: a slot occurs twice, or a chunk has two
     /// lengths.
     pub fn from_entries(
         id: ContainerId,
@@ -168,8 +169,8 @@ impl CatalogView {
         Ok(Self::of(contents))
     }
 
-    /// A view of a catalog that a store elsewhere has sent: entries and rows. Reading a region of
-    /// it here is an error; one that was sent is read by it.
+    /// A view of a catalog that a remote store has sent: entries and rows. It cannot read a region
+    /// here, but it describes regions that the store has sent.
     ///
     /// # Errors
     /// The rule of the format that the entries or rows break.
@@ -199,26 +200,26 @@ impl CatalogView {
         self.contents.at.id
     }
 
-    /// The generation that this describes.
+    /// The generation.
     #[must_use]
     pub fn generation(&self) -> Generation {
         self.contents.at.generation
     }
 
-    /// Length of the object, in bytes, without a body's; 0 for a view made from entries.
+    /// The length of the object in bytes, without that of a body; 0 for a view made from entries.
     #[must_use]
     pub fn object_len(&self) -> u64 {
         self.contents.object_len
     }
 
-    /// Of a trimmed generation: whose object its regions are in.
+    /// For a trimmed generation: the generation whose object has its regions.
     #[must_use]
     pub fn body(&self) -> Option<Generation> {
         Some(self.contents.body()?.generation)
     }
 
-    /// Stored bytes of one copy of this generation: of a trimmed one, with what is left of its
-    /// body.
+    /// Stored bytes of one copy of this generation. For a trimmed one, the rest of its body is
+    /// included.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
         let kept = self.rows().iter().filter(|row| row.entry_count > 0);
@@ -240,7 +241,7 @@ impl CatalogView {
         &self.contents.rows
     }
 
-    /// The entry of a slot. `None` when the slot was removed or never was.
+    /// The entry of a slot; `None` if the slot was removed or never existed.
     #[must_use]
     pub fn entry(&self, slot: Slot) -> Option<&CatalogEntry> {
         self.entries().get(self.position(slot)?)
@@ -252,7 +253,7 @@ impl CatalogView {
         self.contents.slots.position(slot)
     }
 
-    /// An entry with this fingerprint; the first in physical order where there are several.
+    /// An entry with this fingerprint: the first one in physical order.
     #[must_use]
     pub fn find(&self, fingerprint: &Fingerprint) -> Option<&CatalogEntry> {
         self.find_all(fingerprint).next()
@@ -279,7 +280,7 @@ impl CatalogView {
         self.place_at(self.position(slot)?)
     }
 
-    /// As [`Self::place_of`], by index in [`Self::entries`].
+    /// Like [`Self::place_of`], by index in [`Self::entries`].
     #[must_use]
     pub fn place_at(&self, position: usize) -> Option<EntryPlace> {
         let entry = self.entries().get(position)?;
@@ -301,7 +302,7 @@ impl CatalogView {
         self.rows().get(region.get() as usize)
     }
 
-    /// The entries that lie in a region, as indices in [`Self::entries`].
+    /// The entries in a region, as indices in [`Self::entries`].
     #[must_use]
     pub fn positions_in(&self, region: RegionIndex) -> Range<usize> {
         self.row(region).map_or(0..0, |row| {
@@ -310,7 +311,7 @@ impl CatalogView {
         })
     }
 
-    /// Plain bytes of a region; 0 where there is none.
+    /// Plain bytes of a region; 0 if it does not exist.
     #[must_use]
     pub fn plain_len(&self, region: RegionIndex) -> u64 {
         let positions = self.positions_in(region);
@@ -322,7 +323,7 @@ impl CatalogView {
             .sum()
     }
 
-    /// The slots in a region, in ascending ranges: what is lost when it is.
+    /// The slots in a region, in ascending ranges. They are lost with the region.
     #[must_use]
     pub fn slots_in(&self, region: RegionIndex) -> Vec<SlotRange> {
         let entries = self.entries().get(self.positions_in(region)).unwrap_or_default();
@@ -338,7 +339,7 @@ impl CatalogView {
         self.id() == other.id() && self.generation() == other.generation()
     }
 
-    /// Memory that it takes, for budgets (INV-7).
+    /// Memory of the view, for budgets (INV-7).
     #[must_use]
     pub fn bytes_in_memory(&self) -> u64 {
         self.contents.bytes_in_memory()

@@ -1,11 +1,11 @@
 //! Errors, sorted by what a caller would do.
 
-/// A cryptographic operation that did not succeed. No variant carries key material.
+/// A failed cryptographic operation. No variant has key material.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CryptoError {
-    /// Sealed bytes do not open: the key is another one, or the bytes, their name or their place
-    /// were changed. AES-GCM cannot tell these apart.
+    /// Sealed bytes do not open: the key is wrong, or the bytes, their name or their place were
+    /// changed. AES-GCM cannot distinguish these causes.
     #[error("the sealed bytes do not open under this key: they were changed, or sealed under another key")]
     NotAuthentic,
     /// The password does not open this key slot.
@@ -19,19 +19,19 @@ pub enum CryptoError {
     /// A cost parameter of Argon2id is outside what this program computes.
     #[error("Argon2id {what} of {value} is outside {min} to {max}")]
     CostOutOfRange {
-        /// Which parameter, with its unit.
+        /// The parameter, with its unit.
         what: &'static str,
-        /// What it was.
+        /// Its value.
         value: u32,
         /// The least allowed.
         min: u32,
         /// The most allowed.
         max: u32,
     },
-    /// The memory that the slot's Argon2id parameters ask for is not to be had.
+    /// There is not enough memory for the slot's Argon2id parameters.
     #[error("no memory for Argon2id: this key slot asks for {memory_kib} KiB")]
     OutOfMemory {
-        /// What the slot asks for.
+        /// The memory that the slot needs.
         memory_kib: u32,
     },
     /// The password is longer than Argon2id takes.

@@ -1,8 +1,8 @@
 //! Fingerprints of chunks, zero runs and nodes [Guo 2.1], and the gear table.
 //!
-//! All depend on the domain key only. So stores of one domain agree, and a reader of fingerprints
+//! All depend only on the domain key. So stores of one domain agree, and a reader of fingerprints
 //! without the key cannot test for known content. Each use has a derived key of its own: a chunk
-//! whose bytes are those of an encoded child list never has a node's fingerprint.
+//! with the bytes of an encoded child list never has a node's fingerprint.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::keys::{DomainKey, SALT_BYTES, derive};
 use crate::lanes::{LaneWidth, keyed_hashes};
 use crate::seal::KEY_BYTES;
 
-/// Words of a gear table; what each is for is the chunker's to say.
+/// Words of a gear table. The chunker defines their meaning.
 pub const GEAR_TABLE_WORDS: usize = 76;
 
-/// Computes fingerprints in one domain. Cheap to clone; shared between threads.
+/// Computes fingerprints in one domain. Cheap to clone, and shared between threads.
 #[derive(Clone)]
 pub struct Fingerprinter(Arc<Keys>);
 
@@ -43,8 +43,8 @@ impl Fingerprinter {
 
     /// The fingerprint of a chunk's plaintext.
     ///
-    /// One whole-slice keyed hash: the slice form has none of the incremental hasher's 1.9 KiB of
-    /// state to set up. Allocates nothing. Where there are several chunks, [`Self::chunks`] is
+    /// It is one keyed hash of the whole slice. Unlike the incremental hasher, the slice form has
+    /// no state of 1.9 KiB to set up. Allocates nothing. For several chunks, [`Self::chunks`] is
     /// faster.
     #[inline]
     #[must_use]
@@ -52,10 +52,10 @@ impl Fingerprinter {
         Fingerprint::from_bytes(*blake3::keyed_hash(&self.0.chunk, plain).as_bytes())
     }
 
-    /// The fingerprints of many chunks, in order: as [`Self::chunk`] of each, in some two thirds of
-    /// the time for chunks around 8 KiB and less than half around 4 KiB, where the processor has
-    /// AVX-512. Worth it from some 16 KiB in all; a MiB is plenty. Allocates some 50 bytes for each
-    /// KiB of the chunks.
+    /// The fingerprints of many chunks, in order, equal to those of [`Self::chunk`]. With AVX-512
+    /// it takes some two thirds of the time for chunks around 8 KiB, and less than half around 4
+    /// KiB. It pays from some 16 KiB in all; a MiB is plenty. Allocates some 50 bytes for each KiB
+    /// of the chunks.
     pub fn chunks(&self, plain: &[&[u8]], out: &mut Vec<Fingerprint>) {
         out.reserve(plain.len());
         keyed_hashes(LaneWidth::widest(), &self.0.chunk, plain, |hash| {
@@ -70,7 +70,7 @@ impl Fingerprinter {
         Fingerprint::from_bytes(*blake3::keyed_hash(&self.0.zeros, &len.to_le_bytes()).as_bytes())
     }
 
-    /// Begins the fingerprint of a node of that level, which is not 0.
+    /// Begins the fingerprint of a node of that level, which must not be 0.
     #[must_use]
     pub fn node_hasher(&self, level: Level) -> NodeHasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.0.node);
@@ -78,7 +78,7 @@ impl Fingerprinter {
         NodeHasher(hasher)
     }
 
-    /// The domain's random words for the gear hash: without the key, a reader of chunk lengths
+    /// The domain's random words for the gear hash. Without the key, a reader of chunk lengths
     /// cannot compute where known content would be cut.
     #[must_use]
     pub fn gear_table(&self) -> [u16; GEAR_TABLE_WORDS] {
@@ -99,11 +99,11 @@ impl fmt::Debug for Fingerprinter {
     }
 }
 
-/// A node's fingerprint in the making: BLAKE3, keyed for nodes, over the level (u8) and 40 bytes a
-/// child.
+/// The fingerprint of a node under construction: BLAKE3, keyed for nodes, over the level (u8) and
+/// 40 bytes for each child.
 ///
-/// Over content only, never over where it lies, so that equal streams have equal trees in every
-/// store of the domain.
+/// It covers only content, never its place, so that equal streams have equal trees in every store
+/// of the domain.
 pub struct NodeHasher(blake3::Hasher);
 
 impl NodeHasher {

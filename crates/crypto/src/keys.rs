@@ -1,8 +1,8 @@
-//! The two keys of a store, and how every other key follows from them.
+//! The two keys of a store, and the derivation of all other keys.
 //!
 //! Derivation is one BLAKE3 keyed hash of the purpose (with its length, so that no purpose runs
 //! into its salt) and a 32-byte salt. Keys are wiped on drop. Copies that a move leaves on the
-//! stack are not; the threat model says so.
+//! stack are not wiped; the threat model says so.
 
 use std::fmt;
 
@@ -49,21 +49,21 @@ macro_rules! key {
 }
 
 key!(
-    /// Decides fingerprints and chunk boundaries. Stores that share it (a domain) can exchange
+    /// Determines fingerprints and chunk boundaries. Stores that share it (a domain) can exchange
     /// references.
     DomainKey
 );
 key!(
-    /// Everything sealed in one store is sealed under keys derived from it.
+    /// All seals of one store use keys derived from it.
     EncryptionKey
 );
 
 /// Both keys of a store, as every key slot wraps them.
 #[derive(Clone, Debug)]
 pub struct MasterKeys {
-    /// Fingerprints and chunk boundaries.
+    /// For fingerprints and chunk boundaries.
     pub domain: DomainKey,
-    /// Everything sealed.
+    /// For all seals.
     pub encryption: EncryptionKey,
 }
 

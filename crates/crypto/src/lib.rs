@@ -1,7 +1,7 @@
 //! Fingerprints, sealing and key slots.
 //!
-//! Pure functions of their arguments: no I/O, no clock, and no randomness (salts are arguments, so
-//! that all of it enters through `env`). Everything here may be used from many threads at once.
+//! Pure functions of their arguments: no I/O, no clock, and no randomness. Salts are arguments, so
+//! that all randomness enters through `env`. Many threads may use everything here.
 //!
 //! Invariants:
 //! - A key never serves two purposes: every computation uses a key derived for its purpose

@@ -1,8 +1,8 @@
 //! Sealing: AES-256-GCM under a key made for one write attempt.
 //!
-//! Invariant: the salt that the key was derived from is fresh for every write attempt, and
-//! within one attempt no nonce serves twice. The caller numbers what it seals (regions from 0; one
-//! small object is number 0), which gives both without a random nonce's birthday bound.
+//! Invariant: the salt of a key is fresh for every write attempt, and within one attempt each nonce
+//! is used once. The caller numbers the sealed parts (regions from 0; one small object is number
+//! 0). This gives unique nonces without the birthday bound of random ones.
 
 use std::fmt;
 
@@ -16,9 +16,9 @@ pub const KEY_BYTES: usize = 32;
 /// Length of the authentication tag that [`SealKey::seal`] appends, in bytes.
 pub const TAG_BYTES: usize = 16;
 
-/// The AES-256-GCM key of one write attempt. Its expanded form is not wiped on drop (the cipher's
-/// implementation offers no way), which costs what the threat model says: that attempt's object
-/// alone.
+/// The AES-256-GCM key of one write attempt. Its expanded form is not wiped on drop, because the
+/// cipher's implementation offers no way. By the threat model this risks only that attempt's
+/// object.
 pub struct SealKey(LessSafeKey);
 
 impl SealKey {
@@ -30,8 +30,8 @@ impl SealKey {
     /// Encrypts `buf[from..]` in place and appends the 16-byte tag. `aad` is bound but not stored.
     ///
     /// # Panics
-    /// When `from` is past the end of `buf`, or the plaintext is 64 GiB or longer: nothing sealed
-    /// in a store comes near it.
+    /// If `from` is past the end of `buf`, or the plaintext is 64 GiB or longer: nothing sealed in
+    /// a store comes near it.
     pub fn seal(&self, nonce: u64, aad: &[u8], buf: &mut Vec<u8>, from: usize) {
         let tag = self
             .0
@@ -40,11 +40,12 @@ impl SealKey {
         buf.extend_from_slice(tag.as_ref());
     }
 
-    /// As [`Self::seal`], within a slice: encrypts all of `buf` but its last [`TAG_BYTES`], and
-    /// puts the tag there. For parts of a large object that were laid out with room for their tags.
+    /// Like [`Self::seal`], within a slice: encrypts all of `buf` except its last [`TAG_BYTES`],
+    /// and writes the tag there. This is for parts of a large object with reserved room for their
+    /// tags.
     ///
     /// # Panics
-    /// When `buf` is shorter than a tag, or the plaintext is 64 GiB or longer.
+    /// If `buf` is shorter than a tag, or the plaintext is 64 GiB or longer.
     pub fn seal_with_room(&self, nonce: u64, aad: &[u8], buf: &mut [u8]) {
         let at = buf
             .len()
@@ -58,11 +59,12 @@ impl SealKey {
         room.copy_from_slice(tag.as_ref());
     }
 
-    /// Checks and decrypts `buf`, which ends with the tag, in place; returns the plaintext in it.
+    /// Checks and decrypts `buf` in place. `buf` must end with the tag. Returns the plaintext in
+    /// it.
     ///
     /// # Errors
-    /// [`CryptoError::NotAuthentic`] when a byte, the associated data, the nonce or the key is
-    /// another than at sealing. What `buf` holds then is of no use.
+    /// [`CryptoError::NotAuthentic`] if a byte, the associated data, the nonce or the key differs
+    /// from the one at sealing. `buf` then has no useful content.
     pub fn open<'a>(&self, nonce: u64, aad: &[u8], buf: &'a mut [u8]) -> Result<&'a mut [u8], CryptoError> {
         self.0
             .open_in_place(nonce_of(nonce), Aad::from(aad), buf)

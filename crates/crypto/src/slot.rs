@@ -1,8 +1,8 @@
 //! Key slots: a store's two keys, wrapped under a password.
 //!
-//! A password becomes a 32-byte key by Argon2id (RFC 9106, version 0x13) over the slot's own salt;
-//! the store's keys are sealed under it, with store and slot as associated data. A hostile slot
-//! cannot cause a panic, an overflow, or a use beyond the limits below; at worst it makes one
+//! Argon2id (RFC 9106, version 0x13) turns a password and the slot's own salt into a 32-byte key.
+//! The store's keys are sealed under it, with store and slot as associated data. A hostile slot
+//! cannot cause a panic, an overflow, or a use beyond the limits below. At worst it makes one
 //! attempt slow.
 
 use std::num::NonZero;
@@ -24,31 +24,31 @@ pub const MEMORY_KIB_DEFAULT: u32 = 64 * 1024;
 /// Passes of a new slot: RFC 9106's for this memory.
 pub const PASSES_DEFAULT: u32 = 3;
 
-/// Lanes of a new slot: RFC 9106's for this memory. They are computed at once, on as many
+/// Lanes of a new slot: RFC 9106's for this memory. They are computed concurrently, on as many
 /// processors as there are.
 pub const LANES_DEFAULT: u32 = 4;
 
-/// The most memory that a slot may ask for, in KiB: 4 GiB.
+/// The most memory that a slot may require, in KiB: 4 GiB.
 pub const MEMORY_KIB_MAX: u32 = 4 * 1024 * 1024;
 
-/// The most passes that a slot may ask for.
+/// The most passes that a slot may require.
 pub const PASSES_MAX: u32 = 64;
 
-/// The most lanes that a slot may ask for.
+/// The most lanes that a slot may require.
 pub const LANES_MAX: u32 = 64;
 
-/// Argon2id's own least memory, in KiB a lane.
+/// Argon2id's minimum of memory, in KiB for each lane.
 const MEMORY_KIB_MIN_PER_LANE: u32 = 8;
 
 /// Length of the wrapped keys, in bytes: two keys and a tag.
 pub const WRAPPED_KEYS_BYTES: usize = 2 * KEY_BYTES + TAG_BYTES;
 
-/// What one guess at a password costs.
+/// The cost of one guess at a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Argon2Cost {
-    /// Memory in KiB, at least 8 a lane.
+    /// Memory in KiB, at least 8 for each lane.
     pub memory_kib: u32,
-    /// Passes over it.
+    /// Passes over the memory.
     pub passes: u32,
     /// Lanes.
     pub lanes: u32,
@@ -65,7 +65,7 @@ impl Default for Argon2Cost {
 }
 
 impl Argon2Cost {
-    /// Whether this program computes it.
+    /// Checks that this program accepts the cost.
     ///
     /// # Errors
     /// [`CryptoError::CostOutOfRange`] names the first parameter that is out of range.
@@ -93,14 +93,14 @@ impl Argon2Cost {
     }
 }
 
-/// How a slot's wrapping key comes about. The salt is fresh for every slot.
+/// The derivation of a slot's wrapping key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotDerivation {
     /// From a password, by Argon2id.
     Argon2id {
         /// Fresh for every slot.
         salt: [u8; SALT_BYTES],
-        /// What one guess costs.
+        /// The cost of one guess.
         cost: Argon2Cost,
     },
     /// From the salt alone: anybody who reads the store has the keys.
@@ -110,12 +110,12 @@ pub enum SlotDerivation {
     },
 }
 
-/// What a person shows to open a slot. Never printed.
+/// What a user presents to open a slot. Never printed.
 #[derive(Clone, Copy)]
 pub enum Credential<'a> {
     /// A password.
     Password(&'a [u8]),
-    /// The wish to open a store that has none. Said explicitly: see
+    /// The explicit request to open a store without a password: see
     /// [`CryptoError::OtherCredential`].
     NoPassword,
 }
@@ -129,8 +129,8 @@ impl std::fmt::Debug for Credential<'_> {
     }
 }
 
-/// Wraps the keys for a slot. `aad` binds them to their store and slot and must be given again to
-/// [`unwrap`]. Takes some 100 ms at the default cost.
+/// Wraps the keys for a slot. `aad` binds them to their store and slot, and [`unwrap`] needs it
+/// again. Takes some 100 ms at the default cost.
 ///
 /// # Errors
 /// [`CryptoError::OtherCredential`], `CostOutOfRange`, `OutOfMemory`, `PasswordTooLong`.
@@ -153,9 +153,8 @@ pub fn wrap(
 /// Unwraps a slot's keys. Takes as long as [`wrap`], whether the password is right or not.
 ///
 /// # Errors
-/// [`CryptoError::WrongPassword`] also when the slot was damaged or changed, which cannot be told
-/// from it; `OtherCredential` before any work is done; `CostOutOfRange`, `OutOfMemory`,
-/// `PasswordTooLong`.
+/// [`CryptoError::WrongPassword`], also if the slot was damaged or changed, which looks the same;
+/// `OtherCredential`, before any work is done; `CostOutOfRange`, `OutOfMemory`, `PasswordTooLong`.
 pub fn unwrap(
     credential: Credential<'_>,
     derivation: &SlotDerivation,
@@ -215,9 +214,10 @@ fn pool_of(threads: usize) -> Result<ThreadPool, ThreadPoolBuildError> {
     ThreadPoolBuilder::new().num_threads(threads).build()
 }
 
-/// Does what computes so many lanes, on no more threads than lanes and processors, which end with
-/// it. On the caller's alone where one is enough, or where the system has no more to give. Left to
-/// itself `rayon` starts a thread for every processor, which stay, and panics where it cannot.
+/// Runs `compute`, which uses so many lanes, on no more threads than lanes and processors. The
+/// threads end with it. It runs only on the calling thread if one is enough, or if the system has
+/// no more threads. By default, `rayon` would start a thread for every processor, keep them, and
+/// panic if it cannot start them.
 pub(crate) fn on_threads<T: Send>(
     lanes: u32,
     pool_of: impl FnOnce(usize) -> Result<ThreadPool, ThreadPoolBuildError>,
@@ -236,7 +236,8 @@ pub(crate) fn on_threads<T: Send>(
         .build()
     {
         Ok(pool) => pool.install(compute),
-        // It is a pool of one since it did this before, or belongs to one of its caller's.
+        // The thread is already a pool of one from an earlier call, or belongs to a pool of its
+        // caller.
         Err(_) => compute(),
     }
 }

@@ -39,9 +39,9 @@ fn slot() -> SlotDerivation {
     }
 }
 
-/// Every stored byte depends on these: a change of one of them is a new format version. Computed a
-/// second time by another implementation of BLAKE3, AES-GCM and Argon2id (but for the long chunk
-/// and the gear table).
+/// Every stored byte depends on these: a change of one of them is a new format version. Other
+/// implementations of BLAKE3, AES-GCM and Argon2id computed them a second time (except for the long
+/// chunk and the gear table).
 #[test]
 fn known_answers_do_not_change() {
     let f = Fingerprinter::new(&domain());
@@ -77,8 +77,7 @@ fn known_answers_do_not_change() {
     }
 }
 
-/// Every way to come by threads gives the same keys, again and again on one thread and on threads
-/// of their own.
+/// Each way to get threads gives the same keys: repeatedly on one thread, and on new threads.
 #[test]
 fn lanes_are_the_same_on_many_threads_on_one_and_where_there_are_none_to_be_had() {
     use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
@@ -372,7 +371,7 @@ fn wrapped_keys_of_any_length_are_refused_quietly() {
         let refused = unwrap(Credential::Password(b"p"), &slot(), b"", &vec![0; len]).err();
         assert_eq!(refused, Some(CryptoError::WrongPassword));
     }
-    // Sealed under the right key but of the wrong length inside.
+    // Sealed under the right key, but with a wrong length inside.
     for len in [0, 31, 63, 65] {
         let salt = [7; 32];
         let key = SealKey::new(&derive(&[0; 32], "no password", &salt));
@@ -437,7 +436,7 @@ proptest! {
     }
 }
 
-/// Inputs of the lengths, no two alike.
+/// Different inputs of these lengths.
 fn inputs(lens: &[usize]) -> Vec<Vec<u8>> {
     let all = lens.iter().enumerate();
     all.map(|(n, &len)| {
@@ -448,7 +447,7 @@ fn inputs(lens: &[usize]) -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// On every width of lanes, the hashes are those of BLAKE3's own library.
+/// The hashes equal those of BLAKE3's own library, for every width of lanes.
 fn hashes_are_right(lens: &[usize]) {
     let inputs = inputs(lens);
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();

@@ -1,9 +1,9 @@
-//! Buffers that disks read and write without a copy, and a pool that keeps them for the next use.
+//! Buffers that disks read and write without a copy, and a pool that keeps them for reuse.
 //!
 //! Invariant: an [`AlignedBuffer`]'s bytes begin at an address that is a multiple of
-//! [`ALIGN_BYTES`], so they fill whole blocks; all its memory is initialised. One thread uses a
-//! buffer at a time; any number use a pool. The pool keeps used memory, because fresh pages cost
-//! more than filling them. Nothing here fails unless memory runs out.
+//! [`ALIGN_BYTES`], so they fill whole blocks. All its memory is initialised. One thread uses a
+//! buffer at a time. Any number of threads may use a pool. The pool keeps used memory, because
+//! fresh pages cost more than filling them. Nothing here fails unless memory runs out.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -14,22 +14,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// reads or writes through the page cache.
 pub const ALIGN_BYTES: usize = 4096;
 
-/// Buffers of as much or more begin at multiples of this, a huge page of the usual processors
-/// (decision 17).
+/// Larger buffers begin at multiples of this, a huge page of the usual processors (decision 17).
 const HUGE_BYTES: usize = 2 << 20;
 
 /// A growing run of bytes in aligned memory. It returns to its pool, if it has one, when it is
 /// dropped.
 pub struct AlignedBuffer {
     memory: Vec<u8>,
-    /// Where the bytes begin in `memory`.
+    /// Offset of the bytes in `memory`.
     start: usize,
     len: usize,
     pool: Option<Arc<Shelf>>,
 }
 
 impl AlignedBuffer {
-    /// An empty buffer with room for so many bytes; untouched memory costs nothing yet.
+    /// An empty buffer with room for so many bytes. Untouched memory costs nothing yet.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         let mut buffer = Self {
@@ -63,7 +62,7 @@ impl AlignedBuffer {
         self[at..].fill(0);
     }
 
-    /// Sets the length; new bytes keep the old content of the memory.
+    /// Sets the length. New bytes have the old content of the memory.
     pub fn grow_to(&mut self, len: usize) {
         if len > self.len {
             self.reserve(len - self.len);
@@ -71,7 +70,7 @@ impl AlignedBuffer {
         self.len = len;
     }
 
-    /// Forgets the bytes and keeps the memory.
+    /// Removes the bytes and keeps the memory.
     pub fn clear(&mut self) {
         self.len = 0;
     }
@@ -88,8 +87,7 @@ impl AlignedBuffer {
     }
 }
 
-/// Zeroed memory in which `bytes`, rounded up to whole blocks, fit at an aligned `start`: whole
-/// blocks to its end.
+/// Zeroed memory with an aligned `start`. `bytes`, rounded up to whole blocks, fit after it.
 fn aligned(bytes: usize, start: &mut usize) -> Vec<u8> {
     let room = bytes.next_multiple_of(ALIGN_BYTES);
     if room == 0 {
@@ -100,7 +98,7 @@ fn aligned(bytes: usize, start: &mut usize) -> Vec<u8> {
     } else {
         HUGE_BYTES
     };
-    // Pages before and behind are never touched, so the system never provides them.
+    // Pages before and after are never touched, so the system never provides them.
     let mut memory = vec![0; room + align - 1];
     *start = memory.as_ptr().align_offset(align);
     assert!(*start < align, "bytes can be aligned to any power of two");
@@ -111,9 +109,9 @@ fn aligned(bytes: usize, start: &mut usize) -> Vec<u8> {
     memory
 }
 
-/// Asks for pages of 2 MiB where the system has such. A disk's request takes so many stretches of
-/// memory and no more (254 of a virtual disk): of small pages that is 1 MiB, each page pinned by
-/// itself.
+/// Requests pages of 2 MiB, if the system has them. A disk's request takes a limited number of
+/// stretches of memory (254 for a virtual disk). With small pages that is 1 MiB, and each page is
+/// pinned by itself.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "advice about memory takes an address")]
 fn ask_for_huge_pages(memory: &mut [u8]) {
@@ -125,7 +123,7 @@ fn ask_for_huge_pages(memory: &mut [u8]) {
             rustix::mm::Advice::LinuxHugepage,
         )
     };
-    // Without them it is slower, and nothing else.
+    // Without huge pages it is slower, and otherwise the same.
     asked.ok();
 }
 
@@ -179,8 +177,8 @@ struct Shelf {
 }
 
 impl AlignedPool {
-    /// A pool of buffers with room for `capacity` bytes, which keeps at most `spare_max` that
-    /// nobody uses. How many are lent is the borrowers' business.
+    /// A pool of buffers with room for `capacity` bytes. It keeps at most `spare_max` unused ones.
+    /// The borrowers decide how many they take.
     #[must_use]
     pub fn new(capacity: usize, spare_max: usize) -> Self {
         Self {
@@ -207,7 +205,8 @@ impl Shelf {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One that had to grow is not kept: a single large object must not hold its memory for ever.
+    /// A buffer that had to grow is not kept: a single large object must not hold its memory for
+    /// ever.
     fn keep(&self, buffer: AlignedBuffer) {
         let usual = self.capacity.next_multiple_of(ALIGN_BYTES);
         let mut spare = self.spare();

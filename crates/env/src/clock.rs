@@ -1,7 +1,7 @@
-//! Time. Nothing else in the workspace asks the system what time it is.
+//! Time. No other crate of the workspace asks the system for the time.
 //!
-//! [`SystemClock`] asks the system; [`ManualClock`] is for tests: a test moves it, and sleeping
-//! moves it. Both may be used from many threads at once and never fail.
+//! [`SystemClock`] asks the system. [`ManualClock`] is for tests: a test moves it, and sleeping
+//! moves it. Many threads may use both, and they never fail.
 
 mod manual;
 mod system;
@@ -18,16 +18,16 @@ pub use system::SystemClock;
 
 /// A source of time, and the only way to wait.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The wall clock. Shown to people; nothing is decided by it (INV-6).
+    /// The wall clock. It is shown to people, but nothing is decided by it (INV-6).
     fn wall(&self) -> UnixNanos;
 
     /// Time since some fixed moment. It never decreases, and may stop while the system is
     /// suspended.
     fn monotonic(&self) -> Duration;
 
-    /// As [`Clock::monotonic`], but counts suspended time too.
+    /// Like [`Clock::monotonic`], but counts suspended time too.
     fn monotonic_with_suspend(&self) -> Duration;
 
-    /// Waits. A test's clock may return at once and move itself on.
+    /// Waits. A test's clock may return at once, after moving itself forward.
     fn sleep(&self, time: Duration);
 }

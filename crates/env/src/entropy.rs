@@ -1,7 +1,7 @@
 //! Randomness: salts, ids, keys.
 //!
-//! [`SystemEntropy`] is the system's generator; [`SeededEntropy`] repeats itself with its seed and
-//! is for tests and generators of test data alone. Both may be used from many threads at once.
+//! [`SystemEntropy`] is the system's generator. [`SeededEntropy`] is reproducible by its seed, and
+//! only for tests and generators of test data. Many threads may use both.
 
 mod seeded;
 mod system;
@@ -15,6 +15,7 @@ pub use system::SystemEntropy;
 
 /// A source of random bytes.
 pub trait Entropy: Send + Sync + fmt::Debug {
-    /// Fills the buffer with bytes that nobody can guess (a test's: that repeat with its seed).
+    /// Fills the buffer with bytes that nobody can guess. (A test's source repeats them with its
+    /// seed.)
     fn fill(&self, out: &mut [u8]);
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use types::ObjectName;
 
-/// An operation of a storage that did not succeed.
+/// A failed operation of a storage.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StorageError {
@@ -14,7 +14,7 @@ pub enum StorageError {
         /// The object.
         name: ObjectName,
     },
-    /// The folder of a local storage is not there.
+    /// The folder of a local storage does not exist.
     #[error("{folder}: no such folder")]
     NoFolder {
         /// The folder.
@@ -26,14 +26,14 @@ pub enum StorageError {
         /// The object.
         name: ObjectName,
     },
-    /// The object ends before the range that was asked for.
+    /// The object ends before the requested range.
     #[error("{name}: ends at byte {len}, but bytes up to {end} were asked for")]
     PastEnd {
         /// The object.
         name: ObjectName,
         /// Its length.
         len: u64,
-        /// One past the last byte asked for.
+        /// The end of the requested range.
         end: u64,
     },
     /// A live process holds the lock.
@@ -66,21 +66,21 @@ pub enum StorageError {
         /// The object or folder.
         name: String,
     },
-    /// The machine was stopped or the process killed. Only the tests' `fault::FaultStorage` says
-    /// so, to a caller that would no longer be there to hear it.
+    /// The machine was stopped or the process killed. Only the tests' `fault::FaultStorage` returns
+    /// this, because a real caller would not exist any more.
     #[error("{action}: the machine was stopped or the process killed")]
     Gone {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
     },
     /// Anything else that the system reports.
     #[error("{name}: {action} failed: {source}")]
     Io {
-        /// What was being done.
+        /// The operation.
         action: &'static str,
         /// The object or folder.
         name: String,
-        /// The system's own words.
+        /// The system's error.
         source: io::Error,
     },
 }

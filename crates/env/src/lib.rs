@@ -1,12 +1,12 @@
-//! The only doors to time, randomness and storage.
+//! The only access to time, randomness and storage.
 //!
 //! [`Storage`] is the create-only object interface. [`LocalStorage`] and [`MemoryStorage`]
 //! implement it, and with the feature `remote` `ObjectStoreStorage`. [`Clock`] and [`Entropy`] are
-//! time and randomness; each has a system's and a test's implementation. [`LoggedStorage`] tells
-//! `tracing` what is done with another storage.
+//! time and randomness. Each has an implementation by the system, and one for tests.
+//! [`LoggedStorage`] reports the operations of another storage to `tracing`.
 //!
-//! The feature `testing` adds what tests need: they crash `fault::FaultStorage`, and every storage
-//! must pass the suite `conformance`.
+//! The feature `testing` adds code for tests: crash tests use `fault::FaultStorage`, and every
+//! storage must pass the suite `conformance`.
 
 mod buffer;
 mod clock;
@@ -38,7 +38,7 @@ pub use memory::MemoryStorage;
 pub use remote::ObjectStoreStorage;
 pub use storage::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage};
 
-/// The doors together, as handed to whatever needs them. Cheap to clone.
+/// Storage, time and randomness together. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Env {
     /// The store's objects.
@@ -68,7 +68,7 @@ impl Env {
         Ok(Self::system(Arc::new(LocalStorage::open(root)?)))
     }
 
-    /// A local folder that is created if need be, with the system's time and randomness.
+    /// A local folder that is created if it is missing, with the system's time and randomness.
     ///
     /// # Errors
     /// As [`LocalStorage::create`].
@@ -76,7 +76,7 @@ impl Env {
         Ok(Self::system(Arc::new(LocalStorage::create(root)?)))
     }
 
-    /// As [`Self::create_local`], with this access.
+    /// Like [`Self::create_local`], with this access.
     ///
     /// # Errors
     /// As [`LocalStorage::create_for`].
@@ -84,7 +84,8 @@ impl Env {
         Ok(Self::system(Arc::new(LocalStorage::create_for(root, access)?)))
     }
 
-    /// The same doors; `tracing` is told of each operation of the storage ([`LoggedStorage`]).
+    /// The same environment. Each operation of the storage is reported to `tracing`
+    /// ([`LoggedStorage`]).
     #[must_use]
     pub fn logged(&self) -> Self {
         let storage = LoggedStorage::new(Arc::clone(&self.storage), Arc::clone(&self.clock));
@@ -94,8 +95,8 @@ impl Env {
         }
     }
 
-    /// A test's: this storage, time that stands still until it is moved, and randomness that
-    /// repeats with its seed. The clock is returned too, to be moved.
+    /// A test's environment: this storage, a clock that stands still until it is moved, and
+    /// randomness that repeats with its seed. Also returns the clock.
     #[must_use]
     pub fn simulated(storage: Arc<dyn Storage>, seed: u64) -> (Self, ManualClock) {
         let clock = ManualClock::default();

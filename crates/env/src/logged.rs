@@ -1,9 +1,9 @@
-//! A storage that tells `tracing` of each operation: what, of which object, how many bytes, how
-//! long, and the error if there was one.
+//! A storage that reports each operation to `tracing`: the action, the object, the number of bytes,
+//! the duration, and the error if there was one.
 //!
 //! Operations that change or lock something are debug events, and those that only read are trace
-//! events, all with the target [`TARGET`]. An event has names and lengths; it never has an object's
-//! bytes. Without a subscriber that wants the event, an operation costs one atomic load more, and
+//! events, all with the target [`TARGET`]. An event has names and lengths, but never an object's
+//! bytes. Without a subscriber that wants the event, an operation costs one more atomic load, and
 //! no clock is read.
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use crate::{AlignedBuffer, Clock, LockState, ObjectBytes, ObjectMeta, ProcessLoc
 /// The target of all events of the storage.
 const TARGET: &str = "onefold::storage";
 
-/// What of an operation is logged as its bytes: what its result says, if anything.
+/// Returns the number of bytes to log for an operation, from its result.
 type BytesOf<T> = fn(&T) -> Option<u64>;
 
 /// A storage whose operations are logged.
@@ -31,7 +31,7 @@ pub struct LoggedStorage {
 }
 
 impl LoggedStorage {
-    /// Logs what is done with `inner`; durations are the clock's.
+    /// Logs the operations of `inner`. `clock` measures the durations.
     #[must_use]
     pub fn new(inner: Arc<dyn Storage>, clock: Arc<dyn Clock>) -> Self {
         Self { inner, clock }
@@ -72,7 +72,7 @@ impl LoggedStorage {
         done
     }
 
-    /// As [`Self::read`], of a range of the object.
+    /// Like [`Self::read`], for a range of the object.
     fn read_range<T>(
         &self,
         name: &ObjectName,
@@ -96,7 +96,7 @@ impl LoggedStorage {
     }
 }
 
-/// As a count of bytes.
+/// The length as a count of bytes.
 fn len(bytes: &[u8]) -> Option<u64> {
     Some(bytes.len() as u64)
 }

@@ -1,9 +1,9 @@
-//! A storage in memory, for tests and for throw-away stores.
+//! A storage in memory, for tests and for temporary stores.
 //!
-//! Invariant: the contract of [`Storage`], without durability, which memory does not have:
-//! `barrier` does nothing. Objects are shared, so that a read by [`Storage::map`] copies nothing.
-//! May be called from many threads at once; a put or delete excludes others for the moment of a
-//! map's insertion. Locks are held against all users of the same value, in this process.
+//! Invariant: it fulfils the contract of [`Storage`], except for durability, which memory does not
+//! have: `barrier` does nothing. Objects are shared, so that a read by [`Storage::map`] copies
+//! nothing. Many threads may call it. A put or delete excludes others while it updates a map. Locks
+//! exclude all users of the same value, in this process.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -55,13 +55,13 @@ impl Deref for Shared {
 }
 
 impl MemoryStorage {
-    /// An empty storage; times of objects are the system's.
+    /// An empty storage. Times of objects are the system's.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SystemClock))
     }
 
-    /// An empty storage; times of objects are that clock's wall times.
+    /// An empty storage. Times of objects are that clock's wall times.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -211,8 +211,8 @@ impl Storage for MemoryStorage {
     }
 }
 
-/// Frees what it holds when dropped; a lock forgotten meanwhile has no name left to be asked for
-/// by.
+/// Frees the lock when dropped. A lock that was removed meanwhile has no name any more, so nobody
+/// can ask for it.
 #[derive(Debug)]
 struct MemoryLock(Arc<AtomicBool>);
 

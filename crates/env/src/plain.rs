@@ -1,4 +1,4 @@
-//! What storages that hold whole objects in memory share: ranges, tails, folders.
+//! Shared code of storages with whole objects in memory: ranges, tails, folders.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,10 +7,10 @@ use types::{ByteRange, ObjectName};
 
 use crate::StorageError;
 
-/// What all names in the folder begin with: `""`, or the folder and a slash.
+/// The prefix of all names in the folder: `""`, or the folder and a slash.
 ///
-/// A folder that no object's name could begin with is a caller's mistake; taken for an empty one,
-/// it would pass for "nothing there".
+/// A folder that no object's name could begin with is a mistake of the caller. If it counted as
+/// empty, the mistake would look like "no objects".
 pub(crate) fn folder_prefix(folder: &str) -> Result<String, StorageError> {
     if folder.is_empty() {
         return Ok(String::new());
@@ -42,7 +42,7 @@ pub(crate) fn sub_folders<'a>(names: impl Iterator<Item = &'a ObjectName>, prefi
     folders.into_iter().map(str::to_owned).collect()
 }
 
-/// The sub-folders by their whole names.
+/// The full names of the sub-folders.
 pub(crate) fn folders_in(folder: &str, sub_folders: &BTreeSet<String>) -> Result<Vec<String>, StorageError> {
     let prefix = folder_prefix(folder)?;
     let each = sub_folders.iter().map(|part| {
@@ -58,7 +58,8 @@ pub(crate) fn folders_in(folder: &str, sub_folders: &BTreeSet<String>) -> Result
     each.collect()
 }
 
-/// Whether [`crate::Storage::list_in`] names an object of the folder.
+/// Whether the object is in one of the sub-folders of the folder, as in
+/// [`crate::Storage::list_in`].
 pub(crate) fn is_in(name: &ObjectName, folder: &str, sub_folders: &BTreeSet<String>) -> bool {
     let rest = match folder {
         "" => Some(name.as_str()),
@@ -80,14 +81,14 @@ pub(crate) fn without(
     let mut bytes = bytes.to_vec();
     for range in ranges {
         let given_back = range_of(name, &bytes, *range)?.len();
-        // It lies in memory.
+        // The range is within the object in memory.
         let begin = usize::try_from(range.offset).unwrap_or(usize::MAX);
         bytes[begin..begin + given_back].fill(0);
     }
     Ok(bytes)
 }
 
-/// The range of an object that is in memory.
+/// A range of an object in memory.
 pub(crate) fn range_of<'a>(
     name: &ObjectName,
     bytes: &'a [u8],
@@ -104,7 +105,7 @@ pub(crate) fn range_of<'a>(
         })
 }
 
-/// The last `len` bytes of an object that is in memory, or all.
+/// The last `len` bytes of an object in memory, or all of it.
 pub(crate) fn tail_of(bytes: &[u8], len: u64) -> &[u8] {
     let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
     &bytes[bytes.len() - len..]

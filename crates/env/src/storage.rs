@@ -1,14 +1,16 @@
-//! The create-only object interface that everything stored goes through.
+//! The create-only interface to all stored objects.
 //!
-//! What must hold for every implementation (the public suite in `conformance` checks it):
-//! an object is created once and never overwritten (but [`Storage::trim`] may take bytes away that
-//! nobody reads any more); of any number of creators of one name exactly one wins; what was put is
-//! listed and read at once by everybody; nothing is promised to survive a crash until a
-//! [`Storage::barrier`] has returned. A barrier covers whatever its caller has put *or read or
-//! listed* before: what one acted on is durable before what follows from it. That an object is
-//! missing, or that a name was taken when one tried to put it, is read, too. After a crash an
-//! object under its final name is whole or recognisably torn (its own digests tell). All methods
-//! may be called from many threads at once.
+//! Every implementation must fulfil the following. (The public suite in `conformance` checks it.)
+//! An object is created once and never overwritten, but [`Storage::trim`] may remove bytes that
+//! nobody reads any more. Of any number of creators of one name exactly one wins. Everybody lists
+//! and reads a new object at once. A [`Storage::barrier`] must return before anything is guaranteed
+//! to survive a crash.
+//!
+//! A barrier covers everything that its caller has put *or read or listed* before. So an
+//! observation is durable before the actions that follow from it. The observations include that an
+//! object is missing, and that a name was taken when the caller tried to put it. After a crash an
+//! object under its final name is whole or recognisably torn (by its own digests). Many threads may
+//! call all methods.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,18 +22,18 @@ use types::{ByteRange, ObjectName, UnixNanos};
 use crate::plain::{folder_prefix, folders_in, is_in};
 use crate::{AlignedBuffer, StorageError};
 
-/// So many folders are listed by a request each, rather than all that is beside them.
+/// Up to so many sub-folders are listed by a request each. With more, the whole folder is listed.
 const REQUESTS_MAX: usize = 8;
 
-/// What a storage knows of an object without reading it.
+/// The storage's metadata of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectMeta {
     /// Its name.
     pub name: ObjectName,
     /// Its length in bytes.
     pub len: u64,
-    /// Bytes that it takes: less than its length where some were given back ([`Storage::trim`]), or
-    /// the storage packs them.
+    /// Bytes that it takes. They are fewer than its length if some were given back
+    /// ([`Storage::trim`]), or if the storage packs them.
     pub space: u64,
     /// When it was put, by the storage's own clock (INV-6).
     pub put_at: UnixNanos,
@@ -42,7 +44,7 @@ pub struct ObjectMeta {
 pub struct ObjectBytes(Arc<dyn Deref<Target = [u8]> + Send + Sync>);
 
 impl ObjectBytes {
-    /// Wraps whatever holds the bytes.
+    /// Wraps an owner of bytes.
     pub fn new(holder: impl Deref<Target = [u8]> + Send + Sync + 'static) -> Self {
         Self(Arc::new(holder))
     }
@@ -66,50 +68,52 @@ impl fmt::Debug for ObjectBytes {
 pub enum LockState {
     /// A live process on this host holds it.
     Held,
-    /// The lock's file exists on this host and nobody holds it: its process is dead.
+    /// The lock's file exists on this host and no process holds it: its process is dead.
     Free,
-    /// The storage has locks, and none of this name: nobody has taken it, or who took it is
-    /// through.
+    /// The storage supports locks, but there is none of this name: nobody took it, or its holder
+    /// has dropped it.
     Missing,
-    /// It cannot be told from here: another host, or a storage without locks. Heartbeats decide.
+    /// The state cannot be found out here: another host's lock, or a storage without locks.
+    /// Heartbeats decide.
     Unknown,
 }
 
-/// A held process lock; dropping it (or dying) frees it.
+/// A held process lock. Dropping it frees it, and so does the end of the process.
 pub trait ProcessLock: Send + Sync + fmt::Debug {}
 
 /// A create-only object store.
 pub trait Storage: Send + Sync + fmt::Debug {
-    /// Creates the object from the parts' bytes in order. May return before they are durable.
+    /// Creates the object from the parts' bytes, in order. It may return before they are durable.
     ///
     /// # Errors
-    /// `AlreadyExists` when the name is taken, now or by a rival at the same moment; `NoSpace`;
-    /// others. After any error but `AlreadyExists` the object may exist or not, whole, never under
-    /// another's bytes.
+    /// `AlreadyExists` if the name is taken, possibly by a rival at the same moment; `NoSpace`;
+    /// others. After any error but `AlreadyExists` the whole object may exist or not. It never has
+    /// another caller's bytes.
     fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError>;
 
-    /// Returns when all this handle has put, deleted, read or listed before is durable.
+    /// Returns when everything that this handle has put, deleted, read or listed before is durable.
     ///
     /// # Errors
-    /// Any error means that nothing since the last barrier may be counted on, whatever a later one
-    /// says; a storage may fail all later ones. A handle opened anew tells what is there.
+    /// After any error, nothing since the last successful barrier counts as durable, even if a
+    /// later barrier succeeds. A storage may fail all later barriers. A new handle shows the actual
+    /// state.
     fn barrier(&self) -> Result<(), StorageError>;
 
-    /// The whole object.
+    /// Reads the whole object.
     ///
     /// # Errors
     /// `NotFound`; others.
     fn get(&self, name: &ObjectName) -> Result<Vec<u8>, StorageError>;
 
-    /// The bytes of `range`, in full.
+    /// Reads the bytes of `range`, in full.
     ///
     /// # Errors
-    /// `NotFound`; `PastEnd` when the object ends before the range does; others.
+    /// `NotFound`; `PastEnd` if the object ends before the range does; others.
     fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError>;
 
-    /// As [`Storage::get_range`], into memory that is used again and again, past the page cache
-    /// where the storage has one and the bytes are not in it. Replaces what `into` held; answers
-    /// where in it the bytes stand, what is around them being of no meaning.
+    /// Like [`Storage::get_range`], into reused memory. If the storage has a page cache and the
+    /// bytes are not in it, this bypasses it. Replaces the content of `into`. Returns the place of
+    /// the bytes in it; the bytes around them are meaningless.
     ///
     /// # Errors
     /// As [`Storage::get_range`].
@@ -125,13 +129,14 @@ pub trait Storage: Send + Sync + fmt::Debug {
         Ok(0..bytes.len())
     }
 
-    /// The last `len` bytes (or all, if fewer) and the object's whole length, in one request.
+    /// Reads the last `len` bytes (or all, if there are fewer) and the object's whole length, in
+    /// one request.
     ///
     /// # Errors
     /// `NotFound`; others.
     fn get_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError>;
 
-    /// The whole object for reading many times: memory-mapped where there is a file.
+    /// The whole object, for repeated reading: memory-mapped if there is a file.
     ///
     /// # Errors
     /// As [`Storage::get`].
@@ -145,19 +150,19 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// `NotFound`; others.
     fn head(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError>;
 
-    /// All objects whose names begin with `folder` followed by `/` (with `""`: all), sorted by
-    /// name. A folder that does not exist is empty.
+    /// All objects whose names begin with `folder` and `/` (all objects with `""`), sorted by name.
+    /// A folder that does not exist is empty.
     ///
     /// # Errors
-    /// Of the storage; `Io` when `folder` is neither empty nor a name that an object could have.
+    /// Errors of the storage; `Io` if `folder` is neither empty nor a possible beginning of a name.
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError>;
 
-    /// As [`Storage::list`], and sorted as that, of these immediate sub-folders of `folder` alone;
-    /// their names have no slashes. It is no word on the others: a barrier need not cover what is
-    /// in them.
+    /// Like [`Storage::list`] and sorted like it, for these immediate sub-folders of `folder` only.
+    /// Their names have no slashes. The call says nothing about other sub-folders: a barrier need
+    /// not cover their content.
     ///
     /// # Errors
-    /// As [`Storage::list`], of `folder` and of each.
+    /// As [`Storage::list`], for `folder` and for each sub-folder.
     fn list_in(&self, folder: &str, sub_folders: &BTreeSet<String>) -> Result<Vec<ObjectMeta>, StorageError> {
         let folders = folders_in(folder, sub_folders)?;
         let mut listed = Vec::new();
@@ -165,32 +170,32 @@ pub trait Storage: Send + Sync + fmt::Debug {
             for folder in &folders {
                 listed.extend(self.list(folder)?);
             }
-            // A folder's name may be the beginning of another's.
+            // The name of a folder may be a prefix of another's.
             listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         } else {
-            // A storage without folders answers for many names at once.
+            // A storage without folders lists many names in one request.
             listed = self.list(folder)?;
             listed.retain(|meta| is_in(&meta.name, folder, sub_folders));
         }
         Ok(listed)
     }
 
-    /// Names of the immediate sub-folders of `folder` (no slashes), sorted, without listing what is
-    /// in them. A sub-folder without any object may be left out or not. This is no listing of
-    /// objects: a barrier need not cover what was seen here.
+    /// Names of the immediate sub-folders of `folder` (no slashes), sorted, without listing their
+    /// content. A sub-folder without objects may be left out. This does not list objects: a barrier
+    /// need not cover what was seen here.
     ///
     /// # Errors
     /// As [`Storage::list`].
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError>;
 
-    /// Removes an object.
+    /// Deletes an object.
     ///
     /// # Errors
     /// `NotFound`; others.
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError>;
 
-    /// Whether [`Storage::trim`] is to be had for this object: parts of it can be given back
-    /// without copying the rest, and nobody else holds its bytes by another name.
+    /// Whether [`Storage::trim`] can give back parts of this object without copying the rest. This
+    /// must be false if the bytes also have another name.
     ///
     /// # Errors
     /// `NotFound`; others.
@@ -198,20 +203,20 @@ pub trait Storage: Send + Sync + fmt::Debug {
         self.head(name).map(|_| false)
     }
 
-    /// Gives an object another name, and the bytes of `ranges`, which lie in it, back. Where the
-    /// other name is taken, that is the object, renamed before: nothing is renamed, what stands
-    /// under the first name is left alone, and the ranges are those of the other. What of the
-    /// ranges is given back is the storage's to say: bytes in them are zeros from then on, or as
-    /// they were. True where some of it was.
+    /// Renames an object, and gives back the bytes of `ranges`, which must be within it. If the
+    /// other name is taken, the object was renamed before. Then nothing is renamed, an object under
+    /// the first name is left alone, and the ranges apply to the object under the other name. The
+    /// storage decides which bytes of the ranges it gives back: afterwards they are zeros or
+    /// unchanged. Returns whether any were given back.
     ///
-    /// Durable after the next barrier; a crash before that leaves it under one of the names, with
-    /// or without the ranges.
+    /// The trim is durable after the next barrier. A crash before that leaves the object under one
+    /// of the names, with or without the ranges.
     ///
     /// # Errors
-    /// `NotFound` when neither name is there; others. After an error the object is under one of the
-    /// names, whole but for the ranges.
+    /// `NotFound` if neither name exists; others. After an error the object is under one of the
+    /// names, whole except for the ranges.
     fn trim(&self, from: &ObjectName, to: &ObjectName, _ranges: &[ByteRange]) -> Result<bool, StorageError> {
-        // Nothing is given back: the object has its other name all the same.
+        // Nothing is given back, but the object gets its other name.
         match self.head(to) {
             Ok(_) => return Ok(false),
             Err(StorageError::NotFound { .. }) => {}
@@ -229,34 +234,34 @@ pub trait Storage: Send + Sync + fmt::Debug {
         }
     }
 
-    /// Forgets a folder whose objects are deleted and in which nobody puts any more, so that
-    /// listings need not look into it for ever. Where there are objects in it, or the storage has
-    /// no folders, does nothing.
+    /// Removes a folder whose objects are deleted and which gets no new ones, so that listings need
+    /// not look into it for ever. Does nothing if there are objects in it, or if the storage has no
+    /// folders.
     ///
     /// # Errors
-    /// Of the storage; `Io` when `folder` is no name that an object could have.
+    /// Errors of the storage; `Io` if `folder` is no possible beginning of a name.
     fn drop_folder(&self, folder: &str) -> Result<(), StorageError> {
         folder_prefix(folder).map(drop)
     }
 
-    /// Takes the process lock of that name, to be held while the returned value lives. `None`: this
-    /// storage has no locks.
+    /// Takes the process lock of that name. The returned value holds it. `None`: this storage does
+    /// not support locks.
     ///
     /// # Errors
-    /// `Locked` when a live process holds it, or when that cannot be told from here; others.
+    /// `Locked` if a live process holds it, or if this cannot be found out here; others.
     fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError>;
 
     /// Whether the process lock of that name is held.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Errors of the storage.
     fn lock_state(&self, name: &ObjectName) -> Result<LockState, StorageError>;
 
-    /// Forgets a lock that nobody will ask for again: its state is [`LockState::Missing`] from then
-    /// on. Its holder, if there is one, keeps what has no name any longer. Without such a lock,
-    /// does nothing.
+    /// Removes a lock that nobody will ask for again: its state is [`LockState::Missing`] from then
+    /// on. A holder keeps the lock, but it has no name any more. Does nothing if there is no such
+    /// lock.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Errors of the storage.
     fn drop_lock(&self, name: &ObjectName) -> Result<(), StorageError>;
 }

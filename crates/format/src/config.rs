@@ -1,8 +1,9 @@
 //! The store's config (docs/format.md, "Config").
 //!
-//! A plain header with the key slots, the sealed settings, and a digest of all before it. The magic
-//! bytes and the places of version and digest are the same in every version, so an old program can
-//! distinguish a newer store from a damaged one. Crates above this one wrap keys and seal.
+//! A config is a plain header with the key slots, the sealed settings, and a digest of everything
+//! before it. The magic bytes and the places of version and digest are the same in every version,
+//! so an old program can distinguish a newer store from a damaged one. The crates above wrap keys
+//! and seal.
 
 use types::StoreId;
 
@@ -21,21 +22,21 @@ pub const WRAPPED_KEYS_BYTES: usize = 64 + TAG_BYTES;
 pub const LABEL_BYTES_MAX: usize = 1024;
 /// The most bytes of sealed settings.
 pub const SEALED_SETTINGS_BYTES_MAX: usize = 64 << 10;
-/// The most memory that a slot may ask for: a foreign config must not exhaust the machine.
+/// The most memory that a slot may require: a foreign config must not exhaust the machine.
 pub const KDF_MEMORY_KIB_MAX: u32 = 4 << 20;
-/// The most passes that a slot may ask for.
+/// The most passes that a slot may require.
 pub const KDF_PASSES_MAX: u32 = 64;
-/// The most lanes that a slot may ask for.
+/// The most lanes that a slot may require.
 pub const KDF_LANES_MAX: u32 = 64;
 /// The longest chunk that settings may name.
 pub const CHUNK_BYTES_MAX: u32 = 16 << 20;
-/// The longest plain region at which settings may close one.
+/// The most plain bytes at which settings may close a region.
 pub const REGION_BYTES_MAX: u32 = 1 << 20;
-/// The longest container at which settings may close one.
+/// The most stored bytes at which settings may close a container.
 pub const CONTAINER_BYTES_MAX: u32 = 1 << 30;
-/// The most children that settings may make an average node have.
+/// The largest average number of a node's children that settings may set.
 pub const NODE_AVG_CHILDREN_MAX: u32 = 1 << 15;
-/// The purpose for which the settings' key is derived.
+/// The purpose of the settings' key in its derivation.
 pub const SETTINGS_SEAL_PURPOSE: &str = "settings";
 
 /// The version that this code writes.
@@ -45,9 +46,9 @@ pub const FORMAT_VERSION: u16 = 1;
 /// `required_to_write` opens it for reading only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
-    /// Must all be known to read.
+    /// To read the store, a program must know all of these.
     pub required_to_read: u64,
-    /// Must all be known to write.
+    /// To write the store, a program must know all of these.
     pub required_to_write: u64,
 }
 
@@ -55,8 +56,7 @@ impl Features {
     /// The features that this code knows: none beyond version 1 so far.
     pub const KNOWN: u64 = 0;
 
-    /// Bits without which the store cannot be written, and that this code does not know; 0 when it
-    /// can.
+    /// Required bits that this code does not know, so that it cannot write the store; 0 if it can.
     #[must_use]
     pub const fn unknown_to_write(self) -> u64 {
         self.required_to_write & !Self::KNOWN
@@ -66,7 +66,7 @@ impl Features {
 /// A password's slot: the wrapped domain and encryption keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeySlot {
-    /// Random; how `key` commands name the slot.
+    /// Random. The `key` commands name the slot by it.
     pub id: [u8; 8],
     /// How the password becomes a key.
     pub kdf: KeyDerivation,
@@ -108,27 +108,28 @@ pub struct Config {
     pub store: StoreId,
     /// The passwords' slots, at least 1, plain because they precede every key.
     pub key_slots: Vec<KeySlot>,
-    /// The sealed part: AES-256-GCM under a key derived from the encryption key, with everything
-    /// before it as associated data. Decodes to [`Settings`].
+    /// The sealed part, encoded [`Settings`]: AES-256-GCM under a key derived from the encryption
+    /// key. Everything before it is associated data.
     pub sealed_settings: Vec<u8>,
     /// Salt of that key.
     pub settings_salt: [u8; 32],
 }
 
-/// What shapes the bytes in the store; sealed in the config.
+/// Parameters of the bytes in the store, sealed in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Average length of a content-defined chunk, in bytes, a power of two.
     pub chunk_avg_bytes: u32,
     /// Shortest chunk (except at the end of a stream or file).
     pub chunk_min_bytes: u32,
-    /// Longest.
+    /// Longest chunk.
     pub chunk_max_bytes: u32,
-    /// Average children of a node, a power of two; min is half, max twice.
+    /// Average number of a node's children, a power of two; the minimum is half of it, and the
+    /// maximum twice.
     pub node_avg_children: u32,
-    /// Plain bytes at which a region closes.
+    /// A region is closed at so many plain bytes.
     pub region_bytes: u32,
-    /// Stored bytes at which a container closes.
+    /// A container is closed at so many stored bytes.
     pub container_bytes: u32,
 }
 
@@ -136,8 +137,8 @@ const WHAT: &str = "config";
 
 impl Config {
     /// The bytes before the sealed settings: the plain header, key slots and salt. They are the
-    /// associated data with which the settings are sealed, so they must be final before sealing;
-    /// `sealed_settings` itself does not enter.
+    /// associated data of the sealed settings, so they must be final before sealing.
+    /// `sealed_settings` itself is not used.
     #[must_use]
     pub fn aad(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -153,10 +154,10 @@ impl Config {
         out
     }
 
-    /// Appends the one encoding of this config.
+    /// Appends the only encoding of this config.
     ///
     /// # Panics
-    /// When [`Self::check`] fails: what could not be read back is never written.
+    /// If [`Self::check`] fails: the encoder never writes what could not be read back.
     pub fn encode(&self, out: &mut Vec<u8>) {
         if let Err(error) = self.check() {
             panic!("about to write what could not be read back: {error}");
@@ -167,7 +168,7 @@ impl Config {
         out.append(&mut object);
     }
 
-    /// The encoding as a vector of its own.
+    /// The encoding as a new vector.
     ///
     /// # Panics
     /// As [`Self::encode`].
@@ -178,11 +179,11 @@ impl Config {
         out
     }
 
-    /// The inverse of [`Self::encode`]; features that are required to write are the caller's to
-    /// heed ([`Features::unknown_to_write`]).
+    /// The inverse of [`Self::encode`]. The caller must obey the features that are required to
+    /// write ([`Features::unknown_to_write`]).
     ///
     /// # Errors
-    /// `NotAStore` when the magic bytes are missing; `DigestMismatch`; `NewerVersion`;
+    /// `NotAStore` if the magic bytes are missing; `DigestMismatch`; `NewerVersion`;
     /// `UnknownFeatures`; `Malformed` or `Invalid` otherwise.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut r = Reader::new(WHAT, bytes);
@@ -226,7 +227,7 @@ impl Config {
     /// Whether the value follows the rules of its encoding.
     ///
     /// # Errors
-    /// `Invalid` names the rule that is broken; `NewerVersion` for a version not known here.
+    /// `Invalid` names the broken rule; `NewerVersion` for an unknown version.
     pub fn check(&self) -> Result<()> {
         if self.version > FORMAT_VERSION {
             return Err(FormatError::NewerVersion {
@@ -331,7 +332,7 @@ fn slot_rules(slot: &KeySlot) -> Result<(), &'static str> {
             (1..=KDF_PASSES_MAX).contains(&passes),
             "a key slot's passes are out of range",
         )?;
-        // Argon2 needs eight KiB a lane
+        // Argon2 needs eight KiB for each lane.
         let memory_fits = memory_kib >= 8 * lanes && memory_kib <= KDF_MEMORY_KIB_MAX;
         rule(memory_fits, "a key slot's memory is out of range")?;
     }

@@ -1,10 +1,10 @@
 //! Containers: header, region rows, catalog, footer (docs/format.md, "Container").
 //!
 //! An object is `header | regions | sealed catalog | region rows | footer`. Header, rows and footer
-//! are plain; the footer repeats the header, so one read of the tail is enough to verify it and to
-//! open the catalog, and a rotten header does no harm. A trimmed generation has no regions of its
-//! own: its rows say where the regions are in its body, the object of an older generation, and
-//! which of them were given back. Encoding and decoding are pure; the `container` crate seals,
+//! are plain. The footer repeats the header, so one read of the tail is enough to verify the object
+//! and to open the catalog, and a rotten header does no harm. A trimmed generation has no regions
+//! of its own. Its rows say where the regions are in its body, the object of an older generation,
+//! and which of them were given back. Encoding and decoding are pure. The `container` crate seals,
 //! compresses and reads.
 
 mod body;
@@ -27,11 +27,11 @@ use types::{ContainerId, Fingerprint, Generation, Level, Slot, StoreId};
 /// The first bytes of every generation of a container. Fixed size, plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContainerHeader {
-    /// Whose container it is.
+    /// The store of the container.
     pub store: StoreId,
     /// Its id, kind included.
     pub id: ContainerId,
-    /// Which rewriting of it this is.
+    /// The number of its rewrites.
     pub generation: Generation,
     /// Fresh for every write attempt; the container's key is derived from it.
     pub salt: [u8; 32],
@@ -40,36 +40,38 @@ pub struct ContainerHeader {
 /// How a region's plaintext became its stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
-    /// Encrypted as it is: compression did not shrink it.
+    /// Encrypted uncompressed: compression did not shrink it.
     Raw,
     /// One zstd frame with its content size, then encrypted.
     Zstd,
 }
 
-/// One region's row in the trailer. Plain, so that scrubbing and copying need no key.
+/// The row of a region in the trailer. It is plain, so that scrubbing and copying need no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionRow {
-    /// Offset of its stored bytes from the start of the object; of a trimmed generation, of its
-    /// body.
+    /// Offset of its stored bytes from the start of the object; for a trimmed generation, from the
+    /// start of its body.
     pub offset: u64,
     /// Length of its stored bytes, tag included.
     pub stored_len: u32,
     /// Its first entry in the catalog's physical order.
     pub first_entry: u32,
-    /// How many entries it holds. 0 in trimmed generations alone: its bytes were given back.
+    /// The number of its entries. 0 only in a trimmed generation: the region's bytes were given
+    /// back.
     pub entry_count: u32,
-    /// How to undo it after decryption.
+    /// The codec to apply after decryption.
     pub codec: Codec,
     /// XXH3-128 of the stored bytes.
     pub digest: u128,
 }
 
-/// The fixed-size end of a container: where the rest is, and a digest over header, rows and itself.
+/// The fixed-size end of a container: the places of the other parts, and a digest over header, rows
+/// and itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContainerFooter {
-    /// How many region rows precede it.
+    /// The number of region rows before it.
     pub region_count: u32,
-    /// How many entries the catalog has.
+    /// The number of entries in the catalog.
     pub entry_count: u32,
     /// Offset of the sealed catalog.
     pub catalog_offset: u64,
@@ -79,11 +81,11 @@ pub struct ContainerFooter {
     pub catalog_digest: u128,
     /// Offset of the region rows.
     pub rows_offset: u64,
-    /// Whether the regions are in a body, whose record stands before the rows.
+    /// Whether the regions are in a body. The body's record precedes the rows.
     pub is_trimmed: bool,
 }
 
-/// What one slot of a container holds.
+/// The content of one slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CatalogEntry {
     /// The slot.
@@ -92,14 +94,14 @@ pub struct CatalogEntry {
     pub fingerprint: Fingerprint,
     /// Plain bytes in the region: the chunk's length, or the encoded node's.
     pub len: u32,
-    /// 0 for a chunk, else the node's level.
+    /// Its level: 0 for a chunk.
     pub level: Level,
-    /// For a node, the bytes of stream below it; for a chunk equal to `len`. Kept here so that a
-    /// position inside a run of nodes is found without reading them.
+    /// For a node, the bytes of the stream below it; for a chunk, equal to `len`. So a position
+    /// inside a run of nodes is found without reading the nodes.
     pub logical_len: u64,
 }
 
-/// A container's table of contents, sealed in the container. Entries stand in physical order.
+/// A container's table of contents, sealed in the container. Entries are in physical order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Catalog {
     /// The entries, in the order of their bytes in the regions.
@@ -110,9 +112,9 @@ pub struct Catalog {
 /// container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogCopy {
-    /// Whose catalog.
+    /// The container of the catalog.
     pub container: ContainerId,
-    /// Of which generation.
+    /// The generation of the catalog.
     pub generation: Generation,
     /// Slot, fingerprint prefix and length of every chunk, in physical order.
     pub entries: Vec<CatalogCopyEntry>,

@@ -1,7 +1,7 @@
 //! Errors of decoding.
 
-/// What decoding or checking found. Nothing here is a reason to retry: the bytes must be read again
-/// from elsewhere, the program is too old, or this is not a store.
+/// An error of decoding or checking. A retry does not help: the bytes must be read from elsewhere,
+/// the program is too old, or this is not a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
@@ -10,28 +10,27 @@ pub enum FormatError {
     Malformed {
         /// The structure.
         what: &'static str,
-        /// Where in the bytes handed in.
+        /// Offset in the input.
         offset: u64,
-        /// Which rule.
+        /// The broken rule.
         why: &'static str,
     },
-    /// A value breaks a rule that spans it, whether decoded or about to be encoded.
+    /// A value breaks a rule for the value as a whole, after decoding or before encoding.
     #[error("{what}: {why}")]
     Invalid {
         /// The structure.
         what: &'static str,
-        /// Which rule.
+        /// The broken rule.
         why: &'static str,
     },
-    /// The stored bytes rotted, were torn, or were changed by something without knowledge of the
-    /// format.
+    /// The stored bytes have rotted, were torn, or were changed without knowledge of the format.
     #[error("{what}: digest is {found:032x}, expected {expected:032x}")]
     DigestMismatch {
         /// What the digest covers.
         what: &'static str,
         /// The digest that is stored.
         expected: u128,
-        /// The digest of the bytes as they are.
+        /// The digest of the present bytes.
         found: u128,
     },
     /// Written by a later program.
@@ -41,19 +40,19 @@ pub enum FormatError {
         what: &'static str,
         /// Its version.
         found: u16,
-        /// The highest version known here.
+        /// The highest known version.
         known: u16,
     },
-    /// The store needs features to be read that this program does not have.
+    /// Reading the store needs features that this program does not have.
     #[error("the store requires features {unknown:#x} that this program does not know")]
     UnknownFeatures {
-        /// The bits that are not known.
+        /// The unknown bits.
         unknown: u64,
     },
-    /// The bytes do not begin as a config does.
+    /// The bytes do not begin like a config.
     #[error("not a Onefold store")]
     NotAStore,
 }
 
-/// Shorthand within this crate and for whoever calls it.
+/// Shorthand for this crate and its callers.
 pub type Result<T, E = FormatError> = std::result::Result<T, E>;

@@ -1,8 +1,8 @@
 //! The frame around every small sealed object (docs/format.md, "Frame").
 //!
-//! A plain header, the sealed payload with its tag, and a digest of all before it, so rot is found
-//! without a key. The `object` crate seals: the key is derived from the encryption key,
-//! [`SEAL_PURPOSE`] and the header's salt; the nonce is 0; the associated data is
+//! A frame is a plain header, the sealed payload with its tag, and a digest of everything before
+//! it, so rot is found without a key. The `object` crate seals. It derives the key from the
+//! encryption key, [`SEAL_PURPOSE`] and the header's salt. The nonce is 0. The associated data is
 //! [`associated_data`], so that an object moved to another name or store does not open. Pure.
 
 use types::{ObjectName, StoreId};
@@ -16,18 +16,18 @@ pub const FRAME_MAGIC: [u8; 8] = *b"1FOLDobj";
 pub const FRAME_VERSION: u16 = 1;
 /// Bytes of the plain header.
 pub const FRAME_HEADER_BYTES: usize = 48;
-/// Bytes of the AES-256-GCM tag that ends everything sealed.
+/// Bytes of the AES-256-GCM tag at the end of all sealed data.
 pub const TAG_BYTES: usize = 16;
 /// Bytes of a digest.
 pub const DIGEST_BYTES: usize = 16;
-/// What a frame adds to its payload.
+/// Bytes that a frame adds to its payload.
 pub const FRAME_OVERHEAD_BYTES: usize = FRAME_HEADER_BYTES + TAG_BYTES + DIGEST_BYTES;
-/// The purpose for which a frame's key is derived.
+/// The purpose of a frame's key in its derivation.
 pub const SEAL_PURPOSE: &str = "object";
 
 const WHAT: &str = "sealed object";
 
-/// What a frame holds.
+/// The kind of object in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
     /// A manifest revision.
@@ -48,7 +48,7 @@ pub enum ObjectKind {
     Removed,
     /// A container's damaged slots.
     Damaged,
-    /// A run of the index, where it is sealed.
+    /// A run of the index, in stores that seal it.
     IndexRun,
     /// The settings of a series.
     Series,
@@ -98,7 +98,7 @@ impl ObjectKind {
 /// The plain header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What the frame holds.
+    /// The kind of its object.
     pub kind: ObjectKind,
     /// Fresh for every write attempt; the frame's key is derived from it.
     pub salt: [u8; 32],
@@ -119,22 +119,22 @@ impl FrameHeader {
     }
 }
 
-/// A frame taken apart; its digest held.
+/// The parts of a frame. Its digest was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The header.
     pub header: FrameHeader,
-    /// The header as it stands in the object, for [`associated_data`].
+    /// The header's bytes in the object, for [`associated_data`].
     pub header_bytes: &'a [u8],
     /// Ciphertext and tag.
     pub sealed: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// Takes an object apart and verifies its digest. Needs no key.
+    /// Splits an object into its parts, and verifies its digest. Needs no key.
     ///
     /// # Errors
-    /// `Malformed` when it is no frame or torn; `DigestMismatch`; `NewerVersion`.
+    /// `Malformed` if it is no frame or is torn; `DigestMismatch`; `NewerVersion`.
     pub fn split(object: &'a [u8]) -> Result<Self> {
         let mut r = Reader::new(WHAT, object);
         r.require(
@@ -173,16 +173,16 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Ends a frame: appends the digest of header, ciphertext and tag, which `object` holds.
+/// Completes a frame: appends the digest of header, ciphertext and tag, which must be in `object`.
 pub fn append_digest(object: &mut Vec<u8>) {
     let value = digest(object);
     Writer::new(object).u128(value);
 }
 
-/// Verifies the digest that ends an object.
+/// Verifies the digest at the end of an object.
 ///
 /// # Errors
-/// `Malformed` when there is no room for one, `DigestMismatch`.
+/// `Malformed` if there is no room for a digest; `DigestMismatch`.
 pub fn verify_digest(what: &'static str, object: &[u8]) -> Result<()> {
     let mut r = Reader::new(what, object);
     let covered = r.take_all_but(DIGEST_BYTES)?;
@@ -199,7 +199,7 @@ pub fn verify_digest(what: &'static str, object: &[u8]) -> Result<()> {
     }
 }
 
-/// What a frame's tag also covers: store, header, name.
+/// The associated data of a frame: store, header, name.
 #[must_use]
 pub fn associated_data(store: StoreId, header_bytes: &[u8], name: &ObjectName) -> Vec<u8> {
     [

@@ -22,27 +22,28 @@ pub enum Manifest {
         /// Who: the session (read or write) that ended it.
         by: SessionId,
     },
-    /// Revision 0: a later session took over what the checkpoint holds.
+    /// Revision 0: another session found the session dead, and ended it.
     Adopted {
-        /// The adopting session.
+        /// The session (read or write) that ended it.
         by: SessionId,
-        /// The checkpoint it reads, and nothing later; `None`: the session had written none.
+        /// The checkpoint that it reads, and no later one; `None`: the session had written none.
         checkpoint: Option<u32>,
     },
-    /// A later revision: forgotten. Final, whatever follows.
+    /// A later revision: the backup is forgotten. This is final, whatever revision follows.
     Forgotten,
-    /// A later revision: the backup with other tags, hold, or the roots of a rewrite (R2).
+    /// A later revision: the backup with other tags, another hold, or the roots of a rewrite (R2).
     Revised(Backup),
 }
 
-/// What a committed backup is. Names and paths are bytes, as the system has them.
+/// The data of a committed backup. Names and paths are bytes, as the system has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backup {
-    /// The series' name: how its folder's keyed hash is computed.
+    /// The series' name. The name of the series' folder is its keyed hash.
     pub series: SeriesName,
-    /// The source's own idea of when the backup began. Shown, never decided by (INV-6).
+    /// When the backup began, by the source's clock. It is shown, but nothing is decided by it
+    /// (INV-6).
     pub source_time: UnixNanos,
-    /// How long it took, in nanoseconds of the source's monotonic clock.
+    /// The duration, in nanoseconds of the source's monotonic clock.
     pub elapsed_nanos: u64,
     /// User name on the source.
     pub user: Vec<u8>,
@@ -50,27 +51,28 @@ pub struct Backup {
     pub program: String,
     /// Tags, sorted.
     pub tags: Vec<String>,
-    /// Kept whatever retention says, until this time of the storage's clock.
+    /// The backup cannot be forgotten before this time of the storage's clock.
     pub hold_until: Option<UnixNanos>,
     /// The streams, by role.
     pub streams: Vec<StreamRoot>,
-    /// Every container the session wrote, as ranges of sequence numbers by kind.
+    /// Every container that the session wrote, as ranges of sequence numbers for each kind.
     pub containers: Vec<ContainerSpan>,
-    /// Sessions this one adopted: (session, checkpoint).
+    /// Sessions that this one adopted: (session, checkpoint).
     pub adopted: Vec<(SessionId, Option<u32>)>,
-    /// The backup whose unchanged files were taken by reference, and its revision.
+    /// The backups whose unchanged files were taken over by reference, with their revisions.
     pub parents: Vec<(SessionId, Revision)>,
-    /// Of an archival backup, the later one of its series that its recipes refer forward to (R2):
-    /// the only one that they name.
+    /// For an archival backup: the later one of its series that its recipes refer forward to (R2).
+    /// They name no other.
     pub next: Option<SessionId>,
-    /// Of a backup whose references were rewritten and that refers forward to none: the plain bytes
-    /// that were copied for its layout. 0 where others' were, or where it was archival.
+    /// For a backup whose references were rewritten and that refers forward to none: the plain
+    /// bytes that were copied for its layout. 0 if the copies were made for other backups, or if it
+    /// was archival.
     pub rewritten: Option<u64>,
-    /// What the backup counted.
+    /// Counts of the backup.
     pub totals: BackupTotals,
 }
 
-/// What names a series: host and paths unless the user gave a name of their own.
+/// The name of a series: host and paths, unless the user gave another name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeriesName {
     /// The host.
@@ -79,14 +81,14 @@ pub struct SeriesName {
     pub paths: Vec<Vec<u8>>,
 }
 
-/// What a stream is in its backup.
+/// The role of a stream in its backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamRole {
-    /// The files' bytes, one after another, of a directory backup.
+    /// The bytes of all files of a directory backup, one after another.
     Content,
-    /// Its entries in path order.
+    /// Fences: the first path of each part of the listing, of some 64 KiB.
     Listing,
-    /// First path and offset of every 64 KiB of listing.
+    /// The fences of the listing.
     Fences,
     /// A single stream: standard input or an image.
     Whole,
@@ -97,11 +99,11 @@ pub enum StreamRole {
 pub struct StreamRoot {
     /// Its role.
     pub role: StreamRole,
-    /// Where the root node lies.
+    /// The location of the root node.
     pub location: ChunkLocation,
     /// The root node's level.
     pub level: Level,
-    /// The root node's fingerprint: what restore verifies up to (INV-5).
+    /// The root node's fingerprint. A restore verifies up to it (INV-5).
     pub fingerprint: Fingerprint,
     /// The stream's length in bytes.
     pub len: u64,
@@ -114,7 +116,7 @@ pub struct ContainerSpan {
     pub kind: ContainerKind,
     /// The first sequence number.
     pub first: SequenceNumber,
-    /// How many, at least 1.
+    /// The number of containers, at least 1.
     pub count: u32,
 }
 
@@ -154,7 +156,7 @@ impl ContainerSpan {
     }
 }
 
-/// What a backup counted.
+/// Counts of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BackupTotals {
     /// Regular files.
@@ -163,28 +165,28 @@ pub struct BackupTotals {
     pub folders: u64,
     /// Everything else: links, devices, fifos, sockets.
     pub others: u64,
-    /// Files new since the parent, or all without one.
+    /// Files that the parent does not have, or all files without a parent.
     pub files_new: u64,
     /// Files read again.
     pub files_changed: u64,
-    /// Files taken by reference.
+    /// Files taken over by reference.
     pub files_unchanged: u64,
-    /// Entries that could not be read, or changed while being read.
+    /// Entries that could not be read, or that changed while they were read.
     pub files_failed: u64,
-    /// Bytes of all streams but listing and fences.
+    /// Bytes of all streams except listing and fences.
     pub bytes_logical: u64,
     /// Bytes read from the source.
     pub bytes_read: u64,
-    /// Plain bytes of chunks that were stored anew.
+    /// Plain bytes of newly stored chunks.
     pub bytes_new: u64,
     /// Bytes of all containers written, mirrors included.
     pub bytes_stored: u64,
-    /// Chunks in the streams (zero runs not counted).
+    /// Chunks in the streams (runs of zeros not counted).
     pub chunks: u64,
-    /// Chunks stored anew.
+    /// Chunks newly stored.
     pub chunks_new: u64,
     /// Segments in the streams.
     pub segments: u64,
-    /// Segments known whole.
+    /// Segments that were found whole.
     pub segments_known: u64,
 }

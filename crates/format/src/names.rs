@@ -1,8 +1,8 @@
 //! The name of every object in a store, built and parsed (docs/format.md, "Names").
 //!
-//! Each object has one name and each name parses to one object: each number has one spelling, and
-//! any other name is foreign (`None`), so a listing never takes a foreign file for an object.
-//! Folders have no trailing slash, as in `Storage::list`. Pure.
+//! Each object has one name, and each name parses to one object. Each number has one spelling. Any
+//! other name is foreign (`None`), so a listing never takes a foreign file for an object. Folders
+//! have no trailing slash, as in `Storage::list`. Pure.
 
 mod parts;
 mod series;
@@ -44,12 +44,12 @@ pub const DAMAGED_FOLDER: &str = "damaged";
 pub const LEASE_FOLDER: &str = "lease";
 /// The folder of the index.
 pub const INDEX_FOLDER: &str = "index";
-/// What the name of a body ends with.
+/// The suffix of a body's name.
 const BODY_SUFFIX: &str = ".body";
-/// The object given up first when the disk is full.
+/// The object that prune deletes first when the disk is full.
 pub const RESERVE: &str = "reserve";
 
-/// Which of the two copies of a config revision.
+/// One of the two copies of a config revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConfigCopy {
     /// Copy 0.
@@ -70,7 +70,7 @@ impl ConfigCopy {
     }
 }
 
-/// What a lease is for.
+/// The purpose of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LeaseRole {
     /// Reclaiming space.
@@ -83,7 +83,7 @@ impl LeaseRole {
     /// Every role.
     pub const ALL: [Self; 2] = [Self::Reclaim, Self::Index];
 
-    /// The word in the name.
+    /// Its word in names.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -108,12 +108,13 @@ pub enum SessionObject {
     Lock,
 }
 
-/// A copy under `mirror/`; its kind stands in its header, for sequence numbers are shared by kinds.
+/// A copy under `mirror/`. Its kind is in its header. Containers of all kinds share the sequence
+/// numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MirrorName {
     /// The session that wrote it.
     pub session: SessionId,
-    /// Its number there.
+    /// Its sequence number in that session.
     pub sequence: SequenceNumber,
     /// Its generation.
     pub generation: Generation,
@@ -122,11 +123,11 @@ pub struct MirrorName {
 /// A run of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IndexRunName {
-    /// The first session whose hooks it holds.
+    /// The first session whose hooks the run holds.
     pub first: SessionId,
-    /// The last; equal to `first` in a run that a session wrote itself.
+    /// The last session; equal to `first` in a run that a session wrote itself.
     pub last: SessionId,
-    /// Tells runs over the same sessions apart.
+    /// Distinguishes runs over the same sessions.
     pub number: u32,
 }
 
@@ -154,7 +155,7 @@ pub const fn containers_folder(kind: ContainerKind) -> &'static str {
     kind.folder()
 }
 
-/// `<kind>/<session>`: the containers of a kind that a session wrote.
+/// `<kind>/<session>`: the containers of one kind that a session wrote.
 #[must_use]
 pub fn container_folder(kind: ContainerKind, session: SessionId) -> String {
     format!("{}/{}", kind.folder(), session_part(session))
@@ -170,8 +171,8 @@ pub fn container(id: ContainerId, generation: Generation) -> ObjectName {
     ))
 }
 
-/// `<kind>/<session>/<sequence>.<generation>.body`: what that generation was, once a trimmed one
-/// refers to it.
+/// `<kind>/<session>/<sequence>.<generation>.body`: the regions of that generation, once a trimmed
+/// one refers to it.
 #[must_use]
 pub fn body(id: ContainerId, generation: Generation) -> ObjectName {
     name(format_args!(
@@ -273,19 +274,19 @@ pub fn parse_manifest(name: &ObjectName) -> Option<(SeriesId, SessionId, Revisio
     ))
 }
 
-/// `sessions/<session>`: what a running session leaves.
+/// `sessions/<session>`: the objects of a running session.
 #[must_use]
 pub fn session_folder(session: SessionId) -> String {
     format!("{SESSIONS_FOLDER}/{}", session_part(session))
 }
 
-/// A session's sub-folder of [`SESSIONS_FOLDER`], without that.
+/// A session's sub-folder of [`SESSIONS_FOLDER`], without the folder itself.
 #[must_use]
 pub fn session_sub_folder(session: SessionId) -> String {
     session_part(session)
 }
 
-/// The session that a sub-folder of [`SESSIONS_FOLDER`], [`MIRROR_FOLDER`] or a kind's belongs to.
+/// The session of a sub-folder of [`SESSIONS_FOLDER`], of [`MIRROR_FOLDER`] or of a kind's folder.
 #[must_use]
 pub fn parse_session(folder: &str) -> Option<SessionId> {
     parse_session_part(folder)
@@ -464,8 +465,8 @@ pub fn parse_index_image(name: &ObjectName) -> Option<u32> {
     plain32(number).filter(|_| word == "image")
 }
 
-/// `index/unread.<number>`: containers whose catalogs could not be read when they were to be
-/// hooked.
+/// `index/unread.<number>`: containers that could not be added to the index, because their catalogs
+/// could not be read.
 #[must_use]
 pub fn index_unread(number: u32) -> ObjectName {
     name(format_args!("{INDEX_FOLDER}/unread.{number}"))

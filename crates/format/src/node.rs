@@ -1,7 +1,7 @@
 //! Recipe nodes (docs/format.md, "Node").
 //!
 //! An encoded node is a chunk of a recipe or small container. One sequence of references has one
-//! encoding: a reference that continues the entry before is merged into it, so equal nodes are
+//! encoding: a reference that continues the previous entry is merged into it. So equal nodes have
 //! equal bytes.
 
 use types::{ContainerId, ContainerKind, Level, SeriesId, SessionId, Slot, SlotRange};
@@ -13,16 +13,16 @@ use crate::wire::{Reader, Writer};
 /// The most children of a node, counting every slot of a run: twice the largest average that
 /// settings may name.
 pub const NODE_CHILDREN_MAX: u32 = 1 << 16;
-/// More than any node's encoding takes.
+/// An upper bound of any node's encoding.
 pub const NODE_BYTES_MAX: usize = 4 << 20;
 
 const TAG_RUN: u8 = 0;
-/// A run in the container of the run before it.
+/// A run in the same container as the previous run.
 const TAG_RUN_HERE: u8 = 1;
 const TAG_ZEROS: u8 = 2;
 const TAG_FORWARD: u8 = 3;
 
-/// One entry of a node, in stream order.
+/// One entry of a node, in the order of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeEntry {
     /// `count` consecutive slots of one container: chunks below a level-1 node, nodes of the level
@@ -32,33 +32,34 @@ pub enum NodeEntry {
         container: ContainerId,
         /// The first slot.
         first: Slot,
-        /// How many slots, at least 1.
+        /// The number of slots, at least 1.
         count: u32,
-        /// The bytes of stream they stand for.
+        /// The bytes of the stream that they cover.
         logical_len: u64,
     },
-    /// A run of zero bytes, neither stored nor read (RevDedup 3.3, R8). Level 1 only; coalesced.
+    /// A run of zero bytes, neither stored nor read (RevDedup 3.3, R8). At level 1 only. Adjacent
+    /// runs are joined.
     Zeros {
-        /// How many, at least 1.
+        /// The number of zeros, at least 1.
         len: u64,
     },
-    /// The same bytes at a place of a later backup of the series (archival recipes only, R2).
+    /// The same bytes in a later backup of the series (archival recipes only, R2).
     Forward {
         /// The later backup's series.
         series: SeriesId,
         /// The later backup.
         backup: SessionId,
-        /// Which of its streams, by position in its manifest.
+        /// The stream's position in the manifest.
         stream: u16,
-        /// Where in the stream.
+        /// The offset in the stream.
         offset: u64,
-        /// How many bytes.
+        /// The number of bytes.
         len: u64,
     },
 }
 
 impl NodeEntry {
-    /// The bytes of stream the entry stands for.
+    /// The bytes of the stream that the entry covers.
     #[must_use]
     pub const fn logical_len(&self) -> u64 {
         match *self {
@@ -68,14 +69,14 @@ impl NodeEntry {
     }
 }
 
-/// A node of a recipe: a segment at level 1, a run of nodes above.
+/// A node of a recipe: a segment at level 1, a list of nodes above.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// 1 to 8.
     pub level: Level,
-    /// The bytes of stream below it: the sum of its entries'.
+    /// The bytes of the stream below it: the sum over its entries.
     pub logical_len: u64,
-    /// An upper bound on the distinct data containers below it, exact at level 1; capping counts
+    /// An upper bound of the distinct data containers below it, exact at level 1. Capping counts
     /// with it.
     pub containers_max: u32,
     /// In stream order.
@@ -260,7 +261,7 @@ fn entry_rules(entry: &NodeEntry, level: Level) -> Result<(), &'static str> {
     }
 }
 
-/// Whether `b` says nothing that a longer `a` could not.
+/// Whether a longer `a` could include `b`.
 fn continues(a: &NodeEntry, b: &NodeEntry) -> bool {
     match (*a, *b) {
         (

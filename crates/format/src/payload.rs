@@ -1,10 +1,10 @@
-//! The common form of the payloads of sealed objects and nodes: a version byte, the fields, nothing
-//! after them, and rules about the whole value.
+//! The common form of the payloads of sealed objects and nodes: a version byte, the fields, and
+//! nothing after them. Some rules hold for the value as a whole.
 
 use crate::error::{FormatError, Result};
 use crate::wire::{Reader, Writer};
 
-/// One structure's fields and rules; `payload!` makes the public methods from it.
+/// The fields and rules of one structure. `payload!` makes the public methods from it.
 pub(crate) trait Payload: Sized {
     const WHAT: &'static str;
     const VERSION: u8;
@@ -12,7 +12,7 @@ pub(crate) trait Payload: Sized {
     fn write(&self, w: &mut Writer<'_>);
     fn read(r: &mut Reader<'_>) -> Result<Self>;
 
-    /// The first rule that the value breaks.
+    /// Returns the first rule that the value breaks.
     fn rules(&self) -> Result<(), &'static str>;
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn encode<T: Payload>(value: &T, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends nothing when the value breaks a rule.
+/// Appends the encoding, or nothing if the value breaks a rule.
 pub(crate) fn try_encode<T: Payload>(value: &T, out: &mut Vec<u8>) -> Result<()> {
     check(value)?;
     let mut w = Writer::new(out);
@@ -46,7 +46,7 @@ pub(crate) fn decode<T: Payload>(bytes: &[u8]) -> Result<T> {
     Ok(value)
 }
 
-/// Reads a version byte; there has been one version of everything so far.
+/// Reads a version byte. So far every structure has had only one version.
 pub(crate) fn version(r: &mut Reader<'_>, what: &'static str, known: u8) -> Result<()> {
     let zero = r.fault("version 0 was never written");
     match r.u8()? {
@@ -63,15 +63,15 @@ pub(crate) fn version(r: &mut Reader<'_>, what: &'static str, known: u8) -> Resu
 macro_rules! payload {
     ($type:ty) => {
         impl $type {
-            /// Appends the one encoding of this value, version byte first.
+            /// Appends the only encoding of this value, version byte first.
             ///
             /// # Panics
-            /// When [`Self::check`] fails: what could not be read back is never written.
+            /// If [`Self::check`] fails: the encoder never writes what could not be read back.
             pub fn encode(&self, out: &mut Vec<u8>) {
                 crate::payload::encode(self, out);
             }
 
-            /// The encoding as a vector of its own.
+            /// The encoding as a new vector.
             ///
             /// # Panics
             /// As [`Self::encode`].
@@ -82,7 +82,8 @@ macro_rules! payload {
                 out
             }
 
-            /// The inverse of [`Self::encode`]; refuses anything it would not have written (INV-8).
+            /// The inverse of [`Self::encode`]. It refuses every encoding that [`Self::encode`]
+            /// would not write (INV-8).
             ///
             /// # Errors
             /// `Malformed`, `Invalid`, or `NewerVersion`.
@@ -90,11 +91,11 @@ macro_rules! payload {
                 crate::payload::decode(bytes)
             }
 
-            /// Whether the value follows the rules of its encoding (docs/format.md). For values
-            /// that came from outside the program, call it before [`Self::encode`].
+            /// Whether the value follows the rules of its encoding (docs/format.md). If a value
+            /// comes from outside the program, call this before [`Self::encode`].
             ///
             /// # Errors
-            /// `Invalid` names the rule that is broken.
+            /// `Invalid` names the broken rule.
             pub fn check(&self) -> crate::error::Result<()> {
                 crate::payload::check(self)
             }
@@ -103,12 +104,12 @@ macro_rules! payload {
 }
 pub(crate) use payload;
 
-/// A rule of a value.
+/// Checks a rule of a value.
 pub(crate) fn rule(holds: bool, why: &'static str) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err(why) }
 }
 
-/// Whether every element is greater than the one before.
+/// Whether every element is greater than the previous one.
 pub(crate) fn ascends<T: PartialOrd>(elements: &[T]) -> bool {
     elements.windows(2).all(|pair| pair[0] < pair[1])
 }

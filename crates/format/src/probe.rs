@@ -1,8 +1,9 @@
-//! One function a decoder, for fuzzing and for the tests that feed it pseudo-random bytes.
+//! One function for each decoder, for fuzzing and for the tests that feed it pseudo-random bytes.
 //!
-//! Each takes any bytes and panics only where the code is wrong: where a decoder panics, or accepts
-//! bytes that the decoded value does not encode to (INV-8). Where a digest guards a structure, its place
-//! is also filled with the right digest, so that what lies behind is reached.
+//! Each function takes any bytes. It panics only if the code is wrong: a decoder panics, or accepts
+//! bytes that differ from the encoding of the decoded value (INV-8). Where a digest guards a
+//! structure, the function also tries the bytes with the right digest, so that it reaches the code
+//! behind it.
 
 use crate::config::{Config, Settings};
 use crate::container::{
@@ -84,7 +85,7 @@ pub fn series_settings(bytes: &[u8]) {
     same_bytes!(SeriesSettings, bytes);
 }
 
-/// [`Config`], with the digest as it is and as it should be, and [`Settings`].
+/// [`Config`], with the given and with the right digest, and [`Settings`].
 pub fn config(bytes: &[u8]) {
     same_bytes!(Config, bytes);
     same_bytes!(Config, &with_digest(bytes));
@@ -176,7 +177,7 @@ pub fn names_of_objects(bytes: &[u8]) {
     }
 }
 
-/// [`Frame`], with the digest as it is and as it should be.
+/// [`Frame`], with the given and with the right digest.
 pub fn frame(bytes: &[u8]) {
     for object in [bytes.to_vec(), with_digest(bytes)] {
         if let Ok(frame) = Frame::split(&object) {
@@ -197,8 +198,8 @@ pub fn container_header(bytes: &[u8]) {
     }
 }
 
-/// [`ContainerTail`] of an object of just these bytes, and of one whose end they are, with the digest as
-/// it is and as it should be.
+/// [`ContainerTail`] of an object of just these bytes, and of one that ends with them, with the
+/// given and with the right digest.
 pub fn container_tail(bytes: &[u8]) {
     let repaired = with_footer_digest(bytes);
     for object in [bytes, repaired.as_slice()] {
@@ -224,13 +225,13 @@ fn with_digest(bytes: &[u8]) -> Vec<u8> {
     object
 }
 
-/// The bytes with the digest that a container's footer should have, were its row count right.
+/// The bytes with the digest that a container's footer would have, if its row count were right.
 fn with_footer_digest(bytes: &[u8]) -> Vec<u8> {
     let mut object = bytes.to_vec();
     let Some(footer) = bytes.len().checked_sub(FOOTER_BYTES) else {
         return object;
     };
-    // rows offset, catalog offset and catalog length stand between the header and the row count
+    // Rows offset, catalog offset and catalog length are between the header and the row count.
     let count_at = footer + HEADER_BYTES + 8 + 8 + 4;
     let count = bytes
         .get(count_at..count_at + 4)

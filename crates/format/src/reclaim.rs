@@ -1,7 +1,7 @@
 //! The objects of reclamation (docs/format.md, "Reclamation objects").
 //!
 //! Lists of slots are written as differences: containers in order, each with its slots as gaps and
-//! lengths, so that a densely marked store costs a few bytes a container.
+//! lengths. So a densely marked store takes a few bytes for each container.
 
 mod list;
 
@@ -18,57 +18,58 @@ use crate::wire::{Reader, Writer};
 pub struct ContainerSlots {
     /// The container.
     pub container: ContainerId,
-    /// `None`: all of it. Else sorted, disjoint, not adjacent.
+    /// `None`: the whole container. Else sorted ranges that are neither overlapping nor adjacent.
     pub slots: Option<Vec<SlotRange>>,
 }
 
-/// `condemned/<epoch>`: slots found unreferenced; look-ups treat them as absent from the answer on.
+/// `condemned/<epoch>`: slots without a reference. Look-ups of a session treat them as absent from
+/// its answer on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condemned {
     /// The epoch.
     pub epoch: Epoch,
-    /// The mark revisions it was computed from: (group, revision).
+    /// The mark revisions from which it was computed: (group, revision).
     pub marks: Vec<(GroupId, Revision)>,
     /// Sorted by container.
     pub slots: Vec<ContainerSlots>,
 }
 
-/// `removed/<epoch>`: the final list. Nothing on it is returned by a look-up or comes back.
+/// `removed/<epoch>`: the final list. No look-up returns anything on it, and nothing on it is used
+/// again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removed {
     /// The epoch.
     pub epoch: Epoch,
-    /// Sorted by container; whole containers' names stay taken for ever.
+    /// Sorted by container. Names of whole containers stay taken for ever.
     pub slots: Vec<ContainerSlots>,
-    /// The marks of all groups from this epoch on: those that it was computed from, and exactly
-    /// those.
+    /// The marks of all groups from this epoch on: exactly those from which the list was computed.
     pub marks: Vec<(GroupId, Revision)>,
-    /// What was condemned and not removed: stays in place until a later epoch removes it. Sorted by
-    /// container.
+    /// Condemned slots that were not removed: they stay in place until a later epoch removes them.
+    /// Sorted by container.
     pub left: Vec<LeftSlots>,
-    /// The names of whole containers that earlier epochs removed: taken for ever.
+    /// The names of whole containers that earlier epochs removed. They stay taken for ever.
     pub gone: Vec<ContainerRun>,
-    /// About how many bytes all containers take once the list is executed.
+    /// Approximate bytes of all containers once the list is executed.
     pub stored_bytes: u64,
 }
 
-/// Dead slots that stay in their container, and what removing them would free and copy.
+/// Dead slots that stay in their container, and the bytes that their removal would free and copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftSlots {
     /// The container and its dead slots.
     pub slots: ContainerSlots,
-    /// About how many stored bytes they take.
+    /// Approximate stored bytes of the dead slots.
     pub dead_bytes: u64,
-    /// About how many stored bytes of the container live.
+    /// Approximate stored bytes of the container's live slots.
     pub live_bytes: u64,
 }
 
-/// Containers of one session and kind whose sequence numbers follow each other.
+/// Containers of one session and kind with consecutive sequence numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContainerRun {
     /// The first.
     pub first: ContainerId,
-    /// How many, at least 1.
+    /// The number of containers, at least 1.
     pub count: u32,
 }
 
@@ -116,7 +117,7 @@ const fn is_one_folder(a: u64, b: u64) -> bool {
     a >> 24 == b >> 24
 }
 
-/// A group of backups whose marks are kept together: a series and a span of sessions (Guo 3.3).
+/// A group of backups with common marks: a series and a span of sessions (Guo 3.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId {
     /// The series.
@@ -130,17 +131,17 @@ pub struct GroupId {
 pub struct Marks {
     /// The group.
     pub group: GroupId,
-    /// `None`: they only add to the marks before them, and count at once. Else they count from the
-    /// moment when the removed list of this epoch exists and names them.
+    /// `None`: the marks only add to earlier ones, and count at once. Else they count once the
+    /// removed list of this epoch exists and names them.
     pub epoch: Option<Epoch>,
-    /// The manifest revisions it covers, with a digest of each object's stored bytes; a tombstone
-    /// is one.
+    /// The covered manifest revisions, with a digest of each object's stored bytes. A tombstone
+    /// counts as a revision.
     pub covers: Vec<CoveredManifest>,
     /// Live slots by container, sorted.
     pub live: SlotList,
 }
 
-/// One manifest revision that marks were computed from.
+/// One manifest revision from which marks were computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoveredManifest {
     /// The backup.
@@ -149,12 +150,13 @@ pub struct CoveredManifest {
     pub revision: Revision,
     /// XXH3-128 of the object as stored.
     pub digest: u128,
-    /// Whether it is a tombstone. A manifest that is gone and was none is lost, and not forgotten.
+    /// Whether it is a tombstone. A manifest that is gone and was no tombstone is lost, not
+    /// forgotten.
     pub forgotten: bool,
-    /// Whether it is marked though it is forgotten, since a backup that is not refers forward to it
+    /// Whether it is marked although it is forgotten, because a live backup refers forward to it
     /// (R2).
     pub kept: bool,
-    /// The backup of its series that it refers forward to, where it is marked and archival (R2).
+    /// If it is marked and archival: the backup of its series that it refers forward to (R2).
     pub next: Option<SessionId>,
     /// Whether it is marked, refers forward to none, and its references were rewritten
     /// ([`crate::manifest::Backup::rewritten`]).
@@ -162,20 +164,21 @@ pub struct CoveredManifest {
 }
 
 impl CoveredManifest {
-    /// Whether what it reaches is marked.
+    /// Whether the slots that it reaches are marked.
     #[must_use]
     pub const fn is_marked(&self) -> bool {
         !self.forgotten || self.kept
     }
 
-    /// Whether lower revisions may refer to what is gone.
+    /// Whether lower revisions may refer to removed slots.
     #[must_use]
     pub const fn is_rewritten(&self) -> bool {
         self.next.is_some() || self.rewritten
     }
 }
 
-/// `damaged/<kind>-<session>-<sequence>.<n>`: slots known bad; absent to look-ups until healed.
+/// `damaged/<kind>-<session>-<sequence>.<n>`: slots that are known to be bad. Look-ups treat them
+/// as absent until they are healed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damaged {
     /// The container and its bad slots.
@@ -439,7 +442,8 @@ fn write_slots(w: &mut Writer<'_>, slots: &[ContainerSlots]) {
     });
 }
 
-/// Differences of 0, where they would repeat or continue what stands before, are left to the rules.
+/// Reads slots. The rules of the value refuse differences of 0, which would repeat or continue the
+/// previous slots.
 fn read_slots(r: &mut Reader<'_>) -> Result<Vec<ContainerSlots>> {
     let mut previous = 0u64;
     r.list(2, |r| {

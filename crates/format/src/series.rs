@@ -1,7 +1,7 @@
 //! The settings of a series (docs/format.md, "Settings of a series").
 //!
-//! They have revisions, like manifests: nothing is overwritten, and the highest readable one
-//! counts.
+//! Settings have revisions, like manifests. Nothing is overwritten, and the highest readable
+//! revision counts.
 
 use std::num::NonZeroU16;
 
@@ -12,59 +12,60 @@ use crate::wire::{Reader, Writer};
 
 /// The shortest average segment that settings may name.
 pub const SEGMENT_BYTES_MIN: u32 = 64 << 10;
-/// The longest.
+/// The longest average segment that settings may name.
 pub const SEGMENT_BYTES_MAX: u32 = 256 << 20;
 
-/// How backups of a series are laid out in the store.
+/// The layout of a series' backups in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Layout {
-    /// Every chunk is stored once, when it first comes.
+    /// Every chunk is stored once, when it first occurs.
     #[default]
     Inline,
-    /// A backup refers to segments that are known whole and stores all others anew, in order; what
-    /// older backups have twice for that is taken from them later [RevDedup 2.1] (R1, R2).
+    /// A backup refers to segments that are known whole, and stores all other segments again, in
+    /// order. Reverse deduplication later removes the duplicates from older backups [RevDedup 2.1]
+    /// (R1, R2).
     Hybrid,
 }
 
-/// How many archival backups of a series stay behind its live window; both together are its
+/// The number of archival backups behind the live window of a series. Both windows together are the
 /// retention window [RevDedup 2.1].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum ArchivalWindow {
-    /// All that nobody forgets.
+    /// All backups that are not forgotten.
     #[default]
     All,
-    /// The newest so many; `optimize` forgets those before them.
+    /// The newest so many. `optimize` forgets the older ones.
     Newest(NonZeroU16),
 }
 
 /// One revision under `series/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeriesSettings {
-    /// The name of the series, for users who have no backup of it at hand; `None`: the settings of
+    /// The name of the series, for users who have no backup of it at hand. `None`: the settings of
     /// series without their own.
     pub name: Option<SeriesName>,
-    /// The layout of backups from now on.
+    /// The layout of future backups.
     pub layout: Layout,
-    /// How many of the newest backups reverse deduplication leaves as they were written, at least 1
-    /// [RevDedup 2.1] (R5).
+    /// How many of the newest backups stay as they were written, at least 1 [RevDedup 2.1] (R5).
     pub live_window: u16,
-    /// Of layout hybrid: how many backups stay behind those.
+    /// For layout hybrid: the number of backups behind the live window.
     pub archival_window: ArchivalWindow,
-    /// Average length of a segment in bytes, a power of two within [`SEGMENT_BYTES_MIN`] and
+    /// Average length of a segment in bytes: a power of two from [`SEGMENT_BYTES_MIN`] to
     /// [`SEGMENT_BYTES_MAX`].
     pub segment_bytes: u32,
-    /// Whether what has become due is done after each backup, by who made it.
+    /// Whether a process that makes a backup does the due work of `optimize` afterwards.
     pub optimize_after_backup: bool,
-    /// How many bytes layout repair may copy for the newest backup, in percent of what live backups
-    /// of the series have stored anew, less what earlier repairs have copied; 0: none.
+    /// How many bytes layout repair may copy for the newest backup. The unit is percent of the
+    /// bytes that live backups of the series have newly stored. What earlier repairs have copied is
+    /// subtracted. 0: none.
     pub repair_percent: u16,
 }
 
 impl SeriesSettings {
-    /// Segments of so many bytes on average unless something else is said [RevDedup 4.1].
+    /// The default average length of segments [RevDedup 4.1].
     pub const SEGMENT_BYTES: u32 = 4 << 20;
 
-    /// What holds for a series of which nothing was ever set.
+    /// The settings of a series for which none were ever set.
     #[must_use]
     pub const fn unset(name: Option<SeriesName>) -> Self {
         Self {
@@ -78,8 +79,8 @@ impl SeriesSettings {
         }
     }
 
-    /// How many of the newest backups stay, the live and the archival ones; `None`: all that nobody
-    /// forgets.
+    /// How many of the newest backups stay, live and archival ones together; `None`: all that are
+    /// not forgotten.
     #[must_use]
     pub fn retention_window(&self) -> Option<u32> {
         match self.archival_window {
@@ -90,7 +91,7 @@ impl SeriesSettings {
         }
     }
 
-    /// Whether anything may be due out of line after a backup.
+    /// Whether work of `optimize` may be due after a backup.
     #[must_use]
     pub fn is_optimized(&self) -> bool {
         self.layout == Layout::Hybrid || self.repair_percent > 0
@@ -110,7 +111,7 @@ impl Layout {
         }
     }
 
-    /// The word for it.
+    /// Its word in options and output.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -120,8 +121,7 @@ impl Layout {
     }
 }
 
-/// What is added to a layout's number where an archival window follows it: settings from before
-/// there were any have none.
+/// Added to a layout's number if an archival window follows. Old settings have none.
 const WITH_ARCHIVAL_WINDOW: u8 = 2;
 
 payload!(SeriesSettings);

@@ -9,68 +9,69 @@ use crate::manifest::{write_adopted, write_series_name, write_span};
 use crate::payload::{Payload, payload, rule};
 use crate::wire::{Reader, Writer};
 
-/// `sessions/<session>/claim`: claims the number and names the one manifest that can end the
+/// `sessions/<session>/claim`: claims the number, and names the only manifest that can end the
 /// session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// The series' folder; a read session has the reserved series [`READ_SERIES`].
+    /// The series' folder. A read session has the reserved series [`READ_SERIES`].
     pub series: SeriesId,
     /// The series' name (empty for a read session).
     pub name: SeriesName,
     /// Process id on the host, for messages only.
     pub process: u32,
-    /// Whether a process lock of the same name is held on this host while the session lives.
+    /// Whether the process holds a lock of the same name on this host during the session.
     pub has_lock: bool,
 }
 
 /// The reserved series of read sessions.
 pub const READ_SERIES: SeriesId = SeriesId::from_bytes([0; 16]);
-/// The reserved series of sessions that rewrite backups as archival ones (R2): no command shows
-/// their commits, which are removed when they have become a revision of the rewritten backup.
+/// The reserved series of sessions that rewrite backups as archival ones (R2). No command shows
+/// their commits. They are removed once they have become a revision of the rewritten backup.
 pub const ARCHIVAL_SERIES: SeriesId = SeriesId::from_bytes([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
-/// `sessions/<session>/heartbeat.<counter>`: the session lives, and has answered these epochs.
+/// `sessions/<session>/heartbeat.<counter>`: the session is alive, and has answered these epochs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Counts up from 0; a watcher compares it with the value that it saw before, never with a
-    /// clock.
+    /// Counts up from 0. A watcher compares it with its earlier value, never with a clock.
     pub counter: u64,
-    /// The highest epoch the session honours: all up to it are answered. `None`: there was none.
+    /// The highest epoch that the session honours. It has answered all epochs up to this one.
+    /// `None`: there was none.
     pub answered: Option<Epoch>,
-    /// The checkpoint that answers it, once there is one.
+    /// The checkpoint with the answer, once it exists.
     pub checkpoint: Option<u32>,
 }
 
-/// `sessions/<session>/checkpoint.<n>`: what is durable and referred to, so that a crashed backup
-/// resumes, and reclamation knows what to keep.
+/// `sessions/<session>/checkpoint.<n>`: the session's durable containers and its references. A
+/// crashed backup resumes from it, and reclamation keeps what it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Counts up from 0.
     pub number: u32,
-    /// The highest epoch honoured by everything below.
+    /// The highest epoch that all following fields honour.
     pub answered: Option<Epoch>,
     /// Sealed and durable containers of this session.
     pub containers: Vec<ContainerSpan>,
-    /// Nodes that live only in memory or in open containers: their references into sealed
-    /// containers of any session, as slot ranges.
+    /// References into sealed containers of any session, as slot ranges. They belong to nodes that
+    /// are only in memory or in open containers.
     pub references: Vec<(types::ContainerId, types::SlotRange)>,
-    /// Declared parents with the revision that is in use.
+    /// Declared parents, each with the revision in use.
     pub parents: Vec<(SeriesId, SessionId, Revision)>,
     /// Sessions adopted so far, and at which checkpoint.
     pub adopted: Vec<(SessionId, Option<u32>)>,
-    /// The streams under way, by position in the manifest: how much of each is stored. Empty where
-    /// the session does not keep it.
+    /// The streams in progress, by position in the manifest: how much of each is stored. Empty if
+    /// the session does not record this.
     pub streams: Vec<OpenStream>,
 }
 
-/// How much of a stream is stored, durably, and the nodes that its tree goes on from (B6).
+/// How much of a stream is durably stored, and the nodes from which its tree continues (B6).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenStream {
-    /// Bytes of each of its chunks, where these are fixed; 0 where its content defines them.
+    /// Bytes of each chunk, if chunks have a fixed length; 0 if the content defines them.
     pub fixed_chunk_bytes: u32,
-    /// Bytes of stream that the spine stands for.
+    /// Bytes of the stream that the spine covers.
     pub len: u64,
-    /// The children of the tree's open nodes, lower levels first, each level in stream order.
+    /// The children of the tree's open nodes, lower levels first. Each level is in the order of the
+    /// stream.
     pub spine: Vec<SpineNode>,
 }
 
@@ -81,11 +82,11 @@ pub struct SpineNode {
     pub level: Level,
     /// Its fingerprint.
     pub fingerprint: Fingerprint,
-    /// Bytes of stream below it.
+    /// Bytes of the stream below it.
     pub len: u64,
-    /// Where it lies.
+    /// Its location.
     pub location: ChunkLocation,
-    /// Its bound on the distinct data containers below it.
+    /// Its own bound of the distinct data containers below it.
     pub containers_max: u32,
 }
 
@@ -94,7 +95,7 @@ pub struct SpineNode {
 pub struct Lease {
     /// The holder.
     pub holder: SessionId,
-    /// Set in the claim that gives the lease up.
+    /// Set in the claim that releases the lease.
     pub released: bool,
 }
 

@@ -1,11 +1,10 @@
-//! Bounds-checked reading and writing of the primitives that every structure is made of.
+//! Bounds-checked reading and writing of primitives.
 //!
-//! Integers are little-endian; counts and lengths are LEB128 varints in their shortest form; byte
-//! strings are a varint length and the bytes. Every value has exactly one encoding: a reader
-//! refuses overlong varints, flags other than 0 and 1, and bytes left over. So an accepted encoding
-//! is the one that the encoder writes. A reader never indexes past its input and never reserves
-//! memory for more elements than the remaining input could hold (INV-8). Plain values: no state is
-//! shared.
+//! Integers are little-endian. Counts and lengths are LEB128 varints in their shortest form. A byte
+//! string is a varint length and the bytes. Every value has exactly one encoding: a reader refuses
+//! overlong varints, flags other than 0 and 1, and leftover bytes. So an accepted encoding is the
+//! one that the encoder writes. A reader never indexes past its input, and never reserves memory
+//! for more elements than the remaining input could hold (INV-8). Plain values: no state is shared.
 
 mod ids;
 #[cfg(test)]
@@ -69,7 +68,7 @@ impl<'a> Reader<'a> {
     /// `Ok` when the condition holds.
     ///
     /// # Errors
-    /// `Malformed` with `why` otherwise; so for all methods below, each for its own reason.
+    /// `Malformed` with `why` otherwise. All methods below return it too, each for its own reason.
     pub fn require(&self, condition: bool, why: &'static str) -> Result<()> {
         if condition { Ok(()) } else { Err(self.fault(why)) }
     }
@@ -77,7 +76,7 @@ impl<'a> Reader<'a> {
     /// The next `len` bytes.
     ///
     /// # Errors
-    /// `Malformed` when fewer remain.
+    /// `Malformed` if fewer remain.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Some(taken) = rest.get(..len) else {
@@ -87,10 +86,10 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// All bytes that are left but the last `keep`.
+    /// All remaining bytes except the last `keep`.
     ///
     /// # Errors
-    /// `Malformed` when fewer than `keep` remain.
+    /// `Malformed` if fewer than `keep` remain.
     pub fn take_all_but(&mut self, keep: usize) -> Result<&'a [u8]> {
         let Some(len) = self.remaining().checked_sub(keep) else {
             return Err(self.fault("the bytes end too early"));
@@ -101,7 +100,7 @@ impl<'a> Reader<'a> {
     /// The next `N` bytes as an array.
     ///
     /// # Errors
-    /// `Malformed` when fewer remain.
+    /// `Malformed` if fewer remain.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let mut out = [0; N];
         out.copy_from_slice(self.take(N)?);
@@ -119,7 +118,7 @@ impl<'a> Reader<'a> {
     /// Two bytes, little-endian.
     ///
     /// # Errors
-    /// `Malformed` when fewer remain.
+    /// `Malformed` if fewer remain.
     pub fn u16(&mut self) -> Result<u16> {
         Ok(u16::from_le_bytes(self.array()?))
     }
@@ -127,7 +126,7 @@ impl<'a> Reader<'a> {
     /// Four bytes, little-endian.
     ///
     /// # Errors
-    /// `Malformed` when fewer remain.
+    /// `Malformed` if fewer remain.
     pub fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_le_bytes(self.array()?))
     }
@@ -135,7 +134,7 @@ impl<'a> Reader<'a> {
     /// Eight bytes, little-endian.
     ///
     /// # Errors
-    /// `Malformed` when fewer remain.
+    /// `Malformed` if fewer remain.
     pub fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.array()?))
     }
@@ -143,7 +142,7 @@ impl<'a> Reader<'a> {
     /// Sixteen bytes, little-endian: a digest.
     ///
     /// # Errors
-    /// `Malformed` when fewer remain.
+    /// `Malformed` if fewer remain.
     pub fn u128(&mut self) -> Result<u128> {
         Ok(u128::from_le_bytes(self.array()?))
     }
@@ -151,7 +150,7 @@ impl<'a> Reader<'a> {
     /// Bytes that must be zero in this version.
     ///
     /// # Errors
-    /// `Malformed` when one is not.
+    /// `Malformed` if one is not.
     pub fn reserved<const N: usize>(&mut self) -> Result<()> {
         let here = self.fault("a reserved byte is not zero");
         if self.array::<N>()? == [0; N] {
@@ -177,7 +176,7 @@ impl<'a> Reader<'a> {
     /// A varint in its shortest form.
     ///
     /// # Errors
-    /// `Malformed` when cut off, overlong or beyond 64 bits.
+    /// `Malformed` if it is cut off, overlong or beyond 64 bits.
     pub fn varint(&mut self) -> Result<u64> {
         let here = self.fault("a varint is overlong or out of range");
         let mut value = 0u64;
@@ -202,7 +201,7 @@ impl<'a> Reader<'a> {
     /// A varint that fits 32 bits.
     ///
     /// # Errors
-    /// As [`Self::varint`], or larger.
+    /// As [`Self::varint`]; `Malformed` if it is larger.
     pub fn varint32(&mut self) -> Result<u32> {
         let here = self.fault("a number does not fit 32 bits");
         u32::try_from(self.varint()?).map_err(|_| here)
@@ -211,7 +210,7 @@ impl<'a> Reader<'a> {
     /// A varint that counts elements of at least `bytes_each_min` encoded bytes.
     ///
     /// # Errors
-    /// As [`Self::varint`], or more than the rest of the input can hold.
+    /// As [`Self::varint`]; `Malformed` if the rest of the input cannot hold so many.
     pub fn count(&mut self, bytes_each_min: usize) -> Result<usize> {
         let here = self.fault("a count is more than the rest of the bytes can hold");
         let count = self.varint()?;
@@ -224,7 +223,7 @@ impl<'a> Reader<'a> {
     /// A counted list of elements of at least `bytes_each_min` encoded bytes.
     ///
     /// # Errors
-    /// As [`Self::count`] and of `element`.
+    /// As [`Self::count`]; errors of `element`.
     pub fn list<T>(
         &mut self,
         bytes_each_min: usize,
@@ -234,10 +233,10 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| element(self)).collect()
     }
 
-    /// A flag and, where it is set, a value.
+    /// A flag, and a value if the flag is set.
     ///
     /// # Errors
-    /// As [`Self::flag`] and of `value`.
+    /// As [`Self::flag`]; errors of `value`.
     pub fn option<T>(&mut self, value: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
         if self.flag()? {
             value(self).map(Some)
@@ -249,7 +248,7 @@ impl<'a> Reader<'a> {
     /// A varint length of at most `cap` and as many bytes.
     ///
     /// # Errors
-    /// `Malformed` when longer or cut off.
+    /// `Malformed` if it is longer or cut off.
     pub fn bytes(&mut self, cap: usize) -> Result<&'a [u8]> {
         let here = self.fault("a byte string is longer than allowed");
         let len = self.count(1)?;
@@ -259,10 +258,10 @@ impl<'a> Reader<'a> {
         self.take(len)
     }
 
-    /// As [`Self::bytes`], as UTF-8.
+    /// Like [`Self::bytes`], as UTF-8.
     ///
     /// # Errors
-    /// `Malformed` when longer, cut off or not UTF-8.
+    /// `Malformed` if it is longer, cut off or not UTF-8.
     pub fn text(&mut self, cap: usize) -> Result<String> {
         let here = self.fault("a text is not UTF-8");
         std::str::from_utf8(self.bytes(cap)?)
@@ -273,7 +272,7 @@ impl<'a> Reader<'a> {
     /// Ends the reading.
     ///
     /// # Errors
-    /// `Malformed` when bytes are left over.
+    /// `Malformed` if bytes are left over.
     pub fn finish(self) -> Result<()> {
         self.require(self.remaining() == 0, "bytes are left over")
     }

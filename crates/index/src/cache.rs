@@ -1,14 +1,14 @@
-//! The fingerprint cache: all fingerprints of the catalogs prefetched last, in one table [Guo
+//! The fingerprint cache: all fingerprints of the last prefetched catalogs, in one table [Guo
 //! 3.2.1] (G3, G5).
 //!
-//! A hit on a hook loads a whole catalog into this cache, which then answers for the next chunks of
-//! the stream without the index. The table is of fixed size: buckets of 16 places, two buckets a
-//! fingerprint, no pointers, 42 bytes a place. One tag of 16 bits a place shows, nearly always,
-//! that a new chunk is in neither bucket.
+//! A hit on a hook loads a whole catalog into this cache. The cache then answers for the next
+//! chunks of the stream without the index. The table has a fixed size: buckets of 16 places, two
+//! buckets for each fingerprint, no pointers, 42 bytes for each place. Each place has a tag of 16
+//! bits. For a new chunk, the tags nearly always show that it is in neither bucket.
 //!
-//! Invariant: a found entry was added with exactly this fingerprint, and was not evicted
-//! since. Memory stays within the budget whatever is added (INV-7). Answers depend only on the
-//! calls, never on their timing. For one thread.
+//! Invariant: a found entry was added with exactly this fingerprint, and was not evicted since.
+//! Memory stays within the budget whatever is added (INV-7). Answers depend only on the calls,
+//! never on their timing. For one thread.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -21,37 +21,38 @@ const WAYS: usize = 16;
 const PLACE_BYTES: u64 = 2 + Fingerprint::BYTES as u64 + 8;
 /// Words of a fingerprint.
 const PRINT_WORDS: usize = Fingerprint::BYTES / 8;
-/// Equal fingerprints kept at most.
+/// The most equal fingerprints that are kept.
 const SAME_MAX: usize = 4;
-/// Buckets are never fewer.
+/// The least number of buckets.
 const BUCKETS_MIN: u64 = 4;
 
-/// What makes room where a fingerprint's places are all taken [Guo 3.2.3].
+/// What makes room if all places of a fingerprint are taken [Guo 3.2.3].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eviction {
-    /// All of the catalog used least recently, of those in the way. Loses least.
+    /// Evicts the least recently used catalog among those in the two buckets, as a whole. Loses
+    /// least.
     ContainerLru,
-    /// The bucket alone; a catalog counts as evicted, and a hook may bring it again, once more than
-    /// this share of its fingerprints has gone, in percent. The others of them are found until they
-    /// go too.
+    /// Evicts one bucket. A catalog counts as evicted once more than this share of its fingerprints
+    /// is gone, in percent. Then a hook may load it again. Its other fingerprints are found until
+    /// they are evicted too.
     Threshold(u8),
-    /// The bucket alone, and each catalog that had a fingerprint in it counts as evicted.
+    /// Evicts one bucket. Each catalog with a fingerprint in it counts as evicted.
     Immediate,
 }
 
-/// Whose fingerprints they are: a container, or what will be one.
+/// The owner of fingerprints: a container, or a future one.
 #[derive(Debug)]
 struct Holder<K> {
     key: K,
     /// Whether it counts as prefetched.
     is_cached: bool,
-    /// Whether what is still in the table is of no use: its places are free.
+    /// Whether its entries in the table are void: their places count as free.
     is_dead: bool,
-    /// Places of the table that name it.
+    /// Places of the table with its fingerprints.
     present: u32,
-    /// Fingerprints that it had when it was added.
+    /// The number of fingerprints that were added.
     total: u32,
-    /// When it was added or answered last.
+    /// The time when it was added or last used.
     used: u64,
 }
 
@@ -60,16 +61,17 @@ struct Holder<K> {
 pub struct FingerprintCache<K> {
     eviction: Eviction,
     buckets: u64,
-    /// 0 where a place is empty.
+    /// 0 for an empty place.
     tags: Vec<u16>,
-    /// In words: memory that is zero as it comes is not written to before it is used.
+    /// Fingerprints in words. The memory comes zeroed from the system, and is not touched before it
+    /// is used.
     prints: Vec<[u64; PRINT_WORDS]>,
     /// Holder and value.
     entries: Vec<[u32; 2]>,
     holders: Vec<Holder<K>>,
     numbers: HashMap<K, u32>,
     free: Vec<u32>,
-    /// Holders of which places are left that are of no use.
+    /// The number of holders with void entries.
     dead: usize,
     uses: u64,
 }
@@ -81,7 +83,7 @@ pub(crate) struct Home {
     tag: u16,
 }
 
-/// Index bits spread over the buckets: two independent choices.
+/// Spreads index bits over the buckets: two independent choices.
 pub(crate) fn home(fingerprint: &Fingerprint, buckets: u64) -> Home {
     let bits = fingerprint.index_bits();
     let spread = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -93,7 +95,7 @@ pub(crate) fn home(fingerprint: &Fingerprint, buckets: u64) -> Home {
     }
 }
 
-/// A fingerprint in words.
+/// The words of a fingerprint.
 fn words(fingerprint: &Fingerprint) -> [u64; PRINT_WORDS] {
     let mut words = [0; PRINT_WORDS];
     for (word, bytes) in words.iter_mut().zip(fingerprint.as_bytes().as_chunks::<8>().0) {
@@ -103,7 +105,7 @@ fn words(fingerprint: &Fingerprint) -> [u64; PRINT_WORDS] {
 }
 
 impl<K: Copy + Eq + Hash> FingerprintCache<K> {
-    /// An empty cache. Its memory is taken as it fills.
+    /// An empty cache. It takes its memory as it fills.
     #[must_use]
     pub fn new(budget_bytes: u64, eviction: Eviction) -> Self {
         let buckets = (budget_bytes / (PLACE_BYTES * WAYS as u64)).clamp(BUCKETS_MIN, u64::from(u32::MAX));
@@ -122,21 +124,21 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         }
     }
 
-    /// How many fingerprints fit at most.
+    /// The most fingerprints that fit.
     #[must_use]
     pub fn places(&self) -> usize {
         self.tags.len()
     }
 
-    /// Memory that it takes when full, in bytes.
+    /// Memory of the full cache, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let holder = size_of::<Holder<K>>() + size_of::<(K, u32)>() + size_of::<u32>();
         self.tags.len() as u64 * PLACE_BYTES + (self.holders.capacity() * holder) as u64
     }
 
-    /// Whether the holder counts as prefetched: what of it is not found is not in it, or was pushed
-    /// out by equal fingerprints.
+    /// Whether the holder counts as prefetched. Then a fingerprint that is not found does not
+    /// belong to it, or was evicted by equal fingerprints.
     #[must_use]
     pub fn contains(&self, key: K) -> bool {
         self.numbers
@@ -144,7 +146,7 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
             .is_some_and(|number| self.holders[*number as usize].is_cached)
     }
 
-    /// Adds fingerprints of a holder, with their values. What is there of it already stays.
+    /// Adds fingerprints of a holder, with their values. Its existing fingerprints stay.
     pub fn insert(&mut self, key: K, prints: impl IntoIterator<Item = (Fingerprint, u32)>) {
         let number = self.number(key);
         self.touch(number);
@@ -152,7 +154,8 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         if !holder.is_cached {
             (holder.is_cached, holder.total) = (true, 0);
         }
-        // One more than there are, so that it stays while it is being added.
+        // One more than the number of places, so that the holder stays while its fingerprints are
+        // added.
         holder.present += 1;
         for (print, value) in prints {
             self.holders[number as usize].total += 1;
@@ -161,7 +164,7 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         self.leave(number);
     }
 
-    /// Forgets all.
+    /// Empties the cache.
     pub fn clear(&mut self) {
         self.tags.fill(0);
         self.holders.clear();
@@ -170,7 +173,7 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         self.dead = 0;
     }
 
-    /// Adds to `out` the holders of the fingerprint, with the values there. They count as used.
+    /// Adds to `out` the holders of the fingerprint, with its values. The holders count as used.
     pub fn find(&mut self, fingerprint: &Fingerprint, out: &mut Vec<(K, u32)>) {
         let home = home(fingerprint, self.buckets);
         let words = words(fingerprint);
@@ -195,7 +198,7 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         let mut left: u32 = bits.sum();
         std::iter::from_fn(move || {
             let way = left.trailing_zeros();
-            // The lowest bit goes; without any, nothing is left.
+            // Clears the lowest bit; ends when no bit is left.
             left &= left.checked_sub(1)?;
             Some(bucket * WAYS + way as usize)
         })
@@ -206,7 +209,7 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         self.holders[number as usize].used = self.uses;
     }
 
-    /// The number of a holder, a new one if need be.
+    /// The number of a holder. Gives it a new one if it has none.
     fn number(&mut self, key: K) -> u32 {
         if let Some(number) = self.numbers.get(&key) {
             return *number;
@@ -246,7 +249,8 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
                         return;
                     }
                     same += 1;
-                    // Of one holder's the least value, wherever it came to lie.
+                    // Of one holder's equal fingerprints the one with the least value is replaced,
+                    // wherever it is.
                     let used = self.holders[held_by as usize].used;
                     if oldest.is_none_or(|(before, least, _)| (used, held) < (before, least)) {
                         oldest = Some((used, held, place));
@@ -257,7 +261,7 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         let place = match oldest {
             Some((.., place)) if same >= SAME_MAX => place,
             _ => {
-                // The emptier bucket, and of equal ones the first.
+                // The bucket with more free places; the first one if both have as many.
                 let side = usize::from(free[1] > free[0]);
                 if free[side] == 0 && !self.make_room(number, home) {
                     return;
@@ -299,12 +303,12 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         self.leave(self.entries[place][0]);
     }
 
-    /// Counts a place less of a holder; without any it is forgotten.
+    /// Counts a place less of a holder. Removes a holder without places.
     fn leave(&mut self, number: u32) {
         let holder = &mut self.holders[number as usize];
         holder.present -= 1;
         if holder.present == 0 {
-            // A dead one's key may have a new number by now.
+            // The key of a dead holder may have a new number already.
             if holder.is_dead {
                 self.dead -= 1;
             } else {
@@ -315,8 +319,8 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         }
     }
 
-    /// Makes room for a fingerprint of holder `number` whose places are all taken; false when all
-    /// of them are its own.
+    /// Makes room for a fingerprint of holder `number` whose places are all taken. Returns false if
+    /// all of them are the holder's own.
     fn make_room(&mut self, number: u32, home: Home) -> bool {
         match self.eviction {
             Eviction::ContainerLru => {
@@ -357,7 +361,7 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
 }
 
 impl Home {
-    /// Both buckets, or the one that they are.
+    /// Both buckets, or one if they are the same.
     fn distinct(self) -> impl Iterator<Item = usize> {
         let [first, second] = self.buckets;
         std::iter::once(first).chain((second != first).then_some(second))

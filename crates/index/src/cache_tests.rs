@@ -1,4 +1,4 @@
-//! The cache against a plain model of the three policies, and what each of them promises.
+//! The cache against a plain model of the three policies, and the guarantee of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ fn print(n: u64) -> Fingerprint {
     Fingerprint::from_bytes(bytes)
 }
 
-/// Buckets as lists, holders as sets; nothing is lazy.
+/// Buckets as lists, and holders as sets, without lazy deletion.
 struct Model {
     eviction: Eviction,
     buckets: Vec<Vec<(Fingerprint, u16, u32)>>,
@@ -151,7 +151,7 @@ impl Model {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Fingerprints `first..first + count` of a holder, some of them once more.
+    /// Adds fingerprints `first..first + count` of a holder, some of them again.
     Insert(u16, u64, u64),
     Find(u64),
 }
@@ -212,8 +212,8 @@ proptest! {
     }
 }
 
-/// One holder's equal fingerprints are as old as each other: which goes must not depend on where
-/// they lie.
+/// One holder's equal fingerprints have the same age: the evicted one must not depend on their
+/// places.
 #[test]
 fn of_one_holders_equal_fingerprints_the_least_value_goes() {
     for values in [[1, 2, 3, 4], [4, 3, 2, 1], [3, 1, 4, 2]] {
@@ -227,7 +227,7 @@ fn of_one_holders_equal_fingerprints_the_least_value_goes() {
     }
 }
 
-/// With room for all, nothing is forgotten, and the memory is what the budget says.
+/// With room for all, nothing is evicted, and the memory is that of the budget.
 #[test]
 fn four_fifths_of_the_places_can_be_filled() {
     let budget = 4 << 20;
@@ -247,7 +247,7 @@ fn four_fifths_of_the_places_can_be_filled() {
     assert!(cache.bytes() <= budget + budget / 50);
 }
 
-/// Catalogs in use stay while others pass by.
+/// Used catalogs stay while unused ones are evicted.
 #[test]
 fn what_is_used_outlives_what_is_not() {
     let mut cache = FingerprintCache::new(1 << 20, Eviction::ContainerLru);
@@ -262,7 +262,8 @@ fn what_is_used_outlives_what_is_not() {
     assert!(cache.contains(0) && cache.contains(199) && !cache.contains(1));
 }
 
-/// Immediate eviction lets a hook bring a catalog again that is nearly all there [Guo 3.2.3].
+/// After immediate eviction, a hook can load a catalog again although nearly all of it is still
+/// there [Guo 3.2.3].
 #[test]
 fn what_is_left_of_an_evicted_catalog_still_answers() {
     let mut lazy = 0;

@@ -1,4 +1,4 @@
-//! The source of the catalogs that hooks name: a store's containers, or a replacement for them.
+//! The source of catalogs for hooks: a store's containers, or a replacement for them.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use crate::kind::HookKind;
 
 /// Catalogs by container.
 pub trait CatalogSource {
-    /// A catalog, cheap to hand on.
+    /// A catalog that is cheap to pass on.
     type Catalog: Catalog;
 
-    /// A container's catalog; `None` where it is missing, damaged, or on a bad sector.
+    /// A container's catalog; `None` if it is missing, damaged, or on a bad sector.
     ///
     /// # Errors
-    /// When the storage does not answer.
+    /// If the storage does not answer.
     fn catalog(&self, id: ContainerId) -> Result<Option<Self::Catalog>, IndexError>;
 }
 
-/// What a container holds.
+/// The content of a container.
 pub trait Catalog {
     /// The container.
     fn id(&self) -> ContainerId;
 
-    /// Whether it has the fingerprint, of whichever kind.
+    /// Whether the container has the fingerprint, of either kind.
     fn has(&self, fingerprint: &Fingerprint) -> bool;
 
     /// The slots of this fingerprint, in physical order.

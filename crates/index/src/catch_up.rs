@@ -1,7 +1,7 @@
-//! Adding hooks from catalogs: those of sessions that no run covers, and those of the whole store.
+//! Adds hooks from catalogs: of sessions that no run covers, or of the whole store.
 //!
-//! A catalog that cannot be read now is remembered ([`crate::unindexed`]), and its session still
-//! counts as covered. Later calls ask only for that catalog again, and seldom.
+//! If a catalog cannot be read now, the index remembers it ([`crate::unindexed`]), and its session
+//! still counts as covered. Later calls seldom try that catalog again.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,22 @@ use crate::index::Index;
 use crate::session::{HookWriter, SessionContainers, span_of};
 use crate::unindexed::Unread;
 
-/// What catching up knows before.
+/// The state before catching up.
 struct Before {
     unread: Unread,
-    /// Whether all that is there is to be told, not what is new alone.
+    /// Whether to warn about everything, not only about new problems.
     tells_all: bool,
 }
 
 impl Index {
-    /// Adds those of the given committed sessions that no run covers, from their containers'
-    /// catalogs, as one run, and what could not be read the last time and now can. Returns how many
-    /// containers were read. After a crash between a commit and its hooks this costs a little time
-    /// and nothing else.
+    /// Adds the hooks of those committed sessions that no run covers, from their containers'
+    /// catalogs, as one run. Also adds catalogs that could not be read the last time and can be
+    /// read now. Returns how many containers were read. After a crash between a commit and its
+    /// hooks, this costs only a little time.
     ///
     /// # Errors
-    /// Of the storage. A catalog that is damaged, missing, or on a bad sector is a [`Warning`],
-    /// once.
+    /// Errors of the storage. A catalog that is damaged, missing, or on a bad sector gives one
+    /// [`Warning`].
     pub fn catch_up(
         &self,
         containers: &Containers,
@@ -51,11 +51,11 @@ impl Index {
         self.add_from_catalogs(containers, (&missing, &due), &before, |writer| writer)
     }
 
-    /// Builds the whole index again from the catalogs of all committed sessions, then deletes the
-    /// old one, except runs that another process is writing at this moment.
+    /// Builds the whole index again from the catalogs of all committed sessions. Then deletes the
+    /// old index, except runs that another process is writing now.
     ///
     /// # Errors
-    /// As [`Self::catch_up`]; every catalog that cannot be read is a warning.
+    /// As [`Self::catch_up`]; every unreadable catalog is a warning.
     pub fn rebuild(
         &self,
         containers: &Containers,
@@ -72,7 +72,7 @@ impl Index {
         Ok(read)
     }
 
-    /// The highest session that is known here: session numbers serve as time here.
+    /// The highest session known here. Session numbers serve as time.
     fn newest(&self, sessions: &[&SessionContainers]) -> SessionId {
         let covered = self.runs().iter().map(|run| run.id.last).max();
         let newest = sessions.iter().map(|session| session.session).max();
@@ -129,12 +129,13 @@ impl Index {
                 asked.entry(id).or_insert(true);
             }
         }
-        // In this order: what a run covers and is not remembered would be found by a rebuild alone.
+        // The order matters: if a run covers a catalog that is not remembered, only a rebuild would
+        // find it.
         let (gone, failed): (BTreeMap<_, _>, _) = asked.into_iter().partition(|(_, is_over)| *is_over);
         self.note_unread(now, &failed)?;
         if !covered.is_empty() || !writer.is_empty() {
             writer.publish(&covered)?;
-            // Memory takes only what covers something by itself.
+            // Memory takes only runs that cover a session by themselves.
             if covered.is_empty() && self.held().is_some() {
                 self.reload()?;
             }
@@ -150,12 +151,13 @@ struct Adding<'a> {
     containers: &'a Containers,
     before: &'a Before,
     writer: HookWriter,
-    /// Catalogs that were not given before, or are not now, and whether that is over.
+    /// Catalogs that could not be read before or cannot be read now, and whether that is settled.
     asked: BTreeMap<ContainerId, bool>,
 }
 
 impl Adding<'_> {
-    /// Whether the container is hooked, can never be, or is remembered.
+    /// Adds a container's hooks. Returns whether the container is settled: hooked, hopeless, or
+    /// remembered.
     fn add(&mut self, id: ContainerId) -> Result<bool, IndexError> {
         let was_unread = self.before.unread.has(id);
         let warning = match self.containers.catalog(id) {
@@ -172,7 +174,7 @@ impl Adding<'_> {
         if was_unread || (is_unread && fits) {
             self.asked.insert(id, !is_unread);
         }
-        // A container that was reclaimed since needs no warning.
+        // A container that was reclaimed meanwhile needs no warning.
         let is_told = was_unread && (is_unread || matches!(warning, Some(Warning::MissingContainer { .. })));
         if let Some(warning) = warning.filter(|_| self.before.tells_all || !is_told) {
             self.index.warn(warning);
@@ -197,9 +199,9 @@ fn warning_of(container: ContainerId, error: &ContainerError) -> Warning {
     }
 }
 
-/// Whether an error of reading a container's catalog is the storage's as a whole, so that trying
-/// the next one would not help. A sector that the disk does not give is damage of the container
-/// that it is in, as long as the storage answers: it is asked.
+/// Whether reading a container's catalog failed because of the storage as a whole, so that the next
+/// catalog would fail too. A bad sector is damage of its container, as long as the storage answers.
+/// This function asks the storage.
 pub(crate) fn stops(containers: &Containers, id: ContainerId, error: &ContainerError) -> bool {
     match error {
         ContainerError::Storage(StorageError::NotFound { .. }) => false,

@@ -10,19 +10,19 @@ use crate::kind::HookKind;
 use crate::lists::CandidateLists;
 use crate::sampling::Anchors;
 
-/// What the index under test promises beyond never answering wrongly.
+/// What the index under test guarantees, beyond never answering wrongly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
     /// Every hook is found (R = 1).
     Exact,
-    /// It may forget hooks, and keeps at least one of each container.
+    /// The index may forget hooks, but keeps at least one of each container.
     Sampled,
 }
 
-/// Builds indexes of known hooks with `make` and asks them.
+/// Builds indexes of known hooks with `make`, and looks hooks up.
 ///
 /// # Panics
-/// When an answer breaks the trait's contract or the promise.
+/// If an answer breaks the trait's contract or the promise.
 pub fn check<I: HookIndex>(promise: Promise, mut make: impl FnMut(&[Hook]) -> I) {
     for (count, containers) in [(0, 1), (1, 1), (339, 3), (340, 7), (5_000, 40)] {
         let hooks = sample(count, containers);
@@ -41,7 +41,8 @@ pub fn check<I: HookIndex>(promise: Promise, mut make: impl FnMut(&[Hook]) -> I)
 fn check_one(promise: Promise, index: &impl HookIndex, hooks: &[Hook]) {
     let mut out = Vec::new();
     let mut seen = BTreeSet::new();
-    // Look-ups made together have the answers of each alone: known and not, many at once, none.
+    // Look-ups made together have the same answers as single ones: known and unknown, many, and
+    // none.
     let (mut lists, mut alone) = (CandidateLists::default(), CandidateLists::default());
     for kind in HookKind::ALL {
         let known = hooks.iter().filter(|hook| hook.kind == kind);
@@ -94,8 +95,7 @@ fn sample(count: u32, containers: u32) -> Vec<Hook> {
     with_anchors((0..count).map(|n| sample_hook(n, n % containers)).collect())
 }
 
-/// The hooks of whole containers, with the [`Standing`](crate::sampling::Standing) that each has
-/// there.
+/// The hooks of whole containers, each with its [`Standing`](crate::sampling::Standing).
 #[must_use]
 pub fn with_anchors(hooks: Vec<Hook>) -> Vec<Hook> {
     let mut anchors: BTreeMap<ContainerId, Anchors> = BTreeMap::new();
@@ -110,7 +110,7 @@ pub fn with_anchors(hooks: Vec<Hook>) -> Vec<Hook> {
     hooks.collect()
 }
 
-/// Bits below half, so that their complements are free.
+/// A hook with bits below half, so that the complements of the bits are unused.
 fn sample_hook(n: u32, container: u32) -> Hook {
     let mut bits = u64::from(n).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits ^= bits >> 31;
@@ -131,13 +131,13 @@ fn sample_hook(n: u32, container: u32) -> Hook {
     hook(kind, bits >> 1, container)
 }
 
-/// A hook to the fingerprint with these index bits; not an anchor.
+/// A hook with these index bits, which is not an anchor.
 #[must_use]
 pub fn hook(kind: HookKind, bits: u64, container: ContainerId) -> Hook {
     Hook::of(kind, &fingerprint(bits), container, &Anchors::default())
 }
 
-/// A fingerprint with these index bits, and sample bits that follow from them.
+/// A fingerprint with these index bits. Its sample bits follow from them.
 #[must_use]
 pub fn fingerprint(bits: u64) -> Fingerprint {
     let mixed = (bits ^ (bits >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

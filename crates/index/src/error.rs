@@ -1,18 +1,18 @@
-//! Errors; there are few, since an index may always forget (INV-4).
+//! Errors. There are few, since an index may forget at any time (INV-4).
 
 use container::ContainerError;
 use env::StorageError;
 use types::ObjectName;
 
-/// An operation of the index that did not succeed. Damage of the index itself is not among these:
-/// it is a [`Warning`], and costs only time or deduplication.
+/// A failed operation of the index. Damage of the index itself is no error: it is a [`Warning`],
+/// and costs only time or deduplication.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
     /// The storage of the index, or of the containers, does not answer.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// A container could not be read for a reason that is not its own damage.
+    /// A container could not be read for another reason than its own damage.
     #[error(transparent)]
     Container(#[from] ContainerError),
     /// All numbers for runs over these sessions are in use.
@@ -23,35 +23,35 @@ pub enum IndexError {
     },
 }
 
-/// Something that was ignored, and what it costs. Shown to the user; nothing stops because of it.
+/// A problem that was ignored, and its cost. The user sees it, but no operation fails because of
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A run cannot be used: damaged, truncated, another store's, or of a later format.
+    /// A run cannot be used: it is damaged, truncated, of another store, or of a later format.
     BadRun {
         /// The object.
         name: ObjectName,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// A container's catalog could not be read while its hooks were added; its chunks are not
-    /// found.
+    /// A container's catalog could not be read when its hooks were added. Its chunks are not found.
     BadCatalog {
         /// The container.
         container: types::ContainerId,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// The storage did not give a container's catalog. It is remembered, and later calls try again
-    /// now and then.
+    /// The storage could not read a container's catalog. The index remembers it, and tries again
+    /// from time to time.
     UnreadCatalog {
         /// The container.
         container: types::ContainerId,
-        /// What the storage says.
+        /// The storage's error.
         why: String,
     },
-    /// A container that a manifest names is not there: reclaimed, as a rule, since no backup
-    /// reached it.
+    /// A container in a manifest does not exist. Usually it was reclaimed, since no backup reached
+    /// it.
     MissingContainer {
         /// The container.
         container: types::ContainerId,
@@ -70,7 +70,7 @@ impl Warning {
         }
     }
 
-    /// The container that it is about, and what is wrong with it.
+    /// The container of the warning, and the problem.
     #[must_use]
     pub fn of_container(&self) -> Option<(types::ContainerId, String)> {
         match self {

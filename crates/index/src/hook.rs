@@ -1,4 +1,4 @@
-//! Hooks: the fingerprints of a catalog that the index keeps, and the answers of every index.
+//! Hooks: the fingerprints of a catalog that the index keeps. And the interface of every index.
 
 use container::CatalogView;
 use format::container::CatalogEntry;
@@ -11,10 +11,10 @@ use crate::sampling::{Anchors, Standing};
 
 /// One sampled fingerprint and the container whose catalog has it [Guo 3.2].
 ///
-/// Ordered by kind, fingerprint bits, and then the newer container first.
+/// Hooks are ordered by kind, then by fingerprint bits, then the newer container first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hook {
-    /// What it leads to.
+    /// The kind of its target.
     pub kind: HookKind,
     /// [`Fingerprint::index_bits`].
     pub bits: u64,
@@ -24,11 +24,11 @@ pub struct Hook {
     pub standing: Standing,
 }
 
-/// Kind, bits, the newer container first.
+/// Kind, bits, and the container, newer ones first.
 pub(crate) type HookOrder = (HookKind, u64, std::cmp::Reverse<u64>);
 
 impl Hook {
-    /// Of a fingerprint in a container with these anchors.
+    /// The hook of a fingerprint in a container with these anchors.
     #[must_use]
     pub fn of(kind: HookKind, fingerprint: &Fingerprint, container: ContainerId, anchors: &Anchors) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Hook {
 }
 
 /// The hooks of a catalog: every chunk and node of data, recipe and small containers (R = 1), each
-/// with its [`Standing`]. Archive and catalog containers are never looked into.
+/// with its [`Standing`]. Archive and catalog containers give none.
 pub fn hooks_of(view: &CatalogView) -> impl Iterator<Item = Hook> {
     let container = view.id();
     let hooked = !matches!(container.kind, ContainerKind::Archive | ContainerKind::Catalog);
@@ -64,18 +64,19 @@ fn kind_of(entry: &CatalogEntry) -> HookKind {
     }
 }
 
-/// Whose catalog should be loaded for a fingerprint. May forget and may lie; the catalog has the
-/// truth.
+/// Names the catalogs to load for a fingerprint. An index may forget and may be wrong. The catalog
+/// has the truth.
 ///
 /// Every implementation passes [`crate::conformance`].
 pub trait HookIndex: Send + Sync {
-    /// The containers that may hold the fingerprint, newest first, each once, at most
-    /// [`crate::CANDIDATES_MAX`]; `out` is cleared first.
+    /// The containers that may have the fingerprint: newest first, each once, at most
+    /// [`crate::CANDIDATES_MAX`]. Clears `out` first.
     fn candidates(&self, fingerprint: &Fingerprint, kind: HookKind, out: &mut Vec<ContainerId>) {
         self.candidates_without(None, fingerprint, kind, out);
     }
 
-    /// As [`Self::candidates`], as if a session had none: how many it has takes no other's place.
+    /// Like [`Self::candidates`], as if a session had no containers. However many it has, they do
+    /// not displace others.
     fn candidates_without(
         &self,
         apart: Option<SessionId>,
@@ -84,13 +85,13 @@ pub trait HookIndex: Send + Sync {
         out: &mut Vec<ContainerId>,
     );
 
-    /// How many look-ups are worth making together, though not all of their answers may be needed:
-    /// at least one, and more only where most of a look-up is waiting for memory.
+    /// How many look-ups should be made together, even if not all answers will be needed. At least
+    /// one; more only if a look-up mostly waits for memory.
     fn lookups_together(&self) -> usize {
         1
     }
 
-    /// As [`Self::candidates_without`] for each of these, in their order: made together, look-ups
+    /// Like [`Self::candidates_without`], for several fingerprints in order. Look-ups made together
     /// wait for memory together.
     fn candidates_together(
         &self,
@@ -102,7 +103,7 @@ pub trait HookIndex: Send + Sync {
         self.candidates_one_by_one(apart, fingerprints, kind, out);
     }
 
-    /// [`Self::candidates_together`] where there is nothing to gain.
+    /// [`Self::candidates_together`] for indexes that gain nothing from it.
     fn candidates_one_by_one(
         &self,
         apart: Option<SessionId>,

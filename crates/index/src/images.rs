@@ -10,12 +10,12 @@ use crate::index::Index;
 use crate::resident::{IMAGE_SHARE, entries, images};
 
 impl Index {
-    /// Writes an image of what is held in memory, when an eighth of it is in none, and deletes
-    /// older ones. Says whether it did. The next process that holds the index in memory, with the
-    /// same budget, then reads the image, and runs only as far as they are younger.
+    /// Writes an image of the index in memory if an eighth of it is in no image, and deletes older
+    /// images. Returns whether it wrote one. The next process that holds the index in memory with
+    /// the same budget reads the image, and only younger runs.
     ///
     /// # Errors
-    /// Of the storage. Images are rebuilt from runs (INV-4).
+    /// Errors of the storage. Images are rebuilt from runs (INV-4).
     pub fn checkpoint(&self) -> Result<bool, IndexError> {
         let Some(held) = self.held() else {
             return Ok(false);
@@ -31,15 +31,15 @@ impl Index {
             .and_then(names::parse_index_image)
             .map_or(0, |last| last.wrapping_add(1));
         let name = names::index_image(number);
-        // Noted before the entries are read: entries that come in between are added once more,
-        // which changes nothing.
+        // Noted before the entries are read. Entries that arrive in between are added twice, which
+        // changes nothing.
         let filled: Vec<IndexRunName> = held.filled().iter().copied().collect();
         match held
             .memory()
             .checkpoint(self.storage(), self.store(), &name, &filled)
         {
             Ok(()) => {}
-            // Another process was quicker, with an image as good.
+            // Another process was quicker. Its image is as good.
             Err(StorageError::AlreadyExists { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
         }

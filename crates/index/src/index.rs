@@ -1,17 +1,16 @@
-//! The index on disk: memory-mapped runs, sampled as a budget allows, and what this process has
-//! sealed since.
+//! The index on disk: memory-mapped runs, sampled as the budget allows, and the hooks that this
+//! process has sealed since.
 //!
-//! Invariant: opening reads the fronts of runs alone; a look-up reads a resident summary and
-//! at most one leaf of each run; all runs together fit the budget once they are merged, and every
-//! run is written at the rates in force; anything wrong with a run makes it ignored, never an error
-//! (INV-4). Runs are immutable: readers keep the mapping of a run that a merge deleted, and lose
-//! nothing. All methods may be called from many threads; the list of runs is locked only while it
-//! is read or swapped.
+//! Invariant: opening reads only the fronts of runs. A look-up reads a resident summary and at most
+//! one leaf of each run. All runs together fit the budget after a merge, and every run is written
+//! at the rates in force. A bad run is ignored, and is never an error (INV-4). Runs are immutable:
+//! readers keep the mapping of a run that a merge deleted, and lose nothing. Many threads may call
+//! all methods. The list of runs is locked only while it is read or swapped.
 //!
-//! With a budget of memory for it, look-ups go to [`ResidentHooks`] instead of the runs.
+//! With a memory budget, look-ups use [`ResidentHooks`] instead of the runs.
 //!
-//! Its storage is the store's on local disks. Where the store is remote, it is a local cache
-//! folder: mapping a remote object reads it whole.
+//! The index is in the store's storage on local disks. For a remote store it is in a local cache
+//! folder, because mapping a remote object reads it whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,17 +40,16 @@ use crate::writer::{PART_ENTRIES_MAX, RunId};
 /// How the index uses memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexOptions {
-    /// Memory for hooks not yet in a run, of each session and of a rebuild, in bytes. Beyond it
-    /// they are written as a run early.
+    /// Memory for hooks that are not yet in a run, for each session and for a rebuild, in bytes.
+    /// Beyond it they are written early, as a run.
     pub pending_bytes_max: usize,
-    /// Bytes of all runs together, on disk (M). Beyond it R halves. Of them a quarter is resident
-    /// once it was used: the filter, 11 bits a hook; a hook takes some 6 bytes in all.
+    /// Bytes of all runs together, on disk (M). Beyond it R halves. A quarter of them becomes
+    /// resident by use: the filter, 11 bits for each hook. A hook takes some 6 bytes in all.
     pub bytes_max: u64,
-    /// Entries of one object of a run at most; at most 1 Mi.
+    /// The most entries of one object of a run, not above 1 Mi.
     pub part_entries_max: usize,
-    /// Where the hooks of all runs are held in memory: its budget, in bytes. Look-ups then read no
-    /// run, and opening reads all of them, or an image of that memory. `None`: they are read where
-    /// they lie.
+    /// A budget in bytes for holding the hooks of all runs in memory. Look-ups then read no run.
+    /// Opening reads all runs, or an image of that memory. `None`: look-ups read the runs.
     pub memory_bytes_max: Option<usize>,
 }
 
@@ -83,26 +81,25 @@ struct Inner {
     store: StoreId,
     options: IndexOptions,
     runs: RwLock<Vec<Arc<Run>>>,
-    /// The hooks of these runs in memory, where that is wanted.
+    /// The hooks of these runs in memory, if that is wanted.
     held: Option<ResidentHooks>,
-    /// Counts what [`Index::replace`] did, so that a listing from before is not taken for the
-    /// truth.
+    /// Counts changes by [`Index::replace`], so that an older listing is not taken for the truth.
     changes: AtomicU64,
-    /// Hooks to chunks of running sessions of this process.
+    /// Hooks to chunks of this process's running sessions.
     pending: RwLock<Vec<Arc<RwLock<MemoryHooks>>>>,
-    /// Whether catalogs are remembered that could not be read, by the last listing.
+    /// Whether the last listing showed remembered catalogs that could not be read.
     has_unread: AtomicBool,
-    /// Objects that are no use, to be deleted by the next merge.
+    /// Useless objects, which the next merge deletes.
     bad: Mutex<Vec<ObjectName>>,
     warnings: Mutex<Vec<Warning>>,
     lookups: AtomicU64,
 }
 
 impl Index {
-    /// Opens the runs of a store. Bad ones are warnings.
+    /// Opens the runs of a store. Bad runs give warnings.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Errors of the storage.
     pub fn open(
         storage: Arc<dyn Storage>,
         store: StoreId,
@@ -139,7 +136,7 @@ impl Index {
     /// Looks for runs that other processes have written or merged since.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Errors of the storage.
     pub fn reload(&self) -> Result<(), IndexError> {
         loop {
             let before = self.inner.changes.load(Ordering::Acquire);
@@ -167,11 +164,11 @@ impl Index {
             .collect();
         let mut parts: BTreeMap<RunId, BTreeMap<u32, Arc<Part>>> = BTreeMap::new();
         let mut put_at: BTreeMap<RunId, UnixNanos> = BTreeMap::new();
-        // Who writes a run puts whole parts: one that is not is of no run that somebody still
-        // writes.
+        // The writer of a run puts whole parts. So a broken part belongs to no run that is still
+        // being written.
         let mut broken = BTreeSet::new();
         let listed = self.inner.storage.list(names::INDEX_FOLDER)?;
-        // What another process removed is bad no more.
+        // An object that another process removed is no longer bad.
         self.bad()
             .retain(|name| listed.iter().any(|object| object.name == *name));
         let mut each = listed.iter();
@@ -253,7 +250,7 @@ impl Index {
         }
     }
 
-    /// A part whose block did not check: noted once.
+    /// Notes once that a part has a bad block.
     pub(crate) fn note_damaged(&self, part: &Part) {
         self.note_bad(
             names::index_run(part.meta().name),
@@ -266,13 +263,13 @@ impl Index {
         warnings.push(warning);
     }
 
-    /// What was ignored since the last call.
+    /// The warnings since the last call.
     #[must_use]
     pub fn take_warnings(&self) -> Vec<Warning> {
         std::mem::take(&mut self.inner.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether a session's hooks are all in sound runs.
+    /// Whether all hooks of a session are in sound runs.
     #[must_use]
     pub fn covers(&self, session: SessionId) -> bool {
         self.runs()
@@ -280,8 +277,8 @@ impl Index {
             .any(|run| session_ranges::holds(run.covered(), session))
     }
 
-    /// The sessions whose hooks are not all in sound runs, in the order given: written before a
-    /// crash, or lost with a bad run. [`Self::catch_up`] adds them.
+    /// The sessions whose hooks are not all in sound runs, in the given order. A crash preceded
+    /// their hooks, or a bad run lost them. [`Self::catch_up`] adds them.
     #[must_use]
     pub fn uncovered(&self, committed: impl IntoIterator<Item = SessionId>) -> Vec<SessionId> {
         let covered = session_ranges::join(self.runs().iter().flat_map(|run| run.covered().iter().copied()));
@@ -291,13 +288,13 @@ impl Index {
             .collect()
     }
 
-    /// The rates in force: at which the next run is written.
+    /// The rates in force: the next run is written at these.
     #[must_use]
     pub fn rates(&self) -> SamplingRates {
         self.rates_of(&self.runs())
     }
 
-    /// The rates at which look-ups find hooks: those of memory, where it holds them all, else
+    /// The rates at which look-ups find hooks: those of memory if it holds all hooks, else
     /// [`Self::rates`].
     #[must_use]
     pub fn rates_of_answers(&self) -> SamplingRates {
@@ -344,7 +341,7 @@ impl Index {
         self.inner.runs.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that may be merged: all but what another process is writing.
+    /// The runs that may be merged: all except those that another process is writing.
     pub(crate) fn settled_runs(&self) -> Vec<Arc<Run>> {
         let runs = self.runs();
         runs.iter().filter(|run| run.is_settled()).cloned().collect()
@@ -358,13 +355,13 @@ impl Index {
         self.inner.bad.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a run into use in place of others. Memory gets the hooks of those that cover
-    /// something: what a session writes early is in the run that it publishes, and when it does so
-    /// must not matter to look-ups.
+    /// Takes a run into use, in place of others. Memory gets the hooks only of runs that cover a
+    /// session. A run that a session writes early is also in the run that it publishes, and the
+    /// time of the early write must not affect look-ups.
     pub(crate) fn replace(&self, new: Option<Arc<Run>>, old: &[RunId]) {
         if let Some(held) = self.held() {
             if let Some(run) = new.as_ref().filter(|run| !run.covered().is_empty()) {
-                // Where it cannot be read now, its hooks are forgotten until the next reload.
+                // If the run cannot be read now, its hooks are missing until the next reload.
                 if let Ok(Some(damaged)) = held.fill(run) {
                     self.note_damaged(damaged);
                 }
@@ -373,7 +370,7 @@ impl Index {
         }
         let mut runs = self.runs_mut();
         self.inner.changes.fetch_add(1, Ordering::Release);
-        // A reload between its writing and now has found the new one, too.
+        // A reload between the run's writing and now has found the run too.
         runs.retain(|run| !old.contains(&run.id) && new.as_ref().is_none_or(|new| new.id != run.id));
         runs.extend(new);
     }
@@ -450,7 +447,7 @@ impl HookIndex for Index {
             .lookups
             .fetch_add(fingerprints.len() as u64, Ordering::Relaxed);
         let (mut found, mut list) = (Vec::new(), Vec::new());
-        // Pending ones first: who publishes adds hooks to the memory before they leave here.
+        // Pending hooks first: publishing adds hooks to memory before it removes them from here.
         if kind == HookKind::Data {
             for hooks in self.pending().iter() {
                 let hooks = read(hooks);
@@ -472,7 +469,7 @@ mod tests {
 
     use super::*;
 
-    /// A run that a reload has found before its writer takes it into use is there once.
+    /// A run occurs once, even if a reload finds it before its writer takes it into use.
     #[test]
     fn no_run_is_there_twice() {
         let storage = Arc::new(FaultStorage::new());

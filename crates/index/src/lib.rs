@@ -1,6 +1,6 @@
 //! Hooks: fingerprint to container, on disk, rebuildable [Guo 3.2] (G3, G6).
 //!
-//! [`Index`] answers "whose catalog should I load?" from sorted immutable runs, memory-mapped;
+//! [`Index`] names the catalogs to load, from sorted immutable runs that are memory-mapped.
 //! [`Resolver`] asks it, loads catalogs through the cache, and returns the place of a chunk or
 //! node. Each session adds its hooks as a run of its own, and the holder of the index lease merges
 //! runs.
@@ -12,7 +12,7 @@
 //!   places that must not be returned (INV-9).
 //! - Memory is bounded by [`IndexOptions`] (INV-7): adding, rebuilding and merging stream.
 //!
-//! Everything may be used from many threads at once.
+//! Any number of threads may use everything here.
 
 mod block;
 mod cache;

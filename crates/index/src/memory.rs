@@ -1,4 +1,4 @@
-//! Hooks of containers sealed a moment ago, before they are a run.
+//! Hooks of recently sealed containers, before they are in a run.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,14 +9,14 @@ use crate::hook::Hook;
 use crate::kind::HookKind;
 use crate::sampling::Standing;
 
-/// Bytes that one entry takes: key, container, standing, control byte, at seven eighths full or
-/// less.
+/// Bytes of one entry: key, container, standing, control byte, with a table at most seven eighths
+/// full.
 pub(crate) const ENTRY_BYTES_IN_MEMORY: usize = 40;
 
 /// A container and the hook's standing in it.
 type HookContainer = (u64, u8);
 
-/// Index bits are of keyed hashes already.
+/// Hashes index bits, which come from keyed hashes already.
 #[derive(Debug, Default)]
 pub(crate) struct BitsHasher(u64);
 
@@ -38,12 +38,13 @@ impl Hasher for BitsHasher {
 
 type Map<V> = HashMap<u64, V, BuildHasherDefault<BitsHasher>>;
 
-/// A map of one kind's hooks. Nearly every fingerprint has one container; the others stand apart.
+/// A map of one kind's hooks. Nearly every fingerprint has one container; further containers are in
+/// `more`.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryHooks {
     one: Map<HookContainer>,
     more: Map<Vec<HookContainer>>,
-    /// Hooks in `more`: asked for with every hook that is added.
+    /// The number of hooks in `more`. It is needed for every hook that is added.
     more_count: usize,
 }
 
@@ -94,7 +95,7 @@ impl MemoryHooks {
         .collect()
     }
 
-    /// Forgets all, and gives the memory back.
+    /// Removes all hooks, and frees the memory.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -107,7 +108,7 @@ mod tests {
     use super::*;
     use crate::sampling::Anchors;
 
-    /// What is counted is what is there, in however many containers a fingerprint is.
+    /// The count equals the number of hooks, however many containers a fingerprint is in.
     #[test]
     fn the_count_is_that_of_the_hooks() {
         let mut hooks = MemoryHooks::default();

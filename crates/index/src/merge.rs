@@ -1,8 +1,8 @@
-//! Merging runs: which (a pure plan), and how (streamed, within the memory of one part).
+//! Merging runs: a pure plan chooses them, and a stream merges them within the memory of one part.
 //!
 //! The holder of the index lease merges. Losing the lease midway does no harm: runs are deleted
-//! only after the run that replaces them is durable, and two mergers at worst leave a run twice. No
-//! process waits for a merge.
+//! only after their replacement is durable. At worst two mergers leave a run twice. No process
+//! waits for a merge.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,7 +27,7 @@ use crate::writer::{RunId, RunPlan, RunWriter, is_taken};
 
 /// The right to merge, as the session crate's lease gives it.
 pub trait MergeLease {
-    /// Whether it is still held; asked before anything is deleted.
+    /// Whether the lease is still held. The merge asks before it deletes anything.
     fn is_held(&self) -> bool;
 }
 
@@ -37,22 +37,23 @@ impl<F: Fn() -> bool> MergeLease for F {
     }
 }
 
-/// What a merge did.
+/// The results of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Merged {
     /// Runs that were merged into one.
     pub runs: usize,
-    /// Entries in that one.
+    /// Entries in the merged run.
     pub entries: u64,
-    /// At which it was written.
+    /// The rates at which it was written.
     pub rates: SamplingRates,
     /// Bad or replaced objects deleted.
     pub deleted: usize,
 }
 
-/// Which runs to merge, by their sizes: none while there are at most `runs_max`; else the smallest,
-/// as many as bring the count down to half of that, and each further one that is not larger than
-/// twice what is merged already. So a run is rewritten a number of times logarithmic in the index.
+/// Chooses the runs to merge by their sizes. If there are at most `runs_max`, it chooses none. Else
+/// it chooses the smallest ones, as many as reduce the count to half of that. It adds each further
+/// run that is at most twice as large as all chosen ones together. So the number of times that a
+/// run is rewritten is logarithmic in the size of the index.
 pub(crate) fn plan(sizes: &[u64], runs_max: usize) -> Vec<usize> {
     if sizes.len() <= runs_max {
         return Vec::new();
@@ -72,7 +73,7 @@ pub(crate) fn plan(sizes: &[u64], runs_max: usize) -> Vec<usize> {
     chosen
 }
 
-/// Hooks of all sources in order, each source being in order.
+/// The hooks of all sources in order. Each source must be in order.
 pub(crate) struct MergedHooks<'a> {
     sources: Vec<Source<'a>>,
     heads: BinaryHeap<Head>,
@@ -81,8 +82,8 @@ pub(crate) struct MergedHooks<'a> {
 struct Head(Hook, usize);
 
 impl Head {
-    /// Of equal hooks an anchor comes first and so is the one that is kept: a container that was
-    /// rewritten has another anchor than its older runs know.
+    /// Of equal hooks an anchor comes first, and so it is the one that is kept: after a rewrite, a
+    /// container may have another anchor than in its older runs.
     fn key(&self) -> Reverse<(HookOrder, bool, usize)> {
         Reverse((self.0.order(), !self.0.standing.is_anchor, self.1))
     }
@@ -127,24 +128,24 @@ impl<'a> MergedHooks<'a> {
 /// The result of writing a run.
 pub(crate) enum Written<'a> {
     Run(RunId, Vec<ObjectName>),
-    /// A source turned out damaged: nothing was written.
+    /// A source is damaged, so nothing was written.
     Damaged(&'a Part),
 }
 
-/// What a run to be written is of.
+/// The description of a run to write.
 pub(crate) struct Wanted<'w> {
-    /// The sessions in its name.
+    /// The sessions in the run's name.
     pub(crate) span: (SessionId, SessionId),
-    /// The sessions whose hooks are all in it.
+    /// The sessions whose hooks are all in the run.
     pub(crate) covered: &'w [(SessionId, u64)],
     pub(crate) rates: SamplingRates,
-    /// Of containers for which this is false no hook is kept.
+    /// Hooks of containers for which this is false are dropped.
     pub(crate) keep: &'w dyn Fn(ContainerId) -> bool,
 }
 
 impl Index {
-    /// Writes what the sources hold as one run, under the first free number. `sources` is asked for
-    /// anew for each number tried.
+    /// Writes the hooks of all sources as one run, under the first free number. Calls `sources`
+    /// again for each number that it tries.
     pub(crate) fn write_run<'a>(
         &self,
         wanted: &Wanted<'_>,
@@ -204,13 +205,13 @@ impl Index {
         Err(IndexError::TooManyRuns { name })
     }
 
-    /// Merges runs while there are more than [`RUNS_MAX`], writes those anew that were written at
-    /// higher rates when all together exceed the budget, and deletes bad ones. Hooks that do not
-    /// stay at the rates in force are dropped, and those of containers for which `keep` is false.
-    /// What another process is writing at this moment is left to it, and does not count.
+    /// Merges runs while there are more than [`RUNS_MAX`]. If all runs together exceed the budget,
+    /// it rewrites those that were written at higher rates. It deletes bad runs. It drops hooks
+    /// that do not stay at the rates in force, and hooks of containers for which `keep` is false.
+    /// Runs that another process is writing now are ignored.
     ///
     /// # Errors
-    /// Of the storage. What is left behind is whole: at worst a run is there twice.
+    /// Errors of the storage. What is left behind is whole: at worst a run is there twice.
     pub fn merge(
         &self,
         lease: &dyn MergeLease,
@@ -241,8 +242,7 @@ impl Index {
         Ok(out)
     }
 
-    /// Writes the runs as one, or sets one aside that is damaged; the plan is made again in any
-    /// case.
+    /// Writes the runs as one, or sets a damaged one aside. The caller plans again in either case.
     fn merge_runs(
         &self,
         chosen: &[Arc<Run>],
@@ -297,7 +297,7 @@ impl Index {
         );
         let replaced: Vec<RunId> = chosen.iter().map(|run| run.id).collect();
         self.replace(Some(run), &replaced);
-        // The new run first becomes durable: a crash must not leave an index to rebuild.
+        // The new run must be durable first: after a crash, the index must not need a rebuild.
         self.storage().barrier()?;
         if lease.is_held() {
             let old: Vec<ObjectName> = chosen.iter().flat_map(|run| names_of(run)).collect();

@@ -13,7 +13,7 @@ pub(crate) const HEAD_BYTES: usize = 16;
 pub(crate) struct Head {
     pub(crate) magic: [u8; 8],
     pub(crate) version: u16,
-    /// Such a one, in words.
+    /// The name of the kind in error messages.
     pub(crate) what: &'static str,
 }
 
@@ -30,7 +30,7 @@ impl Head {
         out
     }
 
-    /// Reads the head and takes the meta; else why not.
+    /// Reads the head and returns the meta, or the reason why it cannot.
     pub(crate) fn read<'a>(&self, r: &mut Reader<'a>) -> Result<&'a [u8], String> {
         let text = |e: format::FormatError| e.to_string();
         if r.array::<8>().map_err(text)? != self.magic {

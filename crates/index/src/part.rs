@@ -1,6 +1,6 @@
 //! Reading one part of a run, memory-mapped.
 //!
-//! Opening checks only the header; each block is checked at its first read. A damaged part is not
+//! Opening checks only the header. Each block is checked at its first read. A damaged part is not
 //! used again, and no longer covers its sessions. A part is immutable except for that flag, the
 //! record of checked blocks, and counts. Many threads may read it. It keeps its mapping when the
 //! object is deleted.
@@ -18,11 +18,11 @@ use crate::part_header::{Meta, Section};
 use crate::spans::{Spans, TableBlock, in_row};
 use crate::summary::SummaryBlock;
 
-/// A block of a part is not what was written.
+/// A block of a part has a wrong digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
-/// First blocks of one section.
+/// The first blocks of the parts of one section.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Places {
     pub(crate) summary: usize,
@@ -37,14 +37,14 @@ pub(crate) struct Part {
     storage: Arc<dyn Storage>,
     object: ObjectBytes,
     places: [Places; 2],
-    /// A bit for each block whose digest was right.
+    /// One bit for each block whose digest was checked.
     checked: Box<[AtomicU64]>,
     damaged: AtomicBool,
     leaves_read: AtomicU64,
 }
 
 impl Part {
-    /// Checks the front.
+    /// Opens a part: checks its front.
     pub(crate) fn open(
         storage: Arc<dyn Storage>,
         object: ObjectBytes,
@@ -104,7 +104,7 @@ impl Part {
         self.object.len() as u64
     }
 
-    /// Bytes of the summaries and tables: what look-ups of absent keys touch.
+    /// Bytes of the summaries and tables, which look-ups of absent keys touch.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let of_section = |s: &Section| (s.tops.len() + s.table_blocks()) as u64;
         self.meta.sections.iter().map(of_section).sum::<u64>() * BLOCK_BYTES as u64
@@ -114,7 +114,7 @@ impl Part {
         self.damaged.load(Ordering::Relaxed)
     }
 
-    /// Marks the part; true the first time.
+    /// Marks the part as damaged. Returns true the first time.
     pub(crate) fn set_damaged(&self) -> bool {
         !self.damaged.swap(true, Ordering::Relaxed)
     }
@@ -174,7 +174,7 @@ impl Part {
         Ok(())
     }
 
-    /// Binary search in the table where it lies.
+    /// Binary search in the mapped table.
     fn container(&self, kind: HookKind, ordinal: u32) -> Result<ContainerId, Damaged> {
         let (section, places) = self.section(kind);
         if ordinal >= section.containers {

@@ -1,4 +1,4 @@
-//! The bytes of a part of a run, and its header, which says where each section is.
+//! The bytes of a part of a run, and its header, which has the place of each section.
 //!
 //! ```text
 //! front      magic 8, version u16, 0 u16, length of meta u32, meta, digest over all before; to a full block
@@ -7,17 +7,17 @@
 //! tables     data, then node: see `spans`
 //! ```
 //!
-//! All in blocks of 4 KiB. The header has the first key of every summary block. So a look-up reads
-//! one summary block (resident: some 11 bits a hook), one leaf if the summary says that the key may
-//! be there, and rows of the table. Every block behind the header has its own digest, checked when
-//! it is read: opening reads only the header. Entries of equal keys never straddle summary blocks
-//! or parts.
+//! Everything is in blocks of 4 KiB. The header has the first key of every summary block. So a
+//! look-up reads one summary block (resident: some 11 bits for each hook). It reads one leaf if the
+//! summary says that the key may be there, and then rows of the table. Every block behind the
+//! header has its own digest, checked when it is read, so opening reads only the header. Entries of
+//! equal keys never straddle summary blocks or parts.
 //!
-//! Runs are not encrypted. Keys are parts of keyed hashes and say nothing about content. They show
-//! which containers share chunks, as sizes and times in the storage do too. In return a run is used
-//! memory-mapped, without a copy. Runs are not authenticated: a forged run can at worst name wrong
-//! containers, whose sealed catalogs decide (INV-8). Places that must not be returned are filtered
-//! elsewhere (INV-9).
+//! Runs are not encrypted. Keys are parts of keyed hashes, and say nothing about content. They show
+//! which containers share chunks, as do sizes and times in the storage. In return, a run is
+//! memory-mapped and used without a copy. Runs are not authenticated: a forged run can at worst
+//! name wrong containers, and their sealed catalogs decide (INV-8). Places that must not be
+//! returned are filtered elsewhere (INV-9).
 
 use format::names::IndexRunName;
 use format::wire::{Reader, Writer, digest};
@@ -32,7 +32,7 @@ use crate::summary::{REMAINDER_BITS, SHIFT_MAX, SHIFT_MIN, SUMMARY_BITS};
 
 const HEAD: Head = Head {
     magic: *b"1FOLDidx",
-    // 1 was an exact index with 12 bytes a hook.
+    // Version 1 was an exact index with 12 bytes for each hook.
     version: 2,
     what: "a run",
 };
@@ -55,7 +55,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// How its records are packed.
+    /// The layout of its records.
     pub(crate) fn shape(&self) -> RecordShape {
         RecordShape {
             low_bits: self.shift.saturating_sub(REMAINDER_BITS),
@@ -63,7 +63,7 @@ impl Section {
         }
     }
 
-    /// Bytes of its hooks, without what ends of blocks leave free: all that a merge cannot save.
+    /// Bytes of its hooks, without the free ends of blocks: a merge cannot reduce these bytes.
     pub(crate) fn net_bytes(&self) -> u64 {
         u64::from(self.entries) * (self.shape().bits() as u64 + SUMMARY_BITS) / 8
     }
@@ -77,16 +77,16 @@ impl Section {
     }
 }
 
-/// What the front says.
+/// The content of the front.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) store: StoreId,
     pub(crate) name: IndexRunName,
     /// Whether no further part follows.
     pub(crate) is_last: bool,
-    /// Sessions whose hooks are all in this run, as far as they sample: first and count, ascending.
+    /// Sessions whose sampled hooks are all in this run: first and count, ascending.
     pub(crate) covered: Vec<(SessionId, u64)>,
-    /// At which the run was written.
+    /// The rates at which the run was written.
     pub(crate) rates: SamplingRates,
     pub(crate) sections: [Section; 2],
 }
@@ -135,8 +135,8 @@ impl Meta {
         out
     }
 
-    /// Checks the front of an object and that its length is what the front says. Returns the first
-    /// block after the front, too.
+    /// Checks the front of an object, and the object's length against it. Returns also the number
+    /// of the first block after the front.
     pub(crate) fn decode(object: &[u8]) -> Result<(Self, usize), String> {
         let text = |e: format::FormatError| e.to_string();
         let mut r = Reader::new(WHAT, object);

@@ -1,8 +1,8 @@
 //! Feeds any bytes to the readers of runs, for fuzzing and for tests on damaged runs.
 //!
 //! It panics only if the code is wrong: if a reader panics, returns hooks out of order, or accepts
-//! a structure that cannot be written again (INV-8). It also fills in the right digests, so that
-//! the code behind a digest check is reached.
+//! a structure that cannot be written again (INV-8). It also fills in the right digests, so that it
+//! reaches the code behind a digest check.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::unindexed::Unread;
 use crate::writer::RunId;
 use crate::{Index, IndexOptions};
 
-/// A part of a run, with digests as they are and as they should be.
+/// A part of a run, with the given and with the right digests.
 pub fn part(bytes: &[u8]) {
     for object in [bytes.to_vec(), with_digests(bytes)] {
         let Ok((meta, _)) = Meta::decode(&object) else {
@@ -87,8 +87,7 @@ pub fn part(bytes: &[u8]) {
     }
 }
 
-/// A list of unread catalogs, with its digest as it is and as it should be, of the store that it
-/// says.
+/// A list of unread catalogs of the store in its header, with the given and with the right digest.
 pub fn unread(bytes: &[u8]) {
     let mut right = bytes.to_vec();
     if let Some(end) = bytes.len().checked_sub(DIGEST_BYTES) {
@@ -109,7 +108,7 @@ pub fn unread(bytes: &[u8]) {
     }
 }
 
-/// The bytes with every digest that a part of this length and front would have.
+/// The bytes with all digests that a part of this length and front would have.
 fn with_digests(bytes: &[u8]) -> Vec<u8> {
     let mut object = bytes.to_vec();
     let len_at = HEAD_BYTES - 4;

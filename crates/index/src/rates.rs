@@ -1,28 +1,29 @@
-//! Progressive sampling of the index on disk [Guo 3.2.2]: which rates fit a budget. A pure plan.
+//! Progressive sampling of the index on disk [Guo 3.2.2]: chooses rates that fit a budget. A pure
+//! plan.
 //!
-//! Invariant: the rates follow only from the existing runs and the budget, so every process
-//! with the same budget writes its run at the same rates. Only a rebuild raises them. At every
-//! rate, one hook of each container and kind stays.
+//! Invariant: the rates follow only from the existing runs and the budget, so every process with
+//! the same budget writes its run at the same rates. Only a rebuild raises them. At every rate, one
+//! hook of each container and kind stays.
 
 use crate::kind::HookKind;
 use crate::sampling::{SamplingRate, SamplingRates};
 
-/// What a run takes.
+/// The size of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Load {
-    /// Of its hooks. What ends of blocks leave free, up to 28 KiB a run, does not count: R does not
-    /// change it.
+    /// Bytes of its hooks. The free ends of blocks, up to 28 KiB for each run, do not count: R does
+    /// not change them.
     pub(crate) bytes: u64,
-    /// At which it was written.
+    /// The rates at which it was written.
     pub(crate) rates: SamplingRates,
-    /// By kind.
+    /// Hooks by kind.
     pub(crate) hooks: [u64; 2],
-    /// By kind; of each one hook stays.
+    /// Containers by kind. One hook of each stays.
     pub(crate) containers: [u64; 2],
 }
 
 impl Load {
-    /// Hooks of a kind that stay at these rates, without those that stay at every rate.
+    /// Hooks of a kind that stay at these rates, except those that stay at every rate.
     fn spare_at(&self, kind: HookKind, rates: SamplingRates) -> u64 {
         let at = kind.number();
         let halvings = |rate: SamplingRate| rate.halvings();
@@ -30,7 +31,7 @@ impl Load {
         self.hooks[at].saturating_sub(self.containers[at]) >> further
     }
 
-    /// Bytes that are left of it at these rates, about.
+    /// Approximate bytes that remain at these rates.
     fn bytes_at(&self, rates: SamplingRates) -> u64 {
         let hooks: u64 = self.hooks.iter().sum();
         let left = HookKind::ALL.map(|kind| {
@@ -43,8 +44,8 @@ impl Load {
     }
 }
 
-/// The lowest rates of any run, halved until the runs together fit the budget, or nothing but one
-/// hook a container is left to drop.
+/// The lowest rates of any run, halved until the runs together fit the budget, or until only one
+/// hook for each container is left.
 pub(crate) fn in_force(runs: &[Load], budget_bytes: u64) -> SamplingRates {
     let lowest = runs.iter().map(|run| run.rates).reduce(SamplingRates::min);
     let mut rates = lowest.unwrap_or_default();
@@ -58,8 +59,8 @@ pub(crate) fn in_force(runs: &[Load], budget_bytes: u64) -> SamplingRates {
     rates
 }
 
-/// The runs that must be written anew at the rates in force because all together exceed the budget:
-/// those that were written at higher ones.
+/// The runs to rewrite at the rates in force, because all together exceed the budget: those that
+/// were written at higher rates.
 pub(crate) fn too_large(runs: &[Load], rates: SamplingRates, budget_bytes: u64) -> Vec<usize> {
     if runs.iter().map(|run| run.bytes).sum::<u64>() <= budget_bytes {
         return Vec::new();

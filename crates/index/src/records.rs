@@ -1,34 +1,35 @@
-//! Records of a section's leaves: the parts of each hook that the summary lacks, in as few bits as
-//! possible.
+//! Records of a section's leaves: the parts of each hook that are not in the summary, in as few
+//! bits as possible.
 //!
-//! A record is the key's low bits, the hook's rank (4 bits) and the container's ordinal, packed
-//! without gaps, lowest bits first; its position identifies it, so a leaf needs no count. The next
+//! A record has the key's low bits, the hook's rank (4 bits) and the container's ordinal, packed
+//! without gaps, lowest bits first. Its position identifies it, so a leaf needs no count. The next
 //! leaf repeats the last [`LEAF_OVERLAP`] records of a leaf, so one look-up reads its candidates
-//! from one leaf. Pure; any bytes are read without a panic.
+//! from one leaf. Pure; no bytes cause a panic.
 
 use crate::block::{BODY_BYTES, Block, close_block};
 use crate::sampling::Standing;
 
-/// Records that a leaf shares with the next: one fewer than the candidates that a look-up gives.
+/// Records that a leaf shares with the next one: one fewer than the most candidates of a look-up.
 pub(crate) const LEAF_OVERLAP: usize = crate::candidates::CANDIDATES_MAX - 1;
 /// Bits of a rank.
 pub(crate) const RANK_BITS: u32 = 4;
 
-/// A hook as a section has it.
+/// A hook in a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Of a record that was read, its low bits alone.
+    /// The key. In a record that was read, only its low bits.
     pub(crate) key: u64,
     /// See [`rank_of`].
     pub(crate) rank: u8,
-    /// Of the container, in the table.
+    /// The ordinal of the container in the table.
     pub(crate) ordinal: u32,
 }
 
-/// The highest rank: of an anchor.
+/// The highest rank: that of an anchor.
 const RANK_OF_ANCHOR: u8 = (1 << RANK_BITS) - 1;
 
-/// A standing in four bits: levels from 14 on are one, so below a rate of 2^-14 only anchors stay.
+/// A standing in four bits. Levels from 14 on have one rank, so below a rate of 2^-14 only anchors
+/// stay.
 pub(crate) fn rank_of(standing: Standing) -> u8 {
     if standing.is_anchor {
         RANK_OF_ANCHOR
@@ -37,7 +38,7 @@ pub(crate) fn rank_of(standing: Standing) -> u8 {
     }
 }
 
-/// The inverse of [`rank_of`], as far as it tells.
+/// The inverse of [`rank_of`], as far as the rank is exact.
 pub(crate) fn standing_of(rank: u8) -> Standing {
     Standing {
         is_anchor: rank >= RANK_OF_ANCHOR,
@@ -45,7 +46,7 @@ pub(crate) fn standing_of(rank: u8) -> Standing {
     }
 }
 
-/// How wide records are: the same in a whole section.
+/// The widths of records, which are the same in a whole section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordShape {
     /// At most 32.
@@ -70,12 +71,12 @@ impl RecordShape {
         self.per_leaf() - LEAF_OVERLAP
     }
 
-    /// Leaves of so many records.
+    /// The number of leaves for so many records.
     pub(crate) const fn leaves(self, records: u64) -> u64 {
         records.div_ceil(self.stride() as u64)
     }
 
-    /// The record at this place of a leaf.
+    /// The record at this position of a leaf.
     pub(crate) fn read(self, leaf: Block<'_>, at: usize) -> Option<Entry> {
         let bit = at.checked_mul(self.bits())?;
         if bit + self.bits() > BODY_BYTES * 8 {

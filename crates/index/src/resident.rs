@@ -1,13 +1,12 @@
 //! The hooks of all runs in memory, for a server, or for a process with enough memory.
 //!
-//! Runs stay the durable form, which other processes see. This table is filled from them, and from
-//! the hooks that sessions of this process publish. With an image of it (`index/image.<number>`)
-//! the next process need not read those runs.
+//! Runs stay the durable form, which other processes see. This table is filled from runs, and from
+//! hooks that this process's sessions publish. With an image of it (`index/image.<number>`), the
+//! next process need not read those runs.
 //!
-//! Invariant: hooks come only from runs, so no node is here before a look-up may return it
-//! (INV-9). If every part of a run is noted as filled, all hooks of the run are here, as far as the
-//! rates allow. May be used from many threads; two that fill from the same run do the same work
-//! twice.
+//! Invariant: hooks come only from runs, so no node is here before a look-up may return it (INV-9).
+//! If every part of a run is noted as filled, all hooks of the run are here, as far as the rates
+//! allow. Many threads may use it. If two fill from the same run, both do the work.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,13 +22,13 @@ use crate::scan::{Fault, Source};
 use crate::table::MemoryIndex;
 use crate::writer::RunId;
 
-/// Hooks added at a time: look-ups wait for no more.
+/// Hooks added at a time. Look-ups wait for no more than these.
 const BATCH_HOOKS: usize = 4096;
 
-/// What an image is written for: so many entries, of those there are, that no image has yet.
+/// An image is written if one in so many entries is in no image yet.
 pub(crate) const IMAGE_SHARE: u64 = 8;
 
-/// A bad image, and why it is bad.
+/// A bad image, and the problem.
 type Bad = (ObjectName, String);
 
 #[derive(Debug)]
@@ -42,7 +41,7 @@ pub(crate) struct ResidentHooks {
 }
 
 impl ResidentHooks {
-    /// Takes the newest image back, if there is a good one. Gives the bad ones, too.
+    /// Restores the newest good image, if there is one. Also returns the bad images.
     pub(crate) fn open(
         storage: &dyn Storage,
         store: StoreId,
@@ -60,7 +59,7 @@ impl ResidentHooks {
                     let entries = entries(&memory);
                     return Ok((Self::of(memory, filled, entries), bad));
                 }
-                // The next checkpoint replaces it.
+                // The next checkpoint replaces this image.
                 Ok(None) => {}
                 Err(why) => bad.push((name, why)),
             }
@@ -84,7 +83,7 @@ impl ResidentHooks {
         self.filled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a run's hooks, if they are not here. Returns a part that is damaged.
+    /// Adds a run's hooks, if they are not here. Returns a damaged part, if there is one.
     pub(crate) fn fill<'r>(&self, run: &'r Run) -> Result<Option<&'r Part>, IndexError> {
         let is_filled = |part: IndexRunName| self.filled().contains(&part);
         if run.parts.iter().all(|part| is_filled(part.meta().name)) {
@@ -119,7 +118,7 @@ impl ResidentHooks {
         Ok(None)
     }
 
-    /// Notes that a run holds nothing but what others held: if these are here, so is it.
+    /// Notes that a run has only hooks of these other runs. If those are here, so is this one.
     pub(crate) fn take_over(&self, old: &[Arc<Run>], new: &Run) {
         let names = old.iter().flat_map(|run| &run.parts).map(|part| part.meta().name);
         let names: Vec<IndexRunName> = names.collect();
@@ -134,13 +133,13 @@ impl ResidentHooks {
             .extend(run.parts.iter().map(|part| part.meta().name));
     }
 
-    /// Forgets that these were filled from: they are in use no more, and none will bear their names
+    /// Removes the notes on these runs. They are no longer in use, and no run will have their names
     /// again. Their hooks stay.
     pub(crate) fn forget_runs(&self, old: &[RunId]) {
         self.filled().retain(|name| !old.contains(&RunId::of(*name).0));
     }
 
-    /// Forgets all.
+    /// Removes all hooks.
     pub(crate) fn clear(&self) {
         self.filled().clear();
         self.memory.clear();
@@ -151,7 +150,7 @@ pub(crate) fn entries(memory: &MemoryIndex) -> u64 {
     memory.stats().entries.iter().sum()
 }
 
-/// The images there are, oldest first.
+/// The existing images, oldest first.
 pub(crate) fn images(storage: &dyn Storage) -> Result<Vec<ObjectName>, IndexError> {
     let listed = storage.list(names::INDEX_FOLDER)?.into_iter();
     let mut images: Vec<_> = listed
@@ -171,7 +170,7 @@ mod tests {
     use crate::index::{Index, IndexOptions};
     use crate::kind::HookKind;
 
-    /// What is looked up in must not change with the moment at which a session runs out of memory.
+    /// The content for look-ups must not depend on the moment when a session runs out of memory.
     #[test]
     fn memory_gets_what_is_published_and_nothing_sooner() {
         let options = IndexOptions {
@@ -201,7 +200,7 @@ mod tests {
                 index.runs().len() as u64 > number,
                 "some went to the storage early"
             );
-            // As another thread's merge does.
+            // Another thread's merge does the same.
             index.reload().expect("the storage is sound");
             writer.publish(&[session]).expect("the storage is sound");
             assert_eq!(entries(held.memory()), before + 2000);

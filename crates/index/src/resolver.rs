@@ -1,5 +1,5 @@
-//! From a fingerprint to the places of its bytes [Guo 3.2.1]: catalogs prefetched first, then the
-//! index (G3).
+//! Resolves a fingerprint to the places of its bytes [Guo 3.2.1]: first from prefetched catalogs,
+//! then by the index (G3).
 //!
 //! A stream's chunks are stored together, so a catalog that a hook named also answers for the
 //! neighbours. Most chunks of a known stream cost no index read; with a sampled index they have no
@@ -22,39 +22,40 @@ use crate::hook::HookIndex;
 use crate::kind::HookKind;
 use crate::lists::CandidateLists;
 
-/// Catalogs loaded for one look-up at most.
+/// The most catalogs that one look-up loads.
 pub const LOADS_MAX: usize = 3;
-/// Containers remembered that cannot be loaded, so that not every chunk of them tries again.
+/// The most containers that are remembered as unreadable, so that not every one of their chunks
+/// tries again.
 const LOST_MAX: usize = 4096;
 
-/// What a resolver remembers.
+/// The memory of a resolver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResolverOptions {
     /// Memory for fingerprints of prefetched catalogs, in bytes.
     pub cache_bytes: u64,
-    /// Which of them go first.
+    /// Which fingerprints are evicted first.
     pub eviction: Eviction,
 }
 
 /// Counts; a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResolverStats {
-    /// Fingerprints asked for.
+    /// Fingerprints looked up.
     pub lookups: u64,
     /// Found in a prefetched catalog.
     pub hits_cached: u64,
-    /// Look-ups that took their answer from the index.
+    /// Look-ups that used the index.
     pub index_reads: u64,
     /// Catalogs prefetched.
     pub catalog_loads: u64,
-    /// Catalogs prefetched that did not have the fingerprint that they were loaded for.
+    /// Prefetched catalogs without the fingerprint that they were loaded for.
     pub false_loads: u64,
     /// Catalogs that could not be loaded: missing, damaged, or on a bad sector.
     pub failed_loads: u64,
 }
 
 impl ResolverStats {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -68,8 +69,8 @@ impl ResolverStats {
     }
 }
 
-/// Look-ups of one kind through hooks and catalogs. One a session keeps the sessions' localities
-/// apart.
+/// Look-ups of one kind through hooks and catalogs. With one resolver for each session, the
+/// localities of sessions do not mix.
 #[derive(Debug)]
 pub struct Resolver<I, C = Containers> {
     index: I,
@@ -101,16 +102,16 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         }
     }
 
-    /// Leaves out what a running session has sealed: it knows its own chunks, and when a container
-    /// of its own gets sealed must not matter.
+    /// Leaves out the containers of a running session. The session knows its own chunks, and the
+    /// time when one of its containers is sealed must not matter.
     #[must_use]
     pub fn without(mut self, session: SessionId) -> Self {
         self.apart = Some(session);
         self
     }
 
-    /// The same look-ups over other catalogs: what was prefetched stays, and its memory. Counts
-    /// begin anew.
+    /// The same look-ups over other catalogs. Prefetched catalogs and their memory stay. Counts
+    /// begin again.
     #[must_use]
     pub fn over<D: CatalogSource>(self, catalogs: D) -> Resolver<I, D> {
         Resolver {
@@ -126,7 +127,7 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         }
     }
 
-    /// Where catalogs come from.
+    /// The source of catalogs.
     #[must_use]
     pub fn catalogs(&self) -> &C {
         &self.catalogs
@@ -138,13 +139,13 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         &self.index
     }
 
-    /// Where the chunk or node is, the preferred containers first and of others the newest. Only
-    /// prefetched catalogs answer if one can; else up to [`LOADS_MAX`] catalogs that the index
-    /// names are prefetched until one has it. Nothing in `out`, which is cleared first, means:
-    /// store it.
+    /// Finds the places of a chunk or node: those in preferred containers first, then those in the
+    /// newest. Prefetched catalogs alone answer if they have it. Else up to [`LOADS_MAX`] catalogs
+    /// that the index names are prefetched, until one has it. Clears `out` first. If `out` stays
+    /// empty, the caller should store the bytes.
     ///
     /// # Errors
-    /// When the storage does not answer.
+    /// If the storage does not answer.
     pub fn resolve(
         &mut self,
         fingerprint: &Fingerprint,
@@ -201,31 +202,31 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         self.stats.hits_cached += u64::from(out.len() > before);
     }
 
-    /// The containers that the index names and whose catalogs are not prefetched, newest first;
-    /// `out` is cleared first. Reads no catalog.
+    /// The containers that the index names and whose catalogs are not prefetched, newest first.
+    /// Clears `out` first. Reads no catalog.
     pub fn hinted(&mut self, fingerprint: &Fingerprint, out: &mut Vec<ContainerId>) {
         self.ask(std::slice::from_ref(fingerprint));
         self.hinted_of(0, out);
     }
 
-    /// How many fingerprints are worth [asking](Self::ask) for together.
+    /// How many fingerprints should be [asked](Self::ask) for together.
     #[must_use]
     pub fn lookups_together(&self) -> usize {
         self.index.lookups_together()
     }
 
-    /// Asks the index for several fingerprints together; [`Self::hinted_of`] has what it said,
-    /// until it is asked again.
+    /// Asks the index for several fingerprints together. [`Self::hinted_of`] returns the answers,
+    /// until the next call.
     pub fn ask(&mut self, fingerprints: &[Fingerprint]) {
         self.index
             .candidates_together(self.apart, fingerprints, self.kind, &mut self.asked);
     }
 
-    /// As [`Self::hinted`], of the fingerprint of this number among those last [asked](Self::ask)
-    /// for.
+    /// Like [`Self::hinted`], for the fingerprint with this number among those last
+    /// [asked](Self::ask) for.
     ///
     /// # Panics
-    /// There were fewer.
+    /// If there were fewer.
     pub fn hinted_of(&mut self, number: usize, out: &mut Vec<ContainerId>) {
         self.stats.index_reads += 1;
         out.clear();
@@ -240,11 +241,11 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         self.cache.contains(id)
     }
 
-    /// Prefetches a catalog, maybe for the sake of one fingerprint. `None`: it is missing, damaged,
+    /// Prefetches a catalog, possibly because of one fingerprint. `None`: it is missing, damaged,
     /// or on a bad sector.
     ///
     /// # Errors
-    /// When the storage does not answer.
+    /// If the storage does not answer.
     pub fn prefetch(
         &mut self,
         id: ContainerId,
@@ -283,7 +284,7 @@ impl<I: HookIndex, C: CatalogSource> Resolver<I, C> {
         out.extend(places.filter(|at| !is_absent(*at)));
     }
 
-    /// Forgets all that was prefetched: after an epoch, when what it holds may have been removed.
+    /// Drops all prefetched catalogs. Needed after an epoch, which may have removed places in them.
     pub fn forget(&mut self) {
         self.cache.clear();
         self.lost.clear();

@@ -12,26 +12,26 @@ use crate::rates::Load;
 use crate::sampling::SamplingRates;
 use crate::writer::RunId;
 
-/// Runs that a look-up may have to read; beyond it they are merged.
+/// The most runs that a look-up may have to read. Beyond it they are merged.
 pub const RUNS_MAX: usize = 8;
 
-/// Time between two parts of a run that is being written, at most: one takes seconds to fill and
-/// put. Where it takes longer after all, time is lost and nothing else.
+/// The most time between two parts of a run that is being written. One part takes seconds to fill
+/// and put. If it takes longer, only time is lost.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 
-/// All parts of a run that could be opened.
+/// The parts of a run that could be opened.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) id: RunId,
     pub(crate) parts: Vec<Arc<Part>>,
-    /// Whether no part is missing at either end or between.
+    /// Whether no part is missing at the beginning, at the end, or in between.
     is_whole: bool,
-    /// Whether another process may be writing its next part at this moment.
+    /// Whether another process may be writing the next part now.
     is_under_way: bool,
 }
 
 impl Run {
-    /// Of parts in the order of their numbers.
+    /// A run of these parts, in the order of their numbers.
     pub(crate) fn new(id: RunId, parts: Vec<Arc<Part>>) -> Self {
         let numbers_fit = parts
             .iter()
@@ -46,22 +46,22 @@ impl Run {
         }
     }
 
-    /// With what the storage's times tell: whether something was put long after the run's newest
-    /// part. A run with an end is under way no more, and one without was given up, or cut short by
-    /// a crash.
+    /// Uses the storage's times: `idle` is the time from the run's newest part to the newest
+    /// object. A run with an end is complete. A run without one is being written if this time is
+    /// short; otherwise it was given up, or a crash cut it short.
     pub(crate) fn put_within(mut self, idle: Duration) -> Self {
         let ends = self.parts.last().is_some_and(|part| part.meta().is_last);
         self.is_under_way = !ends && idle < IDLE_MAX;
         self
     }
 
-    /// Whether the run may be merged and deleted. Of one that is under way, its writer would be
+    /// Whether the run may be merged and deleted. If it is still being written, its writer would be
     /// left with parts that make no run, and its sessions would be read again.
     pub(crate) fn is_settled(&self) -> bool {
         !self.is_under_way
     }
 
-    /// The sessions whose hooks are all here: none when a part is missing or damaged.
+    /// The sessions whose hooks are all here; none if a part is missing or damaged.
     pub(crate) fn covered(&self) -> &[(SessionId, u64)] {
         let is_sound = self.is_whole && !self.parts.iter().any(|part| part.is_damaged());
         match self.parts.first() {
@@ -74,13 +74,13 @@ impl Run {
         self.parts.iter().map(|part| part.bytes()).sum()
     }
 
-    /// At which it was written.
+    /// The rates at which it was written.
     pub(crate) fn rates(&self) -> SamplingRates {
         let first = self.parts.first();
         first.map_or_else(SamplingRates::default, |part| part.meta().rates)
     }
 
-    /// What it takes.
+    /// Its size.
     pub(crate) fn load(&self) -> Load {
         let mut load = Load {
             bytes: 0,
@@ -100,7 +100,7 @@ impl Run {
         load
     }
 
-    /// Appends candidates; a part found damaged now is returned, once.
+    /// Appends candidates. Returns a part that is found damaged now, once.
     pub(crate) fn find(&self, kind: HookKind, key: u64, out: &mut Vec<ContainerId>) -> Option<&Part> {
         let after = self
             .parts
@@ -120,7 +120,7 @@ impl Run {
     }
 }
 
-/// The first hook of a part; an empty part has none and is before all.
+/// The first hook of a part. An empty part has none, and sorts before all others.
 fn first_of(part: &Part) -> Option<(HookKind, u64)> {
     let first = |kind: HookKind| Some((kind, *part.meta().sections[kind.number()].tops.first()?));
     first(HookKind::Data).or_else(|| first(HookKind::Node))

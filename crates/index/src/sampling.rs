@@ -1,30 +1,31 @@
-//! Which hooks the index keeps when it cannot keep all: the sampling rate R [Guo 3.2]
-//! (G3, G4).
+//! Chooses the hooks that the index keeps if it cannot keep all: the sampling rate R [Guo 3.2] (G3,
+//! G4).
 //!
-//! R is a power of two, `2^-k`: a fingerprint samples when the lowest k of its sample bits are
+//! R is a power of two, `2^-k`: a fingerprint is sampled if the lowest k of its sample bits are
 //! zero. Those bits have no other use ([`Fingerprint::sample_bits`]), so the kept hooks are spread
-//! evenly over the buckets of every index. Hooks to chunks and to nodes each have their own R; that
-//! of nodes falls last.
+//! evenly over the buckets of every index. Hooks to chunks and hooks to nodes each have their own
+//! R. That of nodes falls last.
 //!
-//! Invariant: a hook that stays at some R stays at every greater one, so halving only drops
-//! hooks. The fingerprint and the catalog of its container decide alone, so every process and every
-//! rebuild decides alike. Each container keeps one hook of each of its kinds at every R, its
+//! Invariant: a hook that stays at some R stays at every greater one, so halving only drops hooks.
+//! The fingerprint and its container's catalog alone decide, so every process and every rebuild
+//! decides alike. Each container keeps one hook of each of its kinds at every R, its
 //! [anchor](Anchors). Values only; nothing here fails.
 
 use types::Fingerprint;
 
 use crate::kind::HookKind;
 
-/// How often R can be halved, from 1, before a fingerprint no longer samples: its lowest sample
-/// bits that are zero. Of all fingerprints half have level 0, a quarter level 1, and so on.
+/// How often R can be halved, from 1, until a fingerprint is no longer sampled: the number of its
+/// lowest sample bits that are zero. Half of all fingerprints have level 0, a quarter level 1, and
+/// so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SampleLevel(u8);
 
 impl SampleLevel {
-    /// The highest: R never falls below that.
+    /// The highest level. R never falls below it.
     pub const MAX: Self = Self(31);
 
-    /// Of a fingerprint.
+    /// The level of a fingerprint.
     #[must_use]
     pub fn of(fingerprint: &Fingerprint) -> Self {
         let zeros = fingerprint.sample_bits().trailing_zeros();
@@ -38,14 +39,14 @@ impl SampleLevel {
     }
 }
 
-/// R, the share of fingerprints that are kept: `2^-halvings`. Ordered by it.
+/// R, the share of fingerprints that are kept: `2^-halvings`. Rates are ordered by this share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SamplingRate(u8);
 
 impl SamplingRate {
-    /// Every fingerprint.
+    /// The rate that keeps every fingerprint.
     pub const ONE: Self = Self(0);
-    /// The least there is, 2^-31.
+    /// The least rate, 2^-31.
     pub const MIN: Self = Self(SampleLevel::MAX.0);
 
     /// `2^-halvings`; `None` below [`Self::MIN`].
@@ -70,7 +71,7 @@ impl SamplingRate {
         1 << self.0
     }
 
-    /// Half of it; `None` at [`Self::MIN`].
+    /// Half of this rate; `None` at [`Self::MIN`].
     #[must_use]
     pub const fn halved(self) -> Option<Self> {
         Self::new(self.0 + 1)
@@ -108,9 +109,9 @@ impl std::fmt::Display for SamplingRate {
 /// bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Standing {
-    /// Of its fingerprint.
+    /// The level of its fingerprint.
     pub level: SampleLevel,
-    /// Stays at every R.
+    /// An anchor stays at every R.
     pub is_anchor: bool,
 }
 
@@ -131,7 +132,7 @@ impl Standing {
         self.level.0 | if self.is_anchor { Self::ANCHOR } else { 0 }
     }
 
-    /// The inverse of [`Self::to_bits`]; higher bits are not looked at.
+    /// The inverse of [`Self::to_bits`]. Higher bits are ignored.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self {
@@ -141,14 +142,14 @@ impl Standing {
     }
 }
 
-/// Finds a container's anchors, one of each kind: the fingerprint whose sample bits, read from the
-/// lowest, are the smallest. It is among those of the highest level, so it is mostly a hook anyway,
-/// and the one that R would drop last.
+/// Finds a container's anchors, one for each kind: the fingerprint whose sample bits, read from the
+/// lowest, are the smallest. It is among those of the highest level. So it is usually a hook
+/// anyway, and R would drop it last.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Anchors([Option<(u32, Fingerprint)>; 2]);
 
 impl Anchors {
-    /// Of all that a catalog holds.
+    /// The anchors of all entries of a catalog.
     pub fn of<'a>(entries: impl IntoIterator<Item = (HookKind, &'a Fingerprint)>) -> Self {
         let mut anchors = Self::default();
         for (kind, fingerprint) in entries {
@@ -157,7 +158,7 @@ impl Anchors {
         anchors
     }
 
-    /// Takes one more into account.
+    /// Takes another fingerprint into account.
     pub fn add(&mut self, kind: HookKind, fingerprint: &Fingerprint) {
         let order = fingerprint.sample_bits().reverse_bits();
         let held = &mut self.0[kind.number()];
@@ -166,7 +167,7 @@ impl Anchors {
         }
     }
 
-    /// How long this one of them stays.
+    /// The standing of one of these fingerprints.
     #[must_use]
     pub fn standing(&self, kind: HookKind, fingerprint: &Fingerprint) -> Standing {
         Standing {
@@ -204,7 +205,7 @@ impl SamplingRates {
         }
     }
 
-    /// The smaller of each: what is left of two indexes that are merged.
+    /// The smaller rate of each kind: two merged indexes have these.
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         Self {
@@ -213,9 +214,10 @@ impl SamplingRates {
         }
     }
 
-    /// The next rates, when an index of so many hooks of each kind that are not anchors has to
-    /// shrink, and the kind whose hooks it drops. A hook to a node stands for some 500 chunks, so
-    /// hooks to chunks go first, until they are fewer. `None` when nothing but anchors is left.
+    /// The next rates of an index that must shrink, and the kind whose hooks it drops. The
+    /// arguments are its hooks of each kind that are not anchors. A hook to a node stands for some
+    /// 500 chunks, so hooks to chunks are dropped first, until they are fewer. `None` if only
+    /// anchors are left.
     #[must_use]
     pub fn halved(self, spare_data: u64, spare_nodes: u64) -> Option<(Self, HookKind)> {
         let data = || {
@@ -242,13 +244,13 @@ pub fn rate_that_fits(memory: f64, entry: f64, chunk: f64, stored: f64) -> f64 {
     if rate < 1.0 { rate } else { 1.0 }
 }
 
-/// The share of duplicates that are found when one fingerprint in `period` is a hook and a
-/// container holds `container_chunks` of them: `1 - (T - 1) / Tmin` [Guo, equation 2]. It counts on
-/// one loss of each container's catalog from the cache, after which what lies before the next hook
-/// is missed, and on streams that repeat in the order in which they were stored. 0 to 1.
+/// The share of duplicates that are found if one fingerprint in `period` is a hook and a container
+/// holds `container_chunks` of them: `1 - (T - 1) / Tmin` [Guo, equation 2]. It assumes that the
+/// cache loses each container's catalog once, after which the chunks before the next hook are
+/// missed, and that streams repeat in the order in which they were stored. 0 to 1.
 #[must_use]
 pub fn predicted_efficiency(period: f64, container_chunks: f64) -> f64 {
-    // At least one hook of a container stays: no more than all but one are missed.
+    // At least one hook of a container stays: at most all chunks but one are missed.
     let missed = (period - 1.0).min(container_chunks - 1.0).max(0.0);
     if container_chunks > 0.0 {
         1.0 - missed / container_chunks
@@ -258,8 +260,8 @@ pub fn predicted_efficiency(period: f64, container_chunks: f64) -> f64 {
 }
 
 /// [`predicted_efficiency`] of an index of so many hooks to chunks, in so many containers. A
-/// container's anchor is the hook that would be dropped last: where a container keeps more than
-/// one, it samples, too.
+/// container's anchor is the hook that would be dropped last. So if a container keeps more than one
+/// hook, the anchor is sampled too.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a share of a few figures")]
 pub fn efficiency_of(rate: SamplingRate, hooks: u64, containers: u64) -> f64 {

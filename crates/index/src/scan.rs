@@ -1,8 +1,8 @@
-//! Reading hooks in order, from runs and from memory, for merging.
+//! Reads hooks in order, from runs and from memory, for merging.
 //!
 //! Parts are read through the storage in pieces, not through their mapping, so that a merge does
-//! not fill this process' memory (INV-7). A part whose object was deleted meanwhile is read through
-//! its mapping. Every block's digest is checked. Used by one thread at a time.
+//! not fill this process's memory (INV-7). A part whose object was deleted meanwhile is read
+//! through its mapping. Every block's digest is checked. One thread at a time may use it.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ use crate::writer::PART_ENTRIES_MAX;
 /// Blocks read in one request.
 const PIECE_BLOCKS: usize = 64;
 
-/// Why a source cannot go on.
+/// Why a source cannot continue.
 #[derive(Debug)]
 pub(crate) enum Fault<'a> {
     /// This part is damaged.
@@ -32,13 +32,13 @@ pub(crate) enum Fault<'a> {
     Storage(StorageError),
 }
 
-/// A stretch of a part's blocks, read ahead.
+/// A stretch of a part's blocks that was read ahead.
 #[derive(Debug)]
 struct BlockStretch<'a> {
     part: &'a Part,
     first: usize,
     bytes: Vec<u8>,
-    /// The block whose digest was checked last.
+    /// The last block whose digest was checked.
     checked: Option<usize>,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Scanner<'a> {
     table: Spans,
     summary: BlockStretch<'a>,
     leaves: BlockStretch<'a>,
-    /// The next summary block, and the upper bits of keys of the one before it.
+    /// The number of the next summary block, and the upper bits of keys of the previous one.
     next_block: usize,
     uppers: std::vec::IntoIter<u64>,
     position: usize,
@@ -187,11 +187,11 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The containers of all its hooks of a kind, and perhaps more.
+    /// The containers of all its hooks of a kind, possibly with others.
     pub(crate) fn containers(&self, kind: HookKind) -> Result<Spans, Fault<'a>> {
         match self {
-            // All parts have the same table. Each container has a hook, so more are a lie that
-            // would cost time (INV-8).
+            // All parts have the same table. Each container has a hook, so a table with more
+            // containers is false, and would cost time (INV-8).
             Self::Run { run, .. } => match run.parts.first() {
                 None => Ok(Spans::default()),
                 Some(part) => {
@@ -208,7 +208,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The next hook, never before the last; the part that is damaged, where one is.
+    /// The next hook, in ascending order; or the damaged part.
     pub(crate) fn next(&mut self) -> Result<Option<Hook>, Fault<'a>> {
         let (ahead, scanner, last) = match self {
             Self::Sorted { hooks } => {

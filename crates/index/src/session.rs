@@ -1,8 +1,8 @@
-//! Adding hooks: of a running session, of rewritten containers, and from any other source.
+//! Adds hooks: of a running session, of rewritten containers, and from any other source.
 //!
-//! Hooks gather in memory up to the budget, and are then written as a run that covers nothing yet
+//! Hooks gather in memory up to the budget. Then they are written as a run that covers nothing yet
 //! (an external sort). Publishing merges such runs into one that names the sessions it covers. A
-//! run that covers a session has all its hooks, so later processes read no catalog of it again.
+//! run that covers a session has all its hooks, so later processes do not read its catalogs again.
 
 use std::sync::{Arc, RwLock};
 
@@ -23,7 +23,7 @@ use crate::scan::Source;
 use crate::session_ranges;
 use crate::summary::{bits_of_key, key_of};
 
-/// When hooks to nodes may be seen by look-ups.
+/// When look-ups may see hooks to nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Nodes {
     /// Once published: the session has not committed.
@@ -32,23 +32,23 @@ enum Nodes {
     AtOnce,
 }
 
-/// Adds the hooks of one or more sessions. Used by one thread at a time. Dropped unpublished, its
-/// sessions stay uncovered, and what it had written early is merged away later.
+/// Adds the hooks of one or more sessions. One thread at a time may use it. If it is dropped
+/// unpublished, its sessions stay uncovered, and a later merge removes its early runs.
 #[derive(Debug)]
 pub struct HookWriter {
     index: Index,
     span: (SessionId, SessionId),
     nodes_seen: Nodes,
-    /// In force when this began, or lower.
+    /// The rates in force when this began, or lower ones.
     rates: SamplingRates,
-    /// Whether all runs except its own will be deleted: then their rates do not count.
+    /// Whether all other runs will be deleted: then their rates do not count.
     is_rebuild: bool,
     chunks: Arc<RwLock<MemoryHooks>>,
     nodes: Vec<Hook>,
     early: Vec<Arc<Run>>,
 }
 
-/// One committed session and its containers, as its manifest names them.
+/// A committed session and its containers, as in its manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionContainers {
     /// The session.
@@ -58,8 +58,9 @@ pub struct SessionContainers {
 }
 
 impl Index {
-    /// For a running session: its chunks are found as soon as their catalogs are added, its nodes
-    /// once [`HookWriter::publish`] is called, which the caller does after the manifest (INV-9).
+    /// A writer for a running session. Its chunks are found as soon as their catalogs are added.
+    /// Its nodes are found once the caller calls [`HookWriter::publish`], which must come after the
+    /// manifest (INV-9).
     #[must_use]
     pub fn session(&self, session: SessionId) -> HookWriter {
         HookWriter::new(self, (session, session), Nodes::WhenPublished)
@@ -68,7 +69,7 @@ impl Index {
     /// Publishes the hooks of one committed session at once.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Errors of the storage.
     pub fn add_session(
         &self,
         session: SessionId,
@@ -81,13 +82,13 @@ impl Index {
         writer.publish(&[session])
     }
 
-    /// Publishes the hooks of containers that were rewritten, as a run that covers the session of
-    /// the process that rewrote them. Of a container that lost its anchor another fingerprint is
-    /// one now, and none of its older hooks may be left at the rates in force. The nodes in them
-    /// are those of committed sessions, as they were (INV-9).
+    /// Publishes the hooks of rewritten containers, as a run that covers the session of the process
+    /// that rewrote them. If a container lost its anchor, another fingerprint is its anchor now,
+    /// and at the rates in force none of its older hooks may be left. Nodes in these containers
+    /// belong to committed sessions as before (INV-9).
     ///
     /// # Errors
-    /// Of the storage; what was not published is found again by [`Self::rebuild`].
+    /// Errors of the storage. [`Self::rebuild`] finds unpublished hooks again.
     pub fn add_rewritten<'a>(
         &self,
         by: SessionId,
@@ -100,11 +101,11 @@ impl Index {
         writer.publish(&[by])
     }
 
-    /// As [`Self::rebuild`], from hooks of any origin: [`hooks_of`] catalogs, [`hooks_of_copy`] of
-    /// catalogs' copies. Memory is bounded by the options, whatever their number.
+    /// Like [`Self::rebuild`], from hooks of any origin: [`hooks_of`] catalogs, [`hooks_of_copy`]
+    /// of catalogs' copies. The options limit the memory, however many hooks there are.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Errors of the storage.
     pub fn rebuild_from(
         &self,
         covered: &[SessionId],
@@ -154,12 +155,12 @@ impl HookWriter {
         }
     }
 
-    /// For sessions that have committed.
+    /// A writer for committed sessions.
     pub(crate) fn at_once(index: &Index, span: (SessionId, SessionId)) -> Self {
         Self::new(index, span, Nodes::AtOnce)
     }
 
-    /// All runs that there are will be deleted in favour of this one's.
+    /// All existing runs will be deleted in favour of this writer's run.
     pub(crate) fn rebuilding(mut self) -> Self {
         (self.rates, self.is_rebuild) = (SamplingRates::default(), true);
         self
@@ -168,7 +169,7 @@ impl HookWriter {
     /// Adds a sealed container's hooks.
     ///
     /// # Errors
-    /// Of the storage, when the memory budget is used up and hooks are written early.
+    /// Errors of the storage, if the memory budget is used up and hooks are written early.
     pub fn add(&mut self, view: &CatalogView) -> Result<(), IndexError> {
         hooks_of(view).try_for_each(|hook| self.add_hook(hook))
     }
@@ -196,8 +197,8 @@ impl HookWriter {
         Ok(())
     }
 
-    /// Writes what is in memory as a run that covers nothing. Nodes of a session that has not
-    /// committed stay in memory: a run would show them. They are one in some 500 hooks.
+    /// Writes the hooks in memory as a run that covers nothing. Nodes of a session that has not
+    /// committed stay in memory, because a run would show them. They are one in some 500 hooks.
     fn write_early(&mut self) -> Result<(), IndexError> {
         let mut hooks = read(&self.chunks).hooks(HookKind::Data);
         if self.nodes_seen == Nodes::AtOnce {
@@ -222,19 +223,19 @@ impl HookWriter {
         Ok(())
     }
 
-    /// Nothing was added.
+    /// Whether nothing was added.
     pub(crate) fn is_empty(&self) -> bool {
         self.early.is_empty() && self.nodes.is_empty() && read(&self.chunks).len() == 0
     }
 
-    /// Writes the hooks as one run, if wanted with all that was written early.
+    /// Writes the hooks as one run, optionally with everything that was written early.
     fn write(
         &mut self,
         mut hooks: Vec<Hook>,
         covered: &[(SessionId, u64)],
         with_early: bool,
     ) -> Result<Arc<Run>, IndexError> {
-        // Runs keep no more of the bits; in this order they are merged.
+        // Runs keep no further bits. Hooks are merged in this order.
         for hook in &mut hooks {
             hook.bits = bits_of_key(key_of(hook.bits));
         }
@@ -255,7 +256,7 @@ impl HookWriter {
                 Written::Run(id, names) => return self.index.open_run(id, &names),
                 Written::Damaged(part) => part,
             };
-            // A moment old and bad already: the disk is failing. Those hooks are forgotten.
+            // The part is new and already bad: the disk is failing. Those hooks are dropped.
             damaged.set_damaged();
             self.index.note_damaged(damaged);
             let id = crate::writer::RunId::of(damaged.meta().name).0;
@@ -275,12 +276,12 @@ impl HookWriter {
         Ok(())
     }
 
-    /// Publishes all that was added as the run that covers `sessions`: the own one, and those that
-    /// it adopted. They have committed manifests, durably (INV-9).
+    /// Publishes all added hooks as the run that covers `sessions`: the writer's own session, and
+    /// those that it adopted. Their manifests must be committed and durable (INV-9).
     ///
     /// # Errors
-    /// Of the storage; the sessions then stay uncovered, and the next process that opens the store
-    /// adds their hooks.
+    /// Errors of the storage. The sessions then stay uncovered, and the next process that opens the
+    /// store adds their hooks.
     pub fn publish(mut self, sessions: &[SessionId]) -> Result<(), IndexError> {
         let mut hooks = read(&self.chunks).hooks(HookKind::Data);
         hooks.append(&mut self.nodes);
@@ -296,7 +297,7 @@ impl Drop for HookWriter {
     }
 }
 
-/// The hooks of a catalog's copy: copies keep the bits that the index needs. They are all chunks'.
+/// The hooks of a catalog's copy, all of chunks. Copies have the bits that the index needs.
 pub fn hooks_of_copy(copy: &CatalogCopy) -> impl Iterator<Item = Hook> {
     let container = copy.container;
     let fingerprints = || copy.entries.iter().map(|entry| widen(entry.fingerprint_prefix));

@@ -1,8 +1,8 @@
-//! Sets of sessions as ranges: short, since sessions are numbered in order.
+//! Sets of sessions as ranges. They are short, since sessions are numbered in order.
 
 use types::SessionId;
 
-/// Ranges (first, count) in ascending order, joined where they meet.
+/// Joins adjacent ranges (first, count). Returns them in ascending order.
 pub(crate) fn join(ranges: impl IntoIterator<Item = (SessionId, u64)>) -> Vec<(SessionId, u64)> {
     let mut sorted: Vec<_> = ranges.into_iter().filter(|range| range.1 > 0).collect();
     sorted.sort_unstable();
@@ -19,7 +19,7 @@ pub(crate) fn join(ranges: impl IntoIterator<Item = (SessionId, u64)>) -> Vec<(S
     out
 }
 
-/// Whether joined ranges hold the session.
+/// Whether the joined ranges include the session.
 pub(crate) fn holds(ranges: &[(SessionId, u64)], session: SessionId) -> bool {
     let after = ranges.partition_point(|range| range.0 <= session);
     let range = after.checked_sub(1).and_then(|at| ranges.get(at));

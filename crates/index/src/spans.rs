@@ -1,15 +1,16 @@
 //! The containers of a section as spans: ordinals of at most 32 bits replace ids of 64.
 //!
-//! A session's containers are numbered in sequence, and of each at least one hook stays in a run,
-//! so a run's containers are a span a session and kind. Ordinals count them in the order of their
-//! ids. All parts of a run have the same table, in blocks of rows that are searched where they lie:
+//! A session's containers are numbered in sequence, and at least one hook of each stays in a run.
+//! So a run's containers form a span for each session and kind. Ordinals count them in the order of
+//! their ids. All parts of a run have the same table, in blocks of rows. Look-ups search the mapped
+//! blocks:
 //!
 //! ```text
 //! 0    u16 rows, 1 to 339
 //! 2    u64 id of the first container, u32 its ordinal; each row up to the next one's ordinal
 //! ```
 //!
-//! Pure; any bytes are read without a panic.
+//! Pure; no bytes cause a panic.
 
 use std::ops::Range;
 
@@ -23,7 +24,7 @@ const ROWS_AT: usize = 2;
 /// Rows of a block.
 pub(crate) const TABLE_ROWS: usize = (BODY_BYTES - ROWS_AT) / ROW_BYTES;
 
-/// Containers that follow each other.
+/// Consecutive containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Row {
     /// [`ContainerId::to_u64`] of the first.
@@ -40,7 +41,7 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
-    /// Of containers in any order, each any number of times.
+    /// The table of containers in any order, each any number of times.
     pub(crate) fn of(containers: impl IntoIterator<Item = ContainerId>) -> Self {
         let mut ids: Vec<u64> = containers.into_iter().map(ContainerId::to_u64).collect();
         ids.sort_unstable();
@@ -52,7 +53,7 @@ impl Spans {
         spans
     }
 
-    /// All containers of several tables that are to be kept.
+    /// The containers of several tables for which `keep` is true.
     pub(crate) fn union<'a>(
         tables: impl IntoIterator<Item = &'a Self>,
         keep: &dyn Fn(ContainerId) -> bool,
@@ -71,7 +72,7 @@ impl Spans {
         spans
     }
 
-    /// Adds a container that comes after all others.
+    /// Adds a container that sorts after all others.
     pub(crate) fn push(&mut self, id: u64) {
         let follows = self
             .rows
@@ -86,7 +87,7 @@ impl Spans {
         self.count = self.count.saturating_add(1);
     }
 
-    /// As blocks have them; `None` when they are not in order or do not end at `count`.
+    /// A table from the rows of blocks; `None` if they are not in order or do not end at `count`.
     pub(crate) fn from_rows(rows: Vec<Row>, count: u32) -> Option<Self> {
         let is_sorted = rows.is_sorted_by(|a, b| {
             let len = u64::from(b.ordinal.saturating_sub(a.ordinal));
@@ -97,7 +98,7 @@ impl Spans {
         (is_sorted && begins && ends).then_some(Self { rows, count })
     }
 
-    /// Containers.
+    /// The number of containers.
     pub(crate) fn len(&self) -> u32 {
         self.count
     }
@@ -111,7 +112,7 @@ impl Spans {
         u32::BITS - self.count.saturating_sub(1).leading_zeros()
     }
 
-    /// Ids that follow each other.
+    /// Ranges of consecutive ids.
     fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
         let ends = self
             .rows
@@ -152,7 +153,7 @@ impl Spans {
     }
 }
 
-/// The container that stands for an ordinal in its row.
+/// The container of an ordinal in its row.
 pub(crate) fn in_row(row: Row, ordinal: u32) -> Option<ContainerId> {
     let id = row.id.checked_add(u64::from(ordinal.checked_sub(row.ordinal)?))?;
     ContainerId::from_u64(id)
@@ -174,7 +175,7 @@ impl<'a> TableBlock<'a> {
         self.0.iter().map(split)
     }
 
-    /// The last row that begins at this ordinal or before it.
+    /// The last row that begins at or before this ordinal.
     pub(crate) fn row_of(self, ordinal: u32) -> Option<Row> {
         let after = self.0.partition_point(|row| split(row).ordinal <= ordinal);
         self.0.get(after.checked_sub(1)?).map(split)

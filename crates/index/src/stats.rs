@@ -1,4 +1,4 @@
-//! The contents and the cost of an index, for its users. Counts only; nothing is read for them.
+//! The content and the cost of an index, for its users. Only counts: nothing is read for them.
 
 use crate::index::{Index, read};
 use crate::kind::HookKind;
@@ -11,36 +11,37 @@ use crate::table::{LOOKUPS_PER_GIB, MemoryStats};
 pub struct IndexStats {
     /// Runs in use.
     pub runs: u64,
-    /// Hooks in them.
+    /// Hooks in the runs.
     pub entries: u64,
-    /// Of those, hooks to nodes.
+    /// Hooks to nodes among them.
     pub node_entries: u64,
-    /// Containers that hooks to chunks name, those named by several runs as often.
+    /// Containers in hooks to chunks. A container counts once for each run that names it.
     pub data_containers: u64,
-    /// Their bytes.
+    /// Bytes of the runs.
     pub bytes: u64,
-    /// Of those, what look-ups of absent fingerprints touch.
+    /// The share of these bytes that look-ups of absent fingerprints touch.
     pub resident_bytes: u64,
-    /// In force: at which the next run is written.
+    /// The rates in force: the next run is written at these.
     pub rates: SamplingRates,
     /// Hooks still in memory.
     pub pending_entries: u64,
-    /// Catalogs loaded for nothing, for each GiB of new data in chunks of 8 KiB: expected, from
-    /// what the index that is asked holds.
+    /// The expected number of catalogs loaded for nothing, for each GiB of new data in chunks of 8
+    /// KiB. It follows from the index that look-ups use.
     pub false_loads_per_gib: f64,
-    /// Share of duplicates found, if streams repeat in order [Guo, equation 2]: by the index that
-    /// is asked.
+    /// The share of duplicates found, if streams repeat in order [Guo, equation 2], by the index
+    /// that look-ups use.
     pub predicted_efficiency: f64,
-    /// Look-ups, with those that were made together with others and whose answers were not needed.
+    /// Look-ups, including those that were made together with others and whose answers were not
+    /// needed.
     pub lookups: u64,
-    /// Leaves read. Summaries and tables, which are resident, do not count.
+    /// Leaves read. Resident summaries and tables do not count.
     pub blocks_read: u64,
-    /// Of the hooks in memory, where they are held there.
+    /// Counts of the hooks in memory, if they are held there.
     pub memory: Option<MemoryStats>,
 }
 
 impl Index {
-    /// Counts.
+    /// Counts of the index.
     #[must_use]
     pub fn stats(&self) -> IndexStats {
         let rates = self.rates();
@@ -70,7 +71,7 @@ impl Index {
             lookups: self.lookups(),
             blocks_read: parts().map(|part| part.leaves_read()).sum(),
             false_loads_per_gib: memory.map_or_else(|| false_loads_per_gib(data), |m| m.false_loads_per_gib),
-            // What is held in memory was read from runs: the lower R counts.
+            // The hooks in memory came from runs: the lower R counts.
             predicted_efficiency: memory
                 .map_or(1.0, |memory| memory.predicted_efficiency)
                 .min(efficiency_of(rates.data, data, data_containers)),
@@ -79,7 +80,7 @@ impl Index {
     }
 }
 
-/// Of 131,072 chunks, all looked up and all new, how many have the key of another.
+/// Of 131,072 new chunks that are looked up: the expected number that have the key of another.
 #[expect(clippy::cast_precision_loss, reason = "an expectation")]
 fn false_loads_per_gib(hooks: u64) -> f64 {
     LOOKUPS_PER_GIB * hooks as f64 / (1u64 << KEY_BITS) as f64

@@ -1,10 +1,10 @@
 //! The summary of a section: its resident part, and its filter [Guo 3.2, SSD indexing] (G6).
 //!
-//! Keys are cut into a quotient (the upper bits), a remainder of 8 bits, and low bits, which are in
-//! the leaves. A summary block has the quotients of some 3,000 keys as unary counts of how many
-//! keys each quotient has, from the block's first quotient on, and the remainders, a byte each:
-//! some 11 bits a key. A look-up finds the quotient's keys by counting bits and compares
-//! remainders, so only one in some 250 absent keys reads a leaf. The result is the key's position,
+//! A key is cut into a quotient (the upper bits), a remainder of 8 bits, and low bits, which are in
+//! the leaves. A summary block has some 3,000 keys: unary counts of how many keys each quotient
+//! has, from the block's first quotient on, and the remainders, a byte each. This takes some 11
+//! bits for each key. A look-up finds the quotient's keys by counting bits, and compares
+//! remainders. So only one in some 250 absent keys reads a leaf. The result is the key's position,
 //! which also gives its leaf: no other fences are needed.
 //!
 //! ```text
@@ -15,7 +15,7 @@
 //! ..  u8 each: remainders; up to the digest zeros
 //! ```
 //!
-//! Equal keys are in one block. Pure; any bytes are read without a panic.
+//! Equal keys are in one block. Pure; no bytes cause a panic.
 
 use std::ops::Range;
 
@@ -24,34 +24,34 @@ use format::wire::Writer;
 use crate::block::{BODY_BYTES, Block, close_block};
 
 /// Bits of a key: the upper ones of [`crate::Hook::bits`]. With n keys in an index, one look-up in
-/// 2^48 / n finds a key that is not its own: one in 2^22 with 64 Mi hooks, of 131,072 new chunks a
-/// GiB.
+/// 2^48 / n finds the key of another fingerprint. With 64 Mi hooks that is one in 2^22; a GiB has
+/// 131,072 new chunks.
 pub(crate) const KEY_BITS: u32 = 48;
-/// Bits of a key that the summary has beside the quotient.
+/// Bits of a key in the summary, beside the quotient.
 pub(crate) const REMAINDER_BITS: u32 = 8;
-/// Bits below the quotient: at least those of the remainder.
+/// The least number of bits below the quotient: those of the remainder.
 pub(crate) const SHIFT_MIN: u32 = REMAINDER_BITS;
-/// At most: the low bits then are 32.
+/// The most bits below the quotient: then there are 32 low bits.
 pub(crate) const SHIFT_MAX: u32 = 40;
 
-/// Bits that a key takes in the summary, about, overlap of leaves and digests included.
+/// Approximate bits of a key in the summary, overlap of leaves and digests included.
 pub(crate) const SUMMARY_BITS: u64 = 12;
 
 const HEAD_BYTES: usize = 16;
 const GROUP_BITS: usize = 512;
 const GROUP_WORDS: usize = GROUP_BITS / 64;
 
-/// The key of a hook's bits.
+/// The key of index bits.
 pub(crate) const fn key_of(bits: u64) -> u64 {
     bits >> (u64::BITS - KEY_BITS)
 }
 
-/// Bits of a hook that has this key: its lower bits are forgotten.
+/// Index bits with this key. The lower bits are lost.
 pub(crate) const fn bits_of_key(key: u64) -> u64 {
     key << (u64::BITS - KEY_BITS)
 }
 
-/// The shift at which as many keys over this span have one to two quotients each.
+/// The shift at which so many keys over this span have one to two quotients each.
 pub(crate) fn shift_for(keys: usize, first: u64, last: u64) -> u32 {
     let gap = last.saturating_sub(first) / (keys.max(1) as u64);
     gap.checked_ilog2().unwrap_or(0).clamp(SHIFT_MIN, SHIFT_MAX)
@@ -62,7 +62,7 @@ const fn block_bytes(keys: usize, zeros: usize) -> usize {
     HEAD_BYTES + 2 * bits.div_ceil(GROUP_BITS) + 8 * bits.div_ceil(64) + keys
 }
 
-/// Writes a section's summary; keys come in order.
+/// Writes a section's summary. Keys must come in order.
 #[derive(Debug)]
 pub(crate) struct SummaryBuilder {
     shift: u32,
@@ -92,7 +92,7 @@ impl SummaryBuilder {
         }
     }
 
-    /// Adds `count` equal keys: few enough for one block.
+    /// Adds `count` equal keys, which must fit into one block.
     pub(crate) fn push(&mut self, key: u64, count: usize) {
         let quotient = key >> self.shift;
         let zeros = usize::try_from(quotient - (self.first >> self.shift)).unwrap_or(usize::MAX);
@@ -163,7 +163,7 @@ pub(crate) struct SummaryBlock<'a> {
 }
 
 impl<'a> SummaryBlock<'a> {
-    /// `None` when its counts do not fit it.
+    /// `None` if its counts do not fit the block.
     pub(crate) fn parse(block: Block<'a>) -> Option<Self> {
         let keys = usize::from(block.u16_at(0)?);
         let zeros = usize::from(block.u16_at(2)?);
@@ -187,7 +187,7 @@ impl<'a> SummaryBlock<'a> {
         self.block.u64_at(self.words_at + 8 * at)
     }
 
-    /// Positions of the keys that have this key's quotient and remainder.
+    /// Positions of the keys with this key's quotient and remainder.
     pub(crate) fn find(&self, key: u64, shift: u32) -> Option<Range<u64>> {
         let rank = (key >> shift).checked_sub(self.first_quotient)?;
         let rank = usize::try_from(rank).ok().filter(|rank| *rank <= self.zeros)?;
@@ -236,7 +236,7 @@ impl<'a> SummaryBlock<'a> {
         None
     }
 
-    /// How many ones stand from this bit on.
+    /// The number of ones from this bit on.
     fn ones_from(&self, from: usize) -> Option<usize> {
         let bits = self.keys + self.zeros;
         let mut ones = 0;

@@ -1,17 +1,17 @@
-//! The index in memory: hooks in some 7 bytes each under a byte budget, by progressive sampling
+//! The index in memory: hooks of some 7 bytes each, within a byte budget, by progressive sampling
 //! [Guo 3.2] (G3, G4, G5).
 //!
-//! All data is in pages of one pool, by number and without pointers: a table of entries for each
-//! kind, and the containers that entries name by ordinal. When the pool is full, R halves, and
-//! hooks that no longer sample are dropped. When only anchors are left and the budget is still too
-//! small, the oldest containers are forgotten whole, and
+//! All data is in pages of one pool. Pages have numbers, and there are no pointers. A table of
+//! entries exists for each kind. Entries name containers by ordinal. If the pool is full, R halves,
+//! and hooks that are no longer sampled are dropped. If only anchors are left and the budget is
+//! still too small, the oldest containers are dropped whole, and
 //! [counted](MemoryStats::forgotten_containers).
 //!
-//! Invariant: allocated bytes stay within the budget (INV-7), except for some 100 KiB for a
-//! moment while a segment is packed again, and 24 bytes a container while these get new ordinals. A
-//! hook that stays at the rates in force is found, or its container is forgotten. A false answer
-//! comes at most once in a GiB of new data ([`MemoryStats`] has the rate). Many threads may look up
-//! while one adds. Nothing fails: an index may forget.
+//! Invariant: allocated bytes stay within the budget (INV-7). There are two short exceptions: some
+//! 100 KiB while a segment is packed again, and 24 bytes for each container while containers get
+//! new ordinals. A hook that stays at the rates in force is found, or its container was dropped. A
+//! false answer occurs at most once in a GiB of new data ([`MemoryStats`] has the rate). Many
+//! threads may look up while one adds. Nothing fails: an index may forget.
 
 mod batched_lookup;
 pub(crate) mod directory;
@@ -44,29 +44,29 @@ use crate::table::tables::Tables;
 /// The least budget, in bytes.
 pub const MEMORY_BYTES_MIN: usize = 64 << 10;
 
-/// What the index in memory holds; a snapshot.
+/// The content of the index in memory; a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MemoryStats {
     /// The budget.
     pub budget_bytes: u64,
-    /// Allocated of it.
+    /// Allocated bytes of the budget.
     pub bytes: u64,
     /// R.
     pub rates: SamplingRates,
-    /// Entries of chunks, and of nodes.
+    /// Entries by kind: chunks, nodes.
     pub entries: [u64; 2],
-    /// Containers that they name.
+    /// Containers in the entries.
     pub containers: u64,
-    /// Entries, as a share of the slots there are for them. 0 to 1.
+    /// The share of slots that have an entry, 0 to 1.
     pub load: f64,
-    /// Bytes allocated, as a share of the entries: pages, containers and all.
+    /// Allocated bytes for each entry: pages, containers and everything else.
     pub bytes_per_entry: f64,
-    /// Catalogs loaded for nothing, for each GiB of new data in chunks of 8 KiB: expected, from the
-    /// entries.
+    /// The expected number of catalogs loaded for nothing, for each GiB of new data in chunks of 8
+    /// KiB. It follows from the entries.
     pub false_loads_per_gib: f64,
-    /// Share of duplicates found, if streams repeat in order [Guo, equation 2].
+    /// The share of duplicates found, if streams repeat in order [Guo, equation 2].
     pub predicted_efficiency: f64,
-    /// Containers that the budget had no room for.
+    /// Containers that were dropped, because the budget had no room for them.
     pub forgotten_containers: u64,
 }
 
@@ -78,7 +78,7 @@ pub struct MemoryIndex {
 }
 
 impl MemoryIndex {
-    /// An empty one, of so many bytes at most (and no less than [`MEMORY_BYTES_MIN`]).
+    /// An empty index of at most `budget_bytes` (and no less than [`MEMORY_BYTES_MIN`]).
     #[must_use]
     pub fn new(budget_bytes: usize) -> Self {
         Self::of(Tables::new(budget_bytes.max(MEMORY_BYTES_MIN)))
@@ -91,7 +91,8 @@ impl MemoryIndex {
         }
     }
 
-    /// Adds hooks, each once. Quickest when they come by container, or in order of their bits.
+    /// Adds hooks, each once. This is fastest if they come by container, or in the order of their
+    /// bits.
     pub fn add(&self, hooks: impl IntoIterator<Item = Hook>) {
         let mut tables = self.write();
         for hook in hooks {
@@ -110,27 +111,27 @@ impl MemoryIndex {
         self.read().rates()
     }
 
-    /// Forgets all.
+    /// Removes all hooks.
     pub(crate) fn clear(&self) {
         let mut tables = self.write();
         *tables = Tables::new(tables.budget_bytes());
     }
 
-    /// Whether the hooks of a container are here. All that stay at the rates, or none.
+    /// Whether the hooks of a container are here: all that stay at the rates, or none.
     #[must_use]
     pub fn holds(&self, container: ContainerId) -> bool {
         self.read().holds(container)
     }
 
-    /// Appends the containers that may hold the fingerprint, in no order.
+    /// Appends the containers that may have the fingerprint, in any order.
     pub(crate) fn find(&self, fingerprint: &Fingerprint, kind: HookKind, out: &mut Vec<ContainerId>) {
         self.lookups.fetch_add(1, Ordering::Relaxed);
         let rank = Rank::of_level(SampleLevel::of(fingerprint));
         self.read().find(kind, fingerprint.index_bits(), rank, out);
     }
 
-    /// As [`Self::find`] for each fingerprint: which of them, and a container, in the order of
-    /// fingerprints.
+    /// Like [`Self::find`] for each fingerprint. Each result is the number of the fingerprint and a
+    /// container, in the order of fingerprints.
     pub(crate) fn find_together(
         &self,
         fingerprints: &[Fingerprint],
@@ -146,13 +147,13 @@ impl MemoryIndex {
         self.read().find_together(kind, fingerprints.len(), wanted, out);
     }
 
-    /// Look-ups so far, with those whose answers were not needed.
+    /// Look-ups so far, including those whose answers were not needed.
     #[must_use]
     pub fn lookups(&self) -> u64 {
         self.lookups.load(Ordering::Relaxed)
     }
 
-    /// What it holds.
+    /// Counts of its content.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "shares, shown with three figures")]
     pub fn stats(&self) -> MemoryStats {
@@ -186,12 +187,12 @@ impl MemoryIndex {
         }
     }
 
-    /// Writes all of it as one object that [`Self::restore`] takes back: without a copy in memory,
-    /// in one sequential write. `filled` are the parts of runs that it was filled from. Losing it
-    /// costs only time (INV-4).
+    /// Writes everything as one object, which [`Self::restore`] reads: without a copy in memory, in
+    /// one sequential write. `filled` are the parts of runs that the index was filled from. Losing
+    /// the object costs only time (INV-4).
     ///
     /// # Errors
-    /// Of the storage.
+    /// Errors of the storage.
     pub fn checkpoint(
         &self,
         storage: &dyn Storage,
@@ -202,11 +203,11 @@ impl MemoryIndex {
         image::write(&self.read(), storage, store, name, filled)
     }
 
-    /// Takes back what [`Self::checkpoint`] wrote, and what it was filled from; `None` when it was
-    /// written with another budget.
+    /// Restores an object of [`Self::checkpoint`]. Returns also the parts of runs that it was
+    /// filled from; `None` if it was written with another budget.
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence: not a byte is other than as it was written.
+    /// A description of the problem. Any changed byte is an error.
     pub fn restore(
         bytes: &[u8],
         store: StoreId,

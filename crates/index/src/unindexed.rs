@@ -2,17 +2,17 @@
 //! `index/unread.<number>`.
 //!
 //! Their sessions still count as covered. Otherwise every backup would read those sessions again,
-//! fail at the same sector, and publish the readable hooks again. The next backup asks for a
-//! catalog named here. Later backups ask when twice as many sessions have come since the first
-//! attempt, and finally every [`SESSIONS_MAX`]. When a copy can be read, its hooks are added, and
-//! it is named no more.
+//! fail at the same sector, and publish the readable hooks again. The next backup tries a catalog
+//! named here again. Later backups try when twice as many sessions have come since the first
+//! attempt, and finally every [`SESSIONS_MAX`] sessions. Once a copy can be read, its hooks are
+//! added, and the list names it no more.
 //!
-//! The highest number counts. The creator of a number deletes lower ones; a process that loses a
-//! number reads again. If the object is lost, `index rebuild` adds the missing hooks (INV-4). It is
-//! not sealed: it names containers and sessions, as names of objects do.
+//! The list with the highest number counts. The creator of a number deletes lower ones. A process
+//! that loses a number reads again. If the object is lost, `index rebuild` adds the missing hooks
+//! (INV-4). It is not sealed: it names containers and sessions, as names of objects do.
 //!
 //! ```text
-//! head and meta: see `head`; digest over all before
+//! head and meta: see `object_header`; digest over all before
 //! ```
 
 use std::collections::BTreeMap;
@@ -33,21 +33,21 @@ const HEAD: Head = Head {
 };
 const WHAT: &str = "list of unread catalogs";
 
-/// So many are remembered at most; sessions of further ones stay uncovered.
+/// The most remembered catalogs. Sessions of further ones stay uncovered.
 const ENTRIES_MAX: usize = 4096;
-/// A catalog is asked for again after so many sessions at the latest.
+/// A catalog is tried again after at most so many sessions.
 const SESSIONS_MAX: u64 = 64;
-/// A number that keeps being lost is tried so often.
+/// The most attempts to get a number.
 const NUMBERS_MAX: usize = 64;
 
-/// When a catalog was asked for, by the newest session of that moment.
+/// The attempts to read a catalog, each recorded as the newest session at that time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Asked {
     first: SessionId,
     last: SessionId,
 }
 
-/// The catalogs that are remembered.
+/// The remembered catalogs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Unread {
     entries: BTreeMap<ContainerId, Asked>,
@@ -66,7 +66,7 @@ impl Unread {
         self.entries.keys().copied()
     }
 
-    /// Those that are asked for when `now` is the newest session.
+    /// The catalogs to try when `now` is the newest session.
     pub(crate) fn due(&self, now: SessionId) -> Vec<ContainerId> {
         let is_due = |asked: &Asked| {
             let waited = asked.last.get().saturating_sub(asked.first.get());
@@ -140,8 +140,8 @@ impl Unread {
 }
 
 impl Index {
-    /// What is remembered. Nothing is asked of the storage where a listing of runs has shown that
-    /// there is none.
+    /// The remembered catalogs. Requests nothing from the storage if a listing of runs has shown
+    /// that there are none.
     pub(crate) fn unread(&self) -> Result<Unread, IndexError> {
         if !self.has_unread() {
             return Ok(Unread::default());
@@ -149,7 +149,7 @@ impl Index {
         Ok(self.read_unread()?.1)
     }
 
-    /// The numbers of all lists, ascending, and what the highest says.
+    /// The numbers of all lists, ascending, and the content of the highest.
     fn read_unread(&self) -> Result<(Vec<u32>, Unread), IndexError> {
         let listed = self.storage().list(names::INDEX_FOLDER)?;
         let numbers = listed
@@ -163,7 +163,7 @@ impl Index {
         let name = names::index_unread(*highest);
         let read = match self.storage().get(&name) {
             Ok(bytes) => Unread::decode(&bytes, self.store()),
-            // Replaced at this moment: the next one reads it.
+            // The list is being replaced: the next call reads the new one.
             Err(StorageError::NotFound { .. }) => Ok(Unread::default()),
             Err(error @ StorageError::Io { .. }) => Err(error.to_string()),
             Err(error) => return Err(error.into()),
@@ -178,8 +178,8 @@ impl Index {
         Ok((numbers, unread))
     }
 
-    /// Notes what was asked for when `now` was the newest session, and for which of them that is
-    /// over.
+    /// Records the catalogs that were tried when `now` was the newest session, and which of them
+    /// are settled.
     pub(crate) fn note_unread(
         &self,
         now: SessionId,

@@ -1,8 +1,8 @@
 //! Writing a run: hooks in order, in parts of bounded size.
 //!
 //! A storage gets an object's bytes at once. So a run of any size is written as parts of at most
-//! [`PART_ENTRIES_MAX`] entries, each built in memory (INV-7). The last part says so; a run that
-//! ends without it was cut short and covers nothing.
+//! [`PART_ENTRIES_MAX`] entries, each built in memory (INV-7). The last part says that it is the
+//! last. A run without such a part was cut short, and covers nothing.
 
 use env::{Storage, StorageError};
 use format::names::{self, IndexRunName};
@@ -17,13 +17,14 @@ use crate::sampling::SamplingRates;
 use crate::spans::Spans;
 use crate::summary::{REMAINDER_BITS, SummaryBuilder, key_of, shift_for};
 
-/// Entries of a part at most: some 7 MiB, and 16 while it is built.
+/// The most entries of a part: some 7 MiB, and 16 MiB while it is built.
 pub(crate) const PART_ENTRIES_MAX: usize = 1 << 20;
 
 /// Bits of a run's number that count its parts.
 const PART_BITS: u32 = 12;
 
-/// A run: the sessions that it spans and a number among those that span the same.
+/// The id of a run: the sessions in its name, and a number that distinguishes runs with the same
+/// sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RunId {
     pub(crate) first: SessionId,
@@ -32,7 +33,7 @@ pub(crate) struct RunId {
 }
 
 impl RunId {
-    /// Numbers of runs end here.
+    /// The end of the numbers of runs.
     pub(crate) const NUMBERS: u32 = 1 << (32 - PART_BITS);
 
     pub(crate) fn part(self, part: u32) -> IndexRunName {
@@ -57,16 +58,16 @@ impl RunId {
     }
 }
 
-/// What a run is to be.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct RunPlan {
     pub(crate) store: StoreId,
     pub(crate) id: RunId,
     /// Sessions whose hooks are all in it: first and count, ascending.
     pub(crate) covered: Vec<(SessionId, u64)>,
-    /// Hooks that do not stay at these are left out.
+    /// The sampling rates. Hooks that do not stay at these are left out.
     pub(crate) rates: SamplingRates,
-    /// Of all hooks' containers, by kind.
+    /// The containers of all hooks, by kind.
     pub(crate) tables: [Spans; 2],
     pub(crate) part_entries_max: usize,
 }
@@ -76,7 +77,7 @@ pub(crate) struct RunWriter<'a> {
     storage: &'a dyn Storage,
     plan: RunPlan,
     part: u32,
-    /// Of the open part.
+    /// Entries of the open part.
     entries: [Vec<Entry>; 2],
     last: Option<Hook>,
     equal: usize,
@@ -97,9 +98,9 @@ impl<'a> RunWriter<'a> {
         }
     }
 
-    /// Adds a hook, if it stays; they come in order of kind, key, and the newer container first. Of
-    /// equal ones the first is kept, of one key the newest. One whose container is in no table is
-    /// left out.
+    /// Adds a hook, if it stays. Hooks must come in order of kind and key, the newer container
+    /// first. Of equal hooks the first is kept, and of one key the newest ones. A hook whose
+    /// container is in no table is left out.
     pub(crate) fn push(&mut self, hook: Hook) -> Result<(), IndexError> {
         let kind = hook.kind.number();
         if !hook.standing.stays_at(self.plan.rates.of(hook.kind)) {
@@ -172,16 +173,16 @@ impl<'a> RunWriter<'a> {
         Ok(self.names)
     }
 
-    /// Removes what was written of a run that will not be finished.
+    /// Deletes the written parts of a run that will not be finished.
     pub(crate) fn abandon(self) {
         for name in &self.names {
-            // What stays behind is a run without an end, which is ignored and merged away.
+            // Parts that stay are a run without an end, which is ignored and merged away.
             drop(self.storage.delete(name));
         }
     }
 }
 
-/// The bytes of a section.
+/// The encoded bytes of a section.
 struct Encoded {
     section: Section,
     summary: Vec<u8>,
@@ -219,7 +220,7 @@ impl Encoded {
     }
 }
 
-/// Whether a put was refused because a rival was first.
+/// Whether a put failed because a rival was first.
 pub(crate) fn is_taken(error: &IndexError) -> bool {
     matches!(error, IndexError::Storage(StorageError::AlreadyExists { .. }))
 }

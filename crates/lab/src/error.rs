@@ -1,4 +1,4 @@
-//! What can go wrong in the laboratory.
+//! Errors of the laboratory.
 
 use simulate::SimulateError;
 
@@ -6,16 +6,16 @@ use simulate::SimulateError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// Backups could not be made, replayed or simulated; or a user asked to stop.
+    /// Making, replaying or simulating backups failed, or the user asked to stop.
     #[error(transparent)]
     Simulate(#[from] SimulateError),
-    /// A store of the engine, which an experiment makes and uses, failed.
+    /// A store of the engine failed. An experiment made and used it.
     #[error(transparent)]
     Store(Box<onefold::Error>),
 }
 
 impl LabError {
-    /// Whether a user asked to stop.
+    /// Whether the user asked to stop.
     #[must_use]
     pub const fn is_interrupted(&self) -> bool {
         matches!(self, Self::Simulate(SimulateError::Interrupted))

@@ -1,7 +1,7 @@
 //! The laboratory: workloads of the papers, chunk traces as files, and the papers' experiments.
 //!
-//! Generators and trace readers are sources of `simulate`, trace writers are sinks. Everything is
-//! deterministic: the same seed and settings give the same backups.
+//! Generators and trace readers are sources for `simulate`, and trace writers are sinks. Everything
+//! is deterministic: the same seed and settings give the same backups.
 
 mod error;
 pub mod generate;

@@ -1,4 +1,4 @@
-//! Random numbers that repeat themselves with their seed.
+//! Reproducible random numbers: each follows from a seed.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use env::{Entropy, SeededEntropy};
 
 const BUFFER_WORDS: usize = 512;
 
-/// SplitMix64's mixing: two numbers never give the same.
+/// SplitMix64's mixing function. It is a bijection.
 pub(crate) const fn mixed(n: u64) -> u64 {
     let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -14,8 +14,9 @@ pub(crate) const fn mixed(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// Bytes that can be had from any word of theirs on: word `n` of a sequence is always the same, and
-/// none is like another's. Quicker than what is drawn, so that whoever takes them sets the pace.
+/// Pseudo-random bytes with access to any word: word `n` of a sequence is always the same, and no
+/// two words of it are equal. This is faster than [`Rng`], so that the consumer of the bytes sets
+/// the pace.
 pub(crate) fn noise(sequence: u64, first_word: u64, out: &mut [u8]) {
     for (word, n) in out.chunks_mut(8).zip(first_word..) {
         let bytes = drawn(sequence, n).to_le_bytes();
@@ -23,13 +24,13 @@ pub(crate) fn noise(sequence: u64, first_word: u64, out: &mut [u8]) {
     }
 }
 
-/// The number `n` of a sequence, to be had without those before it; none comes twice.
+/// The number `n` of a sequence, without computing those before it. No number occurs twice.
 pub(crate) const fn drawn(seed: u64, n: u64) -> u64 {
     mixed(mixed(seed) ^ n.wrapping_mul(0xd134_2543_de82_ef95))
 }
 
-/// A generator of its own for each thing that is drawn, so that drawing more of one changes no
-/// other.
+/// A generator for one kind of random decision. Each kind has its own, so that more draws of one
+/// kind do not change another.
 pub(crate) struct Rng {
     entropy: SeededEntropy,
     buffer: Vec<u8>,
@@ -37,7 +38,7 @@ pub(crate) struct Rng {
 }
 
 impl Rng {
-    /// `stream` tells generators of one seed apart.
+    /// `stream` distinguishes generators with the same seed.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         Self {
             entropy: SeededEntropy::new(seed.rotate_left(32) ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
@@ -57,19 +58,19 @@ impl Rng {
         u64::from_le_bytes(word)
     }
 
-    /// Below `end`, which is not 0.
+    /// Uniform below `end`, which is not 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         let wide = u128::from(self.number()) * u128::from(end);
         u64::try_from(wide >> 64).expect("less than what it was multiplied by")
     }
 
-    /// Above 0, at most 1.
+    /// Uniform above 0 and up to 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits are drawn")]
     pub(crate) fn share(&mut self) -> f64 {
         ((self.number() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Below `end`, which is not 0; `k` about `k + 1` times as seldom as 0.
+    /// Below `end`, which is not 0. The odds of `k` are about 1 / (k + 1) of those of 0.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -80,17 +81,17 @@ impl Rng {
         (((end + 1) as f64).powf(self.share()) as u64).clamp(1, end) - 1
     }
 
-    /// Normally distributed, around 0 and with a deviation of 1.
+    /// Normally distributed with mean 0 and deviation 1.
     pub(crate) fn normal(&mut self) -> f64 {
         (-2.0 * self.share().ln()).sqrt() * (std::f64::consts::TAU * self.share()).cos()
     }
 
-    /// Whether what happens in so many of a million cases happens now.
+    /// Whether an event with this probability in a million happens.
     pub(crate) fn happens(&mut self, of_a_million: u64) -> bool {
         self.below(1_000_000) < of_a_million
     }
 
-    /// Exponentially distributed.
+    /// Exponentially distributed with this mean.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -101,7 +102,7 @@ impl Rng {
         (-self.share().ln() * mean as f64) as u64
     }
 
-    /// Log-normally distributed with this mean; `sigma` is of the logarithm.
+    /// Log-normally distributed with this mean. `sigma` is the standard deviation of the logarithm.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

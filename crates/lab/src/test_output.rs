@@ -1,4 +1,4 @@
-//! What a test has others write, one after another.
+//! Collects the outputs of a test, one after another.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -6,12 +6,12 @@ use std::io::Write;
 #[derive(Debug, Default)]
 pub(crate) struct TestOutput(RefCell<Vec<Vec<u8>>>);
 
-/// Writes to the last of them.
+/// Writes to the last output.
 #[derive(Debug)]
 pub(crate) struct Last<'a>(&'a TestOutput);
 
 impl TestOutput {
-    /// Begins the next.
+    /// Begins the next output.
     pub(crate) fn open(&self) -> Last<'_> {
         self.0.borrow_mut().push(Vec::new());
         Last(self)

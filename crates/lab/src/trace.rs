@@ -1,11 +1,17 @@
 //! Chunk traces: backups as lists of fingerprints and lengths, replayed without their bytes.
 //!
-//! A file of them is read and written as a stream: magic, then records, each with a tag. `B`: a
-//! backup begins (a byte that is 1 for a full one, the length of its name in two bytes, the name).
-//! `C`: up to 4,096 chunks (their number in four bytes; of each 32 bytes of fingerprint and four of
-//! length; a run of zeros has 32 zeros). `E`: the backup ends (its chunks, its bytes, eight bytes
-//! each). `Z`: the trace ends (its backups, in eight). Numbers are little-endian. What is counted
-//! at an end must be what came before, so a trace that was cut short or mixed up is told.
+//! A trace file is read and written as a stream: magic, then records, each with a tag. Numbers are
+//! little-endian.
+//!
+//! - `B`: a backup begins: a byte (1 for a full one), the length of the name in two bytes, the
+//!   name.
+//! - `C`: up to 4,096 chunks: their number in four bytes; 32 bytes of fingerprint and four of
+//!   length for each. A run of zeros has 32 zeros for a fingerprint.
+//! - `E`: the backup ends: the number of its chunks and of its bytes, eight bytes each.
+//! - `Z`: the trace ends: the number of its backups, in eight bytes.
+//!
+//! The reader compares the numbers at an end with what came before. So it detects a trace that was
+//! truncated or mixed up.
 
 mod destor;
 
@@ -34,7 +40,7 @@ impl<W: Write> TraceWriter<W> {
     /// Begins a trace; `what` names it in errors.
     ///
     /// # Errors
-    /// Of the system.
+    /// Errors of the operating system.
     pub fn new(what: impl Into<String>, out: W) -> Result<Self, SimulateError> {
         let mut writer = Self {
             what: what.into(),
@@ -47,10 +53,10 @@ impl<W: Write> TraceWriter<W> {
         Ok(writer)
     }
 
-    /// Ends the trace, and hands back what it was written to.
+    /// Ends the trace, and returns the writer.
     ///
     /// # Errors
-    /// Of the system.
+    /// Errors of the operating system.
     pub fn finish(mut self) -> Result<W, SimulateError> {
         self.put(b"Z")?;
         self.put(&self.backups.to_le_bytes())?;
@@ -106,7 +112,7 @@ impl<W: Write> Sink for TraceWriter<W> {
     }
 }
 
-/// Of a run of zeros: nothing has it for its own.
+/// The fingerprint of a run of zeros. No chunk has it.
 const NO_FINGERPRINT: Fingerprint = Fingerprint::from_bytes([0; Fingerprint::BYTES]);
 
 /// Reads a trace.
@@ -121,7 +127,7 @@ impl<R: BufRead> TraceReader<R> {
     /// Reads the beginning of a trace; `what` names it in errors.
     ///
     /// # Errors
-    /// `Trace` where it is none; of the system.
+    /// `Trace` if the input is no trace; errors of the operating system.
     pub fn new(what: impl Into<String>, input: R) -> Result<Self, SimulateError> {
         let mut reader = Self {
             what: what.into(),
@@ -246,11 +252,11 @@ impl<R: BufRead> Source for TraceReader<R> {
     }
 }
 
-/// A trace of either kind, told by its beginning; `what` names it in errors, and a backup that has
-/// no name of its own.
+/// Opens a trace of either kind, recognised by its beginning. `what` names it in errors, and names
+/// a backup that has no name of its own.
 ///
 /// # Errors
-/// `Trace` where it is none; of the system.
+/// `Trace` if the input is no trace; errors of the operating system.
 pub fn open_trace<'a, R: BufRead + 'a>(
     what: impl Into<String>,
     mut input: R,

@@ -8,7 +8,7 @@ use types::{ObjectName, Revision, StoreId};
 
 use crate::slot_id::SlotId;
 
-/// An object or config that could not be read, opened or made.
+/// An object or config could not be read, opened or made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
@@ -16,8 +16,8 @@ pub enum ObjectError {
     /// [`ObjectError::is_already_exists`].
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The stored bytes are not those that were written: rot, or a write cut short. Found without a
-    /// key.
+    /// The stored bytes differ from those that were written: rot, or a write cut short. This is
+    /// found without a key.
     #[error(
         "{name}: the stored bytes are damaged: {source}; \
          run `check` to see what it touches, and check the disk"
@@ -25,7 +25,7 @@ pub enum ObjectError {
     Rot {
         /// The object.
         name: ObjectName,
-        /// What is wrong with the bytes.
+        /// The error of the bytes.
         source: FormatError,
     },
     /// The bytes are whole, but were not sealed by a holder of this store's keys under this name.
@@ -37,14 +37,14 @@ pub enum ObjectError {
         /// The object.
         name: ObjectName,
     },
-    /// A whole object of another kind stands under the name.
+    /// An object of another kind has the name.
     #[error("{name}: holds a {found:?} where a {expected:?} belongs; find out who can write to the storage")]
     WrongKind {
         /// The object.
         name: ObjectName,
-        /// What the caller asked for.
+        /// The requested kind.
         expected: ObjectKind,
-        /// What its header says.
+        /// The kind in its header.
         found: ObjectKind,
     },
     /// Written by a later program.
@@ -52,45 +52,45 @@ pub enum ObjectError {
     Newer {
         /// The object.
         name: ObjectName,
-        /// What is newer.
+        /// The structure that is newer.
         source: FormatError,
     },
-    /// The object opens, but what it holds breaks the rules of its encoding: a defect of the
-    /// program that wrote it.
+    /// The object opens, but its content breaks the rules of its encoding: a defect of the program
+    /// that wrote it.
     #[error("{name}: opens, but its content is not valid: {source}; please report this as a bug")]
     Content {
         /// The object.
         name: ObjectName,
-        /// Which rule.
+        /// The broken rule.
         source: FormatError,
     },
-    /// Others kept winning the next number.
+    /// Other processes took the next number again and again.
     #[error("{what}: others changed it {attempts} times in a row meanwhile; try again")]
     Contended {
         /// The series of objects.
         what: String,
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
     },
-    /// The highest revision number is taken. Nobody gets there by counting.
+    /// The highest revision number is taken. Counting cannot reach it.
     #[error("{what}: there is no number after revision {highest}; remove that object if it is not yours")]
     Exhausted {
         /// The series of objects.
         what: String,
-        /// The highest that stands there.
+        /// The highest number.
         highest: Revision,
     },
 
     /// There is no config.
     #[error("there is no Onefold store here; make one with `init`, or check the path")]
     NotAStore,
-    /// `init` where there is a store.
+    /// A store cannot be created, because there is one.
     #[error("there is a store here already (config revision {revision}); nothing was changed")]
     StoreExists {
         /// The revision of its config.
         revision: Revision,
     },
-    /// There are objects of a store, but no config.
+    /// There are objects of a store, but there is no config.
     #[error(
         "there are objects of a store here (in `{folder}/`) but no config; restore `config/` from a copy \
          of the storage: without it the store cannot be opened"
@@ -107,11 +107,11 @@ pub enum ObjectError {
     ConfigDamaged {
         /// The newest copy.
         name: ObjectName,
-        /// What is wrong with it.
+        /// The error of the newest copy.
         source: FormatError,
     },
-    /// The config opens with a right password but was not sealed with these key slots by a holder
-    /// of the store's keys.
+    /// A right password opens the config, but no holder of the store's keys has sealed it with
+    /// these key slots.
     #[error(
         "config revision {revision} was changed by somebody without the store's keys; restore `config/` \
          from a copy of the storage, and find out who can write to it"
@@ -120,12 +120,12 @@ pub enum ObjectError {
         /// The revision.
         revision: Revision,
     },
-    /// Another store's config stands where this store's did.
+    /// Another store's config is in the place of this store's.
     #[error("the store was replaced meanwhile: it was {expected} and is now {found}")]
     OtherStore {
         /// The store that was opened.
         expected: StoreId,
-        /// The store that is there.
+        /// The store that was found.
         found: StoreId,
     },
     /// The store was written by a later program.
@@ -133,21 +133,21 @@ pub enum ObjectError {
     NewerFormat {
         /// Its version.
         found: u16,
-        /// The highest known here.
+        /// The highest known version.
         known: u16,
     },
     /// The store uses features that this program does not know.
     #[error("the store requires features {unknown:#x} that this program does not know; use a newer program")]
     UnknownFeatures {
-        /// The bits that are not known.
+        /// The unknown bits.
         unknown: u64,
     },
-    /// The store may be read, but not changed, by this program.
+    /// This program may read the store, but not change it.
     #[error(
         "changing the store requires features {unknown:#x} that this program does not know; use a newer one"
     )]
     ReadOnly {
-        /// The bits that are not known.
+        /// The unknown bits.
         unknown: u64,
     },
 
@@ -157,7 +157,7 @@ pub enum ObjectError {
     /// The store has passwords, and none was given.
     #[error("the store needs a password")]
     PasswordNeeded,
-    /// A password was given, and the store has none. It is opened only if the caller says so,
+    /// A password was given, but the store has none. It is opened only if the caller asks for that,
     /// because anybody who can write to the storage could have planted a store of their own.
     #[error("the store has no password; if that is intended, say so with `--insecure-no-password`")]
     PasswordNotTaken,
@@ -166,7 +166,7 @@ pub enum ObjectError {
     SlotUnusable {
         /// The slot.
         slot: SlotId,
-        /// Why.
+        /// The cause.
         source: CryptoError,
     },
     /// The password or the cost of a new key slot is not acceptable.
@@ -196,13 +196,13 @@ impl ObjectError {
         matches!(self, Self::Storage(StorageError::NotFound { .. }))
     }
 
-    /// Whether the name was taken by a rival.
+    /// Whether a rival took the name.
     #[must_use]
     pub const fn is_already_exists(&self) -> bool {
         matches!(self, Self::Storage(StorageError::AlreadyExists { .. }))
     }
 
-    /// Whether the object is there, but is not what it should be: no retry helps.
+    /// Whether the object exists, but is damaged or wrong: a retry does not help.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
         matches!(

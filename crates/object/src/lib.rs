@@ -2,13 +2,13 @@
 //!
 //! - [`Sealer`] puts and gets one object: a frame whose digest finds rot without a key, and whose
 //!   tag binds it to its store, kind and name.
-//! - [`Revisions`] creates the next object of a numbered series; the first creator wins.
-//! - [`several`] reads many of them at once.
+//! - [`Revisions`] creates the next object of a numbered series. The first creator wins.
+//! - [`several`] reads many objects concurrently.
 //! - [`config`] creates a store, opens it, and changes its passwords.
 //!
-//! Invariant: nothing is overwritten, so a rival or a crash leaves an object whole or absent;
-//! bytes from the storage never cause a panic (INV-8). Everything here may be called from many
-//! threads and processes at once. An error says which object, what was found, and what to do next.
+//! Invariant: nothing is overwritten, so a rival or a crash leaves an object whole or absent. Bytes
+//! from the storage never cause a panic (INV-8). Many threads and processes may call everything
+//! here at once. An error says which object, what was found, and what to do next.
 
 pub mod config;
 mod error;

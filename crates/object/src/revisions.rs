@@ -1,13 +1,14 @@
-//! The next of a numbered series of objects: manifests, lease claims, lists of damaged slots.
+//! Creates the next of a numbered series of objects: manifests, lease claims, lists of damaged
+//! slots.
 //!
-//! Nothing is overwritten: a change is a new object under the next number. Create-only put decides
-//! which creator gets a number. The loser reads the winner's object and decides again. The creator
-//! of a number may delete lower numbers, but never the highest one. So a slow creator may get a
-//! number that was used and deleted. It lists after creating, finds the higher number, and decides
-//! again. So `decide` must accept that its change was made already.
+//! Nothing is overwritten: a change is a new object under the next number. A create-only put
+//! decides which creator gets a number. The loser reads the winner's object and decides again. The
+//! creator of a number may delete lower numbers, but never the highest one. So a slow creator may
+//! get a number that was used and deleted. It lists after creating, finds the higher number, and
+//! decides again. So `decide` must accept that its change was made already.
 //!
 //! Any number of processes may do this at once. A crash leaves the new revision whole, torn or
-//! absent; nothing is durable before the caller's barrier.
+//! absent. Nothing is durable before the caller's barrier.
 
 use env::StorageError;
 use format::frame::ObjectKind;
@@ -15,7 +16,7 @@ use types::{ObjectName, Revision};
 
 use crate::{ObjectError, Sealer};
 
-/// How often a number may be lost before giving up. Every loss is somebody else's progress.
+/// The most attempts to get a number. With every loss another process makes progress.
 const ATTEMPTS_MAX: u32 = 100;
 
 type Name<'a> = dyn Fn(Revision) -> ObjectName + 'a;
@@ -30,37 +31,37 @@ pub struct Revisions<'a> {
     parse: Box<Parse<'a>>,
 }
 
-/// The highest revision as it was read.
+/// The highest revision, as read.
 #[derive(Debug)]
 pub struct Head {
     /// Its number.
     pub revision: Revision,
-    /// What it holds, or how it is damaged ([`ObjectError::is_damage`] or `Newer`). Whether a torn
-    /// one counts is for the caller to decide: it may be all that a crash left of an unfinished
-    /// write, or rot of what was acknowledged long ago.
+    /// Its content, or its damage ([`ObjectError::is_damage`] or `Newer`). The caller decides
+    /// whether a torn one counts: a crash may have left it of an unfinished write, or it may be rot
+    /// of an old revision that counts.
     pub plain: Result<Vec<u8>, ObjectError>,
 }
 
-/// What to do, given the highest revision.
+/// The decision, given the highest revision.
 #[derive(Debug)]
 pub enum Next {
-    /// Create the next one with this content.
+    /// Creates the next revision with this content.
     Create(Vec<u8>),
-    /// Leave it at that: it is done already, or not to be done.
+    /// Creates nothing: the change is already made, or not wanted.
     Stop,
 }
 
-/// What became of it.
+/// The result of a creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// This revision was created, and was the highest when listed after.
+    /// This revision was created, and was the highest in the listing afterwards.
     Created(Revision),
-    /// [`Next::Stop`] was decided.
+    /// `decide` returned [`Next::Stop`].
     Stopped,
 }
 
 impl<'a> Revisions<'a> {
-    /// The series of objects in `folder` whose names `parse` accepts; `name` is its inverse.
+    /// The series of objects in `folder` whose names `parse` accepts. `name` is its inverse.
     pub fn new(
         sealer: &'a Sealer,
         kind: ObjectKind,
@@ -80,7 +81,7 @@ impl<'a> Revisions<'a> {
     /// The numbers that exist, lowest first.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Errors of the storage.
     pub fn list(&self) -> Result<Vec<Revision>, ObjectError> {
         let listed = self.sealer.list(&self.folder, &self.parse)?;
         let mut numbers: Vec<Revision> = listed.into_iter().map(|(revision, _)| revision).collect();
@@ -88,10 +89,10 @@ impl<'a> Revisions<'a> {
         Ok(numbers)
     }
 
-    /// The highest revision; `None` when there is none.
+    /// The highest revision; `None` if there is none.
     ///
     /// # Errors
-    /// Of the storage; `Contended` when each one listed is gone before it is read.
+    /// Errors of the storage; `Contended` if each listed revision is gone before it is read.
     pub fn head(&self) -> Result<Option<Head>, ObjectError> {
         for _ in 0..ATTEMPTS_MAX {
             let Some(revision) = self.list()?.last().copied() else {
@@ -106,15 +107,16 @@ impl<'a> Revisions<'a> {
         Err(self.contended())
     }
 
-    /// Creates the revision that follows the highest, as `decide` wants it after seeing that one.
+    /// Creates the revision after the highest one. `decide` sees the highest one and returns the
+    /// content.
     ///
-    /// `decide` is asked again whenever a rival was first, and also when a rival has gone on from
-    /// the revision just created (which looks the same as having created a void one): it must
-    /// recognise that what it wanted is done, and stop. Not durable before a barrier, stopped or
-    /// not.
+    /// `decide` is called again whenever a rival was first. It is also called again when a rival
+    /// has continued from the new revision, which looks the same as a void one. So it must
+    /// recognise that its change is made, and stop. The result is not durable before a barrier,
+    /// even after a stop.
     ///
     /// # Errors
-    /// Whatever `decide` returns; of the storage; `Contended`; `Exhausted`.
+    /// Errors of `decide` and of the storage; `Contended`; `Exhausted`.
     pub fn create_next<E: From<ObjectError>>(
         &self,
         mut decide: impl FnMut(Option<&Head>) -> Result<Next, E>,
@@ -145,8 +147,8 @@ impl<'a> Revisions<'a> {
     }
 }
 
-/// The number after the highest; names come from the storage, so the last number is an error, no
-/// panic.
+/// The number after the highest. Names come from the storage, so there being no further number is
+/// an error, not a panic.
 pub(crate) fn next_number(highest: Option<Revision>, what: &str) -> Result<Revision, ObjectError> {
     let Some(highest) = highest else {
         return Ok(Revision::FIRST);

@@ -1,10 +1,10 @@
 //! One sealed object by name.
 //!
-//! Invariant: an object that opens was put by a holder of the store's keys, in this store, as
-//! this kind, under this name. The order of checks shows the cause: first the digest, which needs
-//! no key and finds rot and torn writes; then the tag, which finds malice. Clones share all state;
-//! everything may be called from many threads at once. A failed put leaves the object whole or
-//! absent, as the storage promises; a failed get changes nothing.
+//! Invariant: an object that opens was put by a holder of the store's keys, in this store, as this
+//! kind, under this name. The order of checks shows the cause: first the digest, which needs no key
+//! and finds rot and torn writes; then the tag, which finds malice. Clones share all state. Many
+//! threads may call everything at once. A failed put leaves the object whole or absent, as the
+//! storage guarantees. A failed get changes nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ struct Inner {
 }
 
 impl Sealer {
-    /// For the store with that id and key. Does nothing yet.
+    /// A sealer for the store with that id and key. It does nothing yet.
     #[must_use]
     pub fn new(env: Env, store: StoreId, key: EncryptionKey) -> Self {
         Self(Arc::new(Inner { env, store, key }))
     }
 
-    /// The doors to storage, time and randomness.
+    /// The environment: storage, time and randomness.
     #[must_use]
     pub fn env(&self) -> &Env {
         &self.0.env
@@ -49,7 +49,7 @@ impl Sealer {
         self.0.store
     }
 
-    /// The key that everything in the store is sealed under.
+    /// The key under which everything in the store is sealed.
     #[must_use]
     pub fn key(&self) -> &EncryptionKey {
         &self.0.key
@@ -57,11 +57,11 @@ impl Sealer {
 
     /// Seals and creates an object. May return before it is durable.
     ///
-    /// When the name is found taken, the object there is compared with ours: a storage that asked
-    /// again after a lost answer may have met its own write.
+    /// If the name is taken, the object there is compared with ours: after a lost answer, the
+    /// storage may have repeated the put and found its own object.
     ///
     /// # Errors
-    /// Of the storage; [`ObjectError::is_already_exists`] when a rival took the name.
+    /// Errors of the storage; [`ObjectError::is_already_exists`] if a rival took the name.
     pub fn put(&self, name: &ObjectName, kind: ObjectKind, plain: &[u8]) -> Result<(), ObjectError> {
         let object = self.seal(name, kind, plain);
         put_or_same(&self.0.env, name, &object)
@@ -70,7 +70,7 @@ impl Sealer {
     /// Reads and opens an object.
     ///
     /// # Errors
-    /// [`ObjectError::is_not_found`]; `Rot`, `Forged`, `WrongKind`, `Newer`; of the storage.
+    /// [`ObjectError::is_not_found`]; `Rot`, `Forged`, `WrongKind`, `Newer`; errors of the storage.
     pub fn get(&self, name: &ObjectName, kind: ObjectKind) -> Result<Vec<u8>, ObjectError> {
         self.open_bytes(name, kind, self.0.env.storage.get(name)?)
     }
@@ -78,7 +78,7 @@ impl Sealer {
     /// Reads, opens and decodes an object.
     ///
     /// # Errors
-    /// As [`Sealer::get`], and `Content` or `Newer` as `decode` finds.
+    /// As [`Sealer::get`]; also `Content` or `Newer`, as `decode` returns.
     pub fn read<T>(
         &self,
         name: &ObjectName,
@@ -98,7 +98,7 @@ impl Sealer {
         })
     }
 
-    /// Opens an object's bytes that were read otherwise.
+    /// Opens an object's bytes, however they were read.
     ///
     /// # Errors
     /// `Rot`, `Forged`, `WrongKind`, `Newer`.
@@ -128,7 +128,7 @@ impl Sealer {
         Ok(object)
     }
 
-    /// The whole object as it would be put, under a fresh salt.
+    /// The bytes of the whole object, under a fresh salt.
     #[must_use]
     pub fn seal(&self, name: &ObjectName, kind: ObjectKind, plain: &[u8]) -> Vec<u8> {
         let mut salt = [0; 32];
@@ -146,28 +146,29 @@ impl Sealer {
         object
     }
 
-    /// Checks an object's digest without its key: whether it is whole, not who sealed it.
+    /// Checks an object's digest without its key. This shows whether it is whole, but not who
+    /// sealed it.
     ///
     /// # Errors
-    /// [`ObjectError::is_not_found`]; `Rot`, `Newer`; of the storage.
+    /// [`ObjectError::is_not_found`]; `Rot`, `Newer`; errors of the storage.
     pub fn check_digest(env: &Env, name: &ObjectName) -> Result<ObjectKind, ObjectError> {
         let object = env.storage.get(name)?;
         Ok(split(name, &object)?.header.kind)
     }
 
-    /// Returns when all that was put, deleted, read or listed before is durable.
+    /// Returns when everything that was put, deleted, read or listed before is durable.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Errors of the storage.
     pub fn barrier(&self) -> Result<(), ObjectError> {
         Ok(self.0.env.storage.barrier()?)
     }
 
     /// The objects of a folder whose names parse, in the order of their names. Foreign names are
-    /// passed over.
+    /// skipped.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Errors of the storage.
     pub fn list<T>(
         &self,
         folder: &str,
@@ -185,11 +186,11 @@ impl fmt::Debug for Sealer {
     }
 }
 
-/// The objects of a folder whose names parse, in the order of their names; needs no key. Foreign
-/// names are passed over.
+/// The objects of a folder whose names parse, in the order of their names. Needs no key. Foreign
+/// names are skipped.
 ///
 /// # Errors
-/// Of the storage.
+/// Errors of the storage.
 pub fn list_named<T>(
     env: &Env,
     folder: &str,
@@ -202,12 +203,12 @@ pub fn list_named<T>(
         .collect())
 }
 
-/// Creates an object; a name taken by the very same bytes is taken by us.
+/// Creates an object. If an object with equal bytes has the name, it counts as created.
 pub(crate) fn put_or_same(env: &Env, name: &ObjectName, object: &[u8]) -> Result<(), ObjectError> {
     match env.storage.put(name, &[object]) {
         Err(taken @ StorageError::AlreadyExists { .. }) => match env.storage.get(name) {
             Ok(there) if there == object => Ok(()),
-            // Gone again or unreadable: it was not to be ours either way.
+            // The object is gone again or unreadable, so it does not count as ours.
             Ok(_) | Err(_) => Err(taken.into()),
         },
         done => Ok(done?),

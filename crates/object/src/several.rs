@@ -1,19 +1,19 @@
-//! Many small requests at once: on a remote storage, a thousand at once take as long as one. The
-//! caller decides whether they may run in any order.
+//! Runs many small requests concurrently: on a remote storage, a thousand concurrent requests take
+//! as long as one. The caller decides whether they may run in any order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// At work at once at most.
+/// The most threads.
 const THREADS_MAX: usize = 8;
-/// Below so many a thread, threads cost more than they save.
+/// With fewer requests for each thread, threads cost more than they save.
 const A_THREAD_MIN: usize = 8;
 
-/// Calls `one` for each number below `count`, several at once if they are many; the results are in
+/// Calls `one` for each number below `count`, concurrently if there are many. The results are in
 /// order.
 ///
 /// # Errors
-/// That of the lowest number that was come to.
+/// The error of the lowest number that was tried.
 pub fn several<T: Send, E: Send>(
     count: usize,
     one: impl Fn(usize) -> Result<T, E> + Sync,
@@ -34,13 +34,13 @@ pub fn several<T: Send, E: Send>(
             let failed = result.is_err();
             done.push((at, result));
             if failed {
-                // The others end with what they are at.
+                // The other threads end after their current request.
                 next.store(count, Ordering::Relaxed);
             }
         }
     };
     let mut done: Vec<_> = thread::scope(|scope| {
-        // As many as there are: this one works, too.
+        // The calling thread works too.
         let others = (1..threads).filter_map(|_| thread::Builder::new().spawn_scoped(scope, worker).ok());
         let others: Vec<_> = others.collect();
         let mut done = worker();
@@ -82,8 +82,8 @@ mod tests {
                     return Err(at);
                 }
                 if at > 2 {
-                    // As reads do, so that the error comes while nearly all are still to be asked
-                    // for.
+                    // Takes time like a read, so that the error comes while nearly all requests are
+                    // still to be made.
                     thread::park_timeout(Duration::from_millis(1));
                 }
                 Ok(())

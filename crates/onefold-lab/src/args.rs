@@ -30,10 +30,10 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// What was typed.
+    /// Parses the process's arguments.
     ///
     /// # Errors
-    /// What is not understood or could have no effect; that help was asked for.
+    /// An argument is unknown or could have no effect, or help was requested.
     pub(crate) fn typed() -> Result<Self, clap::Error> {
         let mut clap = Self::command();
         clap.build();
@@ -172,7 +172,7 @@ pub(crate) struct Simulate {
     pub(crate) skip: u64,
 }
 
-/// How memory is used to read few containers.
+/// How a restore uses memory to read few containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AssemblyMode {
     /// A forward assembly area that rolls: what has left makes room for what comes
@@ -186,7 +186,7 @@ pub(crate) enum AssemblyMode {
 }
 
 impl AssemblyMode {
-    /// As the simulator has it.
+    /// The corresponding mode of the simulator.
     pub(crate) const fn assembly(self) -> Assembly {
         match self {
             Self::Rolling => Assembly::Rolling,

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Command, output: Output) -> Result<Code> {
     }
 }
 
-/// Counts what passes, and lets nothing more pass once someone has asked to stop.
+/// Counts what passes through, and stops once the user asked to stop.
 struct Counted<'a, S> {
     sink: S,
     cancelled: &'a AtomicBool,
@@ -115,13 +115,13 @@ fn status(bytes: &AtomicU64) -> Status {
     }
 }
 
-/// Where a trace goes.
+/// The destination of a trace.
 enum To {
     /// A new file.
     New,
-    /// A pipe that has a name.
+    /// A named pipe.
     Pipe,
-    /// Standard output, whatever it is called: all of it is the trace.
+    /// Standard output under any name. It carries only the trace.
     Stdout,
 }
 
@@ -150,7 +150,7 @@ fn stdout() -> io::Result<File> {
     io::stdout().as_fd().try_clone_to_owned().map(File::from)
 }
 
-/// How a command may speak whose trace goes to this file.
+/// The output of a command that writes its trace to this file.
 fn beside_trace(file: Option<&Path>, output: Output) -> Result<Output> {
     if !file.is_some_and(|file| matches!(To::of(file), To::Stdout)) {
         return Ok(output);
@@ -160,15 +160,15 @@ fn beside_trace(file: Option<&Path>, output: Output) -> Result<Output> {
             "standard output is the trace's, and --json speaks there too: leave it out, or write the trace to a file"
         );
     }
-    // Who takes the trace shows its own progress.
+    // The program that reads the trace shows its own progress.
     Ok(Output {
         quiet: true,
         ..output
     })
 }
 
-/// Writes what is replayed to a trace: a new file, a pipe that is there, or standard output.
-/// `replay` is told what is written to.
+/// Writes replayed backups to a trace: a new file, an existing pipe, or standard output. `replay`
+/// receives the metadata of the output.
 fn to_trace(
     file: &Path,
     cancelled: &AtomicBool,
@@ -200,7 +200,7 @@ fn to_trace(
     };
     let made = write();
     if made.is_err() && matches!(to, To::New) {
-        // Half a trace is none, and its name is to be free for the next.
+        // Half a trace is useless, and must not block its name.
         drop(fs::remove_file(file));
     }
     made

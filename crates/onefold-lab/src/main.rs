@@ -1,6 +1,6 @@
 //! The laboratory's command line: arguments, progress, printing; nothing else.
 //!
-//! Exit codes: 0 the command succeeded; 1 it failed; 2 it was not understood; 130 it was
+//! Exit codes: 0 the command succeeded; 1 it failed; 2 the arguments were wrong; 130 it was
 //! interrupted.
 
 mod args;

@@ -1,10 +1,11 @@
 //! Builds a stream's tree from its children, or from whole nodes of another tree.
 //!
-//! Invariant: the tree depends on the sequence of children alone. The builder keeps back zeros
-//! until something else follows, so a run is one child however it arrived. Each level has its own
+//! Invariant: the tree depends only on the sequence of children. The builder holds back zeros until
+//! something else follows, so a run is one child however it arrived. Each level has its own
 //! [`NodeCutter`]. The builder accepts a whole node only right after a cut at every level below it.
 //!
-//! Memory: at most one open node a level. One thread. After an error the builder cannot be used.
+//! Memory: at most one open node for each level. One thread. After an error the builder cannot be
+//! used.
 
 use chunking::NodeCutter;
 use crypto::Fingerprinter;
@@ -15,7 +16,7 @@ use crate::child::{CHUNK_LEVEL, Child, Place, level_above, segment_node};
 use crate::error::RecipeError;
 use crate::source::{NodeSink, TreeRoot};
 
-/// The open node over the children of one level.
+/// The open node over children of one level.
 #[derive(Debug, Clone)]
 struct OpenNode {
     children: Vec<Child>,
@@ -27,7 +28,7 @@ struct OpenNode {
 pub struct TreeBuilder {
     printer: Fingerprinter,
     children_avg: u32,
-    /// By the level of their children.
+    /// By the level of the children.
     open: Vec<OpenNode>,
     zeros: u64,
     len: u64,
@@ -38,7 +39,7 @@ impl TreeBuilder {
     /// (`Settings::node_avg_children`).
     ///
     /// # Panics
-    /// When the average is none that [`NodeCutter::new`] takes.
+    /// If [`NodeCutter::new`] does not take the average.
     #[must_use]
     pub fn new(printer: Fingerprinter, children_avg: u32) -> Self {
         let mut builder = Self {
@@ -86,14 +87,14 @@ impl TreeBuilder {
         self.len == 0
     }
 
-    /// Adds a chunk or a run of zeros. Runs of zeros join; their fingerprint is computed here, so
-    /// that of the child is not looked at.
+    /// Adds a chunk or a run of zeros. Successive runs of zeros join. Their fingerprint is computed
+    /// here, and that of `child` is ignored.
     ///
     /// # Errors
-    /// [`RecipeError::TooLong`], and what the sink fails with.
+    /// [`RecipeError::TooLong`], and errors of the sink.
     ///
     /// # Panics
-    /// When the child is a node, or stands for no bytes.
+    /// If the child is a node, or has no bytes.
     pub fn push(&mut self, child: Child, sink: &mut dyn NodeSink) -> Result<(), RecipeError> {
         assert_eq!(child.level, CHUNK_LEVEL, "nodes are pushed by push_node");
         assert_ne!(child.logical_len, 0, "a child stands for some bytes");
@@ -107,7 +108,7 @@ impl TreeBuilder {
         }
     }
 
-    /// Adds zeros; they join those before and after.
+    /// Adds zeros. They join adjacent zeros.
     ///
     /// # Errors
     /// [`RecipeError::TooLong`].
@@ -117,17 +118,17 @@ impl TreeBuilder {
         Ok(())
     }
 
-    /// Whether a run of zeros is held back because it might go on.
+    /// Whether a run of zeros is held back, because it might continue.
     #[must_use]
     pub const fn has_open_zeros(&self) -> bool {
         self.zeros > 0
     }
 
-    /// Ends the run of zeros that is held back: the caller knows that no zeros follow, and would
-    /// like to be aligned.
+    /// Ends the held-back run of zeros, so that the builder is aligned. The caller must know that
+    /// no zeros follow.
     ///
     /// # Errors
-    /// [`RecipeError::TooLong`], and what the sink fails with.
+    /// [`RecipeError::TooLong`], and errors of the sink.
     pub fn close_zeros(&mut self, sink: &mut dyn NodeSink) -> Result<(), RecipeError> {
         match std::mem::take(&mut self.zeros) {
             0 => Ok(()),
@@ -135,8 +136,8 @@ impl TreeBuilder {
         }
     }
 
-    /// The children of nodes that are still open, lower levels first: what no stored node refers to
-    /// yet, and a checkpoint has to name. Zeros that are held back are not among them.
+    /// The children of open nodes, lower levels first. No stored node refers to them yet, so a
+    /// checkpoint must name them. Held-back zeros are not among them.
     pub fn pending(&self) -> impl Iterator<Item = &Child> {
         self.open.iter().flat_map(|open| &open.children)
     }
@@ -166,8 +167,8 @@ impl TreeBuilder {
         lowest.filter(|_| !self.has_open_zeros())?.children.last()
     }
 
-    /// The highest level of which a whole node may follow; 0 when none may, since something below
-    /// is open.
+    /// The highest level of a whole node that may follow; 0 if none may, because a node below is
+    /// open.
     #[must_use]
     pub fn aligned_level(&self) -> Level {
         if self.has_open_zeros() {
@@ -195,15 +196,15 @@ impl TreeBuilder {
 
     /// Adds a whole node of another tree, with all that is below it.
     ///
-    /// The caller vouches for two things, as [`crate::RangeWalker`] does for the nodes that it
-    /// returns: the cut rule has ended the node (it was not its stream's last); and if its last
+    /// The caller guarantees two things, as [`crate::RangeWalker`] does for the nodes that it
+    /// returns. The cut rule ended the node (it was not its stream's last). If the node's last
     /// child is zeros, no zeros follow it.
     ///
     /// # Errors
-    /// [`RecipeError::TooLong`], and what the sink fails with.
+    /// [`RecipeError::TooLong`], and errors of the sink.
     ///
     /// # Panics
-    /// Unless [`Self::is_aligned`] at the node's level.
+    /// Unless the builder [is aligned](Self::is_aligned) at the node's level.
     pub fn push_node(&mut self, node: Child, sink: &mut dyn NodeSink) -> Result<(), RecipeError> {
         assert!(
             self.is_aligned(node.level),
@@ -213,10 +214,10 @@ impl TreeBuilder {
         self.add(node, sink)
     }
 
-    /// Ends the stream: closes what is open, up to the one node that is the root.
+    /// Ends the stream: closes all open nodes, up to the root.
     ///
     /// # Errors
-    /// [`RecipeError::TooLong`], and what the sink fails with.
+    /// [`RecipeError::TooLong`], and errors of the sink.
     pub fn finish(mut self, sink: &mut dyn NodeSink) -> Result<TreeRoot, RecipeError> {
         self.close_zeros(sink)?;
         if self.is_empty() {
@@ -236,7 +237,7 @@ impl TreeBuilder {
         }
     }
 
-    /// The one node that is left, if that is so.
+    /// The node at this level, if it is the only one left.
     fn root(&self, level: Level) -> Option<Child> {
         let (here, above) = self.open.get(usize::from(level.get())..)?.split_first()?;
         match here.children.as_slice() {
@@ -247,7 +248,7 @@ impl TreeBuilder {
         }
     }
 
-    /// Adds a child to its level's open node, which may end there, and so on upwards.
+    /// Adds a child to its level's open node. That node may end there, and so on upwards.
     fn add(&mut self, child: Child, sink: &mut dyn NodeSink) -> Result<(), RecipeError> {
         let mut child = child;
         loop {
@@ -269,7 +270,7 @@ impl TreeBuilder {
         }
     }
 
-    /// Makes a node of the children of `level` that are open.
+    /// Makes a node of the open children of `level`.
     fn close(&mut self, level: Level, sink: &mut dyn NodeSink) -> Result<Child, RecipeError> {
         let above = level_above(level).ok_or(RecipeError::TooLong)?;
         let mut hasher = self.printer.node_hasher(above);

@@ -1,8 +1,8 @@
 //! The bytes of a stream, read one after another: for listings and other small streams.
 //!
-//! Verified like any restore (INV-5): references through their nodes, chunks by their fingerprints.
-//! It keeps one region, so it reads every region of a stream in order once. For streams of
-//! gigabytes use the planner of the `restore` crate.
+//! The bytes are verified like those of any restore (INV-5): references through their nodes, chunks
+//! by their fingerprints. The reader keeps one region, so it reads every region of a stream in
+//! order once. For streams of gigabytes use the planner of the `restore` crate.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::error::RecipeError;
 use crate::refs::{ChunkRef, ChunkRefs};
 use crate::source::{StoreReader, TreeRoot};
 
-/// Zeros are handed out in pieces of this many bytes.
+/// Zeros are returned in pieces of at most so many bytes.
 const ZEROS: [u8; 4096] = [0; 4096];
 
 /// Reads a range of a stream in order.
@@ -50,7 +50,7 @@ impl<'a, R: StoreReader + ?Sized> StreamBytes<'a, R> {
     /// The next bytes; empty at the end. Never more than one chunk.
     ///
     /// # Errors
-    /// What is wrong with the recipe or the chunk; the reader is of no use afterwards.
+    /// An error of the recipe or the chunk. The reader cannot be used afterwards.
     pub fn next_bytes(&mut self) -> Result<&[u8], RecipeError> {
         if self.zeros == 0 && self.taken == self.chunk.len() && !self.advance()? {
             return Ok(&[]);
@@ -87,8 +87,7 @@ impl<'a, R: StoreReader + ?Sized> StreamBytes<'a, R> {
         let bytes = region
             .slot_bytes(view, at.slot)
             .ok_or_else(|| no_slot(view, at))?;
-        // The catalog may be another generation's than the one that the recipe was verified
-        // against.
+        // The catalog may belong to another generation than the one that verified the recipe.
         let vouched = view.entry(at.slot).is_some_and(|entry| {
             entry.fingerprint == reference.fingerprint && u64::from(entry.len) == reference.chunk_len
         });

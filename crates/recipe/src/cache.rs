@@ -1,12 +1,11 @@
 //! Decoded nodes of a store, within a byte budget.
 //!
-//! A miss reads one region and decodes every node in it: nodes are written in the order in which
-//! they are walked, so the neighbours are needed next. The least recently used node is dropped
-//! first.
+//! A miss reads one region and decodes every node in it. Nodes are written in the order of a walk,
+//! so the neighbours are needed next. The cache drops the least recently used node first.
 //!
-//! Invariant: only the newest node may exceed the budget (INV-7); any node can be dropped at
-//! any time (INV-4). Shared between threads: when several miss nodes of one region, one reads it
-//! and the others wait; if that read fails, they read it themselves. No lock is held while reading.
+//! Invariant: only the newest node may exceed the budget (INV-7). Any node can be dropped at any
+//! time (INV-4). Threads share the cache. If several miss nodes of one region, one reads it and the
+//! others wait. If that read fails, they read it themselves. No lock is held while reading.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,38 +20,38 @@ use crate::error::RecipeError;
 use crate::source::{NodeSource, StoreReader, StreamRoots, TreeRoot};
 use crate::stream::StreamName;
 
-/// How often a replaced generation is followed before giving up.
+/// How often a read follows a replaced generation before it fails.
 const GENERATIONS_FOLLOWED_MAX: u32 = 4;
 
-/// The nodes of a store. Clones share what is cached.
+/// The nodes of a store. Clones share the cache.
 #[derive(Debug, Clone)]
 pub struct NodeCache {
     containers: Containers,
     budget_bytes: u64,
     shared: Arc<Shared>,
-    /// Of backups that archival ones refer forward to.
+    /// Streams of later backups that archival ones refer to.
     streams: Option<Arc<dyn StreamRoots>>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     held: Mutex<CachedNodes>,
-    /// A region has been read, or has not.
+    /// Signals that a thread has finished reading a region, successfully or not.
     read: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct CachedNodes {
     nodes: HashMap<ChunkLocation, CachedNode>,
-    /// By last use.
+    /// By time of last use.
     order: BTreeMap<u64, ChunkLocation>,
     next_use: u64,
     bytes: u64,
-    /// Regions that somebody reads now.
+    /// Regions that some thread is reading.
     reading: HashSet<(ContainerId, RegionIndex)>,
 }
 
-/// The turn to read a region: who wants nodes of the same one waits until this is dropped.
+/// The turn to read a region. Other threads that want nodes of it wait until this is dropped.
 struct Reading<'a> {
     cache: &'a NodeCache,
     of: (ContainerId, RegionIndex),
@@ -83,7 +82,7 @@ impl NodeCache {
         }
     }
 
-    /// With the streams that nodes may refer forward to.
+    /// Adds the streams that nodes may refer forward to.
     #[must_use]
     pub fn with_streams(mut self, streams: Arc<dyn StreamRoots>) -> Self {
         self.streams = Some(streams);
@@ -96,13 +95,13 @@ impl NodeCache {
         &self.containers
     }
 
-    /// Memory that the cached nodes take.
+    /// Memory of the cached nodes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.lock().bytes
     }
 
-    /// Drops every cached node: reclamation has removed some.
+    /// Drops every cached node, because reclamation may have removed some.
     pub fn clear(&self) {
         let mut held = self.lock();
         *held = CachedNodes {
@@ -112,12 +111,12 @@ impl NodeCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, CachedNodes> {
-        // Nothing panics while holding it; and whatever it holds may be dropped.
+        // No code panics under the lock, and any node may be dropped.
         self.shared.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The node, if it is held, or else the turn to read its region; none is needed where
-    /// the catalog has no such place.
+    /// The cached node, or else the turn to read its region. `Err(None)`: read without a turn,
+    /// because the catalog has no such place, or because waiting has not brought the node.
     fn held_or_turn(
         &self,
         view: &CatalogView,
@@ -133,8 +132,8 @@ impl NodeCache {
             if let Some(node) = held.get(location) {
                 return Ok(node);
             }
-            // Who waited for nothing, for the node is malformed or memory is short, waits for
-            // nobody else.
+            // The other thread did not cache the node: it is malformed, or memory is short. This
+            // thread must not wait again.
             if has_waited {
                 return Err(None);
             }
@@ -174,7 +173,7 @@ impl NodeCache {
             match self.containers.newer(&view) {
                 Ok(Some(newer)) => view = newer,
                 Err(newer) if gone => return Err(newer.into()),
-                // What was wrong first says more than why no way around it was found.
+                // The first error says more than the failure to find a newer generation.
                 Ok(None) | Err(_) => return Err(error.into()),
             }
         }
@@ -186,7 +185,7 @@ impl NodeCache {
         .into())
     }
 
-    /// Keeps every node of a region; those that are malformed are their own readers' trouble.
+    /// Keeps every node of a region. Malformed nodes are skipped: a reader of one gets the error.
     fn keep_all(&self, view: &CatalogView, region: &PlainRegion) {
         let nodes = view.positions_in(region.index()).filter_map(|position| {
             let entry = view
@@ -214,7 +213,7 @@ impl NodeSource for NodeCache {
             return Ok(node);
         }
         let view = self.containers.catalog(location.container)?;
-        // It lasts until the nodes are kept.
+        // The turn lasts until the nodes are cached.
         let _turn = match self.held_or_turn(&view, location) {
             Ok(node) => return Ok(node),
             Err(turn) => turn,
@@ -267,7 +266,7 @@ impl CachedNodes {
         Some(Arc::clone(&held.node))
     }
 
-    /// Keeps a node as the most recently used, at the cost of the others.
+    /// Keeps a node as the most recently used, and drops others if the budget is exceeded.
     fn keep(&mut self, at: ChunkLocation, node: Arc<Node>, budget_bytes: u64) {
         self.drop_node(at);
         self.bytes += bytes_of(&node);
@@ -296,7 +295,7 @@ impl CachedNodes {
     }
 }
 
-/// Decodes the node that is the entry at `position` of the catalog, in the region that holds it.
+/// Decodes the node at this position of the catalog, from the region that holds it.
 fn decode(view: &CatalogView, region: &PlainRegion, position: usize) -> Result<Arc<Node>, RecipeError> {
     let entry = view.entries().get(position);
     let slot = entry.map_or(Slot::MAX, |entry| entry.slot);
@@ -326,7 +325,7 @@ fn no_slot(view: &CatalogView, slot: Slot) -> ContainerError {
     }
 }
 
-/// What a node costs to hold, tables included.
+/// Memory of a node, tables included.
 fn bytes_of(node: &Node) -> u64 {
     let tables = size_of::<(u64, ChunkLocation)>() + size_of::<(ChunkLocation, CachedNode)>();
     (2 * tables + size_of::<Node>() + node.entries.capacity() * size_of::<NodeEntry>()) as u64

@@ -1,4 +1,4 @@
-//! A node's children, one by one, and their run-length coded form.
+//! A node's children, one by one, and their run-length encoding.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,7 @@ pub(crate) fn level_below(level: Level) -> Option<Level> {
     Level::new(level.get().checked_sub(1)?).ok()
 }
 
-/// Where a child's bytes are.
+/// The place of a child's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
     /// In a container.
@@ -39,19 +39,19 @@ pub enum Place {
     Zeros,
 }
 
-/// A chunk, a run of zeros or a node, as its parent sees it.
+/// A chunk, a run of zeros or a node, as its parent describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Child {
-    /// Of the chunk, of the run of zeros, or of the node.
+    /// The fingerprint of the chunk, of the run of zeros, or of the node.
     pub fingerprint: Fingerprint,
-    /// The bytes of stream that it stands for, at least 1.
+    /// The bytes of the stream that it covers, at least 1.
     pub logical_len: u64,
-    /// 0 for chunks and zeros.
+    /// The level: 0 for chunks and zeros.
     pub level: Level,
-    /// Where it lies.
+    /// Its place.
     pub place: Place,
-    /// For a node its own bound on the distinct data containers below it; 1 for a chunk, 0 for
-    /// zeros.
+    /// An upper bound of the distinct data containers below it: for a node its own bound, 1 for a
+    /// chunk, 0 for zeros.
     pub containers_max: u32,
 }
 
@@ -68,7 +68,7 @@ impl Child {
         }
     }
 
-    /// A run of zeros; `fingerprint` is that of the run of this length.
+    /// A run of zeros. `fingerprint` is that of a run of this length.
     #[must_use]
     pub const fn zeros(fingerprint: Fingerprint, len: u64) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Child {
         }
     }
 
-    /// Where it lies, unless it is zeros.
+    /// Its location, unless it is zeros.
     #[must_use]
     pub const fn location(&self) -> Option<ChunkLocation> {
         match self.place {
@@ -114,14 +114,14 @@ impl From<&SpineNode> for Child {
     }
 }
 
-/// The node of these children, which are all of one level. Consecutive slots of one container
-/// become one run: the number of entries is the fragmentation.
+/// The node of these children, which must be of one level. Consecutive slots of one container
+/// become one run, so the number of entries shows the fragmentation.
 ///
-/// No children give the root of the empty stream, at level 1.
+/// Without children, this is the root of the empty stream, at level 1.
 ///
 /// # Panics
-/// When the children are of the highest level, or too long for 64 bits together: the builder has
-/// checked both.
+/// If the children are of the highest level, or their lengths exceed 64 bits together. The builder
+/// checks both before.
 #[must_use]
 pub fn segment_node(children: &[Child]) -> Node {
     let below = children.first().map_or(CHUNK_LEVEL, |child| child.level);
@@ -159,7 +159,7 @@ fn entry(child: &Child) -> NodeEntry {
     }
 }
 
-/// Adds the child to the run before it, if it continues that run.
+/// Adds the child to the previous run, if it continues that run.
 fn extend(last: Option<&mut NodeEntry>, child: &Child) -> bool {
     let (
         Some(NodeEntry::Run {

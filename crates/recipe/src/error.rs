@@ -6,40 +6,40 @@ use types::{ByteRange, ChunkLocation, Fingerprint, Level};
 
 use crate::stream::StreamName;
 
-/// An error of this crate. Those that name a node mean damage or malice; the node is of no use,
-/// other nodes are not touched by it.
+/// An error of this crate. Errors that name a node mean damage or malice. The node cannot be used,
+/// but other nodes are not affected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecipeError {
     /// A container or its catalog could not be read.
     #[error(transparent)]
     Container(#[from] ContainerError),
-    /// A node's bytes are not a node.
+    /// The bytes of a node cannot be decoded.
     #[error("the node in {node} is malformed")]
     Malformed {
-        /// Where it lies.
+        /// Its location.
         node: ChunkLocation,
-        /// What is wrong with its bytes.
+        /// The error of decoding.
         source: FormatError,
     },
-    /// A node, or a catalog's entry, is of another level than the reference to it says.
+    /// A node, or a catalog's entry, has another level than the reference to it says.
     #[error("{found_at} is of level {found}, a node of level {expected} was expected (0: a chunk)")]
     WrongLevel {
         /// The node or chunk.
         found_at: ChunkLocation,
-        /// What the reference says.
+        /// The level in the reference.
         expected: Level,
-        /// What is there.
+        /// The level that was found.
         found: Level,
     },
-    /// A node stands for more or fewer bytes than the reference to it says.
+    /// A node covers more or fewer bytes than the reference to it says.
     #[error("the node in {node} stands for {found} bytes, {expected} were expected")]
     WrongLength {
         /// The node.
         node: ChunkLocation,
-        /// Bytes of stream by the reference.
+        /// Bytes of the stream by the reference.
         expected: u64,
-        /// Bytes of stream by the node.
+        /// Bytes of the stream by the node.
         found: u64,
     },
     /// A run's slots do not add up to its length.
@@ -47,11 +47,11 @@ pub enum RecipeError {
     WrongRunLength {
         /// The node.
         node: ChunkLocation,
-        /// Where the run begins.
+        /// The run's first location.
         first: ChunkLocation,
-        /// Bytes of stream by the run.
+        /// Bytes of the stream by the run.
         expected: u64,
-        /// Bytes of stream by the catalog.
+        /// Bytes of the stream by the catalog.
         found: u64,
     },
     /// A node refers to a slot that its container does not have.
@@ -59,10 +59,10 @@ pub enum RecipeError {
     MissingSlot {
         /// The node.
         node: ChunkLocation,
-        /// Its target; the last possible slot if a run exceeds it.
+        /// The missing slot; the last possible slot if a run exceeds it.
         missing: ChunkLocation,
     },
-    /// A node has a child, or a part, that stands for no bytes.
+    /// A node has a child, or a part, without bytes.
     #[error("the node in {node} has an empty part")]
     EmptyPart {
         /// The node.
@@ -76,13 +76,14 @@ pub enum RecipeError {
         /// Its level.
         level: Level,
     },
-    /// A forward reference where none may stand: above level 1, or where they are not followed.
+    /// A forward reference where it is not allowed: above level 1, or inside a stream whose
+    /// references are not followed.
     #[error("the node in {node} refers forward to another backup, which is not expected here")]
     UnexpectedForward {
         /// The node.
         node: ChunkLocation,
     },
-    /// A later backup, or its stream, that a node refers forward to and that is not there.
+    /// A node refers forward to a later backup or stream that does not exist.
     #[error("the node in {node} refers forward to {name}, which is not there")]
     NoLaterBackup {
         /// The node.
@@ -90,14 +91,14 @@ pub enum RecipeError {
         /// The stream.
         name: StreamName,
     },
-    /// A forward reference leads to a stream that does not go on as it says.
+    /// A forward reference does not fit the stream that it names.
     #[error("the node in {node} refers forward, and on the way {name} is {why}")]
     BrokenForward {
         /// The node.
         node: ChunkLocation,
-        /// The stream that is otherwise.
+        /// The stream that does not fit.
         name: StreamName,
-        /// How.
+        /// What does not fit.
         why: &'static str,
     },
     /// More children than any writer puts into a node.
@@ -108,14 +109,14 @@ pub enum RecipeError {
         /// The most allowed.
         max: u32,
     },
-    /// A node's children are not those that its fingerprint vouches for (INV-5).
+    /// A node's children do not have the node's fingerprint (INV-5).
     #[error("the node in {node} has fingerprint {found}, {expected} was expected")]
     WrongFingerprint {
         /// The node.
         node: ChunkLocation,
-        /// By its parent or the manifest.
+        /// The fingerprint in its parent or the manifest.
         expected: Fingerprint,
-        /// Of its children as the catalogs have them.
+        /// The fingerprint of its children, by the catalogs.
         found: Fingerprint,
     },
     /// A range that is not within its stream.
@@ -129,19 +130,19 @@ pub enum RecipeError {
     /// A stream that would need more than 8 levels, or more than 2^64 bytes.
     #[error("the stream is too long for {} levels of nodes", Level::MAX)]
     TooLong,
-    /// What a [`crate::NodeSink`] or [`crate::NodeSource`] of the caller's own failed with.
+    /// An error of the caller's own [`crate::NodeSink`] or [`crate::NodeSource`].
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl RecipeError {
-    /// Whether what is wrong is of what was read, not of the storage: [`ContainerError::is_gone`],
-    /// or nodes that are not as they should be.
+    /// Whether the error is in the data that was read, not in the storage:
+    /// [`ContainerError::is_gone`], or a wrong node.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Container(error) => error.is_gone(),
-            // Nobody knows here what that is of.
+            // The cause is unknown here.
             Self::Other(_) => false,
             _ => true,
         }

@@ -2,15 +2,15 @@
 //! [RevDedup 2.4] (R2).
 //!
 //! The later backup may be archival too, and refer forward in turn. The chain is followed to its
-//! end, where the chunks are. Nodes on the way are not compared with fingerprints. Instead, the
-//! node that refers forward is: the found chunks must have the fingerprints that the node had
-//! before, so the node's own fingerprint is still the one that the manifest reaches (INV-5).
+//! end, where the chunks are. Nodes on the way are not compared with their fingerprints. Instead,
+//! the referring node is: the found chunks must have the fingerprints that the node had before. So
+//! its own fingerprint is still the one that the manifest reaches (INV-5).
 //!
-//! Invariant: following ends, whatever the nodes say. Each reference leads to a later backup,
-//! levels fall below a root, and parts are no longer than the parts that contain them.
+//! Invariant: following always ends, whatever the nodes say. Each reference leads to a later
+//! backup, levels fall below a root, and parts are no longer than the parts that contain them.
 //!
-//! Memory: for each backup of the chain that is open, the children of one node a level; the depth
-//! of the chain does not use the stack.
+//! Memory: for each open backup of the chain, the children of one node for each level. The depth of
+//! the chain does not use the stack.
 
 use format::node::NodeEntry;
 use types::{ByteRange, ChunkLocation, ContainerId, Level, Slot, SlotRange};
@@ -20,13 +20,13 @@ use crate::error::RecipeError;
 use crate::source::NodeSource;
 use crate::stream::StreamName;
 
-/// Hands out the chunks, and runs of zeros, that a range of a later backup's stream consists of;
-/// gives the number of backups that were followed one after another, at most.
+/// Passes to `each` the chunks and runs of zeros in a range of a later backup's stream. Returns the
+/// largest number of backups that were followed one after another.
 ///
 /// # Errors
-/// Those of nodes, catalogs and streams; [`RecipeError::BrokenForward`] where the range cuts a
-/// chunk or a run of zeros, a reference leads to no later backup, or beyond the end of its stream;
-/// whatever `each` returns.
+/// Errors of nodes, catalogs and streams; errors of `each`; [`RecipeError::BrokenForward`] if the
+/// range cuts a chunk or a run of zeros, if a reference leads to no later backup, or if it leads
+/// beyond the end of its stream.
 pub(crate) fn follow<S: NodeSource + ?Sized>(
     source: &S,
     node: ChunkLocation,
@@ -51,10 +51,10 @@ pub(crate) fn follow<S: NodeSource + ?Sized>(
     Ok(following.links)
 }
 
-/// A part of what is still to be handed out.
+/// A part that is still to be followed or passed on.
 struct Todo {
     what: What,
-    /// Which of its bytes.
+    /// The range of its bytes.
     range: ByteRange,
     within: Link,
 }
@@ -69,19 +69,19 @@ enum What {
     },
 }
 
-/// A backup that was come to.
+/// A backup on the chain.
 #[derive(Clone, Copy)]
 struct Link {
     name: StreamName,
-    /// How many were followed, this one among them.
+    /// The number of backups up to this one.
     number: u32,
 }
 
 struct Following<'a, S: ?Sized> {
     source: &'a S,
-    /// The node that refers forward first.
+    /// The node with the first forward reference.
     node: ChunkLocation,
-    /// What comes next is last.
+    /// The parts to follow, the next one last.
     todo: Vec<Todo>,
     links: u32,
 }
@@ -113,7 +113,7 @@ impl<S: NodeSource + ?Sized> Following<'_, S> {
         Ok(())
     }
 
-    /// Lists the parts of a node that are in the range, the first of them last.
+    /// Adds the parts of a node that are in the range, the first of them last.
     fn open(&mut self, at: ChunkLocation, level: Level, len: u64, todo: &Todo) -> Result<(), RecipeError> {
         let node = self.source.node(at)?;
         let below = level_below(level)
@@ -250,7 +250,7 @@ impl<S: NodeSource + ?Sized> Following<'_, S> {
         self.todo.push(Todo { what, range, within });
     }
 
-    /// That a chunk or a run of zeros is in the range with all its bytes.
+    /// Checks that the range contains all bytes of a chunk or a run of zeros.
     fn whole(&self, len: u64, part: ByteRange, within: Link) -> Result<(), RecipeError> {
         if part.len == len {
             Ok(())
@@ -268,7 +268,7 @@ impl<S: NodeSource + ?Sized> Following<'_, S> {
     }
 }
 
-/// What the range has of so many bytes from `begin` on, counted from there.
+/// The intersection of the range with `len` bytes from `begin` on, counted from `begin`.
 fn part_of(begin: u64, len: u64, range: ByteRange) -> Option<ByteRange> {
     let first = range.offset.max(begin);
     let end = range.end().min(begin.saturating_add(len));

@@ -1,12 +1,12 @@
-//! How a stream is spread over containers: fragmentation and speed factor [Lillibridge 3.1] (L1),
-//! from recipes and catalogs only.
+//! The distribution of a stream over containers: fragmentation and speed factor [Lillibridge 3.1]
+//! (L1), from recipes and catalogs only.
 //!
-//! Reads are those of a rolling forward assembly area [Lillibridge 3.3]: when the area's first
-//! missing chunk needs a container, the container is read once and fills every place of the area
-//! that it can. So a container is read again exactly when it is needed at a place that was beyond
-//! the area at its last read. One look-up for each reference decides this, and no chunk is kept.
+//! Reads are those of a rolling forward assembly area [Lillibridge 3.3]. When the area's first
+//! missing chunk needs a container, the container is read once, and fills every place of the area
+//! that needs it. So a container is read again exactly when a place needs it that was beyond the
+//! area at its last read. One look-up for each reference decides this, and no chunk is kept.
 //!
-//! Memory: some 24 bytes a distinct container.
+//! Memory: some 24 bytes for each distinct container.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use crate::source::{NodeSource, TreeRoot};
 
 const MIB: f64 = 1_048_576.0;
 
-/// What a stream's layout costs to restore.
+/// What restoring a stream costs in its layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StreamLayout {
     /// Bytes of the stream.
@@ -28,20 +28,20 @@ pub struct StreamLayout {
     pub zero_bytes: u64,
     /// References to chunks.
     pub chunks: u64,
-    /// Runs of references to consecutive slots: 1 for a stream that lies as it was written in one
-    /// container.
+    /// Runs of references to consecutive slots: 1 for a stream that is in one container, in the
+    /// order of writing.
     pub runs: u64,
     /// Distinct containers referred to.
     pub containers: u64,
     /// Containers read through the assembly area, repeated reads included.
     pub container_reads: u64,
-    /// Plain bytes of the containers read, whole, as often as they are read.
+    /// Plain bytes of all containers read. Each read counts the whole container.
     pub plain_bytes_read: u64,
 }
 
 impl StreamLayout {
-    /// MiB restored a container read, zeros included [Lillibridge 3.1]; infinite if nothing needs
-    /// reading.
+    /// MiB restored for each container read, zeros included [Lillibridge 3.1]; infinite if nothing
+    /// needs reading.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
     pub fn speed_factor(&self) -> f64 {
@@ -51,9 +51,9 @@ impl StreamLayout {
         self.bytes as f64 / MIB / self.container_reads as f64
     }
 
-    /// The share of what is read that is used: 1.0 when every container read is used whole and
-    /// once. Above 1.0 where a stream repeats itself within the assembly area. 1.0 if nothing needs
-    /// reading.
+    /// The used share of the read bytes: 1.0 if every container is read once and used as a whole,
+    /// or if nothing needs reading. It exceeds 1.0 if a stream repeats itself within the assembly
+    /// area.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
     pub fn used_share(&self) -> f64 {
@@ -63,7 +63,7 @@ impl StreamLayout {
         (self.bytes - self.zero_bytes) as f64 / self.plain_bytes_read as f64
     }
 
-    /// Measures a whole stream, restored through an assembly area of that many bytes.
+    /// Measures a whole stream, for a restore through an assembly area of that many bytes.
     ///
     /// # Errors
     /// Every error of this crate that names a node; catalogs that cannot be read.
@@ -83,16 +83,16 @@ impl StreamLayout {
     }
 }
 
-/// How a container was read so far.
+/// Reads of a container so far.
 #[derive(Debug, Clone, Copy)]
 struct Reads {
-    /// Times.
+    /// The number of reads.
     count: u64,
-    /// Where in the stream the assembly area ended at the last one.
+    /// The end of the assembly area in the stream, at the last read.
     filled_to: u64,
 }
 
-/// Measures references as they come, in stream order.
+/// Measures references in the order of the stream.
 #[derive(Debug, Clone)]
 pub struct LayoutMeter {
     assembly: u64,
@@ -102,7 +102,7 @@ pub struct LayoutMeter {
 }
 
 impl LayoutMeter {
-    /// Through an assembly area of that many bytes.
+    /// A meter for an assembly area of that many bytes.
     #[must_use]
     pub fn new(assembly: ByteLen) -> Self {
         Self {
@@ -133,15 +133,15 @@ impl LayoutMeter {
         });
         if end > reads.filled_to {
             reads.count += 1;
-            // An area smaller than the chunk still holds the chunk.
+            // The area always holds at least the chunk.
             reads.filled_to = end.max(reference.offset.saturating_add(self.assembly));
         }
     }
 
-    /// The layout; `plain_len` tells how many plain bytes a container has.
+    /// Returns the layout. `plain_len` returns the plain bytes of a container.
     ///
     /// # Errors
-    /// What `plain_len` fails with.
+    /// Errors of `plain_len`.
     pub fn finish<E>(
         self,
         mut plain_len: impl FnMut(ContainerId) -> Result<u64, E>,

@@ -1,6 +1,6 @@
 //! Recipes: nodes and trees.
 //!
-//! A stream is a tree of nodes: a level-1 node (a segment) lists chunks and runs of zeros, a higher
+//! A stream is a tree of nodes. A level-1 node (a segment) lists chunks and runs of zeros, a higher
 //! node lists nodes, up to one root. This crate builds such trees ([`TreeBuilder`]), walks byte
 //! ranges of them ([`RangeWalker`], [`ChunkRefs`]), and measures how a stream lies in its
 //! containers ([`StreamLayout`]). A range that a walker reads may be pushed into another tree by
@@ -14,10 +14,10 @@
 //!   building from scratch.
 //! - An open node was compared with its fingerprint, top down from the root: so the manifest
 //!   authenticates every returned reference (INV-5).
-//! - Nodes and catalogs are untrusted input: a wrong one is an error that names container and slot
+//! - Nodes and catalogs are untrusted input. A wrong one is an error that names container and slot
 //!   (INV-8).
 //!
-//! Builders and walkers belong to one thread each; sources and caches are shared.
+//! A builder or walker belongs to one thread. Sources and caches are shared.
 
 mod builder;
 mod bytes;

@@ -1,7 +1,8 @@
-//! Opens a node: resolves its entries to children, and compares them with the expected fingerprint.
+//! Opens a node: resolves its entries to children, and compares these with the expected
+//! fingerprint.
 //!
-//! Invariant: the returned children together have the expected fingerprint and length; all are
-//! of the level below, and none is empty. So a walk that opens every node from the root returns
+//! Invariant: the returned children together have the expected fingerprint and length. All are one
+//! level below the node, and none is empty. So a walk that opens every node from the root returns
 //! only what the root authenticates. It always ends, because levels fall and lengths add up.
 //!
 //! Memory: at most [`NODE_CHILDREN_MAX`] children, whatever the node claims.
@@ -41,8 +42,8 @@ pub(crate) fn read_node<S: NodeSource + ?Sized>(
     Ok(node)
 }
 
-/// The nodes below the node that is referred to, whose level is at least 2; checked like every
-/// opened node.
+/// The nodes below this node, whose level must be at least 2. They are checked like every opened
+/// node.
 ///
 /// # Errors
 /// Every error of this crate that names a node.
@@ -54,9 +55,9 @@ pub fn child_nodes<S: NodeSource + ?Sized>(
     Ok(children.iter().filter_map(Child::as_root).collect())
 }
 
-/// The children of the node that is referred to, in stream order, checked. A node child's
-/// `containers_max` is not known yet, and 0. Of a node that refers forward, the children are those
-/// that it leads to.
+/// The children of this node in the order of the stream, checked. The `containers_max` of a node
+/// child is not known yet, and 0. If the node refers forward, its children are those at the end of
+/// the reference.
 ///
 /// # Errors
 /// Every error of this crate that names a node.
@@ -146,8 +147,8 @@ impl<S: NodeSource + ?Sized> Opening<'_, S> {
         }
     }
 
-    /// What is elsewhere stands between chunks: zeros, which might join those beside it, are the
-    /// node's own.
+    /// Adds the children behind a forward reference. They must begin and end with chunks: zeros
+    /// that might join zeros beside them are in the node itself.
     fn forward(&mut self, name: StreamName, range: ByteRange) -> Result<(), RecipeError> {
         let (source, node, first) = (self.source, self.at, self.children.len());
         follow(source, node, name, range, &mut |child| self.add(child))?;

@@ -1,9 +1,9 @@
 //! The references of a byte range, one chunk after another: the input of a restore's plan.
 //!
-//! What must hold (INV-5): the root that the manifest names authenticates every reference. Each
-//! node is compared with its fingerprint when it is opened, from the root down, before anything
-//! below it is returned. This holds for a range of one byte as for a whole stream. The reader of a
-//! chunk compares its bytes with [`ChunkRef::fingerprint`].
+//! What must hold (INV-5): the root in the manifest authenticates every reference. Each node is
+//! compared with its fingerprint when it is opened, from the root down, before anything below it is
+//! returned. This holds for a range of one byte as for a whole stream. The reader of a chunk
+//! compares its bytes with [`ChunkRef::fingerprint`].
 
 use types::Fingerprint;
 
@@ -12,20 +12,20 @@ use crate::error::RecipeError;
 use crate::source::{NodeSource, TreeRoot};
 use crate::walker::{Piece, RangeWalker};
 
-/// What a part of a stream consists of: a chunk or part of one, or zeros.
+/// A part of a stream: a chunk, a part of one, or zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkRef {
-    /// Where the chunk lies, or that it is zeros.
+    /// The place of the chunk, or zeros.
     pub place: Place,
     /// The chunk's fingerprint; for zeros that of a run of `len`.
     pub fingerprint: Fingerprint,
-    /// Where it begins in the stream, in bytes.
+    /// Its offset in the stream, in bytes.
     pub offset: u64,
-    /// How many bytes of the stream it stands for, at least 1.
+    /// The bytes of the stream that it covers, at least 1.
     pub len: u64,
-    /// Where these bytes begin in the chunk; 0 unless the range begins inside it.
+    /// Offset of these bytes in the chunk; 0 unless the range begins inside it.
     pub skip: u64,
-    /// The whole chunk's length in bytes; `len` unless an end of the range lies inside it.
+    /// The whole chunk's length in bytes; `len` unless an end of the range is inside it.
     pub chunk_len: u64,
 }
 
@@ -94,7 +94,7 @@ impl<S: NodeSource + ?Sized> Iterator for ChunkRefs<'_, S> {
             return None;
         }
         let offset = self.walker.offset();
-        // At level 0 the walk opens every node and so returns none whole.
+        // At level 0 the walk opens every node, and so returns no whole node.
         match self.walker.next_up_to(CHUNK_LEVEL) {
             Ok(piece) => Some(Ok(self.reference(&piece?, offset))),
             Err(error) => {

@@ -11,10 +11,10 @@ use types::{ChunkLocation, ContainerId, Fingerprint, Level, Slot};
 use crate::error::RecipeError;
 use crate::stream::StreamName;
 
-/// Reads nodes and catalogs. Shared between threads; [`crate::NodeCache`] is the one over a store.
+/// Reads nodes and catalogs. Threads share it. [`crate::NodeCache`] is the one over a store.
 pub trait NodeSource {
-    /// The node at a place. Decoded, but not checked against anything: whoever follows a reference
-    /// does.
+    /// The node at a location. It is decoded, but not checked: the code that follows a reference
+    /// checks it.
     ///
     /// # Errors
     /// [`RecipeError::Container`], [`RecipeError::Malformed`], or [`RecipeError::MissingSlot`].
@@ -29,7 +29,7 @@ pub trait NodeSource {
     /// The root of a backup's stream as it is now, for a node that refers forward to it.
     ///
     /// # Errors
-    /// [`RecipeError::NoLaterBackup`]; the source's own, as [`RecipeError::Other`].
+    /// [`RecipeError::NoLaterBackup`]; errors of the source itself, as [`RecipeError::Other`].
     fn stream(&self, node: ChunkLocation, name: StreamName) -> Result<TreeRoot, RecipeError> {
         Err(RecipeError::NoLaterBackup { node, name })
     }
@@ -38,11 +38,11 @@ pub trait NodeSource {
     fn fingerprinter(&self) -> &Fingerprinter;
 }
 
-/// Reads what a store holds: nodes, catalogs, and the regions that chunks lie in.
+/// Reads a store: nodes, catalogs, and the regions of chunks.
 ///
-/// It decrypts and follows newer generations of a container. It does not vouch for what it reads:
-/// who asks verifies chunks by their fingerprints, and nodes by those that refer to them (INV-5).
-/// So a store may be elsewhere. [`crate::NodeCache`] is the one over a local store.
+/// The reader decrypts, and follows newer generations of a container. It need not verify: the
+/// caller verifies chunks by their fingerprints, and nodes by those that refer to them (INV-5). So
+/// the store may be remote. [`crate::NodeCache`] is the one over a local store.
 pub trait StoreReader: NodeSource + Send + Sync {
     /// The region that holds a slot, and the catalog that describes it.
     ///
@@ -56,8 +56,8 @@ pub trait StoreReader: NodeSource + Send + Sync {
     /// [`RecipeError::Container`].
     fn chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, RecipeError>;
 
-    /// Whether these are the bytes of a slot, by the catalog's fingerprint. What is not is noted as
-    /// damage.
+    /// Whether these are the bytes of a slot, by the catalog's fingerprint. A difference is noted
+    /// as damage.
     ///
     /// # Errors
     /// [`RecipeError::Container`].
@@ -70,39 +70,39 @@ pub trait StreamRoots: fmt::Debug + Send + Sync {
     fn root(&self, name: StreamName) -> Option<TreeRoot>;
 }
 
-/// A node that is known already.
+/// A node that is stored already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownNode {
-    /// Where it lies.
+    /// Its location.
     pub location: ChunkLocation,
-    /// Its own bound on the distinct data containers below it: equal content may lie in other
+    /// Its own bound of the distinct data containers below it. Equal content may be in other
     /// containers.
     pub containers_max: u32,
 }
 
-/// Takes the nodes of a tree that is being built, each after all nodes below it.
+/// Receives the nodes of a tree under construction, each after all nodes below it.
 pub trait NodeSink {
-    /// Whether an equal node is known and may be referred to.
+    /// Whether an equal node is stored, and may be referred to.
     ///
     /// # Errors
-    /// The sink's own, as [`RecipeError::Other`].
+    /// Errors of the sink itself, as [`RecipeError::Other`].
     fn find(&mut self, fingerprint: &Fingerprint, level: Level) -> Result<Option<KnownNode>, RecipeError>;
 
-    /// Stores a node that is not known; its level, length and entries stand in it.
+    /// Stores a node that is not known. The node contains its level, length and entries.
     ///
     /// # Errors
-    /// The sink's own, as [`RecipeError::Other`].
+    /// Errors of the sink itself, as [`RecipeError::Other`].
     fn store(&mut self, fingerprint: &Fingerprint, node: &Node) -> Result<ChunkLocation, RecipeError>;
 }
 
 /// The root of a stream's tree, as a manifest keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeRoot {
-    /// Where the root node lies.
+    /// The location of the root node.
     pub location: ChunkLocation,
     /// Its level, at least 1.
     pub level: Level,
-    /// Its fingerprint: what everything below is checked up to (INV-5).
+    /// Its fingerprint. Everything below is checked up to it (INV-5).
     pub fingerprint: Fingerprint,
     /// The stream's length in bytes.
     pub len: u64,

@@ -4,14 +4,14 @@ use std::fmt;
 
 use types::{SeriesId, SessionId};
 
-/// A stream of a backup, as references forward name it.
+/// A stream of a backup, as forward references name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamName {
     /// The series.
     pub series: SeriesId,
     /// The backup.
     pub backup: SessionId,
-    /// Which of its streams, by position in its manifest.
+    /// The stream's position in the manifest.
     pub stream: u16,
 }
 

@@ -1,11 +1,12 @@
 //! Walks a byte range of a stream, in pieces as large as the caller can use.
 //!
-//! Invariant: the pieces together are exactly the range; every node on the way down was
-//! checked against its fingerprint (INV-5); the walker returns a whole node only where pushing it
-//! gives the same tree as pushing its children: the cut rule ended it, and no zeros can follow its
-//! last zeros. The first piece costs one node a level, whatever the offset.
+//! Invariant: the pieces together are exactly the range, and every node on the way down was
+//! compared with its fingerprint (INV-5). The walker returns a whole node only if pushing it gives
+//! the same tree as pushing its children: the cut rule ended it, and no zeros can follow its last
+//! zeros. The first piece costs one node for each level, whatever the offset.
 //!
-//! Memory: the children of one node a level. One thread. After an error the walker cannot be used.
+//! Memory: the children of one node for each level. One thread. After an error the walker cannot be
+//! used.
 
 use types::{ByteRange, ChunkLocation, Level};
 
@@ -17,20 +18,20 @@ use crate::source::{NodeSource, TreeRoot};
 /// A part of a range, in stream order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece {
-    /// A whole node, which may be pushed to a builder that is aligned at its level.
+    /// A whole node. A builder that is aligned at its level accepts it.
     Node(Child),
     /// A whole chunk.
     Chunk(Child),
-    /// Zeros; the run in the stream may be longer.
+    /// Zeros. The run in the stream may be longer.
     Zeros {
-        /// How many bytes of it are in the range.
+        /// The bytes of the run that are in the range.
         len: u64,
     },
-    /// An end of the range lies inside a chunk.
+    /// A part of a chunk: an end of the range is inside it.
     PartOfChunk {
         /// The chunk.
         child: Child,
-        /// Where the part begins in it, in bytes.
+        /// Offset of the part in the chunk, in bytes.
         skip: u64,
         /// The part's length in bytes.
         len: u64,
@@ -38,7 +39,7 @@ pub enum Piece {
 }
 
 impl Piece {
-    /// The bytes of stream that it stands for.
+    /// The bytes of the stream that it covers.
     #[must_use]
     pub const fn len(&self) -> u64 {
         match *self {
@@ -54,7 +55,7 @@ impl Piece {
     }
 }
 
-/// A node on the way down: its children, and which of them is next.
+/// A node on the way down: its children, and the number of the next one.
 #[derive(Debug)]
 struct Frame {
     children: Vec<Child>,
@@ -63,7 +64,7 @@ struct Frame {
     offset: u64,
 }
 
-/// A child and where it begins in the stream.
+/// A child and its offset in the stream.
 #[derive(Debug, Clone, Copy)]
 struct Placed {
     child: Child,
@@ -84,8 +85,7 @@ pub struct RangeWalker<'a, S: ?Sized> {
     frames: Vec<Frame>,
     at: u64,
     end: u64,
-    /// Where the range's last stored bytes could join with zeros of what follows: see
-    /// [`Self::seam`].
+    /// The end of the range, or the beginning of a cut last chunk: see [`Self::seam`].
     seam: Option<u64>,
 }
 
@@ -111,7 +111,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         }
     }
 
-    /// Where the next piece begins in the stream.
+    /// The offset of the next piece in the stream.
     #[must_use]
     pub const fn offset(&self) -> u64 {
         self.at
@@ -123,8 +123,8 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         self.at >= self.end
     }
 
-    /// The next piece: a whole segment where the caller is aligned and the walk is, else a chunk,
-    /// zeros or an edge. `None` at the range's end.
+    /// The next piece: a whole segment if the caller and the walk are aligned, else a chunk, zeros
+    /// or an edge. `None` at the range's end.
     ///
     /// # Errors
     /// Every error of this crate that names a node.
@@ -132,7 +132,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         self.next_up_to(if aligned { SEGMENT_LEVEL } else { CHUNK_LEVEL })
     }
 
-    /// As [`Self::next`]; whole nodes up to `level`, the highest possible first.
+    /// Like [`Self::next`], with whole nodes up to `level`, the highest possible first.
     ///
     /// # Errors
     /// Every error of this crate that names a node.
@@ -144,7 +144,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
             }
             let reference = next.child.as_root().expect("a node has a place");
             if next.child.level <= level && next.begin == self.at && self.may_reuse(&next)? {
-                // Its bound stands in the node alone; the parent that is built next will need it.
+                // Only the node itself has its bound. The parent that is built next needs it.
                 let containers_max = read_node(self.source, &reference)?.containers_max;
                 self.at = next.end();
                 return Ok(Some(Piece::Node(Child {
@@ -157,9 +157,9 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         Ok(None)
     }
 
-    /// The segment with the next byte, unopened, and its offset in the stream; the walk continues
-    /// behind it. Only nodes above segments are read. Do not mix this with [`Self::next_up_to`],
-    /// which opens segments.
+    /// The segment with the next byte, unopened, and its offset in the stream. The walk continues
+    /// behind the segment. This reads only nodes above segments. Do not mix it with
+    /// [`Self::next_up_to`], which opens segments.
     ///
     /// # Errors
     /// Every error of this crate that names a node.
@@ -182,7 +182,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         Ok(None)
     }
 
-    /// Whether the next leaf is a whole chunk of the range: then no zeros follow the leaf before
+    /// Whether the next leaf is a whole chunk of the range. Then no zeros follow the leaf before
     /// it.
     ///
     /// # Errors
@@ -200,7 +200,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         Ok(false)
     }
 
-    /// The child of the lowest open node that holds the next byte.
+    /// Opens nodes down to the lowest one with the next byte. Returns its child with that byte.
     fn settle(&mut self) -> Result<Placed, RecipeError> {
         loop {
             let Some(frame) = self.frames.last_mut() else {
@@ -237,8 +237,8 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         }
     }
 
-    /// Whether the node lies in the range, was ended by the cut rule, and does not end in zeros
-    /// that might have to join others.
+    /// Whether the node is within the range, was ended by the cut rule, and does not end in zeros
+    /// that might join others.
     fn may_reuse(&mut self, node: &Placed) -> Result<bool, RecipeError> {
         let end = node.end();
         if end > self.end || end >= self.root.len {
@@ -251,11 +251,11 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         Ok(!self.has_zeros_at(&reference, Side::Last)?)
     }
 
-    /// Where the range ends, or where the chunk begins that its end cuts.
+    /// The end of the range, or the beginning of the chunk that this end cuts.
     ///
-    /// What follows there is not of this stream, and may begin with zeros: a part of a chunk can be
-    /// zeros although the chunk is not. Everywhere else in the range, zeros are followed by a whole
-    /// chunk.
+    /// The bytes behind the seam do not come from this stream, and may begin with zeros: a part of
+    /// a chunk can be zeros although the chunk is not. Everywhere else in the range, a whole chunk
+    /// follows zeros.
     fn seam(&mut self) -> Result<u64, RecipeError> {
         if let Some(seam) = self.seam {
             return Ok(seam);
@@ -275,7 +275,8 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
                 next: 0,
                 offset: node.begin,
             };
-            // The lengths were checked on opening: the last byte is below one of the children.
+            // The lengths were checked when the node was opened: the last byte is below one of the
+            // children.
             let Some(below) = frame.step_to(self.end - 1) else {
                 break self.end;
             };
@@ -285,7 +286,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         Ok(seam)
     }
 
-    /// Whether the first or last leaf below a node is zeros. Reads one node a level.
+    /// Whether the first or last leaf below a node is zeros. Reads one node for each level.
     fn has_zeros_at(&self, reference: &TreeRoot, side: Side) -> Result<bool, RecipeError> {
         use format::node::NodeEntry::{Forward, Run, Zeros};
         let mut node = read_node(self.source, reference)?;
@@ -297,7 +298,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
             };
             let (container, first, count) = match *entry.ok_or(RecipeError::EmptyPart { node: location })? {
                 Zeros { .. } => return Ok(true),
-                // It begins and ends in chunks, or cannot be opened.
+                // A forward reference begins and ends with chunks, or cannot be opened.
                 Forward { .. } => return Ok(false),
                 Run {
                     container,
@@ -343,7 +344,8 @@ enum Side {
 }
 
 impl Frame {
-    /// Steps over children that end before the byte at `at`; the one that holds it, if it is here.
+    /// Skips children that end before the byte at `at`. Returns the child that holds it, if it is
+    /// in this node.
     fn step_to(&mut self, at: u64) -> Option<Placed> {
         loop {
             let placed = Placed {

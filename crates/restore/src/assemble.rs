@@ -1,13 +1,14 @@
 //! Carries out a plan: one thread plans, several fetch pieces of containers ahead, and the caller's
-//! thread sends bytes out in order.
+//! thread sends the bytes in order.
 //!
 //! Memory (INV-7): the bytes of a step are charged to the budget when it is submitted, until they
 //! are sent. A step brings at most half of the budget, and waits until the budget has room for it.
-//! A kept chunk is charged until it is dropped. Extra bytes of a piece are charged when the
-//! piece is there, or its chunks are copied out if the budget has no room. Three things are not
-//! charged: the memory that each fetching thread reads into, segments opened ahead, and the buffers
-//! of a large file that is being written. Those are at most five of 4 MiB (`tree::BlockWriter`),
-//! because large files are written one after another.
+//! A kept chunk is charged until it is dropped. Extra bytes of a piece are charged when the piece
+//! arrives, or its chunks are copied out if the budget has no room.
+//!
+//! Three things are not charged: the memory that each fetching thread reads into, segments opened
+//! ahead, and the buffers of a large file that is being written. Those are at most five of 4 MiB
+//! (`tree::BlockWriter`), because large files are written one after another.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -30,11 +31,11 @@ use crate::pool::RegionPool;
 use crate::read_split::pieces;
 use crate::send::{Sender as Sending, Sink};
 
-/// Requests that are under way at once, whatever the machine: an array of disks, or storage that is
-/// far away, serves several in the time of one.
+/// Concurrent requests on any machine: an array of disks, or remote storage, serves several in the
+/// time of one.
 const REQUESTS: usize = 8;
 
-/// Catalogs that more of them read would leave the cache before they are planned with.
+/// With more scouts, catalogs would leave the cache before the planner uses them.
 const SCOUTS_MAX: usize = 32;
 
 /// How a restore uses the machine.
@@ -43,11 +44,12 @@ const SCOUTS_MAX: usize = 32;
 pub struct AssembleOptions {
     /// Memory for assembling, in bytes.
     pub budget_bytes: u64,
-    /// Threads that fetch; at least 1. Each waits for the disk or computes, in turn.
+    /// Threads that fetch; at least 1. Each waits for the disk, and then computes.
     pub workers: usize,
-    /// Threads that read recipes ahead of the planner. With none it waits for each request.
+    /// Threads that read recipes ahead of the planner. Without any, the planner waits for each
+    /// request.
     pub scouts: usize,
-    /// Threads that make small files, at least 2: they wait for the file system as often as for a
+    /// Threads that create small files, at least 2: they wait for the file system as often as for a
     /// core.
     pub finishers: usize,
 }
@@ -60,7 +62,7 @@ types::setters!(AssembleOptions {
 });
 
 impl Default for AssembleOptions {
-    /// For this machine.
+    /// The defaults for this machine.
     fn default() -> Self {
         Self::for_cores(thread::available_parallelism().map_or(1, std::num::NonZero::get))
     }
@@ -77,12 +79,12 @@ impl AssembleOptions {
             scouts: threads,
             finishers: threads,
         };
-        // So that some wait for the disk while the others compute.
+        // With these, some threads wait for the disk while others compute.
         options.with_requests(REQUESTS.max(threads))
     }
 
-    /// With so many requests under way at once: of regions, and as many for recipes and catalogs,
-    /// but no more than bring what is held until it is planned.
+    /// Uses so many concurrent requests for regions, and as many for recipes and catalogs. The
+    /// latter are limited, so that the cache holds what they bring until it is planned.
     #[must_use]
     pub fn with_requests(self, requests: usize) -> Self {
         Self {
@@ -93,11 +95,11 @@ impl AssembleOptions {
     }
 }
 
-/// Restores the references' bytes into the sink.
+/// Restores the bytes of the references into the sink.
 ///
 /// # Errors
-/// Those of the references and of the sink. Bytes that cannot be read, [`RestoreError::LostPart`]
-/// of the references among them, are the sink's to judge.
+/// Errors of the references and of the sink. For bytes that cannot be read,
+/// [`RestoreError::LostPart`] of the references included, the sink decides.
 pub fn assemble<I>(
     containers: &Containers,
     printer: &Fingerprinter,
@@ -116,7 +118,7 @@ where
         asked_max(options.budget_bytes),
     ));
     thread::scope(|scope| {
-        // Whatever ends this, the planner must not wait for room any longer.
+        // However this function ends, the planner must stop waiting for room.
         let _closing = Closing(&room);
         for number in 0..options.workers.max(1) {
             let (pieces, messages) = (pieces_rx.clone(), messages_tx.clone());
@@ -160,8 +162,8 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// A piece that a thread dies on is never dealt with: without this the planner would wait for it,
-/// and the caller for the planner.
+/// A piece is never finished if its thread panics. Without this guard the planner would wait for
+/// the piece, and the caller for the planner.
 struct ClosingInPanic<'a>(&'a MemoryBudget);
 
 impl Drop for ClosingInPanic<'_> {
@@ -183,16 +185,16 @@ fn work(
     while let Ok(piece) = pieces.recv() {
         let brought = fetch(containers, printer, pool, room, &piece);
         if messages.send(Message::Brought(brought)).is_err() {
-            // Nobody waits for it: the restore has failed meanwhile.
+            // The restore failed meanwhile, so no receiver is left.
             return;
         }
     }
 }
 
-/// References that stand for bytes that cannot be had, by number.
+/// References to lost bytes, with the number of each.
 type Lost = Rc<RefCell<VecDeque<(u64, Arc<RestoreError>)>>>;
 
-/// Passes lost parts on as spots that need no container, and notes which they are.
+/// Passes lost parts on as spots that need no container, and records which they are.
 struct NotingLost<I> {
     references: I,
     passed: u64,
@@ -238,15 +240,15 @@ impl Planning<'_> {
             passed: 0,
             lost: Rc::clone(&lost),
         };
-        // The other half is for what is read ahead.
+        // The other half is for reading ahead.
         let memory_bytes = budget_bytes / 2;
         self.room.take(belady::references_bytes(memory_bytes), 0);
         let done = self.plan(AheadPlanner::new(references, memory_bytes), &lost);
-        // Fails only when the other end has failed by itself.
+        // Sending fails only if the receiver failed.
         drop(self.messages.send(Message::Planned(done.map(|()| self.planned))));
     }
 
-    /// Ends early when nobody wants more.
+    /// Stops early when the budget is closed.
     fn plan<I>(&mut self, mut planner: AheadPlanner<I>, lost: &Lost) -> Result<(), RestoreError>
     where
         I: Iterator<Item = Result<Reference, RestoreError>>,
@@ -262,7 +264,7 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Tells of spots that need no chunk.
+    /// Reports spots that need no chunk.
     fn note(&mut self, references: &[Reference], lost: &Lost) {
         for reference in references {
             let spot = self.planned.spots;
@@ -279,7 +281,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Waits until the step fits in the room.
+    /// Waits until the budget has room for the step, and submits it.
     fn submit(&mut self, step: &Step) {
         let bytes = step.fills.iter().map(charge).sum();
         if !self.room.wait_for(bytes) {
@@ -297,24 +299,24 @@ impl Planning<'_> {
         let pieces = pieces(&view, &step.fills);
         self.room.take(bytes, pieces.len() as u64);
         for piece in pieces {
-            // Fails only when all fetching threads have gone, and with them the restore.
+            // Sending fails only if all fetching threads, and with them the restore, have ended.
             drop(self.pieces.send(piece));
         }
     }
 
     fn pass_on(&self, uses: Uses) {
-        // Taken like a piece: dropped chunks free their room as soon as this was handled.
+        // Counts as a piece: dropped chunks free their room as soon as this message was handled.
         self.room.take(uses.uses.len() as u64 * SPOT_BYTES, 1);
         self.tell(Message::Uses(uses));
     }
 
     fn tell(&self, message: Message) {
-        // As above.
+        // Sending fails only if the receiver failed.
         drop(self.messages.send(message));
     }
 }
 
-/// How much of the budget may be asked for: the rest is for bytes that are read along with the
+/// The part of the budget for requested bytes. The rest is for bytes that are read along with the
 /// wanted ones.
 const fn asked_max(budget_bytes: u64) -> u64 {
     budget_bytes - budget_bytes / 8

@@ -1,4 +1,5 @@
-//! Small files, gathered as their content arrives, and created by threads of their own.
+//! Batches of small files. They are gathered as their content arrives, and other threads create the
+//! files.
 //!
 //! Creating, writing and giving metadata to a small file costs more than its bytes: a [`Batch`]
 //! holds the content of many successive files, and [`Finishers`] take whole batches, so no file
@@ -21,17 +22,17 @@ use tree::{PendingFile, Placed, TreeError};
 use crate::counters::RestoreCounters;
 use crate::error::RestoreError;
 
-/// Bytes of content after which a batch is handed on; no file in it is longer.
+/// A batch is handed on after so many bytes of content. No file in it is longer.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
-/// Files after which a batch is handed on.
+/// A batch is handed on after so many files.
 const BATCH_FILES: usize = 256;
 
 /// A part of a small file's content.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// So many of the batch's next bytes.
+    /// The next bytes of the batch, this many.
     Bytes(usize),
-    /// Zeros that are not among them.
+    /// Zeros, which the batch's bytes do not contain.
     Zeros(u64),
 }
 
@@ -40,7 +41,7 @@ enum Part {
 struct Gathered {
     file: PendingFile,
     parts: usize,
-    /// The file exists and stays.
+    /// Whether the file exists already and stays.
     is_kept: bool,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Begins the next file; the parts pushed from now on are its.
+    /// Begins the next file. Parts pushed from now on belong to it.
     fn begin(&mut self, file: PendingFile, path: u64, is_kept: bool) {
         self.files.push(Gathered {
             file,
@@ -77,7 +78,7 @@ impl Batch {
         self.parts.push(part);
     }
 
-    /// Forgets the file begun last: its content cannot be had. What is there stays.
+    /// Removes the last file, because its content is lost. An existing file stays.
     fn abandon(&mut self) {
         if let Some(last) = self.files.pop() {
             self.paths.pop();
@@ -90,7 +91,7 @@ impl Batch {
         }
     }
 
-    /// Creates the files. The emptied batch has its room still.
+    /// Creates the files. The emptied batch keeps its allocations.
     fn finish(&mut self, tally: &Tally, counters: &RestoreCounters, faults: &Sender<TreeError>) {
         let (mut bytes, mut parts) = (&self.bytes[..], &self.parts[..]);
         for Gathered {
@@ -125,7 +126,7 @@ impl Batch {
                     counters.files.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(false) => _ = tally.kept.fetch_add(1, Ordering::Relaxed),
-                // The collector is gone only when the restore has failed as a whole.
+                // The receiver is gone only if the whole restore has failed.
                 Err(fault) => drop(faults.send(fault)),
             }
         }
@@ -135,7 +136,7 @@ impl Batch {
     }
 }
 
-/// Writes a file that has zeros between its bytes; false where something is there and stays.
+/// Writes a file with zeros between its bytes. Returns `false` if an existing entry stays.
 fn write_parts(file: PendingFile, parts: &[Part], mut content: &[u8]) -> Result<bool, TreeError> {
     let Placed::File(writer) = file.open()? else {
         return Ok(false);
@@ -156,8 +157,8 @@ fn write_parts(file: PendingFile, parts: &[Part], mut content: &[u8]) -> Result<
     writer.finish().map(|stays| stays.is_none())
 }
 
-/// A batch that is being finished. It is returned in any case, so nobody waits for a batch whose
-/// thread panicked.
+/// A batch that is being finished. Dropping the job returns the batch, so nobody waits for a batch
+/// whose thread panicked.
 struct Job<'a> {
     number: u64,
     batch: Batch,
@@ -167,37 +168,37 @@ struct Job<'a> {
 impl Drop for Job<'_> {
     fn drop(&mut self) {
         let batch = std::mem::take(&mut self.batch);
-        // What a panic left of it is no good for the next one.
+        // A batch left by a panic must not be reused.
         let batch = if thread::panicking() {
             Batch::default()
         } else {
             batch
         };
-        // Nobody waits for it when the restore has ended.
+        // Nobody waits for it if the restore has ended.
         drop(self.done.send((self.number, batch)));
     }
 }
 
-/// What became of small files.
+/// Counts of small files.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Restored.
+    /// Files restored.
     pub(crate) files: AtomicU64,
-    /// In these.
+    /// Bytes of these files.
     pub(crate) bytes: AtomicU64,
-    /// Left as they were.
+    /// Files left as they were.
     pub(crate) kept: AtomicU64,
 }
 
-/// The batch being gathered, and the threads that finish batches. Dropped, they end when they have
-/// finished what was handed to them.
+/// The batch being gathered, and the threads that finish batches. After this value is dropped, the
+/// threads finish the batches that they have, and end.
 pub(crate) struct Finishers {
     open: Batch,
     jobs: Sender<(u64, Batch)>,
     /// Finished batches by number, emptied.
     done: Receiver<(u64, Batch)>,
     faults: Receiver<TreeError>,
-    /// Batches on their way: their numbers and the paths in them.
+    /// Batches that are not finished: their numbers, and hashes of their paths.
     under_way: VecDeque<(u64, Vec<u64>)>,
     next: u64,
     spare: Vec<Batch>,
@@ -205,7 +206,7 @@ pub(crate) struct Finishers {
 }
 
 impl Finishers {
-    /// Starts so many threads.
+    /// Starts the threads.
     ///
     /// # Errors
     /// [`RestoreError::NoThread`] when there are no threads to be had.
@@ -250,7 +251,7 @@ impl Finishers {
     /// Begins the next small file, of `len` bytes, at most [`BATCH_BYTES`].
     ///
     /// # Errors
-    /// [`RestoreError::Internal`] when all threads died.
+    /// [`RestoreError::Internal`] if all threads have died.
     pub(crate) fn begin(&mut self, file: PendingFile, len: usize) -> Result<(), RestoreError> {
         let is_full = self.open.files.len() >= BATCH_FILES || self.open.bytes.len() + len > BATCH_BYTES;
         if is_full {
@@ -261,7 +262,8 @@ impl Finishers {
         Ok(())
     }
 
-    /// Leaves an existing file of any size, and sets its metadata if the overwrite mode says so.
+    /// Leaves an existing file of any size, and sets its metadata if the overwrite mode requires
+    /// it.
     ///
     /// # Errors
     /// As [`Self::begin`].
@@ -274,28 +276,28 @@ impl Finishers {
         Ok(())
     }
 
-    /// The next bytes of the file begun last.
+    /// Adds the next bytes of the last file.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.open.push(Part::Bytes(bytes.len()));
         self.open.bytes.extend_from_slice(bytes);
     }
 
-    /// The next bytes of the file begun last are zeros.
+    /// Adds zeros as the next bytes of the last file.
     pub(crate) fn zeros(&mut self, len: u64) {
         self.open.push(Part::Zeros(len));
     }
 
-    /// Forgets the file begun last, and answers the path of its entry.
+    /// Removes the last file, and returns the path of its entry.
     pub(crate) fn abandon(&mut self) -> Option<Vec<u8>> {
         let path = self.open.files.last().map(|last| last.file.entry().path.clone());
         self.open.abandon();
         path
     }
 
-    /// Waits until the file of that path, if it is a small one on its way, is there.
+    /// Waits until the file with this path exists, if it is a small file in an unfinished batch.
     ///
     /// # Errors
-    /// [`RestoreError::Internal`] when all threads died.
+    /// [`RestoreError::Internal`] if all threads have died.
     pub(crate) fn wait_for(&mut self, path: &[u8]) -> Result<(), RestoreError> {
         let path = self.hasher.hash_one(path);
         if self.open.paths.contains(&path) {
@@ -310,10 +312,10 @@ impl Finishers {
         Ok(())
     }
 
-    /// Hands the open batch on and waits for all.
+    /// Hands on the open batch, and waits for all batches.
     ///
     /// # Errors
-    /// [`RestoreError::Internal`] when all threads died.
+    /// [`RestoreError::Internal`] if all threads have died.
     pub(crate) fn wait(&mut self) -> Result<(), RestoreError> {
         self.hand_on()?;
         while !self.under_way.is_empty() {

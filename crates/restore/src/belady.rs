@@ -1,12 +1,12 @@
-//! Looking ahead: chunks are kept for the next spot that needs them, which the recipe shows
+//! Looking ahead: the recipe shows when a chunk is needed next, and the planner keeps it until then
 //! [Lillibridge 5, "future work"; L9].
 //!
-//! A part of the memory holds references: so much of the stream ahead is known. The rest is a cache
-//! of single chunks. When the front spot needs a chunk that is not kept, its container is read, and
-//! every chunk of it is kept that the known references need soon enough (`Reach`). If that is too
-//! much, the chunks that are needed last are dropped. Chunks that are sent at once need no room
-//! there. Unlike the forward assembly area, this reserves no memory for unfilled spots, and keeps a
-//! chunk for many spots only once.
+//! A part of the memory holds references: a stretch of the stream ahead is known. The rest is a
+//! cache of single chunks. If the front spot needs a chunk that is not kept, the planner reads its
+//! container. It keeps every chunk of it that the known references need soon enough (`Reach`). If
+//! these are too many, it drops the chunks whose next use is latest. Chunks that are sent at once
+//! need no room in the cache. Unlike the forward assembly area, the cache reserves no memory for
+//! unfilled spots, and keeps a chunk only once for many spots.
 //!
 //! Pure: no I/O, no clocks. The same references and memory give the same plan.
 
@@ -18,20 +18,20 @@ use types::{ChunkLocation, ContainerId};
 
 use crate::plan::{ChunkPart, Fill, Next, Place, Reference, SPOT_BYTES, Step, Use, Uses};
 
-/// One part in so many of the memory is for known references.
+/// The share of memory for known references: one part in so many.
 const REFERENCES_SHARE: u64 = 6;
-/// What a known reference takes on average: `Known`, and its share of the tables.
+/// Memory of a known reference on average: `Known`, and its share of the tables.
 pub const REFERENCE_BYTES: u64 = 192;
-/// What a kept chunk takes beside its bytes, here and where it waits.
+/// Memory of a kept chunk beside its bytes, in the planner and in the sender.
 pub const KEPT_BYTES: u64 = 192;
-/// So many are always known, and so many spots always sent by one step.
+/// At least so many references are known, and a step sends at least so many spots.
 const KNOWN_MIN: u64 = 256;
-/// One part in so many of the memory bounds what the spots cost that are sent at once, whatever
-/// their length. All of a container of the largest usual size in small chunks are within it, with
-/// the default memory: what is not sent at once is kept, a copy each.
+/// One part in so many of the memory limits the cost of the spots that one step sends, whatever
+/// their length. With the default memory, the limit fits a container of the largest usual size in
+/// small chunks. Chunks beyond the limit are kept, which takes a copy of each.
 const RUN_SPOTS_SHARE: u64 = 16;
 
-/// Plans with the known references and a cache of chunks.
+/// Plans with known references and a cache of chunks.
 #[derive(Debug)]
 pub struct AheadPlanner<I> {
     references: I,
@@ -41,27 +41,27 @@ pub struct AheadPlanner<I> {
     first_spot: u64,
     /// The last known spot that needs the chunk.
     last_of_chunk: HashMap<ChunkLocation, u64>,
-    /// The last known spot that needs something of the container.
+    /// The last known spot that needs any chunk of the container.
     last_of_container: HashMap<ContainerId, u64>,
     /// Spots that need a kept chunk next.
     by_next: BTreeSet<u64>,
     kept_bytes: u64,
-    /// What the next chunk is kept by.
+    /// The number of the next kept chunk.
     next_number: u64,
     reach: Reach,
     ready: VecDeque<Next>,
 }
 
-/// How the memory is shared out.
+/// The division of the memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sizes {
-    /// References that are known.
+    /// The most known references.
     pub(crate) known_max: usize,
-    /// RetainedChunk chunks.
+    /// Bytes of chunks that the planner keeps.
     pub(crate) cache_bytes: u64,
-    /// Read by one step, except for one chunk.
+    /// The most bytes that one step reads. A single chunk may be larger.
     pub(crate) step_bytes: u64,
-    /// Spots that are sent at once, at most.
+    /// The most spots that are sent at once.
     pub(crate) run_spots: usize,
 }
 
@@ -69,47 +69,48 @@ pub(crate) struct Sizes {
 #[derive(Debug)]
 struct Known {
     reference: Reference,
-    /// How much later a spot comes that needs the same chunk, and something of the same container.
+    /// The distance to the next spot that needs the same chunk, and to the next one that needs any
+    /// chunk of the same container.
     to_next_of_chunk: Option<NonZeroU32>,
     to_next_of_container: Option<NonZeroU32>,
     role: Role,
 }
 
-/// What a spot is to its chunk.
+/// The role of a spot for its chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// The first that needs it; whether the chunk is kept.
+    /// The first spot that needs it, and the kept chunk, if it is kept.
     First(Option<RetainedChunk>),
-    /// Another comes before.
+    /// An earlier spot needs it too.
     Later,
-    /// Another reference contradicts this one about the chunk at its place. One of them is wrong,
-    /// and each is verified separately.
+    /// Another reference contradicts this one about the chunk at this location. One of them is
+    /// wrong. Each is verified separately.
     Stray,
 }
 
-/// A chunk that is kept.
+/// A kept chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RetainedChunk {
     number: u64,
-    /// Its container's, when it was read ([`Reach`]).
+    /// The weight of its container when that was read ([`Reach`]).
     weight: u64,
 }
 
-/// What memory for known references a planner takes of that memory in all, in bytes.
+/// The share of a planner's memory that is for known references, in bytes.
 #[must_use]
 pub fn references_bytes(memory_bytes: u64) -> u64 {
     let known = memory_bytes / REFERENCES_SHARE / REFERENCE_BYTES;
     known.max(KNOWN_MIN) * REFERENCE_BYTES
 }
 
-/// What one step found in front.
+/// What one step found at the front.
 #[derive(Default)]
 struct StepFindings {
     entered: Vec<Reference>,
     uses: Vec<Use>,
     /// Uses of chunks that this step brings.
     of_new: Vec<Use>,
-    /// Spots that need these again.
+    /// Spots that need these chunks again.
     next_of_new: Vec<u64>,
 }
 
@@ -117,13 +118,13 @@ impl<I, E> AheadPlanner<I>
 where
     I: Iterator<Item = Result<Reference, E>>,
 {
-    /// Plans the restore of a stream with that much memory. A step may bring as much again;
+    /// Plans the restore of a stream with that much memory. A step may bring as many bytes again;
     /// `assemble` has room for both.
     pub fn new(references: I, memory_bytes: u64) -> Self {
         let references_bytes = references_bytes(memory_bytes);
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        // What a step brings comes before what was kept has left: references and cache are no more
-        // than the memory, and a step with the run's spots as much again.
+        // A step brings its bytes before kept chunks leave. References and cache take at most the
+        // memory, and a step with its spots takes as much again.
         let run_spots_bytes = (memory_bytes / RUN_SPOTS_SHARE).max(KNOWN_MIN * SPOT_BYTES);
         let sizes = Sizes {
             known_max: count(references_bytes / REFERENCE_BYTES),
@@ -151,11 +152,12 @@ where
         }
     }
 
-    /// The next spots, uses or step; `None` at the end. Every reference is told as a spot, in order
-    /// and once. Every spot that needs a chunk is filled once, by a step or from a kept chunk.
+    /// The next spots, uses or step; `None` at the end. Every reference is returned as a spot, in
+    /// order and once. Every spot that needs a chunk is filled once, by a step or from a kept
+    /// chunk.
     ///
     /// # Errors
-    /// Those of the references: the recipe is damaged from there on.
+    /// Errors of the references: the recipe is damaged from there on.
     pub fn next_action(&mut self) -> Result<Option<Next>, E> {
         if self.ready.is_empty() {
             self.know()?;
@@ -195,7 +197,7 @@ where
         Ok(())
     }
 
-    /// Links a new spot to those before it that need the same.
+    /// Links a new spot to earlier spots that need the same chunk or container.
     fn link(&mut self, number: u64, part: &ChunkPart) -> Role {
         let first_spot = self.first_spot;
         let distance = |before: u64| u32::try_from(number - before).ok().and_then(NonZeroU32::new);
@@ -227,8 +229,8 @@ where
         &mut self.known[index(self.first_spot, spot)]
     }
 
-    /// Keeps what the known spots within reach need of the container of the spot in front, as much
-    /// as a step brings. Returns which spots that were.
+    /// Keeps the chunks of the front spot's container that known spots within reach need, up to the
+    /// bytes of a step. Returns these spots.
     fn keep(&mut self) -> Vec<u64> {
         let weight = self.weight_in_front();
         let most = self.kept_bytes.saturating_add(self.sizes.step_bytes);
@@ -253,7 +255,7 @@ where
         new
     }
 
-    /// What the container of the spot in front weighs: the root of the bytes of its chunks that
+    /// The weight of the front spot's container: the square root of the bytes of its chunks that
     /// known spots need.
     fn weight_in_front(&self) -> u64 {
         let (mut bytes, mut at) = (0_u64, Some(self.first_spot));
@@ -267,8 +269,8 @@ where
         bytes.isqrt()
     }
 
-    /// Drops the chunks that are needed last until the rest fits. Returns what was kept before
-    /// `new`.
+    /// Drops the chunks whose next use is latest, until the rest fits. Returns the dropped chunks
+    /// that were kept before `new`.
     fn evict(&mut self, new: u64) -> Vec<u64> {
         let mut evicted = Vec::new();
         while self.kept_bytes > self.sizes.cache_bytes
@@ -288,9 +290,9 @@ where
         evicted
     }
 
-    /// Spots whose chunks are kept leave at the front; chunks that no known spot needs any more go
-    /// with them. This step brings chunks from `new` on, of so many bytes; those that several spots
-    /// of the run need count for each.
+    /// Removes spots from the front whose chunks are kept, and chunks that no known spot needs any
+    /// more. This step brings chunks from number `new` on, of `new_bytes`. A chunk that several
+    /// spots of the run need counts for each.
     fn pass(&mut self, new: u64, mut new_bytes: u64) -> StepFindings {
         let mut run = StepFindings::default();
         let most = self.sizes.step_bytes.max(new_bytes);
@@ -345,18 +347,18 @@ where
         run
     }
 
-    /// Reads a container for the spot in front, sends what there is then, and keeps of the rest
-    /// what fits.
+    /// Reads a container for the front spot, sends the spots that can be filled, and keeps the
+    /// chunks of the rest that fit.
     fn read(&mut self, container: ContainerId) {
         let new = self.next_number;
         let before = self.kept_bytes;
         let came = self.keep();
         let mut run = self.pass(new, self.kept_bytes - before);
         let evicted = self.evict(new);
-        // A chunk whose first spot was sent is with the next one that needs it.
+        // A chunk whose first spot was sent is filed under the next spot that needs it.
         let to_keep = self.kept_for(came.into_iter().chain(run.next_of_new.drain(..)), new);
         let stays: HashSet<u64> = to_keep.iter().map(|(number, _)| *number).collect();
-        // What does not stay is not kept for the run either.
+        // Chunks that do not stay fill the spots of the run directly.
         let mut fills = Vec::with_capacity(run.of_new.len() + to_keep.len());
         for one in run.of_new.drain(..) {
             if stays.contains(&one.number) {
@@ -378,7 +380,7 @@ where
         self.ready.push_back(Next::Step(Step { container, fills }));
     }
 
-    /// Reads a container for the spot in front alone.
+    /// Reads a container only for the front spot.
     fn read_stray(&mut self, part: ChunkPart) {
         let Some(front) = self.known.pop_front() else {
             return;
@@ -396,7 +398,7 @@ where
         }));
     }
 
-    /// What these spots need next that is kept since `new`, by its numbers.
+    /// The chunks that these spots need next and that are kept since `new`, with their numbers.
     fn kept_for(&mut self, spots: impl Iterator<Item = u64>, new: u64) -> Vec<(u64, ChunkPart)> {
         let first_spot = self.first_spot;
         let known = spots.filter(|spot| *spot >= first_spot).map(|spot| {
@@ -423,18 +425,19 @@ where
     }
 }
 
-/// How far ahead a spot may be for its chunk to be kept.
+/// The distance up to which a spot's chunk is kept.
 ///
-/// If the chunks of a container are kept for a distance D, it is read again after that: 1/D reads
-/// for each spot of the stream, and memory for its chunks of half that distance. With the same
-/// memory, all containers together need fewest reads if D is in inverse proportion to the root of
-/// what a stretch of the stream needs of the container. Chunks of a container that gives little to
-/// each stretch are worth keeping for longer. So distances are multiplied by that root, the weight.
+/// Assume that the chunks of a container are kept for a distance D, and the container is read again
+/// after that. This takes 1/D reads for each spot of the stream, and memory for its chunks over
+/// half that distance. With the same memory, all containers together need the fewest reads if D is
+/// inversely proportional to a square root: that of the bytes that a stretch of the stream needs of
+/// the container. Chunks of a container that gives little to each stretch are worth keeping for
+/// longer. So distances are multiplied by that root, the weight.
 ///
-/// What is needed farther ahead than what was evicted lately would be evicted too, fetched and
-/// verified for nothing. So the reach falls to the weighed distance at which a chunk was evicted,
-/// and grows again as spots are sent. Chunks up to three times as far are kept as well: some of
-/// them do stay.
+/// A chunk that is needed later than recently evicted chunks would be evicted too, and its fetching
+/// and verification would be wasted. So the reach falls to the weighted distance at which a chunk
+/// was evicted, and grows again as spots are sent. Chunks up to three times as far are kept as
+/// well, because some of them do stay.
 #[derive(Debug, Clone, Copy)]
 struct Reach {
     /// Spots times weight.
@@ -452,9 +455,9 @@ impl Default for Reach {
 impl Reach {
     /// More than any memory holds, and far from overflow.
     const DISTANCE_MAX: u64 = 1 << 60;
-    /// So many times as far chunks are kept.
+    /// Chunks up to so many times as far are kept.
     const SLACK: u64 = 3;
-    /// For each spot that is sent it grows by one part in so many.
+    /// The reach grows by one part in so many for each sent spot.
     const GROWTH: u64 = 4096;
 
     const fn includes(self, spots: u64, weight: u64) -> bool {
@@ -472,7 +475,7 @@ impl Reach {
 }
 
 impl Known {
-    /// What its chunk takes where it is kept.
+    /// Memory of its chunk, if it is kept.
     fn kept_bytes(&self) -> u64 {
         self.reference.chunk.map_or(0, |part| part.chunk_len) + KEPT_BYTES
     }

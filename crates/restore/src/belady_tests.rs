@@ -1,4 +1,4 @@
-//! The planner that looks ahead, against a plain model of it, and its promises.
+//! The planner that looks ahead, against a plain model of it, and its guarantees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -43,7 +43,7 @@ fn recipes() -> impl Strategy<Value = Vec<Reference>> {
     prop::collection::vec(one, 0..200)
 }
 
-/// All that a planner says.
+/// All actions of a planner.
 fn say(references: &[Reference], sizes: Sizes) -> Vec<Next> {
     let references = references.iter().map(|r| Ok::<_, Infallible>(*r));
     let mut planner = AheadPlanner::with(references, sizes);
@@ -65,8 +65,8 @@ fn reads(said: &[Next]) -> Vec<ContainerId> {
     steps(said).map(|step| step.container).collect()
 }
 
-/// The rule as one would write it down: of what is known and near enough, what is needed soonest is
-/// kept. Looked up in lists.
+/// The rule in its plainest form, with lists: of the known spots within reach, keep the chunks that
+/// are needed soonest.
 fn model(recipe: &[Reference], sizes: Sizes) -> Vec<ContainerId> {
     let part = |spot: usize| recipe[spot].chunk;
     let distance = |from: usize, to: usize| (to - from) as u64;
@@ -106,7 +106,7 @@ fn model(recipe: &[Reference], sizes: Sizes) -> Vec<ContainerId> {
                 });
             }
         }
-        // It is sent.
+        // The spot is sent.
         reach = grown(reach);
         let next_use = |of: &(ContainerId, u32)| {
             (spot + 1..known.end).find(|at| part(*at).is_some_and(|part| key(&part) == *of))
@@ -130,8 +130,8 @@ fn model(recipe: &[Reference], sizes: Sizes) -> Vec<ContainerId> {
     read
 }
 
-/// Containers that a forward assembly area reads [Lillibridge 3.3]: when the first spot needs one,
-/// all spots of the area that need it are filled.
+/// Containers that a forward assembly area reads [Lillibridge 3.3]: when the first spot needs a
+/// container, all spots of the area that need it are filled.
 fn area_reads(recipe: &[Reference], window: u64) -> usize {
     let container = |spot: usize| recipe[spot].chunk.map(|part| part.location.container);
     let mut filled = vec![false; recipe.len()];
@@ -170,7 +170,7 @@ fn sizes() -> impl Strategy<Value = Sizes> {
     )
 }
 
-/// One length for each chunk.
+/// Gives each chunk one length.
 fn consistent(recipe: Vec<Reference>) -> Vec<Reference> {
     let length = |part: &ChunkPart| 1 + u64::from(part.location.slot.get() * 7 % 40);
     let each = recipe.into_iter().map(|reference| match reference.chunk {
@@ -220,7 +220,8 @@ fn a_chunk_that_is_needed_later_is_kept_and_its_container_read_once() {
     let first = steps(&said).next().unwrap();
     let places = first.fills.iter().map(|fill| fill.place);
     assert_eq!(places.collect::<Vec<_>>(), [1, 0].map(Place::Kept));
-    // MemoryBudget for one chunk: what is needed last goes. What is sent at once needs none.
+    // Room for one chunk: the planner drops the chunk whose next use is latest. Chunks sent at once
+    // need no room.
     let with = |cache_bytes| Sizes {
         cache_bytes,
         ..ENOUGH
@@ -231,8 +232,7 @@ fn a_chunk_that_is_needed_later_is_kept_and_its_container_read_once() {
     assert_eq!(reads(&say(&twice, with(2 * (KEPT_BYTES + 10)))).len(), 2);
 }
 
-/// With the default memory, half of which is the planner's: containers of 32 MiB in chunks of 4
-/// KiB.
+/// The default memory, half of which is the planner's; containers of 32 MiB in chunks of 4 KiB.
 #[test]
 fn a_stream_in_the_order_of_its_containers_is_sent_without_a_copy() {
     const CHUNKS: u32 = (32 << 20) / 4096;
@@ -290,7 +290,7 @@ proptest! {
     #[test]
     fn it_reads_what_the_model_reads(recipe in recipes(), sizes in sizes()) {
         let recipe = consistent(recipe);
-        // A spot at a time, so that what is known is the same at each.
+        // One spot at a time, so that planner and model know the same spots at each.
         let sizes = Sizes { run_spots: 1, ..sizes };
         prop_assert_eq!(reads(&say(&recipe, sizes)), model(&recipe, sizes));
     }
@@ -300,7 +300,7 @@ proptest! {
         let recipe = if is_consistent { consistent(recipe) } else { recipe };
         let part = |spot: u64| recipe[usize::try_from(spot).unwrap()].chunk.unwrap();
         let (mut told, mut filled) = (Vec::new(), BTreeSet::new());
-        // Kept chunks, by number: what they are, once they are told, and whether they have gone.
+        // Kept chunks by number, once a step brings them; those that are gone are in `gone`.
         let mut kept: BTreeMap<u64, ChunkPart> = BTreeMap::new();
         let mut uses: Vec<Use> = Vec::new();
         let mut gone = BTreeSet::new();
@@ -360,12 +360,12 @@ proptest! {
         prop_assert_eq!(reads.len(), reads.iter().collect::<BTreeSet<_>>().len());
     }
 
-    /// An area holds a chunk for each spot, a cache one for all.
+    /// An area holds a chunk for each spot; a cache holds it once for all spots.
     #[test]
     fn it_reads_no_more_than_an_area_of_the_same_bytes(recipe in recipes(), window in 40..400_u64) {
         let recipe = consistent(recipe);
         let of_area = area_reads(&recipe, window);
-        // What a chunk takes beside its bytes is not compared.
+        // Makes room for the overhead of chunks, which this test does not compare.
         let cache_bytes = window + 40 + recipe.len() as u64 * KEPT_BYTES;
         let cache = reads(&say(&recipe, Sizes { cache_bytes, run_spots: 1, ..ENOUGH }));
         prop_assert!(cache.len() <= of_area, "{} to {of_area}", cache.len());

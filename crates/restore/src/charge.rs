@@ -3,7 +3,7 @@
 use crate::belady::KEPT_BYTES;
 use crate::plan::{Fill, Place, SPOT_BYTES};
 
-/// What a fill takes of the room until it has left.
+/// The bytes of the budget that a fill takes until it was sent.
 pub(crate) fn charge(fill: &Fill) -> u64 {
     match fill.place {
         Place::Spot(_) => fill.len + SPOT_BYTES,

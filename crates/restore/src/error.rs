@@ -1,9 +1,9 @@
-//! Why bytes could not be restored.
+//! Errors of restoring bytes.
 
 use types::{ChunkLocation, Fingerprint};
 
-/// A restore, or a part of one, that did not come about. Whatever was written before is right:
-/// nothing leaves unverified (INV-5).
+/// A restore, or a part of one, failed. Everything that was written before is right: nothing leaves
+/// unverified (INV-5).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
@@ -16,58 +16,57 @@ pub enum RestoreError {
     /// The storage failed.
     #[error(transparent)]
     Storage(#[from] env::StorageError),
-    /// The target could not be written, or a listing not be read.
+    /// The target could not be written, or a listing could not be read.
     #[error(transparent)]
     Tree(#[from] tree::TreeError),
-    /// The catalog has something else at this place than the recipe was verified against.
+    /// The catalog has another chunk at this location than the one in the verified recipe.
     #[error(
         "{location}: holds a chunk other than the recipe says; run `onefold check` to see what is affected"
     )]
     WrongSlot {
-        /// The place.
+        /// The location.
         location: ChunkLocation,
     },
-    /// The bytes are not those that were stored.
+    /// The bytes differ from those that were stored.
     #[error(
         "{location}: the chunk's fingerprint is {found}, expected {expected}; run `onefold check --read-data` to see what is affected"
     )]
     WrongBytes {
-        /// The place.
+        /// The location.
         location: ChunkLocation,
-        /// As the catalog and the recipe have it.
+        /// The fingerprint in the catalog and the recipe.
         expected: Fingerprint,
-        /// Of the bytes that were read.
+        /// The fingerprint of the bytes that were read.
         found: Fingerprint,
     },
-    /// A hard link leads to a name that the backup does not have.
+    /// A hard link refers to a name that the backup does not have.
     #[error("the entry it is a hard link to, {}, is not in the backup", String::from_utf8_lossy(.target))]
     NoLinkTarget {
         /// The name.
         target: Vec<u8>,
     },
-    /// So many bytes of a stream cannot be had, because a node above them cannot be read or
-    /// verified.
+    /// Bytes of a stream are lost, because a node above them cannot be read or verified.
     #[error("{len} bytes cannot be had: {error}")]
     LostPart {
-        /// How many.
+        /// The number of lost bytes.
         len: u64,
-        /// Why.
+        /// The cause.
         error: std::sync::Arc<RestoreError>,
     },
-    /// A part of a single stream could not be had.
+    /// A part of a single stream is lost.
     #[error("{stream}: {error}")]
     Lost {
         /// The stream.
         stream: String,
-        /// Why.
+        /// The cause.
         error: std::sync::Arc<RestoreError>,
     },
-    /// Where the bytes go refused them.
+    /// The target of the bytes refused them.
     #[error("writing to {target} failed: {source}")]
     Target {
         /// The file or stream.
         target: String,
-        /// The system's words.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// The system gave no thread.
@@ -83,10 +82,10 @@ pub enum RestoreError {
         /// How many files were restored.
         files: u64,
     },
-    /// Someone asked to stop.
+    /// The user asked to stop.
     #[error("interrupted before its end")]
     Interrupted,
-    /// A broken promise within the program.
+    /// A broken invariant within the program.
     #[error("internal error, please report it: {0}")]
     Internal(&'static str),
 }

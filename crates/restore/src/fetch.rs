@@ -4,9 +4,9 @@
 //! one lost chunk does not end a restore. If a generation vanishes during a read, or is damaged,
 //! the next generation is read at the same slots (INV-2).
 //!
-//! Bytes are not moved: they are decrypted in place (or decompressed beside it), compared there,
-//! and passed on from there. Only if few of the read bytes are wanted, those are copied, so that
-//! memory does not include the bytes between them.
+//! Bytes are not moved: the thread decrypts them in place (or decompresses them beside it),
+//! compares them there, and passes them on from there. Only if few of the read bytes are wanted, it
+//! copies these, so that memory does not include the bytes between them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,42 +21,42 @@ use crate::memory_budget::{Extra, MemoryBudget};
 use crate::plan::{Fill, Place};
 use crate::pool::{Pooled, RegionPool};
 
-/// What was read is held as it is while at least one of so many parts of its memory is wanted.
+/// Read bytes stay where they are if at least one of so many parts of their memory is wanted.
 const HELD_SHARE: usize = 3;
-/// How often a replaced generation is followed.
+/// How often the fetch follows a replaced generation.
 const GENERATIONS_MAX: u32 = 4;
 
-/// Some regions of one container, and what is wanted of them.
+/// Some regions of one container, and the chunks that are wanted of them.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) view: Arc<CatalogView>,
-    /// In ascending order; regions in between are read too, but not opened.
+    /// In ascending order. Regions in between are read too, but not opened.
     pub(crate) regions: Vec<RegionIndex>,
-    /// In the order of their bytes; a chunk that fills several spots stands several times.
+    /// In the order of their bytes. A chunk that fills several spots occurs several times.
     pub(crate) fills: Vec<Fill>,
 }
 
-/// What was brought, for some spots.
+/// The result of a piece, for some spots.
 #[derive(Debug)]
 pub(crate) struct Brought {
     pub(crate) bytes: Arc<FetchedBytes>,
     pub(crate) runs: Vec<SpotRun>,
     pub(crate) to_keep: Vec<ToKeep>,
-    /// Plain bytes of the regions read.
+    /// Plain bytes of the regions that were read.
     pub(crate) read_bytes: u64,
 }
 
 /// A whole chunk that stays until the planner drops it.
 #[derive(Debug)]
 pub(crate) struct ToKeep {
-    /// What it is kept by.
+    /// The number under which it is kept.
     pub(crate) number: u64,
     pub(crate) found: Result<Box<[u8]>, Arc<RestoreError>>,
     /// Its charge on the budget until it is dropped.
     pub(crate) charged: u64,
 }
 
-/// Consecutive spots whose bytes stand one after another, or that have none for the same reason.
+/// Consecutive spots. Either their bytes are adjacent, or all are lost for the same reason.
 #[derive(Debug)]
 pub(crate) struct SpotRun {
     pub(crate) first: u64,
@@ -65,7 +65,7 @@ pub(crate) struct SpotRun {
     pub(crate) found: Result<FoundAt, Arc<RestoreError>>,
 }
 
-/// Where in [`FetchedBytes`].
+/// A place in [`FetchedBytes`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FoundAt {
     /// In the regions.
@@ -75,7 +75,7 @@ pub(crate) enum FoundAt {
 }
 
 impl FoundAt {
-    /// `len` of the bytes, from `skip` on; `None` when there are not so many.
+    /// `len` of the bytes, from `skip` on; `None` if there are not so many.
     fn part(&self, skip: usize, len: usize) -> Option<Self> {
         match self {
             Self::Region(at) => Some(Self::Region(at.part(skip, len)?)),
@@ -99,12 +99,12 @@ impl FoundAt {
     }
 }
 
-/// Verified bytes, in memory that is returned to its pool with them.
+/// Verified bytes. Their memory returns to its pool with them.
 #[derive(Debug, Default)]
 pub(crate) struct FetchedBytes {
     regions: Option<Pooled>,
     copied: Vec<u8>,
-    /// What the regions take beyond what is wanted of them.
+    /// The memory of the regions beyond the wanted bytes.
     extra: Option<Extra>,
 }
 
@@ -122,7 +122,7 @@ impl FetchedBytes {
     }
 }
 
-/// Reads the piece. What it holds beyond what is wanted is charged to `room`.
+/// Reads the piece. Memory beyond the wanted bytes is charged to `room`.
 pub(crate) fn fetch(
     containers: &Containers,
     printer: &Fingerprinter,
@@ -162,7 +162,7 @@ pub(crate) fn fetch(
 }
 
 impl Brought {
-    /// Nothing, for the reason given.
+    /// A result without bytes, for this reason.
     pub(crate) fn failed(fills: &[Fill], error: &Arc<RestoreError>) -> Self {
         let (mut runs, mut to_keep) = (Vec::new(), Vec::new());
         for fill in fills {
@@ -193,18 +193,18 @@ struct Work<'a> {
     printer: &'a Fingerprinter,
     piece: &'a Piece,
     bytes: FetchedBytes,
-    /// Of each fill the whole chunk.
+    /// The whole chunk of each fill.
     found: Vec<Found>,
     to_keep: Vec<ToKeep>,
     read_bytes: u64,
 }
 
 impl Work<'_> {
-    /// Judges every chunk of the regions that were read; all fingerprints together, which is
-    /// faster.
+    /// Verifies every chunk of the regions that were read. It computes all fingerprints together,
+    /// which is faster.
     fn take_all(&mut self, regions: &container::RegionBuffer) {
         let fills = &self.piece.fills;
-        // A chunk that fills several spots is looked at once.
+        // A chunk that fills several spots is verified once.
         let same = |a: &Fill, b: &Fill| a.slot() == b.slot();
         let places: Vec<Option<BytesAt>> = fills
             .chunk_by(same)
@@ -222,8 +222,8 @@ impl Work<'_> {
         }
     }
 
-    /// Looks for what could not be had: region by region where the piece could not be read as a
-    /// whole, and then in newer generations.
+    /// Tries again to read missing chunks: region by region if the piece could not be read as a
+    /// whole, and then from newer generations.
     fn mend(&mut self, singly: bool) {
         let mut view = Arc::clone(&self.piece.view);
         if singly {
@@ -241,7 +241,7 @@ impl Work<'_> {
         }
     }
 
-    /// Copies what is still missing out of one region at a time.
+    /// Copies missing chunks out of one region at a time.
     fn take_singly(&mut self, view: &CatalogView) {
         let mut region = None;
         for (number, fill) in self.piece.fills.iter().enumerate() {
@@ -286,7 +286,7 @@ impl Work<'_> {
         Ok(range)
     }
 
-    /// Copies what is to be kept: it stays for longer than what was read with it.
+    /// Copies the chunks to keep: they stay for longer than the bytes that were read with them.
     fn set_aside(&mut self) {
         for (fill, found) in self.piece.fills.iter().zip(&self.found) {
             if let Place::Kept(number) = fill.place {
@@ -302,7 +302,8 @@ impl Work<'_> {
         }
     }
 
-    /// Memory that is mostly unwanted, or that has no room in the budget, is returned at once.
+    /// Copies the wanted bytes, and returns the memory at once, if most of it is unwanted or has no
+    /// room in the budget.
     fn hold_or_copy(&mut self, room: &Arc<MemoryBudget>) {
         let Some(regions) = &mut self.bytes.regions else {
             return;
@@ -371,7 +372,7 @@ impl Work<'_> {
     }
 }
 
-/// A chunk by the fingerprint of its slot, if the slot has one (INV-5).
+/// Accepts a chunk if its slot has the expected fingerprint (INV-5).
 fn judge(fill: &Fill, there: Option<(Fingerprint, FoundAt)>) -> Found {
     let (location, expected) = (fill.part.location, fill.part.fingerprint);
     match there {
@@ -385,14 +386,14 @@ fn judge(fill: &Fill, there: Option<(Fingerprint, FoundAt)>) -> Found {
     }
 }
 
-/// Whether the catalog has in the fill's slot what the recipe was verified against.
+/// Whether the catalog has the chunk of the verified recipe in the fill's slot.
 pub(crate) fn fits(view: &CatalogView, fill: &Fill) -> bool {
     view.entry(fill.slot()).is_some_and(|entry| {
         entry.fingerprint == fill.part.fingerprint && u64::from(entry.len) == fill.part.chunk_len
     })
 }
 
-/// The part of a chunk that the fill wants.
+/// The part of a chunk that the fill needs.
 fn part(whole: &FoundAt, fill: &Fill) -> Option<FoundAt> {
     whole.part(
         usize::try_from(fill.part.skip).ok()?,
@@ -400,7 +401,7 @@ fn part(whole: &FoundAt, fill: &Fill) -> Option<FoundAt> {
     )
 }
 
-/// Adds what was found for the next spot.
+/// Adds the result of the next spot.
 fn push(runs: &mut Vec<SpotRun>, spot: u64, len: u64, found: Found) {
     if let Some(run) = runs.last_mut()
         && run.first + run.count == spot

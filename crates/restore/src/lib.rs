@@ -1,8 +1,8 @@
-//! Plan and assemble: looking ahead, prefetch, verification.
+//! Restores: plans that look ahead, prefetching, assembly, verification.
 //!
-//! Nothing leaves unverified (INV-5): references come from recipes whose nodes were recomputed up to the
-//! manifest's root, and every chunk's bytes are hashed before they are handed on. Restore never asks the
-//! index (G2).
+//! Nothing leaves unverified (INV-5). References come from recipes whose nodes were recomputed up
+//! to the manifest's root, and every chunk's bytes are hashed before they are handed on. A restore
+//! never asks the index (G2).
 
 mod assemble;
 mod batch;

@@ -1,12 +1,12 @@
-//! A backup's listing, of which only the parts are read that are asked for.
+//! A backup's listing, of which only the requested parts are read.
 //!
-//! [`Wanted`] says which entries those are; [`Entries`] hands them out in listing order. For each
-//! path that is asked for, the fences say where in the listing it begins, unless it is near enough
-//! to be read up to.
+//! [`Wanted`] says which entries are requested; [`Entries`] returns them in listing order. For each
+//! requested path, the fences say where in the listing it begins. The reader jumps there, unless
+//! reading on reaches the place soon.
 //!
-//! Fences are a shortcut. Where there are none, or they cannot be read, or lead to another entry
-//! than they say, the listing is read from where it was read last, as far as is needed;
-//! [`BackupListing::fault`] says so. Nothing is lost by it but time.
+//! Fences are a shortcut. They may be missing or unreadable, or may lead to another entry than they
+//! say. Then the listing is read on from the current place, as far as needed, and
+//! [`BackupListing::fault`] says why. This costs only time.
 
 mod entries;
 mod wanted;
@@ -21,8 +21,8 @@ use tree::{Fences, ListingPlace, ListingReader, TreeError};
 pub use entries::Entries;
 pub use wanted::Wanted;
 
-/// A backup's listing and its fences. Shared by several passes over the listing, which may be on
-/// several threads.
+/// A backup's listing and its fences. Several passes over the listing share it, possibly on several
+/// threads.
 #[derive(Debug)]
 pub struct BackupListing<'a> {
     nodes: &'a NodeCache,
@@ -30,32 +30,32 @@ pub struct BackupListing<'a> {
     shortcut: Mutex<Shortcut>,
 }
 
-/// Why fences are of no use. Nothing of the backup is missing for it.
+/// Why the fences cannot be used. All of the backup's data can still be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceFault {
-    /// There are none.
+    /// The backup has no fences.
     #[error("the backup has no fences")]
     Missing,
-    /// The first entry of a part has another path.
+    /// The first entry of a part has another path than its fence.
     #[error("a fence leads to another entry than it says")]
     Astray,
-    /// They cannot be read, or do not fit together.
+    /// They cannot be read, or contradict each other.
     #[error(transparent)]
     Unreadable(TreeError),
 }
 
-/// The way to a path without reading all before it.
+/// The way to a path without reading everything before it.
 #[derive(Debug)]
 enum Shortcut {
     /// The fences, in the stream below this root.
     Fences(Fences, TreeRoot),
-    /// There is none, and why; whether it has been asked for.
+    /// There are none. `fault` says why, and `is_met` says whether they were needed.
     None { fault: FenceFault, is_met: bool },
 }
 
 impl<'a> BackupListing<'a> {
-    /// The listing below a root, with the fences below theirs. Reads nothing yet.
+    /// The listing below its root, with the fences below theirs. Reads nothing yet.
     #[must_use]
     pub fn new(nodes: &'a NodeCache, listing: TreeRoot, fences: Option<TreeRoot>) -> Self {
         let shortcut = match fences {
@@ -72,7 +72,7 @@ impl<'a> BackupListing<'a> {
         }
     }
 
-    /// The entries that are asked for, in listing order.
+    /// The requested entries, in listing order.
     ///
     /// # Errors
     /// [`TreeError::Stream`].
@@ -80,7 +80,7 @@ impl<'a> BackupListing<'a> {
         Entries::new(self, wanted)
     }
 
-    /// Why the fences were of no use, where they were asked for and were not.
+    /// Why the fences could not be used, if they were needed.
     #[must_use]
     pub fn fault(self) -> Option<FenceFault> {
         match self.shortcut.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -89,9 +89,9 @@ impl<'a> BackupListing<'a> {
         }
     }
 
-    /// Where the part of a path begins; none where the fences are of no use.
+    /// Where the part with a path begins; `None` if the fences cannot be used.
     fn place(&self, path: &[u8]) -> Option<ListingPlace> {
-        // A panic while fences are read leaves them as they were.
+        // A panic while fences are read does not change them.
         let mut shortcut = self.shortcut.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *shortcut {
             Shortcut::Fences(fences, root) => {
@@ -113,7 +113,7 @@ impl<'a> BackupListing<'a> {
         }
     }
 
-    /// The fences lead to another entry than they say.
+    /// Records that the fences lead to another entry than they say.
     fn give_up(&self) {
         *self.shortcut.lock().unwrap_or_else(PoisonError::into_inner) = Shortcut::None {
             fault: FenceFault::Astray,
@@ -127,7 +127,7 @@ impl<'a> BackupListing<'a> {
         Ok(ListingReader::new(bytes.map_err(|error| unread(0, error))?))
     }
 
-    /// The listing from a place on.
+    /// The listing from this place on.
     fn read_from(&self, place: &ListingPlace) -> Result<ListingReader<StreamBytes<'a>>, TreeError> {
         let offset = place.listing_offset;
         let len = self.listing.len.saturating_sub(offset);

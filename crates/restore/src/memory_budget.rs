@@ -1,18 +1,18 @@
-//! How much may be read ahead: a count of bytes that the planning thread takes and the sending one
-//! gives back.
+//! The budget of reading ahead: a count of bytes that the planning thread takes and the sending
+//! thread gives back.
 //!
-//! Invariant: the planner never waits while nothing is under way, so the two cannot wait for
-//! each other. A thread that stops or panics wakes the other. Two threads take and give; any may
-//! close.
+//! Invariant: the planner never waits while no piece is in flight, so the two threads cannot wait
+//! for each other. A thread that stops or panics wakes the other. Two threads take and give; any
+//! thread may close.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The room.
+/// The budget.
 #[derive(Debug)]
 pub(crate) struct MemoryBudget {
-    /// More is asked for up to this.
+    /// The planner requests bytes up to this number.
     asked_bytes_max: u64,
-    /// Read bytes may take more memory than was requested, up to this.
+    /// Read bytes may take more memory than was requested, up to this number.
     extra_bytes_max: u64,
     state: Mutex<State>,
     changed: Condvar,
@@ -22,13 +22,13 @@ pub(crate) struct MemoryBudget {
 struct State {
     held_bytes: u64,
     most_bytes: u64,
-    /// Pieces that were asked for and not yet dealt with.
+    /// Pieces that were requested and are not yet finished.
     in_flight: u64,
     closed: bool,
 }
 
 impl MemoryBudget {
-    /// So much of the budget is for what is asked for.
+    /// A budget of `budget_bytes`, of which `asked_bytes_max` are for requested bytes.
     pub(crate) fn new(budget_bytes: u64, asked_bytes_max: u64) -> Self {
         Self {
             asked_bytes_max,
@@ -39,11 +39,11 @@ impl MemoryBudget {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Counts alone, consistent between statements.
+        // The state has only counts, which are consistent between statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until so many bytes more may be asked for; `false` when nobody wants them any more.
+    /// Waits until so many more bytes may be requested. Returns `false` if the budget was closed.
     pub(crate) fn wait_for(&self, bytes: u64) -> bool {
         let mut state = self.state();
         let is_full = |state: &State| state.held_bytes.saturating_add(bytes) >= self.asked_bytes_max;
@@ -61,8 +61,8 @@ impl MemoryBudget {
         state.in_flight += pieces;
     }
 
-    /// MemoryBudget for so many bytes that are held beyond what was taken, as long as the whole
-    /// budget has it: memory that is held with what is wanted in it.
+    /// Reserves memory beyond what was taken, if the budget has room: a buffer holds unwanted bytes
+    /// beside wanted ones.
     pub(crate) fn take_extra(self: &Arc<Self>, bytes: u64) -> Option<Extra> {
         let mut state = self.state();
         let held_bytes = state.held_bytes.saturating_add(bytes);
@@ -77,7 +77,7 @@ impl MemoryBudget {
         })
     }
 
-    /// So many bytes have left.
+    /// Gives back the room of bytes that were sent or dropped.
     pub(crate) fn free(&self, bytes: u64) {
         let mut state = self.state();
         state.held_bytes = state.held_bytes.saturating_sub(bytes);
@@ -85,7 +85,7 @@ impl MemoryBudget {
         self.changed.notify_all();
     }
 
-    /// A piece was dealt with: what could be sent of it was.
+    /// Records that a piece is finished: everything of it that could be sent was sent.
     pub(crate) fn dealt_with_piece(&self) {
         let mut state = self.state();
         state.in_flight = state.in_flight.saturating_sub(1);
@@ -93,19 +93,19 @@ impl MemoryBudget {
         self.changed.notify_all();
     }
 
-    /// Nothing further is wanted.
+    /// Ends the reading ahead.
     pub(crate) fn close(&self) {
         self.state().closed = true;
         self.changed.notify_all();
     }
 
-    /// Most bytes ever held.
+    /// The most bytes ever held.
     pub(crate) fn most_bytes(&self) -> u64 {
         self.state().most_bytes
     }
 }
 
-/// MemoryBudget that is given back when this is dropped.
+/// Memory that returns to the budget when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Extra {
     room: Arc<MemoryBudget>,

@@ -1,4 +1,4 @@
-//! The messages between the threads of an assembly.
+//! Messages between the threads of an assembly.
 
 use std::sync::Arc;
 
@@ -6,43 +6,43 @@ use crate::error::RestoreError;
 use crate::fetch::{Brought, SpotRun};
 use crate::plan::{SPOT_BYTES, Uses};
 
-/// What an assembly cost [Lillibridge 3.1: the speed factor is bytes per container read].
+/// The cost of an assembly [Lillibridge 3.1: the speed factor is bytes per container read].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AssembleStats {
-    /// Bytes that left, zeros included.
+    /// Bytes sent, zeros included.
     pub bytes: u64,
-    /// Containers read, each as often as it was read.
+    /// Containers read. Each read counts.
     pub containers_read: u64,
     /// Plain bytes of the regions read.
     pub region_bytes_read: u64,
-    /// Most bytes read ahead or assembled at any time, as they were charged against the budget.
+    /// The most bytes charged against the budget at any time, for reading ahead and assembling.
     pub memory_bytes_max: u64,
 }
 
-/// What the sending thread is told.
+/// Messages to the sending thread.
 pub(crate) enum Message {
-    /// Zeros, or bytes that cannot be had, for one spot.
+    /// Zeros or lost bytes, for one spot.
     NoChunk {
         spot: u64,
         len: u64,
         lost: Option<Arc<RestoreError>>,
     },
-    /// What a piece brought.
+    /// The result of a piece.
     Brought(Brought),
-    /// Spots that kept chunks fill, and chunks that go.
+    /// Spots that kept chunks fill, and chunks that are dropped.
     Uses(Uses),
-    /// The plan ends here: so many spots, so many containers read.
+    /// The end of the plan: its numbers of spots and of containers read.
     Planned(Result<Planned, RestoreError>),
 }
 
-/// A whole plan, in numbers.
+/// The numbers of a whole plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Planned {
     pub(crate) spots: u64,
     pub(crate) containers_read: u64,
 }
 
-/// What a run of spots gives back.
+/// The room in the budget that a run of spots gives back.
 pub(crate) fn charged(run: &SpotRun) -> u64 {
     run.len + run.count * SPOT_BYTES
 }

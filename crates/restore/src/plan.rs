@@ -1,15 +1,15 @@
-//! A plan: which containers to read, in which order, for which chunks.
+//! A plan: the containers to read, their order, and the chunks to take from them.
 //!
-//! Values only. [`crate::belady`] makes a plan of a recipe and a budget, and
+//! Values only. [`crate::belady`] makes a plan from a recipe and a budget, and
 //! [`crate::assemble()`] carries it out.
 
 use types::{ChunkLocation, ContainerId, Fingerprint, Slot};
 
-/// What a spot costs to keep, whatever its length: a window of the chunks of tiny files holds no
-/// more spots than memory for it.
+/// Memory of a spot beside its bytes, whatever its length. It limits the spots of a stretch with
+/// many tiny chunks.
 pub const SPOT_BYTES: u64 = 256;
 
-/// One reference of a stream: where its bytes are.
+/// One reference of a stream to its stored bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
     /// The chunk; `None` for a run of zeros.
@@ -18,56 +18,56 @@ pub struct Reference {
     pub len: u64,
 }
 
-/// A chunk, of which `len` bytes from `skip` on are wanted.
+/// A chunk. The stream needs bytes of it from `skip` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkPart {
-    /// Where the chunk lies.
+    /// The chunk's location.
     pub location: ChunkLocation,
-    /// What its fingerprint must be.
+    /// The expected fingerprint.
     pub fingerprint: Fingerprint,
     /// The whole chunk's length.
     pub chunk_len: u64,
-    /// Where in the chunk the wanted bytes begin.
+    /// Offset of the needed bytes in the chunk.
     pub skip: u64,
 }
 
-/// Reads a container, as far as its chunks are needed.
+/// A read of a container, as far as its chunks are needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// The container.
     pub container: ContainerId,
-    /// The chunks to take from it and the spots they fill, in stream order; a chunk that fills
-    /// several spots stands several times. Those to keep come after.
+    /// The chunks to take from it and the spots they fill, in stream order. A chunk that fills
+    /// several spots occurs several times. The chunks to keep come last.
     pub fills: Vec<Fill>,
 }
 
-/// What a chunk is taken for.
+/// The purpose of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// The spot of that number, counted from the stream's beginning.
+    /// It fills the spot with this number, counted from the stream's beginning.
     Spot(u64),
-    /// Spots later on: the whole chunk is kept by that number.
+    /// It fills later spots. The whole chunk is kept under this number.
     Kept(u64),
 }
 
-/// A place and what fills it.
+/// A place and the chunk that fills it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fill {
     /// The place.
     pub place: Place,
     /// The chunk.
     pub part: ChunkPart,
-    /// How many of its bytes, from `part.skip` on.
+    /// How many of its bytes are needed, from `part.skip` on.
     pub len: u64,
 }
 
-/// Spots that kept chunks fill, and chunks that go.
+/// Spots that kept chunks fill, and chunks to drop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Uses {
-    /// In stream order. What keeps the chunk may be a step that is told after them.
+    /// In stream order. The step that brings the chunk may follow later.
     pub uses: Vec<Use>,
-    /// Numbers of kept chunks that go before their next use, after all their uses that were told so
-    /// far.
+    /// Numbers of kept chunks to drop before their next use, but after all uses that were returned
+    /// so far.
     pub evicted: Vec<u64>,
 }
 
@@ -76,18 +76,18 @@ pub struct Uses {
 pub struct Use {
     /// The spot's number.
     pub spot: u64,
-    /// What the chunk is kept by.
+    /// The number under which the chunk is kept.
     pub number: u64,
     /// The chunk.
     pub part: ChunkPart,
-    /// How many of its bytes, from `part.skip` on.
+    /// How many of its bytes are needed, from `part.skip` on.
     pub len: u64,
-    /// The chunk is dropped after it.
+    /// Whether the chunk is dropped after this use.
     pub is_last: bool,
 }
 
 impl Fill {
-    /// The spot's number, where it is for one.
+    /// The spot's number, if the place is a spot.
     #[must_use]
     pub const fn spot(&self) -> Option<u64> {
         match self.place {
@@ -103,13 +103,13 @@ impl Fill {
     }
 }
 
-/// What comes next.
+/// The next action of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// A container to read. The spots' references came with [`Next::Spots`] before.
+    /// A container to read. [`Next::Spots`] returned the references of its spots before.
     Step(Step),
-    /// The next spots of the stream, in order from the number of those before.
+    /// The next spots of the stream. Their numbers follow those of earlier spots.
     Spots(Vec<Reference>),
-    /// Spots, told before, that kept chunks fill.
+    /// Earlier spots that kept chunks fill.
     Uses(Uses),
 }

@@ -1,9 +1,9 @@
-//! Memory for regions, lent and taken back.
+//! Reusable memory for regions.
 //!
-//! The pool keeps used memory, as much as was ever in use at once: fresh pages cost as much as
-//! filling them. It does not keep a buffer that grew for a single huge region. The two halves of a
-//! buffer, for read and for decompressed bytes, are returned separately: a piece seldom holds both.
-//! Any number of threads.
+//! The pool keeps used memory, as much as was ever in use at once: a fresh page costs as much as
+//! filling it. It does not keep a buffer that grew for a single huge region. The two halves of a
+//! buffer, for read and for decompressed bytes, are returned separately, because a piece seldom
+//! needs both. Any number of threads may use it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use container::{PlainBuffer, RegionBuffer};
 use env::AlignedBuffer;
 
-/// Stored bytes that a piece has at most, unless a single region has more.
+/// The most stored bytes of a piece, unless a single region has more.
 pub(crate) const PIECE_BYTES_MAX: usize = 4 << 20;
-/// Memory of half a buffer that is kept: a piece as stored, with the blocks at its ends, or
-/// decompressed.
+/// The most memory of half a buffer that the pool keeps: a piece as stored, with the blocks at its
+/// ends, or decompressed.
 const KEPT_BYTES_MAX: usize = 2 * PIECE_BYTES_MAX;
 
 /// The spare memory of one restore.
@@ -55,7 +55,7 @@ impl RegionPool {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Spare halves: as read, and decompressed.
+    /// Numbers of spare halves: for read and for decompressed bytes.
     #[cfg(test)]
     pub(crate) fn spare_count(&self) -> (usize, usize) {
         let spare = self.spare();
@@ -71,7 +71,7 @@ pub(crate) struct Pooled {
 }
 
 impl Pooled {
-    /// Gives back at once what nothing stands in.
+    /// Returns empty halves at once.
     pub(crate) fn give_back_unused(&mut self) {
         let (stored, plain) = self.buffer.take_unused();
         self.pool.keep(stored, plain);

@@ -1,6 +1,6 @@
 //! Cuts a step into pieces. Several threads read the pieces, each in one request.
 //!
-//! With a whole container in one request, its first byte would wait for its last one, and the disk
+//! In one request for a whole container, the first byte would wait for the last one, and the disk
 //! would idle meanwhile. Only needed regions are read. Regions in between are read too if that is
 //! cheaper than another request, but they are not opened. Pure: no I/O.
 
@@ -13,11 +13,11 @@ use crate::fetch::{Piece, fits};
 use crate::plan::Fill;
 use crate::pool::PIECE_BYTES_MAX;
 
-/// Unneeded bytes that are read rather than ask twice: what a disk transfers in the time of a
-/// request.
+/// So many unneeded bytes are read rather than requesting twice: a disk transfers them in the time
+/// of a request.
 const GAP_BYTES_MAX: u64 = 256 << 10;
 
-/// A region that holds something wanted.
+/// A region with a needed chunk.
 struct Needed {
     region: RegionIndex,
     begin: u64,
@@ -26,8 +26,7 @@ struct Needed {
     fills: Vec<Fill>,
 }
 
-/// The pieces in physical order. Fills that the catalog does not bear out are in a piece of no
-/// region.
+/// The pieces in physical order. Fills that contradict the catalog are in a piece without regions.
 pub(crate) fn pieces(view: &Arc<CatalogView>, fills: &[Fill]) -> Vec<Piece> {
     let mut unfit = Vec::new();
     let mut placed = Vec::with_capacity(fills.len());
@@ -37,14 +36,14 @@ pub(crate) fn pieces(view: &Arc<CatalogView>, fills: &[Fill]) -> Vec<Piece> {
             None => unfit.push(*fill),
         }
     }
-    // In a stream that was stored in order they are sorted already.
+    // If the stream was stored in order, they are sorted already.
     placed.sort_by_key(|(region, offset, _)| (*region, *offset));
     let needed = needed(view, &placed);
     let gaps = needed.windows(2).map(|pair| pair[1].begin - pair[0].end);
     let bridged = gaps.filter(|gap| *gap <= GAP_BYTES_MAX).sum::<u64>();
     let total = needed.iter().map(Needed::cost).sum::<u64>() + bridged;
     let count = total.div_ceil(PIECE_BYTES_MAX as u64).max(1);
-    // Pieces of equal size: a short one at the end would fill its buffer badly.
+    // Pieces have equal sizes: a short last one would use its buffer badly.
     let piece_bytes = total.div_ceil(count);
     let mut out: Vec<Piece> = Vec::new();
     let (mut begin, mut end, mut cost) = (0, 0, 0);
@@ -83,7 +82,7 @@ pub(crate) fn pieces(view: &Arc<CatalogView>, fills: &[Fill]) -> Vec<Piece> {
 }
 
 impl Needed {
-    /// Bytes of memory that count: what is larger, as it is read or as it is decompressed.
+    /// The memory of a region: the larger of its stored and its decompressed size.
     fn cost(&self) -> u64 {
         self.plain.max(self.end - self.begin)
     }

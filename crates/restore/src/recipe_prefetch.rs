@@ -1,13 +1,13 @@
 //! Reads recipes ahead of the planner: several threads open segments, in the planner's order.
 //!
 //! Opening a segment takes its node and the catalogs of all containers that it names. Each is a
-//! request with a seek of a disk or a round trip, and one thread would wait for them one after
-//! another. The number of segments opened ahead is bounded, the bytes of the stream that they
-//! cover, and their memory (INV-7): 80 bytes for each reference.
+//! request with a seek of a disk or a round trip, and a single thread would wait for them one after
+//! another. The number of segments opened ahead is limited, and so are the bytes of the stream that
+//! they cover, and their memory (INV-7): 80 bytes for each reference.
 //!
-//! Invariant: the references and their order are those of [`crate::references()`] in one
-//! thread. A receiver that needs no more drops its end of the channel, and the threads stop after
-//! their current segment.
+//! Invariant: the references and their order are those of [`crate::references()`] in one thread. A
+//! receiver that needs no more drops its end of the channel. The threads then stop after their
+//! current segment.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,22 +23,22 @@ use crate::references::{Opened, Part, Parts, SegmentPart, one_by_one};
 
 /// Opened segments that wait, for each thread.
 const AHEAD_OF_EACH: usize = 2;
-/// Bytes of the stream that wait, unless a single segment has more: with chunks of 1 KiB, the
-/// shortest average that a store may have, five MiB of references.
+/// Bytes of the stream that wait, unless a single segment has more. With chunks of 1 KiB, the
+/// shortest average that a store may have, these are five MiB of references.
 const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
-/// Where the segment that comes next will be, and its bytes.
+/// Receives the next segment, once it is opened; and its bytes.
 type Coming = (Receiver<Opened>, u64);
 
-/// A segment, and the receiver that waits for it.
+/// A segment to open, and the channel for the result.
 type Job = (SegmentPart, Sender<Opened>);
 
-/// Bytes of the stream that were handed out and not taken.
+/// Bytes of the stream that were handed to threads and not taken by the receiver.
 #[derive(Default)]
 struct ReadAheadBytes {
     bytes: Mutex<u64>,
     taken: Condvar,
-    /// What is still to be opened is for nobody.
+    /// The receiver was dropped: nobody needs further segments.
     is_over: AtomicBool,
 }
 
@@ -47,7 +47,7 @@ impl ReadAheadBytes {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until so many more may be handed out; `false` when nobody wants them.
+    /// Waits until so many more bytes may be handed out. Returns `false` if nobody needs them.
     fn hand_out(&self, len: u64) -> bool {
         let mut bytes = self.bytes();
         let is_full = |bytes: u64| bytes > 0 && bytes.saturating_add(len) > AHEAD_BYTES_MAX;
@@ -69,23 +69,24 @@ impl ReadAheadBytes {
     }
 }
 
-/// The receiving end; when it is dropped, reading ahead ends.
+/// The receiving end. Dropping it ends the reading ahead.
 struct Taking(Arc<ReadAheadBytes>);
 
 impl Drop for Taking {
     fn drop(&mut self) {
-        // Under the lock, or a thread that is about to wait would miss it.
+        // Takes the lock, because a thread that is about to wait would miss the notification
+        // otherwise.
         let _bytes = self.0.bytes();
         self.0.is_over.store(true, Ordering::Relaxed);
         self.0.taken.notify_one();
     }
 }
 
-/// The references of the ranges, by so many threads of the scope; by the one that asks, where that
-/// is none or none can be had.
+/// The references of the ranges, read by `threads` threads of the scope. The calling thread reads
+/// them if there are none, or if none can be started.
 ///
 /// # Errors
-/// Of the items, as [`crate::references()`] has them.
+/// The items have the errors of [`crate::references()`].
 pub(crate) fn references_by<'scope, 'a: 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     threads: usize,
@@ -104,7 +105,7 @@ pub(crate) fn references_by<'scope, 'a: 'scope>(
                 if ahead.is_over() {
                     return;
                 }
-                // Fails only where it is over meanwhile.
+                // Sending fails only if the receiver was dropped meanwhile.
                 drop(waiting.send(part.open(nodes)));
             }
         };
@@ -129,7 +130,7 @@ pub(crate) fn references_by<'scope, 'a: 'scope>(
     Box::new(one_by_one(opened))
 }
 
-/// Hands the parts out, until there are no more or nobody wants them.
+/// Hands the parts to the threads, until there are no more or nobody needs them.
 fn lead(parts: Parts<'_>, ahead: &ReadAheadBytes, order: &Sender<Coming>, jobs: &Sender<Job>) {
     for part in parts {
         let len = part.len();
@@ -140,8 +141,8 @@ fn lead(parts: Parts<'_>, ahead: &ReadAheadBytes, order: &Sender<Coming>, jobs: 
         if order.send((coming, len)).is_err() {
             return;
         }
-        // The other end is there: of the one it was just put into the queue, and scouts end after
-        // this.
+        // The receiver of `waiting` was just queued, and the scouts end only after this thread, so
+        // both are there.
         match part {
             Part::Segment(part) => drop(jobs.send((part, waiting))),
             Part::Failed(error) => drop(waiting.send(Err(error))),
@@ -156,14 +157,14 @@ mod tests {
 
     use super::*;
 
-    /// Asks on a thread of its own for so many more, when as many are ahead as may be.
+    /// Asks for one more byte on a thread of its own, while the limit is reached.
     fn while_full(then: impl FnOnce(Taking)) -> bool {
         let taking = Taking(Arc::default());
         assert!(taking.0.hand_out(AHEAD_BYTES_MAX));
         let (ahead, (answer, answered)) = (Arc::clone(&taking.0), channel());
         thread::scope(|scope| {
             scope.spawn(move || answer.send(ahead.hand_out(1)).unwrap());
-            // It never answers before, so that this cannot fail by chance.
+            // The thread never answers before `then`, so this cannot fail by chance.
             assert!(answered.recv_timeout(Duration::from_millis(50)).is_err());
             then(taking);
             answered.recv().unwrap()

@@ -1,5 +1,5 @@
-//! References that other threads bring are those that one brings, in the same order, with the same
-//! parts lost.
+//! References that other threads read equal those that one thread reads: same order, same lost
+//! parts.
 
 use std::sync::Arc;
 use std::thread;
@@ -61,7 +61,7 @@ proptest! {
             references_by(scope, threads, &nodes, &root, &ranges).map(|one| format!("{one:?}")).collect()
         });
         prop_assert_eq!(one, many);
-        // Each byte once, found or lost.
+        // Each byte occurs once, found or lost.
         let len = |one: Result<crate::plan::Reference, RestoreError>| match one {
             Ok(reference) => reference.len,
             Err(RestoreError::LostPart { len, .. }) => len,
@@ -72,7 +72,7 @@ proptest! {
     }
 }
 
-/// They are not stepped over, as what is damaged is: nothing of it is lost.
+/// Unlike damage, which is skipped, it is an error: none of it counts as lost.
 #[test]
 fn a_range_beyond_the_stream_is_refused() {
     let containers = containers();
@@ -92,7 +92,7 @@ fn a_range_beyond_the_stream_is_refused() {
     }
 }
 
-/// Whole, and in parts; a root that is a segment, and one of nothing.
+/// Whole streams and parts of them; a root that is a segment; the root of an empty stream.
 #[test]
 fn short_streams_come_as_they_are() {
     let containers = containers();
@@ -124,7 +124,7 @@ fn who_has_enough_ends_the_scouts() {
         len: root.len,
     }];
     let loads = containers.stats().catalog_loads;
-    // Returns: a scope waits for all its threads.
+    // The scope waits for all its threads, so the test ends only if they do.
     thread::scope(|scope| {
         let mut few = references_by(scope, 1, &nodes, &root, &whole);
         assert!(few.next().unwrap().is_ok());

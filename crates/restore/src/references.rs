@@ -1,7 +1,7 @@
 //! From recipes to the planner's input: verified references of parts of a stream.
 //!
-//! The nodes above segments are walked. Each segment is opened separately: when it is needed
-//! ([`references`]), or ahead by other threads ([`crate::recipe_prefetch`]).
+//! The iterator walks the nodes above segments. Each segment is opened separately: when it is
+//! needed ([`references`]), or ahead by other threads ([`crate::recipe_prefetch`]).
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use types::{ByteRange, Level};
 use crate::error::RestoreError;
 use crate::plan::{ChunkPart, Reference};
 
-/// The references of the ranges, one after another. A node that cannot be opened, or verified for
-/// want of a catalog, costs the bytes below it: [`RestoreError::LostPart`] says how many, and what
-/// follows them comes next. Any other error is the last item.
+/// The references of the ranges, one after another. If a node cannot be opened, or cannot be
+/// verified without a catalog, the bytes below it are lost: [`RestoreError::LostPart`] says how
+/// many, and the references behind them follow. Any other error is the last item.
 pub fn references<'a>(
     nodes: &'a NodeCache,
     root: &'a TreeRoot,
@@ -24,7 +24,7 @@ pub fn references<'a>(
     one_by_one(Parts::new(nodes, root, ranges).map(|part| part.open(nodes)))
 }
 
-/// What parts were opened to, one reference after another; whatever but a lost part ends it.
+/// The references of opened parts, one after another. Any error other than a lost part ends them.
 pub(crate) fn one_by_one<I>(opened: I) -> OneByOne<I>
 where
     I: Iterator<Item = Opened>,
@@ -62,7 +62,7 @@ impl<I: Iterator<Item = Opened>> Iterator for OneByOne<I> {
     }
 }
 
-/// A part's references, or why there are none.
+/// The references of a part, or the error.
 pub(crate) type Opened = Result<Vec<Reference>, RestoreError>;
 
 /// A part of the ranges, in order.
@@ -70,7 +70,7 @@ pub(crate) type Opened = Result<Vec<Reference>, RestoreError>;
 pub(crate) enum Part {
     /// Some bytes of a segment.
     Segment(SegmentPart),
-    /// Why the next part has no segment.
+    /// The next part has no segment, for this reason.
     Failed(RestoreError),
 }
 
@@ -78,12 +78,12 @@ pub(crate) enum Part {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SegmentPart {
     segment: TreeRoot,
-    /// Of the segment.
+    /// The range in the segment.
     bytes: ByteRange,
 }
 
 impl Part {
-    /// The bytes of stream that it brings references of.
+    /// The bytes of the stream that its references cover.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Segment(part) => part.bytes.len,
@@ -91,7 +91,7 @@ impl Part {
         }
     }
 
-    /// Its references.
+    /// Opens the part.
     pub(crate) fn open(self, nodes: &NodeCache) -> Opened {
         match self {
             Self::Segment(part) => part.open(nodes),
@@ -101,8 +101,8 @@ impl Part {
 }
 
 impl SegmentPart {
-    /// Its references. Reads and verifies the segment's node, and catalogs of all containers that
-    /// it names.
+    /// Opens the segment: reads and verifies its node, and the catalogs of all containers that it
+    /// names.
     pub(crate) fn open(&self, nodes: &NodeCache) -> Opened {
         let ByteRange { offset, len } = self.bytes;
         let found = ChunkRefs::new(nodes, &self.segment, offset, len)
@@ -111,7 +111,7 @@ impl SegmentPart {
     }
 }
 
-/// The parts of the ranges. Opens nodes above segments.
+/// The parts of the ranges. The iterator opens nodes above segments.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
     nodes: &'a NodeCache,
@@ -154,12 +154,12 @@ impl<'a> Parts<'a> {
         Ok(Some(SegmentPart { segment, bytes }))
     }
 
-    /// Steps over what the error makes unreadable.
+    /// Skips the bytes that the error makes unreadable.
     fn step_over(&mut self, error: RecipeError) -> Part {
         let lost = unreadable_end(self.nodes, self.root, self.at).min(self.end);
         let len = lost.saturating_sub(self.at);
         let error = match error {
-            // The caller has not checked the kind of the stream.
+            // The caller passed a stream of another kind without checking it.
             RecipeError::OutOfStream { .. } => error.into(),
             error => lost_or_over(len, error),
         };
@@ -188,7 +188,7 @@ impl Iterator for Parts<'_> {
     }
 }
 
-/// So many bytes are lost, or nothing can be read any more.
+/// The error for `len` lost bytes, or the error that ends everything.
 fn lost_or_over(len: u64, error: RecipeError) -> RestoreError {
     if stops(&error) || len == 0 {
         return error.into();
@@ -199,7 +199,7 @@ fn lost_or_over(len: u64, error: RecipeError) -> RestoreError {
     }
 }
 
-/// Whether the storage refuses altogether, so that nothing else could be read either.
+/// Whether the storage fails altogether, so that nothing else could be read either.
 fn stops(error: &RecipeError) -> bool {
     matches!(
         error,
@@ -208,7 +208,7 @@ fn stops(error: &RecipeError) -> bool {
     )
 }
 
-/// Where the lowest node ends that holds the byte at `at` and can be found.
+/// The end of the lowest node that can be found and holds the byte at `at`.
 fn unreadable_end(nodes: &NodeCache, root: &TreeRoot, at: u64) -> u64 {
     let segment = Level::new(1).expect("level 1 is within the limit");
     let (mut node, mut begin) = (*root, 0u64);

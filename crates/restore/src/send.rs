@@ -1,4 +1,4 @@
-//! Sends fetched bytes in the stream's order, on the caller's thread.
+//! Sends fetched bytes in the order of the stream, on the caller's thread.
 //!
 //! Invariant: bytes are sent in order, and each byte once.
 
@@ -14,7 +14,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::message::{AssembleStats, Message, Planned, charged};
 use crate::plan::{SPOT_BYTES, Use, Uses};
 
-/// Where restored bytes go, in stream order.
+/// Receives restored bytes in the order of the stream.
 pub trait Sink {
     /// The next bytes.
     ///
@@ -28,14 +28,14 @@ pub trait Sink {
     /// Any error ends the restore.
     fn zeros(&mut self, len: u64) -> Result<(), RestoreError>;
 
-    /// The next `len` bytes could not be had. A sink that can leave them out returns `Ok`.
+    /// The next `len` bytes are lost. A sink that can leave them out returns `Ok`.
     ///
     /// # Errors
     /// Any error ends the restore.
     fn lost(&mut self, len: u64, error: &Arc<RestoreError>) -> Result<(), RestoreError>;
 }
 
-/// What waits for its turn.
+/// An item that waits for its turn.
 enum Waiting {
     Run(Arc<FetchedBytes>, SpotRun),
     Use(Use),
@@ -45,14 +45,14 @@ enum Waiting {
     },
 }
 
-/// A chunk that is kept for several spots, from its first use, or from its coming if that was
-/// sooner.
+/// A chunk that is kept for several spots. The entry exists from its first use, or from its arrival
+/// if that is earlier.
 #[derive(Default)]
 struct RetainedChunk {
     chunk: Option<ToKeep>,
-    /// Uses that were told and have not left.
+    /// Uses that were announced and not yet sent.
     uses: u64,
-    /// No further use will be told.
+    /// Whether no further use will be announced.
     goes: bool,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Until all has left.
+    /// Runs until everything was sent.
     pub(crate) fn run(mut self, messages: &Receiver<Message>) -> Result<AssembleStats, RestoreError> {
         loop {
             if let Some(planned) = self.planned
@@ -135,7 +135,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Frees a kept chunk, where it is there and nothing needs it any more.
+    /// Frees a kept chunk if it has arrived and nothing needs it any more.
     fn let_go(&mut self, number: u64) {
         let Entry::Occupied(entry) = self.kept.entry(number) else {
             return;
@@ -150,7 +150,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sends a spot out of a kept chunk; `false` where that has not come yet.
+    /// Sends a spot from a kept chunk. Returns `false` if the chunk has not arrived yet.
     fn send_kept(&mut self, one: Use) -> Result<bool, RestoreError> {
         let Some(kept) = self.kept.get_mut(&one.number) else {
             return Err(RestoreError::Internal("a chunk that is used was never kept"));
@@ -175,7 +175,7 @@ impl<'a> Sender<'a> {
         Ok(true)
     }
 
-    /// Sends what is there of the front, and frees its room.
+    /// Sends all available items at the front, and frees their room.
     fn send_out(&mut self) -> Result<(), RestoreError> {
         let mut freed = 0;
         while let Some(waiting) = self.waiting.remove(&self.next_spot) {

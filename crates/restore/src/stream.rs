@@ -14,18 +14,18 @@ use crate::message::AssembleStats;
 use crate::recipe_prefetch::references_by;
 use crate::send::Sink;
 
-/// Takes a stream's bytes in order.
+/// Receives the bytes of a stream in order.
 pub trait Output {
     /// The next bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the operating system.
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<()>;
 
     /// The next `len` bytes are zeros.
     ///
     /// # Errors
-    /// The system's.
+    /// Errors of the operating system.
     fn skip_zeros(&mut self, len: u64) -> std::io::Result<()>;
 
     /// The name of the output in error messages.
@@ -37,8 +37,8 @@ pub trait Output {
 /// Restores a range of a stream.
 ///
 /// # Errors
-/// When a byte cannot be had or written: half a stream is no stream, so the first fault ends it.
-/// What was written before is right.
+/// If a byte is lost or cannot be written: half a stream is useless, so the first fault ends it.
+/// Everything that was written before is right.
 #[expect(clippy::too_many_arguments, reason = "all of them are what a restore is")]
 pub fn restore_stream(
     nodes: &NodeCache,

@@ -13,10 +13,10 @@ use types::{
 };
 
 pub(crate) const CHUNK_BYTES: usize = 1000;
-/// Of a data container.
+/// Chunks of a data container.
 pub(crate) const CHUNKS: usize = 100;
 
-/// Of a new store.
+/// Containers of a new store.
 pub(crate) fn containers() -> Containers {
     let keys = MasterKeys {
         domain: DomainKey::from_bytes([1; 32]),
@@ -34,7 +34,7 @@ pub(crate) fn id(kind: ContainerKind, sequence: u32) -> ContainerId {
     }
 }
 
-/// Puts entries as the slots of one container, some to a region.
+/// Stores entries as the slots of one container, several to a region.
 fn put(containers: &Containers, id: ContainerId, entries: &[(PendingEntry, Vec<u8>)]) {
     let mut builder = ContainerBuilder::new(id, Generation::FIRST);
     for region in entries.chunks(16) {
@@ -45,7 +45,7 @@ fn put(containers: &Containers, id: ContainerId, entries: &[(PendingEntry, Vec<u
     containers.put(&builder.seal(containers).unwrap()).unwrap();
 }
 
-/// Nodes of a recipe container to be.
+/// Nodes of a recipe container that is being filled.
 struct Nodes {
     id: ContainerId,
     entries: Vec<(PendingEntry, Vec<u8>)>,
@@ -68,8 +68,8 @@ impl NodeSink for Nodes {
     }
 }
 
-/// Stores a stream: its nodes in the recipe container of this number, its chunks in the data
-/// containers from there on.
+/// Stores a stream. Its nodes are in the recipe container with this number, and its chunks in the
+/// data containers from this number on.
 pub(crate) fn store(containers: &Containers, number: u32, stream: &[u8]) -> TreeRoot {
     let printer = containers.fingerprinter();
     let mut nodes = Nodes {

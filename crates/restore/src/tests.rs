@@ -1,5 +1,5 @@
-//! Assembling against containers in memory: whatever the recipe, the bytes are the stream's; memory
-//! keeps to the budget; what is bad costs its own bytes alone.
+//! Assembly from containers in memory. Whatever the recipe: the bytes are the stream's, memory
+//! stays within the budget, and damage loses only the damaged bytes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -25,7 +25,7 @@ const CONTAINERS: u32 = 5;
 const REGIONS: usize = 6;
 const CHUNKS_A_REGION: usize = 7;
 
-/// A chunk that lies somewhere.
+/// A chunk and its location.
 #[derive(Clone)]
 struct Chunk {
     location: ChunkLocation,
@@ -104,7 +104,7 @@ fn world() -> &'static World {
     })
 }
 
-/// What arrived: bytes, and where parts were lost.
+/// The received bytes, and where parts were lost.
 #[derive(Default)]
 struct Collected {
     bytes: Vec<u8>,
@@ -133,7 +133,7 @@ impl Sink for Collected {
     }
 }
 
-/// One reference of a test's stream: a chunk and which part of it, or zeros.
+/// One reference of a test's stream: a part of a chunk, or zeros.
 #[derive(Debug, Clone)]
 enum Part {
     Chunk { number: usize, skip: usize, len: usize },
@@ -142,7 +142,7 @@ enum Part {
 
 fn parts() -> impl Strategy<Value = Vec<Part>> {
     let chunks = CONTAINERS as usize * REGIONS * CHUNKS_A_REGION;
-    // Few distinct chunks among many references: duplicates within and across windows.
+    // Few distinct chunks among many references give duplicates within and across windows.
     let one = prop_oneof![
         8 => (0..chunks, any::<prop::sample::Index>(), any::<prop::sample::Index>()).prop_map(|(number, a, b)| {
             let whole = world().chunks[number].bytes.len();
@@ -189,7 +189,7 @@ fn expected(parts: &[Part]) -> Vec<u8> {
     out
 }
 
-/// Containers that the plan alone reads.
+/// The number of containers that the plan reads.
 fn planned_reads(parts: &[Part], memory_bytes: u64) -> u64 {
     let references = parts.iter().map(|part| Ok::<_, RestoreError>(reference(part)));
     let mut planner = AheadPlanner::new(references, memory_bytes);
@@ -255,8 +255,8 @@ proptest! {
         let containers = containers(Arc::clone(&world().storage));
         let mut sink = Collected::default();
         let stats = run(&containers, &parts, options(budget, workers), &mut sink).unwrap();
-        // Beside the budget at most a chunk, and the least that is known. The spots' own cost has
-        // a bound apart, which no stream of so few references reaches.
+        // Beyond the budget there may be one chunk, and the minimum of known references. The limit
+        // of the spots' own cost does not matter here: so few references do not reach it.
         let spots = parts.len() as u64 * crate::plan::SPOT_BYTES;
         let most = budget + world().longest + spots + references_bytes(0);
         prop_assert!(stats.memory_bytes_max <= most, "{} of {budget}", stats.memory_bytes_max);
@@ -295,11 +295,11 @@ fn all_chunks() -> Vec<Part> {
     world().chunks.iter().enumerate().map(of).collect()
 }
 
-/// Budgets of a restore: for next to nothing, for little, and for most of what it reads.
+/// Budgets with room for next to nothing, for little, and for most of the read bytes.
 const BUDGETS: [u64; 3] = [1, 5_000, 1 << 20];
 
-/// Restores every chunk, in the containers' order and across it, with each budget; each chunk is
-/// either right or lost, and lost are those that `is_bad` says. Returns the reasons.
+/// Restores every chunk with each budget, in the containers' order and in another one. Each chunk
+/// must be right or lost, and the lost ones must be those of `is_bad`. Returns the reasons.
 fn judge(containers: &Containers, is_bad: impl Fn(&Chunk) -> bool) -> Vec<String> {
     let in_order = all_chunks();
     let of_container = REGIONS * CHUNKS_A_REGION;
@@ -437,7 +437,7 @@ fn a_reference_that_the_catalog_does_not_bear_out_gives_no_bytes() {
             chunk: Some(chunk),
             len: 1,
         };
-        // What is right of the same place is not taken for it, nor lost with it.
+        // A right chunk at the same location does not replace the bad one, and is not lost with it.
         let references = [good, bad, good, bad, bad, good].map(Ok);
         let mut sink = Collected::default();
         let ran = assemble(
@@ -457,7 +457,7 @@ fn a_reference_that_the_catalog_does_not_bear_out_gives_no_bytes() {
 
 #[test]
 fn bytes_that_are_sealed_rightly_and_fingerprinted_wrongly_do_not_leave() {
-    // As a broken writer would leave it: region and catalog are sealed, and do not belong together.
+    // The object of a broken writer: region and catalog are sealed, but do not belong together.
     let storage = Arc::new(MemoryStorage::new());
     let containers = containers(Arc::clone(&storage));
     let print = containers.fingerprinter().chunk(b"promised");
@@ -552,7 +552,7 @@ fn many_workers_read_no_further_ahead_than_the_budget() {
             len: CHUNK_BYTES as u64,
         });
     }
-    // Memory for known references and for the spots of a run beside four chunks.
+    // Memory for known references and for the spots of a run, beside four chunks.
     let budget = 4 * CHUNK_BYTES as u64 + 6 * references_bytes(0);
     let mut sink = Collected::default();
     let printer = containers.fingerprinter();
@@ -599,7 +599,7 @@ fn a_fetching_thread_that_panics_ends_the_restore() {
             len: 1000,
         }));
     }
-    // The catalogs are in memory, so the first container's other copy is asked for by who fetches.
+    // The catalogs are in memory, so the fetching thread requests the first container's other copy.
     storage
         .delete(&names::container(small(0), Generation::FIRST))
         .unwrap();

@@ -1,9 +1,10 @@
-//! Restores a directory backup: places entries in listing order and fills files as their content arrives.
+//! Restores a directory backup: places entries in listing order, and fills files as their content
+//! arrives.
 //!
-//! The content stream is assembled in order; the sink walks the listing beside it, so no more files are
-//! open than are being written. Small files are gathered with their content and made by other threads
-//! ([`crate::batch`]); nothing of them is made before their bytes are there. A file whose bytes cannot be
-//! had is removed or never made, and reported; the others are restored.
+//! The content stream is assembled in order. The sink walks the listing beside it, so only files
+//! that are being written are open. Small files are gathered with their content, and other threads
+//! create them ([`crate::batch`]) once all their bytes have arrived. A file with lost bytes is
+//! removed or never created, and reported. The other files are restored.
 
 mod links;
 mod streamed;
@@ -28,44 +29,44 @@ use crate::send::Sink;
 use links::WaitingLinks;
 use streamed::{Placing, Streamed};
 
-/// Threads that make small files, at least.
+/// The least number of threads that create small files.
 const FINISHERS_MIN: usize = 2;
 
 /// An entry that was not restored as it was.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The target refused, or the listing has something that cannot be placed.
+    /// The target refused, or an entry of the listing cannot be placed.
     #[error(transparent)]
     Tree(TreeError),
-    /// The file's bytes could not be had; it was removed.
+    /// The file's bytes are lost. It was removed.
     #[error("{}: not restored: {error}", String::from_utf8_lossy(path))]
     Lost {
         /// Its path in the backup.
         path: Vec<u8>,
-        /// Why.
+        /// The cause.
         error: Arc<RestoreError>,
     },
 }
 
-/// What a tree's restore did.
+/// Counts of a tree's restore.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TreeStats {
     /// Files restored.
     pub files: u64,
     /// Other entries restored.
     pub others: u64,
-    /// Files left as they were, by the choice of what to overwrite.
+    /// Files left as they were, as the overwrite mode says.
     pub kept: u64,
     /// Bytes of content written to files.
     pub bytes: u64,
-    /// Files that were wanted, and are of an earlier backup ([`Content::Older`]).
+    /// Requested files whose content is that of an earlier backup ([`Content::Older`]).
     pub older: u64,
-    /// What assembling cost.
+    /// The cost of the assembly.
     pub assemble: AssembleStats,
 }
 
-/// What to restore, and with what.
+/// The source of a restore.
 #[derive(Debug, Clone, Copy)]
 pub struct TreeSource<'a> {
     /// The store's nodes and containers.
@@ -79,9 +80,9 @@ pub struct TreeSource<'a> {
 /// Restores a tree under `target`.
 ///
 /// # Errors
-/// When nothing further can be restored: the listing or a recipe is damaged, the target folder is
-/// not to be had or has no room left, or someone asked to stop. Faults of single entries go to
-/// `faults`.
+/// If nothing further can be restored: the listing or a recipe is damaged, the target folder cannot
+/// be created or has no room left, or the user asked to stop. Faults of single entries are passed
+/// to `faults`.
 pub fn restore_tree(
     source: TreeSource<'_>,
     target: &Path,
@@ -142,7 +143,7 @@ pub fn restore_tree(
 /// The file that the next bytes of content belong to.
 enum Current {
     None,
-    /// The file begun last in the open batch.
+    /// The last file of the open batch.
     Small {
         left: u64,
     },
@@ -151,7 +152,7 @@ enum Current {
         offset: u64,
         left: u64,
     },
-    /// Its bytes are not wanted: a filter leaves the file out, or it has failed.
+    /// The bytes are not needed: a filter leaves the file out, or the file has failed.
     Unwanted {
         left: u64,
     },
@@ -175,11 +176,12 @@ enum Given<'a> {
 
 struct TreeSink<'a> {
     placing: Placing<'a>,
-    /// How many entries came of it.
+    /// How many entries were returned so far.
     listed: u64,
-    /// The entry whose turn it is when the bytes before its own, which are nobody's, have passed.
+    /// The entry that follows once the bytes before its own, which belong to no entry, were
+    /// skipped.
     after_lead: Option<Listed>,
-    /// Whose bytes come.
+    /// Whose bytes are streamed.
     streamed: Streamed,
     restorer: Restorer,
     small: Finishers,
@@ -189,7 +191,7 @@ struct TreeSink<'a> {
     counters: &'a RestoreCounters,
     cancel: &'a AtomicBool,
     faults: &'a mut (dyn FnMut(Fault) + Send),
-    /// The first fault for lack of room; all later files would have the same one.
+    /// The first fault for lack of room. All later files would have the same one.
     full: Option<TreeError>,
 }
 
@@ -246,7 +248,7 @@ impl TreeSink<'_> {
                 listed
             }
         };
-        // Of a file that is asked for.
+        // The file is requested, but it exists and stays.
         let is_kept = self.streamed.is_left_out(self.listed);
         let len = self.streamed.bytes_of(self.listed, &listed.entry);
         self.listed += 1;
@@ -287,7 +289,7 @@ impl TreeSink<'_> {
                 };
             }
             Ok(Placed::Done | Placed::Folder) => self.stats.others += 1,
-            // Its bytes come all the same when more is streamed than is wanted.
+            // Its bytes arrive nevertheless, if more is streamed than was requested.
             Ok(Placed::Skipped(SkipReason::NotIncluded)) => self.current = Current::Unwanted { left: len },
             Ok(Placed::Skipped(_)) => {
                 self.stats.kept += 1;
@@ -310,7 +312,7 @@ impl TreeSink<'_> {
         Ok(())
     }
 
-    /// Reports what small files and metadata failed with since the last call.
+    /// Reports the faults of small files and of metadata since the last call.
     fn pass_on_faults(&mut self) {
         let faults: Vec<TreeError> = self.small.faults().chain(self.restorer.take_faults()).collect();
         for fault in faults {
@@ -336,13 +338,13 @@ impl TreeSink<'_> {
         Ok(())
     }
 
-    /// A file is restored, with all its bytes.
+    /// Counts a file that was restored with all its bytes.
     fn count_file(&mut self) {
         self.stats.files += 1;
         self.counters.files.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Gives the current file its next bytes, which lie within it.
+    /// Gives the current file its next bytes. They must be within the file.
     fn give(&mut self, given: Given<'_>) -> Result<(), RestoreError> {
         let len = match given {
             Given::Bytes(bytes) => bytes.len() as u64,
@@ -377,7 +379,7 @@ impl TreeSink<'_> {
         self.complete_if_full()
     }
 
-    /// The current file cannot be completed; answers its path, unless it was given up before.
+    /// Gives up the current file. Returns its path, unless it was given up before.
     fn abandon(&mut self, left: u64) -> Option<Vec<u8>> {
         match std::mem::replace(&mut self.current, Current::Unwanted { left }) {
             Current::Small { .. } => self.small.abandon(),
@@ -432,7 +434,7 @@ impl Sink for TreeSink<'_> {
                     error: Arc::clone(error),
                 });
             }
-            // The rest of the file is passed over as it comes.
+            // The rest of the file is skipped as it arrives.
             self.give(Given::Zeros(here))?;
             len -= here;
         }

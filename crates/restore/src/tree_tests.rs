@@ -1,5 +1,5 @@
-//! Restoring trees from containers in memory: what is chosen is there with its own bytes, whatever is left out;
-//! names of files left out; what is counted.
+//! Restores of trees from containers in memory: chosen files have their own bytes, whatever is left
+//! out; names of files that are left out; counts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,10 +19,10 @@ use crate::{
     AssembleOptions, BackupListing, Fault, RestoreCounters, RestoreError, TreeSource, TreeStats, restore_tree,
 };
 
-/// What a test gives to folders, so that it can be told from now.
+/// The time that a test gives to folders, so that it differs from now.
 const THEN_SECONDS: i64 = 1_000_000;
 
-/// An entry, and of a file its bytes.
+/// An entry, and a file's bytes.
 type Entry = (ListingEntry, Vec<u8>);
 
 pub(crate) fn entry(path: &str, kind: EntryKind) -> ListingEntry {
@@ -48,7 +48,7 @@ fn folder(path: &str) -> Entry {
     (entry(path, EntryKind::Folder), Vec::new())
 }
 
-/// A file of bytes that are nobody else's.
+/// A file with bytes that no other file has.
 fn file(path: &str, len: usize) -> Entry {
     let seed = path
         .bytes()
@@ -69,7 +69,7 @@ fn link(path: &str, target: &str) -> Entry {
 
 struct Outcome {
     stats: TreeStats,
-    /// Files as the counters have them.
+    /// Files in the counters.
     counted: u64,
     faults: Vec<Fault>,
 }
@@ -78,7 +78,7 @@ fn restore(entries: &[Entry], target: &Path, options: RestoreOptions) -> Outcome
     restore_and(entries, target, options, &|| {})
 }
 
-/// The same; at each fault, as it is told, something happens.
+/// The same restore. At each fault, `at_fault` is called.
 fn restore_and(
     entries: &[Entry],
     target: &Path,
@@ -154,7 +154,7 @@ fn paths(list: &[&str]) -> Vec<Vec<u8>> {
     list.iter().map(|path| path.as_bytes().to_vec()).collect()
 }
 
-/// Paths and patterns that are included, patterns that are excluded, the base, and what is to be there.
+/// Included paths and patterns, excluded patterns, the base, and the expected paths.
 type Choice = (
     &'static [&'static str],
     &'static [&'static str],
@@ -260,13 +260,14 @@ fn names_of_a_file_that_is_left_out_are_one_file_in_folders_complete() {
         "{:?}",
         outcome.faults
     );
-    // The first name made is a file, and the other one of the others, as names of what is restored are.
+    // The first created name is a file, and the other one is a link to it. Restored files count
+    // like that, too.
     assert_eq!(
         (outcome.stats.files, outcome.counted, outcome.stats.others),
         (2, 2, 3)
     );
 
-    // A second run finds them as they are.
+    // A second run finds them unchanged.
     let again = RestoreOptions {
         overwrite: Overwrite::IfChanged,
         ..options
@@ -294,9 +295,10 @@ fn files_that_are_kept_or_fail_are_not_counted_as_restored() {
     let target = tempfile::tempdir().unwrap();
     let at = |path: &str| target.path().join(path);
     fs::write(at("failing"), "to be replaced").unwrap();
-    // A folder that is not empty does not give way.
+    // A folder that is not empty is not replaced.
     fs::create_dir_all(at("small-failing/in the way")).unwrap();
-    // The first fault is the folder's, told when the large file is begun: it is in the way when that is finished.
+    // The first fault is that of `/a`, reported when the large file begins. `block` then puts a
+    // folder in the way of the large file.
     let block = || {
         if fs::remove_file(at("failing")).is_ok() {
             fs::create_dir_all(at("failing/in the way")).unwrap();

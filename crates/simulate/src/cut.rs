@@ -1,6 +1,7 @@
-//! Traces of real data: files, tars and disk images, cut and fingerprinted as a backup would.
+//! Traces of real data: files, tars and disk images are cut and fingerprinted as a backup would do
+//! it.
 //!
-//! Under a key that is always the same, so that traces made apart fit together; it guards nothing.
+//! The key is always the same, so that separately made traces fit together. It protects nothing.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,14 +14,14 @@ use crypto::{DomainKey, Fingerprinter};
 use crate::error::SimulateError;
 use crate::trace::{BackupHead, Chunk, Extent, Sink};
 
-/// Bytes are cut once there are so many: several times the longest chunk.
+/// The buffer is cut once it holds so many bytes: several times the longest chunk.
 const CUT_BYTES: usize = 8 << 20;
-/// Bytes that are read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
-/// Of the fingerprints and the gear table of all traces.
+/// The key of the fingerprints and of the gear table of all traces.
 const KEY: [u8; 32] = *b"onefold laboratory: chunk traces";
 
-/// Fingerprints of all traces.
+/// The fingerprinter of all traces.
 #[must_use]
 pub fn trace_printer() -> Fingerprinter {
     Fingerprinter::new(&DomainKey::from_bytes(KEY))
@@ -29,9 +30,9 @@ pub fn trace_printer() -> Fingerprinter {
 /// How data is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cutting {
-    /// By content, so many bytes on average.
+    /// By content, with this average length in bytes.
     Content(u32),
-    /// So many bytes each, as disk images are.
+    /// At a fixed length in bytes, as for disk images.
     Fixed(u32),
 }
 
@@ -42,7 +43,7 @@ pub struct Cutter {
     buffer: Vec<u8>,
     lens: Vec<u32>,
     chunks: Vec<Chunk>,
-    /// The device and number of what the trace is written to.
+    /// The device and inode number of the trace's file or folder.
     left_out: Option<(u64, u64)>,
 }
 
@@ -53,16 +54,16 @@ impl std::fmt::Debug for Cutter {
 }
 
 impl Cutter {
-    /// Cuts in this way.
+    /// A cutter for this way of cutting.
     ///
     /// # Errors
-    /// `Settings` where no chunk can be so long.
+    /// `Settings` if no chunk can have that length.
     pub fn new(cutting: Cutting) -> Result<Self, SimulateError> {
         Self::under(trace_printer(), cutting)
     }
 
-    /// Cuts and fingerprints as a store of some domain does: what comes of it goes with no other
-    /// trace.
+    /// Cuts and fingerprints as a store of some domain does. Such a trace does not fit together
+    /// with any other.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -84,24 +85,24 @@ impl Cutter {
         })
     }
 
-    /// Leaves the file of which this is, or the folder with all below, out of folders: what the
-    /// trace is written to.
+    /// Skips this file, or this folder with everything below it, inside of folders: the trace is
+    /// written there.
     pub fn leave_out(&mut self, written: &fs::Metadata) {
         self.left_out = Some((written.dev(), written.ino()));
     }
 
-    /// Replays what is at a path as one full backup: a file as one stream; of a folder all regular
-    /// files below, in the order of their paths, each cut by itself. Links in it are not followed.
+    /// Replays a path as one full backup. A file is one stream. Of a folder, each regular file
+    /// below it is cut by itself, in the order of the paths. Links in the folder are not followed.
     ///
     /// # Errors
-    /// `Io` with the path that cannot be read; `Settings` where it is what is left out; of the
-    /// sink.
+    /// `Io` names the path that cannot be read; `Settings` if the path is the one left out; errors
+    /// of the sink.
     pub fn backup(&mut self, path: &Path, sink: &mut dyn Sink) -> Result<(), SimulateError> {
         sink.begin(&BackupHead {
             name: path.display().to_string(),
             extent: Extent::Full,
         })?;
-        // A file before it may have failed in the middle.
+        // An earlier file may have failed halfway.
         self.buffer.clear();
         walk(path, self.left_out, &mut |bytes, is_last| {
             self.feed(bytes, is_last, sink)
@@ -109,7 +110,7 @@ impl Cutter {
         sink.end()
     }
 
-    /// Takes the next bytes of a file, of which these may be the last.
+    /// Takes the next bytes of a file, possibly the last ones.
     pub(crate) fn feed(
         &mut self,
         bytes: &[u8],
@@ -144,15 +145,15 @@ impl Cutter {
     }
 }
 
-/// Takes the next bytes of a file, and whether they are the last.
+/// Takes the next bytes of a file. The flag says whether they are the last.
 pub type Visit<'a> = dyn FnMut(&[u8], bool) -> Result<(), SimulateError> + 'a;
 
-/// Calls `visit` with the bytes of what is at a path, piece by piece, and whether they are the last
-/// of a file: of a file, or of all regular files below a folder in the order of their paths. Links
-/// in it are not followed, and what is left out, by device and number, is passed over.
+/// Reads the file at a path, or all regular files below a folder in the order of their paths. Calls
+/// `visit` with each piece, and whether it is the last of its file. Links in the folder are not
+/// followed. Skips what is left out, by device and inode number.
 ///
 /// # Errors
-/// `Settings` if the path itself is left out; `Io`; those of `visit`.
+/// `Settings` if the path itself is left out; `Io`; errors of `visit`.
 pub fn walk(path: &Path, left_out: Option<(u64, u64)>, visit: &mut Visit<'_>) -> Result<(), SimulateError> {
     let metadata = fs::metadata(path).map_err(|source| failed(path, source))?;
     if left_out == Some((metadata.dev(), metadata.ino())) {
@@ -312,7 +313,7 @@ mod tests {
         assert_eq!(chunks.0, cut(Cutting::Content(8192), &data));
         let error = cutter.backup(&trace, &mut chunks).unwrap_err().to_string();
         assert!(error.contains("is what is written to"), "{error}");
-        // A folder of traces, however deep, with all that is in it.
+        // A folder of traces, and a nested one with all its content.
         let traces = folder.path().join("deep/traces");
         fs::create_dir_all(&traces).unwrap();
         fs::rename(&trace, traces.join("1")).unwrap();

@@ -1,4 +1,4 @@
-//! What can go wrong with backups that are replayed.
+//! Errors of replaying backups.
 
 use std::error::Error;
 use std::io;
@@ -7,7 +7,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulateError {
-    /// The system's.
+    /// An error of the operating system.
     #[error("{what}: {source}")]
     Io {
         /// What was read or written.
@@ -20,7 +20,7 @@ pub enum SimulateError {
     Trace {
         /// What was read.
         what: String,
-        /// Where.
+        /// The offset in the file.
         at: u64,
         /// What is wrong.
         why: &'static str,
@@ -28,7 +28,7 @@ pub enum SimulateError {
     /// The engine's policies failed.
     #[error(transparent)]
     Engine(#[from] ingest::IngestError),
-    /// A user asked to stop.
+    /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,
     /// Settings that make no sense.

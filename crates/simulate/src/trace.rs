@@ -9,11 +9,11 @@ use crate::error::SimulateError;
 pub enum Extent {
     /// All of it.
     Full,
-    /// What changed since the last one.
+    /// The changes since the last one.
     Incremental,
 }
 
-/// What is said of a backup before its chunks.
+/// The description of a backup before its chunks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackupHead {
     /// Its name, of at most 65,535 bytes.
@@ -31,32 +31,32 @@ pub struct Chunk {
     pub len: u32,
 }
 
-/// What backups are replayed into.
+/// Receives replayed backups.
 pub trait Sink {
-    /// A backup begins.
+    /// Begins a backup.
     ///
     /// # Errors
-    /// Of the sink.
+    /// Errors of the sink.
     fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError>;
 
-    /// Its next chunks, at least one.
+    /// Adds the next chunks of the backup, at least one.
     ///
     /// # Errors
-    /// Of the sink.
+    /// Errors of the sink.
     fn chunks(&mut self, chunks: &[Chunk]) -> Result<(), SimulateError>;
 
-    /// It is complete.
+    /// Ends the backup.
     ///
     /// # Errors
-    /// Of the sink.
+    /// Errors of the sink.
     fn end(&mut self) -> Result<(), SimulateError>;
 }
 
-/// What replays backups.
+/// Replays backups.
 pub trait Source {
     /// Replays all backups, the oldest first.
     ///
     /// # Errors
-    /// Of the source or the sink.
+    /// Errors of the source or the sink.
     fn replay(&mut self, sink: &mut dyn Sink) -> Result<(), SimulateError>;
 }

@@ -45,8 +45,8 @@ impl Fingerprint {
         u32::from_le_bytes([self.0[4], self.0[5], self.0[6], self.0[7]])
     }
 
-    /// The bits the index sorts and tags by (bytes 8-15, big-endian, so that order by number is
-    /// order by bytes).
+    /// The bits by which the index sorts and tags (bytes 8-15, big-endian, so that order by number
+    /// is order by bytes).
     #[must_use]
     pub fn index_bits(&self) -> u64 {
         let mut b = [0; 8];

@@ -1,4 +1,4 @@
-//! Numbers that name things in a store.
+//! Numbers that name objects and parts of a store.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ macro_rules! number {
             /// Checks and wraps a number.
             ///
             /// # Errors
-            /// [`OutOfRange`] when the number is larger than [`Self::MAX`].
+            /// [`OutOfRange`] if the number is larger than [`Self::MAX`].
             pub const fn new(value: $int) -> Result<Self, OutOfRange> {
                 #[allow(clippy::absurd_extreme_comparisons, unused_comparisons, reason = "MAX may be the integer's own")]
                 if value > $max {
@@ -35,7 +35,7 @@ macro_rules! number {
             /// The next number.
             ///
             /// # Panics
-            /// When there is none: these counters do not wrap within any store's life.
+            /// If there is none: these counters do not wrap within any store's life.
             #[must_use]
             pub const fn next(self) -> Self {
                 assert!(self.0 < $max, concat!($what, " numbers are exhausted"));
@@ -61,7 +61,7 @@ number!(
     SequenceNumber, u32, "container sequence", 0xff_ffff
 );
 number!(
-    /// How often a container was rewritten; 0 when first sealed.
+    /// The number of times that a container was rewritten; 0 when first sealed.
     Generation, u32, "generation", u32::MAX - 1
 );
 number!(
@@ -81,12 +81,12 @@ number!(
     Epoch, u64, "epoch", u64::MAX - 1
 );
 number!(
-    /// A revision of something that changes by being created anew: a manifest, the config, a lease.
+    /// A revision of something that changes only by a new object: a manifest, the config, a lease.
     Revision, u32, "revision", u32::MAX - 1
 );
 
 impl Generation {
-    /// The generation that a packer seals.
+    /// The generation of a first sealing.
     pub const FIRST: Self = Self(0);
 }
 
@@ -96,21 +96,21 @@ impl Revision {
 }
 
 impl Slot {
-    /// The slot `n` places on, if there is one.
+    /// The slot `n` places after this one, if there is one.
     #[must_use]
     pub fn checked_add(self, n: u32) -> Option<Self> {
         self.0.checked_add(n).and_then(|v| Self::new(v).ok())
     }
 }
 
-/// A container's id: the session that wrote it, what it holds, and its sequence number there.
+/// A container's id: the session that wrote it, its kind, and its sequence number in that session.
 ///
 /// The kind is part of the id so that a reference alone names the object to read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ContainerId {
     /// The session that claimed the number.
     pub session: SessionId,
-    /// What it holds.
+    /// The kind of its content.
     pub kind: ContainerKind,
     /// The number within the session; one counter serves all kinds.
     pub sequence: SequenceNumber,
@@ -123,7 +123,7 @@ impl ContainerId {
         (self.session.get() << 27) | ((self.kind.number() as u64) << 24) | self.sequence.get() as u64
     }
 
-    /// The inverse of [`Self::to_u64`]; `None` where the kind's number is not one.
+    /// The inverse of [`Self::to_u64`]; `None` if the kind's number is unknown.
     #[must_use]
     pub const fn from_u64(value: u64) -> Option<Self> {
         let Some(kind) = ContainerKind::from_number(((value >> 24) & 7) as u8) else {
@@ -143,14 +143,15 @@ impl fmt::Display for ContainerId {
     }
 }
 
-/// What a container holds; its folder in the store and a byte in its header.
+/// The kind of a container's content. It is the container's folder in the store and a byte in its
+/// header.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ContainerKind {
     /// Chunks of streams.
     Data,
     /// Encoded nodes.
     Recipe,
-    /// What only one archival backup owns: never hooked, never used for look-up (R4).
+    /// Data that only one archival backup owns. Never hooked, and never used for look-up (R4).
     Archive,
     /// Copies of data catalogs with 16-byte fingerprints.
     Catalog,
@@ -205,7 +206,8 @@ impl ContainerKind {
         }
     }
 
-    /// Whether a second copy is kept under `mirror/`: one lost node can cost whole backups.
+    /// Whether a second copy is kept under `mirror/`: the loss of one node can make whole backups
+    /// unreadable.
     #[must_use]
     pub const fn is_mirrored(self) -> bool {
         matches!(self, Self::Recipe | Self::Small)
@@ -251,6 +253,6 @@ bytes16!(
     StoreId
 );
 bytes16!(
-    /// A series' folder: a keyed hash of its name, so that names do not show in the store.
+    /// A series' folder: a keyed hash of its name, so that names are not visible in the store.
     SeriesId
 );

@@ -2,7 +2,7 @@
 //!
 //! Every id, count and length that crosses a function boundary is one of these, so that a slot is
 //! never taken for a sequence number. The words are those of `docs/glossary.md`. All types are
-//! plain values: `Copy` where small, ordered by number, safe to share.
+//! plain values: `Copy` if small, ordered by number, safe to share.
 
 mod fingerprint;
 mod ids;
@@ -22,7 +22,7 @@ pub use name::{NameError, OBJECT_NAME_BYTES_MAX, ObjectName};
 pub use units::{ByteLen, ByteRange, FileTime, UnixNanos};
 pub use words::{shell_word, shell_words};
 
-/// A number that does not fit the id or unit it was meant for.
+/// A number that does not fit its id or unit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{value} is out of range for a {what} (at most {max})")]
 pub struct OutOfRange {

@@ -19,7 +19,8 @@ impl fmt::Display for ChunkLocation {
     }
 }
 
-/// `count` slots of one container from `first` on. Never empty; never past the last slot number.
+/// `count` slots of one container, from `first` on. The range is never empty, and never extends
+/// past the last slot number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SlotRange {
     first: Slot,
@@ -27,7 +28,7 @@ pub struct SlotRange {
 }
 
 impl SlotRange {
-    /// Checks and wraps a range; `None` when it is empty or runs past [`Slot::MAX`].
+    /// Checks and wraps a range; `None` if it is empty or extends past [`Slot::MAX`].
     #[must_use]
     pub fn new(first: Slot, count: u32) -> Option<Self> {
         let last = count.checked_sub(1)?;
@@ -62,7 +63,7 @@ impl SlotRange {
         self.first.get() + self.count
     }
 
-    /// Whether the slot lies in the range.
+    /// Whether the slot is in the range.
     #[must_use]
     pub const fn contains(self, slot: Slot) -> bool {
         self.first.get() <= slot.get() && slot.get() < self.end()

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-/// The longest name, in bytes: well under what local file systems and object stores take.
+/// The longest name, in bytes: well below the limits of local file systems and object stores.
 pub const OBJECT_NAME_BYTES_MAX: usize = 200;
 
-/// A name that no storage would take.
+/// A name that storages would refuse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not an object's name: {why}")]
 pub struct NameError {
     /// The name.
     pub name: String,
-    /// What is wrong with it.
+    /// The reason.
     pub why: &'static str,
 }
 
@@ -25,7 +25,7 @@ impl ObjectName {
     /// Checks and wraps a name.
     ///
     /// # Errors
-    /// [`NameError`] says what a storage would refuse.
+    /// [`NameError`] has the reason for which a storage would refuse the name.
     pub fn new(name: impl Into<String>) -> Result<Self, NameError> {
         let name = name.into();
         match fault(&name) {
@@ -56,7 +56,7 @@ fn fault(name: &str) -> Option<&'static str> {
     if name.is_empty() || name.len() > OBJECT_NAME_BYTES_MAX {
         return Some("its length is not within 1 to 200 bytes");
     }
-    // Names are checked by the hundred thousand where a store is listed.
+    // Listing a store checks names by the hundred thousand.
     let (mut begins, mut is_empty_or_hidden, mut is_plain) = (true, false, true);
     for b in name.bytes() {
         is_empty_or_hidden |= begins && matches!(b, b'/' | b'.');

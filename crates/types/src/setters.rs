@@ -1,11 +1,11 @@
 //! Setters of option structs.
 
-/// Gives a struct a setter for each of these fields. It takes and returns the value. So options are
-/// made in one expression, also where the struct is `#[non_exhaustive]`:
+/// Gives a struct a setter for each of these fields. A setter takes and returns the struct. So
+/// options are made in one expression, even if the struct is `#[non_exhaustive]`:
 /// `OpenOptions::default().pin_reads(false)`.
 #[macro_export]
 macro_rules! setters {
-    // Of a type without a destructor, for constants.
+    // For a type without a destructor: setters for constants.
     (const $owner:ty { $($field:ident: $kind:ty),+ $(,)? }) => {
         impl $owner {
             $(

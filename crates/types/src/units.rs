@@ -48,12 +48,12 @@ impl fmt::Display for ByteLen {
     }
 }
 
-/// `len` bytes from `offset` on.
+/// `len` bytes, from `offset` on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ByteRange {
     /// The first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub len: u64,
 }
 
@@ -93,7 +93,7 @@ pub struct FileTime {
 }
 
 impl FileTime {
-    /// So many nanoseconds after a second; a second or more of them is carried over.
+    /// So many nanoseconds after a second. A second or more of nanoseconds is carried over.
     #[must_use]
     pub const fn new(seconds: i64, nanos: u32) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl FileTime {
         }
     }
 
-    /// The second that it lies in, counted from 1970-01-01 00:00 UTC.
+    /// The second of the time, counted from 1970-01-01 00:00 UTC.
     #[must_use]
     pub const fn seconds(self) -> i64 {
         self.seconds
@@ -126,5 +126,5 @@ impl From<UnixNanos> for FileTime {
     }
 }
 
-/// 10^9, which times count up to.
+/// 10^9: nanoseconds are below it.
 const NANOS_PER_SECOND: u32 = 1_000_000_000;

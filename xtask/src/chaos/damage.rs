@@ -127,7 +127,7 @@ fn judge(run: &mut Run, draws: &mut Draws) -> Judged {
     }
     let told = go_on(run, draws)?;
     let (still, lost) = restorable(run)?;
-    // A backup that has left a window may go by the rules.
+    // The rules may delete a backup that has left a window.
     let by_window = |id: &u64| run.model.may_leave(*id);
     let second: Vec<&u64> = good.difference(&still).filter(|id| !by_window(id)).collect();
     if !second.is_empty() {

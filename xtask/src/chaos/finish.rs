@@ -31,7 +31,8 @@ pub(super) fn finish(run: &mut Run) -> Judged {
         run.journal
             .note(&format!("filled up to {leave} bytes; the reserve has {reserve}"))?;
     }
-    // Half of the backups go first. On a full disk, shared containers are rewritten, or not.
+    // First, half of the backups are forgotten. On a full disk, shared containers are rewritten, or
+    // not.
     let kept = run.model.kept();
     let half: Vec<u64> = kept.iter().copied().filter(|_| draws.chance(50)).collect();
     forget(run, half, is_full)?;
@@ -142,7 +143,7 @@ fn empty(run: &Run) -> Judged {
     let mut bytes = 0;
     for object in &objects {
         let name = object.strip_prefix(&store)?;
-        // The index keeps the hooks of deleted containers until it is made anew, within a budget of
+        // The index keeps the hooks of deleted containers until it is rebuilt, within a budget of
         // its own.
         if name.starts_with("reserve") || name.starts_with("index") {
             continue;

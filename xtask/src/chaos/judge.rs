@@ -16,7 +16,7 @@ pub(super) struct Befell {
     pub(super) jumped_meanwhile: bool,
     /// Other commands ran at the same time.
     pub(super) rivals: bool,
-    /// One of them was to replace the password.
+    /// One of them should replace the password.
     pub(super) passwords: bool,
 }
 

@@ -218,7 +218,7 @@ impl Program {
             if let Some(shot) = shots.peek() {
                 let is_due = match shot.when {
                     When::After { ms } => now >= since + ms,
-                    // For a mark that never comes the runner waits no longer than for any delay.
+                    // If a mark never comes, the runner waits no longer than for any delay.
                     When::Mark { folder, changes } => {
                         mark.has_come(&self.store.join(folder), changes) || now >= since + 5000
                     }

@@ -118,7 +118,7 @@ fn any_at_most(a: Vector, b: Vector, limit: Vector) -> bool {
     _mm256_movemask_epi8(found) != 0
 }
 
-/// Has the line at an address brought near, if there is one.
+/// Prefetches the cache line of an address, if there is one.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn fetch(at: *const u8) {

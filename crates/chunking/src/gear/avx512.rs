@@ -42,15 +42,16 @@ fn splat(word: u16) -> Vector {
     _mm512_set1_epi16(word.cast_signed())
 }
 
-/// For each byte two numbers whose last four bits are its low half, and its high half.
+/// Two numbers for each byte: the last four bits of one are its low half, and those of the other
+/// its high half.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn halves(x: Vector) -> (Vector, Vector) {
     (x, _mm512_srli_epi16::<4>(x))
 }
 
-/// For each byte of `at` the table's byte that its last four bits number. The table is there four
-/// times: the instruction looks at six.
+/// For each byte of `at`, the table's byte with the number in its last four bits. The table is
+/// repeated four times, because the instruction uses six bits.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn look_up(table: Vector, at: Vector) -> Vector {
@@ -98,14 +99,14 @@ fn back_4_words(x: Vector, y: Vector) -> Vector {
     _mm512_alignr_epi8::<8>(y, x)
 }
 
-/// The last lane of the vector before, then all but the last of this one.
+/// The last lane of the previous vector, then all lanes but the last of this one.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn back_1_lane(before: Vector, x: Vector) -> Vector {
     _mm512_alignr_epi64::<6>(x, before)
 }
 
-/// The same by two lanes, which may reach into the vector before that.
+/// The same by two lanes, which may reach into the vector before the previous one.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn back_2_lanes(_before_that: Vector, before: Vector, x: Vector) -> Vector {
@@ -128,7 +129,7 @@ fn any_at_most(a: Vector, b: Vector, limit: Vector) -> bool {
     _mm512_cmple_epu16_mask(_mm512_min_epu16(a, b), limit) != 0
 }
 
-/// Has the line at an address brought near, if there is one.
+/// Prefetches the cache line of an address, if there is one.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn fetch(at: *const u8) {

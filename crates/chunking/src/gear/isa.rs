@@ -1,4 +1,4 @@
-//! Which instructions look for candidates, chosen at run time.
+//! The instructions that search candidates, chosen at run time.
 //!
 //! Invariant: the running processor has the instructions that a value of [`Isa`] names.
 //! So calls of its functions are sound. All give the same candidates.
@@ -9,7 +9,7 @@
 
 use super::{Gear, portable};
 
-/// A way to compute the gear hash that the running processor can go.
+/// Instructions of the running processor for computing the gear hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Isa(Kind);
 
@@ -27,7 +27,7 @@ enum Kind {
 }
 
 impl Isa {
-    /// All that this processor has, slowest first; never empty.
+    /// All that this processor supports, slowest first; never empty.
     #[must_use]
     pub fn available() -> Vec<Self> {
         let mut all = vec![Kind::Portable];
@@ -53,13 +53,13 @@ impl Isa {
         all.into_iter().map(Self).collect()
     }
 
-    /// The fastest that this processor has.
+    /// The fastest that this processor supports.
     #[must_use]
     pub fn best() -> Self {
         Self::available().pop().unwrap_or(Self(Kind::Portable))
     }
 
-    /// What it is called, for measurements and failing tests.
+    /// Its name, for measurements and failing tests.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.0 {
@@ -75,7 +75,7 @@ impl Isa {
         }
     }
 
-    /// As [`Gear::first`].
+    /// Like [`Gear::first`].
     pub(super) fn scan(self, gear: &Gear, bytes: &[u8], from: usize) -> Option<usize> {
         match self.0 {
             Kind::Portable => portable::scan(gear, bytes, from),

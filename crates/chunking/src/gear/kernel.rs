@@ -1,8 +1,8 @@
 //! The gear hash on vectors, written once for every instruction set.
 //!
-//! A vector holds 16, 32 or 64 bytes, in *lanes* of 16. Two vectors hold its words: `a` has
-//! those of the first eight bytes of each lane, `b` those of the last eight. In this order one
-//! level of doubling needs, beside a multiplication and an addition each:
+//! A vector holds 16, 32 or 64 bytes, in *lanes* of 16. Two vectors hold its words: `a` has those
+//! of the first eight bytes of each lane, `b` those of the last eight. In this order each level of
+//! doubling needs a multiplication, an addition, and:
 //!
 //! - 1, 2, 4 back: the half-lane before `a` (that is `b`, one lane back) or before `b` (that is
 //!   `a`), and one instruction on lanes that takes the words between from it and the vector itself;
@@ -12,7 +12,7 @@
 //! After a boundary, the search continues behind the shortest length. Each step there fetches a
 //! line in advance, which the hashing of the chunk reads next anyway.
 //!
-//! "Back" may mean the vector before; each level keeps what it needs of that. Nothing is carried
+//! "Back" may mean the previous vector. Each level keeps what it needs of that. Nothing is carried
 //! from level to level, so several vectors are computed at once.
 //!
 //! An instruction set is a module with `BYTES`, `Vector`, and the operations named below, each a
@@ -21,7 +21,7 @@
 /// Defines `scan`, which is as [`super::Gear::first`], over the operations in scope.
 macro_rules! scan {
     ($feature:literal) => {
-        /// What each level keeps of the vectors before.
+        /// The parts of previous vectors that each level keeps.
         struct Before {
             b1: Vector,
             b2: Vector,
@@ -31,7 +31,7 @@ macro_rules! scan {
             ab32: [[Vector; 2]; 2],
         }
 
-        /// As [`super::Gear::first`].
+        /// Like [`super::Gear::first`].
         #[target_feature(enable = $feature)]
         pub(super) fn scan(gear: &super::Gear, bytes: &[u8], from: usize) -> Option<usize> {
             let planes = [
@@ -86,7 +86,7 @@ macro_rules! scan {
             judge(sums(load(&last), &planes, &k, &mut before), start)
         }
 
-        /// The hash at each byte of one vector, the vectors before being known.
+        /// The hash at each byte of one vector. The previous vectors must be known.
         #[inline]
         #[target_feature(enable = $feature)]
         fn sums(bytes: Vector, planes: &[Vector; 4], k: &[Vector; 6], before: &mut Before) -> [Vector; 2] {

@@ -1,22 +1,22 @@
-//! The gear hash: it decides from 64 bytes whether a boundary may follow them.
+//! The gear hash: from 64 bytes, it decides whether a boundary may follow them.
 //!
-//! A byte becomes a word of 16 bits by a table of the domain's, one word for its low and one for
-//! its high half: `gear[b] = low[b % 16] ^ high[b / 16]`. The hash of the 64 bytes that end with
-//! byte `i` is `S64[i]`, made by doubling with the domain's odd multipliers:
+//! A table of the domain turns a byte into a word of 16 bits. It has one word for the low half and
+//! one for the high half of a byte: `gear[b] = low[b % 16] ^ high[b / 16]`. The hash of the 64
+//! bytes that end with byte `i` is `S64[i]`, made by doubling with the domain's odd multipliers:
 //!
 //! ```text
 //! S1[i] = gear[byte i]        S2n[i] = Sn[i] + k(n) * Sn[i - n]   mod 2^16, for n = 1, 2, 4, 8,
 //! 16, 32
 //! ```
 //!
-//! So the byte at distance `d` counts with the product of the `k(n)` for the bits of `d`: a word of
-//! 16 bits that differs for every distance. This needs only arithmetic on lanes of 16 bits and
-//! look-ups in 16 entries, which any SIMD unit does on 8 to 64 positions at once. A table of 256
-//! words would need gathers, which are slow or missing.
+//! So the byte at distance `d` is multiplied by the product of the `k(n)` for the bits of `d`: a
+//! word of 16 bits that differs for every distance. This needs only arithmetic on lanes of 16 bits
+//! and look-ups in 16 entries. Any SIMD unit does these on 8 to 64 positions at once. A table of
+//! 256 words would need gathers, which are slow or missing.
 //!
-//! Position `i` is a *candidate* where `(high << 16 | low) < threshold`: two such hashes, each with
-//! its own table. The second decides one in 65,536 positions, those where the first equals the
-//! threshold's upper half, and is computed only there.
+//! Position `i` is a *candidate* if `(high << 16 | low) < threshold`: two such hashes, each with
+//! its own table. The second hash is computed only where the first equals the threshold's upper
+//! half: one in 65,536 positions.
 //!
 //! Invariant: [`Gear::first`] gives the same result on every machine, whatever the
 //! instructions; tests compare each implementation with the definition. Pure functions, safe from
@@ -38,7 +38,7 @@ mod sse41;
 
 pub use isa::Isa;
 
-/// How many bytes a candidate depends on, the last one included.
+/// The number of bytes that decide a candidate, the last one included.
 pub const GEAR_WINDOW_BYTES: u32 = 64;
 
 pub(crate) const WINDOW: usize = GEAR_WINDOW_BYTES as usize;
@@ -63,15 +63,16 @@ struct Hash {
 
 impl Hash {
     fn new(table: &[u16; HASH_WORDS]) -> Self {
-        // Of the form 8n + 5: odd, so that no bit of a distant byte is lost; and not near 1 or -1,
-        // by which bytes would cancel or change places unseen. One more than it halves only once: a
-        // run of one byte keeps ten bits of its own.
+        // Multipliers of the form 8n + 5. They are odd, so that no bit of a distant byte is lost.
+        // They are not near 1 or -1, which would let bytes cancel or change places unnoticed. A
+        // multiplier plus one can be halved only once: so a run of one byte keeps ten bits of its
+        // own.
         let multipliers = std::array::from_fn(|level| (table[32 + level] & !7) | 5);
         let words = std::array::from_fn(|byte| table[byte % 16] ^ table[16 + byte / 16]);
         Self { words, multipliers }
     }
 
-    /// By the definition, for one position; the slow way.
+    /// Computes one position by the definition, slowly.
     fn of(&self, window: &[u8; WINDOW]) -> u16 {
         let mut sums = window.map(|byte| self.words[usize::from(byte)]);
         for (level, k) in self.multipliers.iter().enumerate() {
@@ -84,28 +85,29 @@ impl Hash {
     }
 }
 
-/// A domain's gear and a threshold, ready to look for candidates. Holds secrets; prints none.
+/// A domain's gear and a threshold, for searching candidates. It has secrets, and prints none.
 #[derive(Clone)]
 pub(crate) struct Gear {
     high: Hash,
     low: Hash,
-    /// The words of `high` as bytes, for look-ups of bytes: of low halves, their low and their high
-    /// bytes; of high halves, the same.
+    /// The words of `high` as bytes, for look-ups: the low and the high bytes of the low halves'
+    /// words, then those of the high halves'.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     planes: [[u8; 16]; 4],
     threshold: u32,
-    /// How far from a candidate the search for the next goes on at most, in bytes: what to fetch in
-    /// advance.
+    /// The farthest distance from a candidate at which the search for the next one continues, in
+    /// bytes. It determines the prefetch.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     ahead: usize,
 }
 
-/// Lines of what will be searched that are fetched before it begins.
+/// Bytes of the searched range that are prefetched before the search begins.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const AHEAD_BYTES: usize = 256;
 
 impl Gear {
-    /// Of a table; `skipped` bytes from a boundary on none is looked for, which is of use to know.
+    /// The gear of a table. `skipped`: the number of bytes after a boundary in which no candidate
+    /// is searched, for the prefetch.
     pub(crate) fn new(table: &[u16; GEAR_TABLE_WORDS], threshold: u32, skipped: usize) -> Self {
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         let _ = skipped;
@@ -128,15 +130,15 @@ impl Gear {
         self.threshold
     }
 
-    /// The upper hash of a candidate is at most this.
+    /// The largest upper hash of a candidate.
     fn at_most(&self) -> u16 {
         u16::try_from(self.threshold >> 16).expect("16 bits are left")
     }
 
-    /// The first candidate at or after `from`, as the number of bytes up to and with it.
+    /// The first candidate at or after `from`, as the number of bytes up to it, inclusive.
     ///
     /// # Panics
-    /// When `from` is less than the window.
+    /// If `from` is less than the window.
     pub(crate) fn first(&self, isa: Isa, bytes: &[u8], from: usize) -> Option<usize> {
         assert!(from >= WINDOW, "a candidate depends on 64 bytes");
         if from > bytes.len() {
@@ -153,9 +155,9 @@ impl Gear {
         u32::from(self.low.of(window)) < self.threshold & 0xffff
     }
 
-    /// Of positions side by side, bit 0 being that of the byte at `start`: the first candidate
-    /// whose end is within `from` and the bytes. `possible` has the bits where the upper hash is at
-    /// most the threshold's upper half, `certain` those where it is less.
+    /// The first candidate among adjacent positions whose end is within `from` and the bytes. Bit 0
+    /// is the position of the byte at `start`. `possible` has the bits whose upper hash is at most
+    /// the threshold's upper half, `certain` those whose upper hash is less.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fn pick(
         &self,

@@ -119,7 +119,7 @@ fn any_at_most(a: Vector, b: Vector, limit: Vector) -> bool {
     u64::from(vminvq_u16(least)) <= u64::from(vminvq_u16(vreinterpretq_u16_u8(limit)))
 }
 
-/// Nothing: the hint is not to be had in stable Rust for this processor.
+/// Does nothing: stable Rust does not have the hint for this processor.
 #[inline]
 #[target_feature(enable = "neon")]
 fn fetch(_at: *const u8) {}

@@ -1,12 +1,12 @@
-//! The gear hash in portable code: loops that a compiler turns into SIMD where it can.
+//! The gear hash in portable code: loops that a compiler turns into SIMD if it can.
 
 use super::{Gear, WINDOW};
 
-/// Positions computed at once; those behind the boundary are computed in vain.
+/// Positions computed at once. Those behind the boundary are wasted.
 const BLOCK: usize = 256;
 const SPAN: usize = BLOCK + WINDOW - 1;
 
-/// As [`Gear::first`].
+/// Like [`Gear::first`].
 pub(super) fn scan(gear: &Gear, bytes: &[u8], from: usize) -> Option<usize> {
     let at_most = gear.at_most();
     let (mut sums, mut doubled) = ([0u16; SPAN], [0u16; SPAN]);

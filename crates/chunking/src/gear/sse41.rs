@@ -116,7 +116,7 @@ fn any_at_most(a: Vector, b: Vector, limit: Vector) -> bool {
     _mm_movemask_epi8(found) != 0
 }
 
-/// Has the line at an address brought near, if there is one.
+/// Prefetches the cache line of an address, if there is one.
 #[inline]
 #[target_feature(enable = "sse4.1,ssse3")]
 fn fetch(at: *const u8) {

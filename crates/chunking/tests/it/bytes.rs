@@ -1,4 +1,4 @@
-//! Boundaries of bytes: the same whatever the buffers, found again after an edit, within the
+//! Boundaries of bytes: they are the same for all buffers, return after an edit, and keep to the
 //! lengths.
 
 use crate::common::{Definition, gear, noise};
@@ -21,7 +21,7 @@ fn all_at_once(chunker: &dyn Chunker, bytes: &[u8]) -> Vec<u32> {
     lens
 }
 
-/// The definition, from scratch at every position.
+/// The definition, computed from scratch at every position.
 fn by_definition(sizes: CdcSizes, bytes: &[u8]) -> Vec<u32> {
     let definition = Definition::new(&gear());
     let threshold = Cdc::new(sizes, &gear()).unwrap().threshold();
@@ -39,7 +39,7 @@ fn by_definition(sizes: CdcSizes, bytes: &[u8]) -> Vec<u32> {
     lens
 }
 
-/// Cuts with a caller's loop: buffers of the given lengths, the rest carried.
+/// Cuts with a caller's loop: buffers of the given lengths, with the rest carried over.
 fn in_buffers(chunker: &dyn Chunker, bytes: &[u8], buffers: &[usize]) -> Vec<u32> {
     let (mut lens, mut carry, mut rest) = (Vec::new(), Vec::new(), bytes);
     let mut sizes = buffers.iter().cycle();
@@ -56,7 +56,7 @@ fn in_buffers(chunker: &dyn Chunker, bytes: &[u8], buffers: &[usize]) -> Vec<u32
     }
 }
 
-/// Random bytes with stretches that repeat or are zero, where a rolling hash shows its weaknesses.
+/// Random bytes with stretches that repeat or are zero, where rolling hashes may be weak.
 fn mixed() -> impl Strategy<Value = Vec<u8>> {
     let part = (any::<u64>(), 0..900usize, 0..4u8).prop_map(|(seed, len, how)| match how {
         0 => vec![0; len],
@@ -139,7 +139,7 @@ fn the_mean_is_the_average() {
     }
 }
 
-/// One position in 65,536 is decided by the second hash: enough bytes to meet both its answers.
+/// The second hash decides one position in 65,536. There are enough bytes for both of its answers.
 #[test]
 fn the_second_hash_decides_alike_everywhere() {
     let (bytes, sizes) = (noise(5, 6 << 20), CdcSizes::around(200));
@@ -164,7 +164,7 @@ fn the_second_hash_decides_alike_everywhere() {
     }
 }
 
-/// Every length and every alignment around the widest vector, at which the ends of loops go wrong.
+/// Every length and every alignment around the widest vector, where the ends of loops may go wrong.
 #[test]
 fn every_length_and_alignment_is_cut_alike_everywhere() {
     let bytes = noise(23, 1024);
@@ -184,7 +184,7 @@ fn every_length_and_alignment_is_cut_alike_everywhere() {
     }
 }
 
-/// Boundaries decide what deduplicates against older backups: they may never change.
+/// Boundaries decide which data deduplicates against older backups, so they may never change.
 #[test]
 fn boundaries_are_those_of_format_1() {
     let cdc = Cdc::new(CdcSizes::default(), &gear()).unwrap();

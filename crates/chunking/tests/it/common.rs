@@ -1,4 +1,4 @@
-//! Bytes and tables that look random and are the same in every run.
+//! Pseudo-random bytes and tables, the same in every run.
 
 use chunking::GEAR_TABLE_WORDS;
 
@@ -24,8 +24,8 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// The gear hash as the format describes it, term by term: no doubling, no sharing between
-/// positions.
+/// The gear hash as the format describes it, term by term: without doubling, and without sharing
+/// between positions.
 pub(crate) struct Definition {
     words: [[u16; 256]; 2],
     factors: [[u16; 64]; 2],

@@ -1,4 +1,4 @@
-//! Chunks and node boundaries from outside.
+//! Chunks and node boundaries through the public interface.
 #![allow(clippy::unwrap_used, reason = "a failing helper fails its test")]
 
 mod bytes;

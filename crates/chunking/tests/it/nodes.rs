@@ -1,4 +1,4 @@
-//! Where nodes end.
+//! The ends of nodes.
 
 use crate::common::noise;
 use chunking::NodeCutter;

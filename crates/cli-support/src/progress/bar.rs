@@ -16,12 +16,12 @@ pub(super) struct Bar {
     look: Option<Look>,
 }
 
-/// What the line has to show.
+/// The form of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// Nobody knows how much there is.
+    /// The total is unknown.
     Endless(WorkUnit),
-    /// So much of so many.
+    /// The total is known.
     Share(WorkUnit),
     Waiting,
 }
@@ -42,7 +42,7 @@ impl Look {
             let words = plural(unit);
             let style = ProgressStyle::with_template(&template.replace("{words}", words)).ok()?;
             let rate = move |state: &ProgressState, out: &mut dyn fmt::Write| {
-                // The drawing thread has seen it fail.
+                // The drawing thread detects the error.
                 write!(out, "{:.0} {words}/s", state.per_sec()).ok();
             };
             Some(style.with_key("rate", rate))
@@ -83,7 +83,7 @@ impl Bar {
             if let Some(style) = look.style() {
                 self.bar.set_style(style);
             }
-            // Of what is counted now the rate begins now.
+            // The unit changed, so the rate begins again.
             self.bar.reset_eta();
         }
         if look == Look::Waiting {
@@ -112,7 +112,7 @@ fn beside(status: &Status) -> String {
     said
 }
 
-/// For whom, since when, and until when at the latest.
+/// The sessions that the command waits for, since when, and until when at the latest.
 fn waits(sessions: &[Waiting]) -> String {
     let Some(first) = sessions.first() else {
         return String::new();

@@ -1,4 +1,4 @@
-//! One object by its name alone, without a key.
+//! Checks one object by its name alone, without a key.
 
 use env::Storage;
 use format::names;
@@ -10,10 +10,10 @@ use crate::generations::is_absent;
 use crate::identity::Identity;
 use crate::load::TailBytes;
 
-/// Checks one object by its digests alone; needs no key, and finds every rotten byte.
+/// Checks one object by its digests. This needs no key, and finds every rotten byte.
 ///
 /// # Errors
-/// `NotAContainer` for a name that is none, and the storage's errors.
+/// `NotAContainer` for another name; errors of the storage.
 pub fn verify_digests(storage: &dyn Storage, name: &ObjectName) -> Result<Verified, ContainerError> {
     let at = match (names::parse_container(name), names::parse_mirror(name)) {
         (Some((id, generation)), _) => Identity::main(id, generation),
@@ -34,7 +34,8 @@ pub fn verify_digests(storage: &dyn Storage, name: &ObjectName) -> Result<Verifi
     Ok(out)
 }
 
-/// A mirror's name does not tell the kind; its header does, and the trailer must agree with it.
+/// The identity of a mirror object. Its name does not tell the kind, but its header does. The
+/// trailer must agree with the header.
 fn identity_of_mirror(
     storage: &dyn Storage,
     name: &ObjectName,

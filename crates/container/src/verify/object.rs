@@ -1,4 +1,4 @@
-//! The object that holds a generation's regions, and what its header must say.
+//! The object that holds a generation's regions, and the check of its header.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use types::RegionIndex;
 use crate::identity::Identity;
 use crate::load::Trailer;
 
-/// The object that a generation's regions are in.
+/// The object with a generation's regions.
 pub(super) struct Object {
     pub(super) at: Identity,
     pub(super) header: [u8; HEADER_BYTES],

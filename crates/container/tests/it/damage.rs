@@ -1,5 +1,5 @@
-//! Any byte changed, any length cut, any object swapped: an error or the right bytes, never a wrong
-//! one.
+//! Whatever byte is changed, length is cut, or object is swapped: reads give an error or the right
+//! bytes, never wrong ones.
 
 use container::{Compression, ContainerError, Part};
 use env::Storage;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::store::*;
 
-/// Reads all; where that succeeds it must be `expected`.
+/// Reads everything. If that succeeds, it must be `expected`.
 fn read_or_error(store: &mut Store, expected: &[Vec<u8>]) -> Option<ContainerError> {
     store.reopen();
     match store.read_all(data(1)) {
@@ -174,7 +174,7 @@ fn another_domain_finds_no_chunk_to_be_its_own() {
     );
 }
 
-/// An attacker who can write to the storage can make digests right, but no seals.
+/// An attacker who can write to the storage can make digests right, but cannot make seals.
 fn forge(whole: &[u8], change: impl FnOnce(&mut Vec<RegionRow>, &mut Vec<u8>)) -> Vec<u8> {
     let Ok(TailParse::Whole(mut tail)) = ContainerTail::parse(whole, whole.len() as u64) else {
         panic!("a whole container")

@@ -1,4 +1,4 @@
-//! Newer generations: found when they must be, and not looked for when they need not.
+//! Newer generations: found when they are needed, and not looked for otherwise.
 
 use container::{Compression, ContainerError};
 use env::Storage;
@@ -119,7 +119,7 @@ fn a_torn_newer_generation_does_not_hide_a_good_older() {
     store.put(data(1), &sample());
     store.put_survivors(data(1), 1, &[(0, &noise(1, 100))]);
     store.damage(&name(data(1), 1), |bytes| bytes.truncate(200));
-    // Remembered as the highest, and torn by a crash before it was durable.
+    // The reader remembered the highest generation. A crash tore it before it was durable.
     let view = store.containers.catalog(data(1)).unwrap();
     store.containers.clear_catalogs();
     drop(view);

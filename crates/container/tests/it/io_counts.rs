@@ -1,4 +1,4 @@
-//! What reading asks of the storage.
+//! Requests of reads to the storage.
 
 use container::{Compression, TAIL_GUESS_BYTES};
 use types::RegionIndex;

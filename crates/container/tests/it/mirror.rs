@@ -1,4 +1,4 @@
-//! Second copies: read when the first is bad, and said so.
+//! Second copies: reads use them when the first is bad, and report this.
 
 use std::sync::{Arc, Mutex};
 
@@ -139,7 +139,7 @@ fn a_mirror_of_another_kind_is_not_taken_for_ours() {
     ));
 }
 
-/// A sector under the byte at `at`.
+/// The sector with the byte at `at`.
 fn sector(at: u64) -> ByteRange {
     ByteRange { offset: at, len: 1 }
 }

@@ -1,4 +1,4 @@
-//! What a rewriter asks for: exactly one generation, and that what it deleted is forgotten.
+//! Rewriting: reading exactly one generation, and dropping deleted containers from the caches.
 
 use container::ContainerError;
 use env::Storage;

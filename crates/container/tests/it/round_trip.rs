@@ -1,4 +1,4 @@
-//! What is packed is what is read.
+//! Packing and reading give the same bytes.
 
 use container::{CatalogCopies, Compression, ContainerBuilder, ContainerError, compress_region};
 use format::container::Codec;
@@ -111,8 +111,8 @@ fn one_place_that_shrinks_is_enough_for_auto() {
     );
 }
 
-/// Bytes that are as frequent as each other, but repeat; and that never repeat, but of which some
-/// are missing.
+/// Bytes that repeat although all values are equally frequent; and bytes that never repeat, but
+/// lack some values.
 #[test]
 fn auto_sees_repetition_and_unevenness() {
     let auto = Compression::Auto { level: 3 };

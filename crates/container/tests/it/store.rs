@@ -1,4 +1,4 @@
-//! What the tests share: a store in memory that can be damaged, and containers of known chunks.
+//! Shared code of the tests: a store in memory that can be damaged, and containers of known chunks.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Store {
         self.containers = Containers::new(env, store_id(1), &keys(1), 64 << 20);
     }
 
-    /// Another process on the same storage.
+    /// A store of another process on the same storage.
     pub(crate) fn beside(&self) -> Self {
         let mut other = Self::on(self.storage.clone(), store_id(1), &keys(1));
         other.seed = self.seed + 1000;
@@ -89,7 +89,7 @@ impl Store {
         sealed
     }
 
-    /// Rewrites a container with some of its slots, one region.
+    /// Rewrites a container with some of its slots, in one region.
     pub(crate) fn put_survivors(&self, id: ContainerId, n: u32, survivors: &[(u32, &[u8])]) {
         let entries: Vec<CatalogEntry> = survivors
             .iter()
@@ -113,7 +113,7 @@ impl Store {
         })
     }
 
-    /// Every chunk, through regions; the first error ends it.
+    /// Reads every chunk by its region. The first error ends it.
     pub(crate) fn read_all(&self, id: ContainerId) -> Result<Vec<Vec<u8>>, ContainerError> {
         let view = self.containers.catalog(id)?;
         view.entries()
@@ -168,7 +168,7 @@ pub(crate) fn name(id: ContainerId, n: u32) -> ObjectName {
     names::container(id, generation(n))
 }
 
-/// Bytes that do not compress, the same for the same seed.
+/// Incompressible bytes, the same for the same seed.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len)
@@ -181,7 +181,7 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Two regions of three chunks, one region compressible.
+/// Two regions of three chunks each. One region is compressible.
 pub(crate) fn sample() -> Vec<Vec<Vec<u8>>> {
     vec![
         vec![noise(1, 100), noise(2, 37), noise(3, 1)],

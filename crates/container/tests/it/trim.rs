@@ -1,5 +1,5 @@
-//! Trimmed generations: what stays is read where it stood, what went is in no catalog, and a body
-//! that is missing or rotten is noticed.
+//! Trimmed generations: surviving slots are read at their old places, removed slots are in no
+//! catalog, and a missing or rotten body is detected.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,8 @@ fn body(id: ContainerId) -> ObjectName {
     names::body(id, generation(0))
 }
 
-/// As who reclaims does: the new generation first, then the body's name and bytes.
+/// Trims like reclamation: first it puts the new generation, then it renames the body and gives
+/// back its bytes.
 fn trim(store: &Store, sealed: &SealedContainer) {
     let id = sealed.id();
     store.containers.put(sealed).unwrap();
@@ -135,7 +136,7 @@ fn a_crash_before_the_body_has_its_name_loses_nothing() {
     let sealed = trimmed(&store, data, 1, &[2, 3]).unwrap();
     store.containers.put(&sealed).unwrap();
     store.storage.barrier().unwrap();
-    // Not renamed yet, by one who knows the new generation.
+    // The reader knows the new generation before the body is renamed.
     check_chunks(&store, data, &chunks, &[0, 1, 4, 5]);
     assert!(store.containers.verify(data, Depth::Full).unwrap().is_sound());
     let ranges = sealed.catalog().given_back();
@@ -189,7 +190,7 @@ fn a_missing_or_rotten_body_is_noticed() {
             assert!(error.is_damage(), "{error}");
         }
     }
-    // What was given back may be anything.
+    // Bytes that were given back may have any value.
     let hole = at_byte(store.containers.catalog(data).unwrap().given_back()[0].offset);
     store.storage.damage(&body(data), |bytes| bytes[hole] ^= 1);
     store.reopen();

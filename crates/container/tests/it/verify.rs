@@ -1,4 +1,4 @@
-//! Deep checks name every damage.
+//! Deep checks report every damage.
 
 use container::{ContainerError, CopyOf, Depth, Part, verify_digests};
 use env::fault::FaultStorage;
@@ -47,8 +47,8 @@ fn all_damages_are_listed_not_only_the_first() {
     assert_eq!(keyless.damages.len(), 3);
 }
 
-/// Seals and digests are right, the fingerprints are another domain's: each chunk is a finding of
-/// its own.
+/// Seals and digests are right, but the fingerprints belong to another domain: each chunk is a
+/// finding of its own.
 #[test]
 fn a_deep_check_compares_every_chunk_with_its_fingerprint() {
     let storage = FaultStorage::new();

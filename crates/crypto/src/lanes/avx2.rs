@@ -84,7 +84,7 @@ fn rotate_7(x: Vector) -> Vector {
     _mm256_or_si256(_mm256_srli_epi32::<7>(x), _mm256_slli_epi32::<25>(x))
 }
 
-/// `which` has all bits of a lane set, or none.
+/// Each lane of `which` must have all bits set, or none.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn choose(which: Vector, yes: Vector, no: Vector) -> Vector {

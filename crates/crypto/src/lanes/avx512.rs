@@ -56,7 +56,7 @@ fn xor(x: Vector, y: Vector) -> Vector {
     _mm512_xor_si512(x, y)
 }
 
-/// To the right, as the others.
+/// Rotates to the right, like the functions below.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn rotate_16(x: Vector) -> Vector {
@@ -93,7 +93,7 @@ fn choose(which: Vector, yes: Vector, no: Vector) -> Vector {
 #[target_feature(enable = "avx512f")]
 fn transpose(blocks: &[&[u8; BLOCK_BYTES]; LANES]) -> [Vector; 16] {
     let mut out = [splat(0); 16];
-    // Of four lanes each: the quarter q of vector j has their words 4q + j.
+    // For four lanes each: the quarter q of vector j has their words 4q + j.
     let fours = [
         rows(blocks[0], blocks[1], blocks[2], blocks[3]),
         rows(blocks[4], blocks[5], blocks[6], blocks[7]),
@@ -102,7 +102,7 @@ fn transpose(blocks: &[&[u8; BLOCK_BYTES]; LANES]) -> [Vector; 16] {
     ];
     let mut j = 0;
     while j < 4 {
-        // Even and odd quarters of two fours, then the first and last of those.
+        // Even and odd quarters of two of these, then the first and last of those.
         let even_low = _mm512_shuffle_i32x4::<0x88>(fours[0][j], fours[1][j]);
         let odd_low = _mm512_shuffle_i32x4::<0xdd>(fours[0][j], fours[1][j]);
         let even_high = _mm512_shuffle_i32x4::<0x88>(fours[2][j], fours[3][j]);

@@ -5,7 +5,7 @@
 //! `target_feature`; the AVX-512 module documents them. Source: the BLAKE3 paper, 2.2 to
 //! 2.5.
 
-/// What the first words of a state's second half begin with: that of SHA-256.
+/// The initial values of the second half of a state: those of SHA-256.
 pub(super) const IV: [u32; 4] = [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a];
 
 pub(super) const CHUNK_START: u32 = 1;
@@ -14,8 +14,7 @@ pub(super) const PARENT: u32 = 4;
 pub(super) const ROOT: u32 = 8;
 pub(super) const KEYED_HASH: u32 = 16;
 
-/// Which word of the message each place takes, round by round: one permutation, applied again and
-/// again.
+/// The word of the message for each place, round by round: one permutation, applied repeatedly.
 pub(super) const SCHEDULE: [[usize; 16]; 7] = {
     const PERMUTATION: [usize; 16] = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8];
     let mut rounds = [[0; 16]; 7];
@@ -39,7 +38,7 @@ pub(super) const SCHEDULE: [[usize; 16]; 7] = {
 /// Defines `leaves` and `pairs` over the operations in scope.
 macro_rules! hash_lanes {
     ($feature:literal) => {
-        /// The chaining value of each leaf, at most one a lane.
+        /// The chaining value of each leaf, at most one for each lane.
         #[target_feature(enable = $feature)]
         pub(super) fn leaves(key: &Cv, leaves: &[Leaf<'_>], out: &mut [Cv]) {
             let Some(first) = leaves.first() else { return };
@@ -51,7 +50,7 @@ macro_rules! hash_lanes {
             }
             let numbers = load(&numbers);
             let mut cv = splat_all(key);
-            // As long as no leaf ends all lanes do the same.
+            // Until the first leaf ends, all lanes do the same.
             let alike = leaves.iter().map(Leaf::blocks).min().unwrap_or(1) - 1;
             for step in 0..alike {
                 let mut blocks = [&[0; BLOCK_BYTES]; LANES];
@@ -68,7 +67,7 @@ macro_rules! hash_lanes {
             }
         }
 
-        /// The blocks from the first on that is some leaf's last.
+        /// The last blocks of leaves, from the first block on that is some leaf's last.
         #[inline]
         #[target_feature(enable = $feature)]
         fn finish(cv: &mut [Vector; 8], leaves: &[Leaf<'_>], from: usize, numbers: Vector) {
@@ -79,7 +78,7 @@ macro_rules! hash_lanes {
                 to[..tail.len()].copy_from_slice(tail);
             }
             for step in from..steps {
-                // A lane whose leaf has ended computes on, and is not listened to.
+                // A lane whose leaf has ended continues, and its results are ignored.
                 let mut blocks = [&tails[0]; LANES];
                 let (mut lens, mut flags, mut active) = ([0; LANES], [0; LANES], [0; LANES]);
                 for (lane, leaf) in leaves.iter().enumerate() {
@@ -107,7 +106,8 @@ macro_rules! hash_lanes {
             }
         }
 
-        /// Puts the chaining value over each pair, at most one a lane, where it belongs.
+        /// Computes the chaining value over each pair, at most one for each lane, and stores it in
+        /// its place.
         #[target_feature(enable = $feature)]
         pub(super) fn pairs(key: &Cv, pairs: &[Pair], cvs: &mut [Cv]) {
             let mut bytes = [[0; BLOCK_BYTES]; LANES];
@@ -195,7 +195,7 @@ macro_rules! hash_lanes {
             out
         }
 
-        /// A round; its number is known to the compiler, so that words and state stay in registers.
+        /// A round. The compiler knows its number, so that words and state stay in registers.
         #[inline]
         #[target_feature(enable = $feature)]
         fn round<const N: usize>(v: &mut [Vector; 16], m: &[Vector; 16]) {

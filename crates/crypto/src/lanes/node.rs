@@ -10,9 +10,9 @@ pub(super) type Cv = [u32; 8];
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leaf<'a> {
     pub(super) bytes: &'a [u8],
-    /// Which of its input's leaves it is.
+    /// The leaf's number in its input.
     pub(super) number: u32,
-    /// The only one of its input.
+    /// Whether it is the only leaf of its input.
     pub(super) is_root: bool,
     /// The place of its chaining value.
     pub(super) to: u32,

@@ -1,8 +1,8 @@
-//! Which leaves and which pairs of nodes are hashed side by side.
+//! Chooses which leaves and which pairs of nodes are hashed side by side.
 //!
-//! BLAKE3's tree puts the largest power of two of leaves to the left. This is the same tree as
-//! pairing neighbours level by level, with an odd last node moved up unchanged. So all trees of a
-//! batch grow together.
+//! BLAKE3's tree puts the largest power of two of leaves to the left. Pairing neighbours level by
+//! level gives the same tree; an odd last node moves up unchanged. So all trees of a batch grow
+//! together.
 
 use super::LaneWidth;
 use super::node::{Cv, Leaf, Pair};
@@ -10,13 +10,13 @@ use crate::seal::KEY_BYTES;
 
 /// Bytes of a leaf.
 pub(super) const LEAF_BYTES: usize = 1024;
-/// Where an input's nodes of the present level stand.
+/// The places of an input's nodes at the present level.
 struct Tree {
     first: u32,
     nodes: u32,
 }
 
-/// Whether there are leaves enough that lanes are filled better than the library would.
+/// Whether there are enough leaves to fill lanes better than the library does.
 pub(super) fn is_worth_it(width: LaneWidth, inputs: &[&[u8]]) -> bool {
     let mut leaves = 0;
     inputs.len() > 1
@@ -29,7 +29,7 @@ pub(super) fn is_worth_it(width: LaneWidth, inputs: &[&[u8]]) -> bool {
 /// As [`super::keyed_hashes`].
 ///
 /// # Panics
-/// When the inputs have 4 TiB or more.
+/// If the inputs have 4 TiB or more.
 pub(super) fn hash(width: LaneWidth, key: &[u8; KEY_BYTES], inputs: &[&[u8]], mut out: impl FnMut([u8; 32])) {
     let (words, _) = key.as_chunks::<4>();
     let key: Cv = std::array::from_fn(|i| u32::from_le_bytes(words[i]));
@@ -56,7 +56,7 @@ pub(super) fn hash(width: LaneWidth, key: &[u8; KEY_BYTES], inputs: &[&[u8]], mu
         if pairs.is_empty() {
             break;
         }
-        // A parent takes the place of children that an earlier pair, or the same group, has read.
+        // A parent replaces children that an earlier pair, or the same group, has already read.
         for group in pairs.chunks(width.count()) {
             width.pairs(&key, group, &mut cvs);
         }
@@ -81,7 +81,7 @@ pub(super) fn hash(width: LaneWidth, key: &[u8; KEY_BYTES], inputs: &[&[u8]], mu
     }
 }
 
-/// The trees with all their leaves, those with most blocks first.
+/// The trees with all their leaves. Leaves with the most blocks come first.
 fn plant<'a>(inputs: &[&'a [u8]]) -> (Vec<Tree>, Vec<Leaf<'a>>) {
     let mut trees = Vec::with_capacity(inputs.len());
     let total = inputs

@@ -1,4 +1,4 @@
-//! How many inputs are hashed side by side, chosen at run time.
+//! The number of inputs that are hashed side by side, chosen at run time.
 //!
 //! Invariant: the running processor has the instructions that a value of [`LaneWidth`] names. So
 //! calls of its functions are sound.
@@ -13,8 +13,8 @@
 #[cfg(target_arch = "x86_64")]
 use super::node::{Cv, Leaf, Pair};
 
-/// A number of lanes that the running processor has: 1 (all is left to BLAKE3's own library), 8
-/// or 16.
+/// A number of lanes that the running processor supports: 1 (BLAKE3's own library does all), 8 or
+/// 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LaneWidth(Kind);
 
@@ -28,7 +28,7 @@ enum Kind {
 }
 
 impl LaneWidth {
-    /// All that this processor has, narrowest first; never empty.
+    /// All widths that this processor supports, narrowest first; never empty.
     pub(crate) fn available() -> Vec<Self> {
         let mut all = vec![Self(Kind::One)];
         #[cfg(target_arch = "x86_64")]
@@ -43,12 +43,12 @@ impl LaneWidth {
         all
     }
 
-    /// The widest that this processor has.
+    /// The widest that this processor supports.
     pub(crate) fn widest() -> Self {
         Self::available().pop().unwrap_or(Self(Kind::One))
     }
 
-    /// Inputs side by side.
+    /// The number of inputs side by side.
     pub(crate) const fn count(self) -> usize {
         match self.0 {
             Kind::One => 1,

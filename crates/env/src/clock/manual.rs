@@ -7,9 +7,9 @@ use types::UnixNanos;
 
 use super::Clock;
 
-/// A clock that stands still until it is moved; sleeping moves it on and returns at once.
+/// A clock that stands still until it is moved. Sleeping moves it forward and returns at once.
 ///
-/// Clones show and move the same time, so that a test keeps one and hands the other to
+/// Clones show and move the same time, so that a test keeps one and gives the other to
 /// [`Env`](crate::Env).
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<Mutex<Hands>>);
@@ -22,7 +22,7 @@ struct Hands {
 }
 
 impl ManualClock {
-    /// A clock that shows this wall time; its monotonic times begin at zero.
+    /// A clock with this wall time. Its monotonic times begin at zero.
     #[must_use]
     pub fn new(wall: UnixNanos) -> Self {
         let zero = Duration::ZERO;
@@ -33,19 +33,19 @@ impl ManualClock {
         })))
     }
 
-    /// Time passes: all clocks move.
+    /// Moves all clocks forward.
     pub fn advance(&self, time: Duration) {
         let mut hands = self.hands();
         hands.pass(time);
         hands.monotonic = hands.monotonic.saturating_add(time);
     }
 
-    /// The system sleeps that long: all but [`Clock::monotonic`] move.
+    /// Simulates a suspended system: moves all clocks but [`Clock::monotonic`].
     pub fn suspend(&self, time: Duration) {
         self.hands().pass(time);
     }
 
-    /// Somebody sets the wall clock, back or forth; the monotonic clocks do not notice.
+    /// Sets the wall clock forward or back. The monotonic clocks do not change.
     pub fn set_wall(&self, wall: UnixNanos) {
         self.hands().wall = wall;
     }
@@ -64,7 +64,7 @@ impl Hands {
 }
 
 impl Default for ManualClock {
-    /// Shows 2024-01-01 00:00 UTC.
+    /// A clock with the wall time 2024-01-01 00:00 UTC.
     fn default() -> Self {
         Self::new(UnixNanos::new(1_704_067_200_000_000_000))
     }

@@ -12,8 +12,8 @@ const WITH_SUSPEND: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
 const WITH_SUSPEND: ClockId = ClockId::Monotonic;
 
-/// The system's clocks. Elsewhere than on Linux, suspended time is counted as far as the system's
-/// monotonic clock does.
+/// The system's clocks. On other systems than Linux, suspended time counts only if the system's
+/// monotonic clock includes it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -44,7 +44,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// These clocks start at zero: a negative part would be the system's fault, and reads as zero.
+/// These clocks start at zero. A negative part would be a fault of the system, and reads as zero.
 fn duration(time: Timespec) -> Duration {
     Duration::new(
         u64::try_from(time.tv_sec).unwrap_or(0),

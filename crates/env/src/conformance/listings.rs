@@ -78,7 +78,7 @@ pub(super) fn a_listing_of_some_folders_has_nothing_of_the_others(storage: &dyn 
         listed.into_iter().map(|meta| meta.name).collect()
     };
     let expected = |rests: &[&str]| rests.iter().map(|rest| name(folder, rest)).collect::<Vec<_>>();
-    // Few and many: a request each, or one for all.
+    // Few folders, with a request for each, and many, with one request for all.
     let many: Vec<String> = (0..20).map(|n| format!("nothing-{n}")).collect();
     let with_many = |few: &[&'static str]| -> Vec<&str> {
         let each = many.iter().map(String::as_str);
@@ -151,7 +151,7 @@ pub(super) fn a_folder_is_dropped_only_when_it_is_empty(storage: &dyn Storage, f
     storage.drop_folder(&x).expect("drop");
     assert_eq!(names_of(storage, &x), []);
     storage.barrier().expect("a barrier over what is gone");
-    // Nobody should do this, but it loses nothing.
+    // No caller should do this, but it loses nothing.
     put(storage, &first, b"again");
     storage.barrier().expect("barrier");
     assert_eq!(get(storage, &first), b"again");
@@ -171,7 +171,7 @@ pub(super) fn a_missing_folder_is_empty_and_an_impossible_one_an_error(storage: 
             Vec::<String>::new()
         );
     }
-    // A mistake of the caller's must not pass for "nothing there".
+    // A mistake of the caller must not give an empty listing.
     for wrong in [
         format!("{folder}/"),
         "/".to_owned(),

@@ -1,7 +1,7 @@
-//! The suite that every storage passes, ours or not.
+//! The suite that every storage must pass.
 //!
 //! [`check`] runs all of [`CASES`] on one storage, each in a folder of its own, so a bucket or a
-//! folder is enough. The storage should be empty; the cases leave their objects in it.
+//! folder is enough. The storage should be empty. The cases leave their objects in it.
 //! [`check_operations`] runs a sequence of operations beside a plain map, and [`random_operations`]
 //! makes one from a seed; a property test brings its own.
 //!
@@ -58,7 +58,7 @@ pub const CASES: &[Case] = &[
 /// Runs every case, and a random sequence of operations beside a map.
 ///
 /// # Panics
-/// Where the storage does not do what [`Storage`] says.
+/// If the storage differs from the contract of [`Storage`].
 pub fn check(storage: &dyn Storage) {
     for (folder, case) in CASES {
         case(storage, folder);
@@ -71,7 +71,7 @@ fn name(folder: &str, rest: &str) -> ObjectName {
     ObjectName::new(format!("{folder}/{rest}")).expect("the suite's names are names")
 }
 
-/// Bytes that no two places of the object share by accident.
+/// Bytes that differ at all places of the object, except by chance.
 fn bytes(len: u32) -> Vec<u8> {
     let words = (0..len.div_ceil(4)).flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes());
     words.take(len as usize).collect()

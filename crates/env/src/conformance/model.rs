@@ -7,18 +7,17 @@ use types::{ByteRange, ObjectName};
 use super::name;
 use crate::{Entropy, SeededEntropy, Storage, StorageError};
 
-/// Names that the operations choose from: few, so that they meet; in several folders; some of them
-/// beginnings of others.
+/// Names for the operations: few, so that operations meet; in several folders; some of them
+/// prefixes of others.
 const NAMES: [&str; 9] = [
     "a", "a-b", "a.b/1", "ab", "c/1", "c/10", "c/d/1", "c/d/2", "c-d/1",
 ];
 const FOLDERS: [&str; 6] = ["", "c", "c/d", "c-d", "a.b", "none"];
 
-/// One operation. Names and folders are chosen by number, whatever the number is.
+/// One operation. Any number chooses a name or folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// Put an object of `len` bytes that begins with `first` and counts on, in parts of `part`
-    /// bytes.
+    /// Put an object of `len` bytes, in parts of `part` bytes. The bytes count up from `first`.
     Put {
         /// The object.
         name: u8,
@@ -31,22 +30,22 @@ pub enum Op {
     },
     /// Delete an object.
     Delete(u8),
-    /// Read an object whole, and map it.
+    /// Read a whole object, and map it.
     Get(u8),
     /// Read a range of an object.
     Range {
         /// The object.
         name: u8,
-        /// Where it begins.
+        /// Its offset.
         offset: u16,
-        /// How long it is.
+        /// Its length.
         len: u16,
     },
     /// Read the end of an object.
     Tail {
         /// The object.
         name: u8,
-        /// How much of it.
+        /// The number of bytes.
         len: u16,
     },
     /// Look an object up.
@@ -72,7 +71,7 @@ pub fn random_operations(seed: u64, count: usize) -> Vec<Op> {
 }
 
 fn random_operation([kind, name, a, b, c, d, first, short]: [u8; 8]) -> Op {
-    // Mostly small, so that ranges end within objects and past them alike.
+    // Most ranges are short, so that some end within objects and others past them.
     let shift = short % 12;
     let (x, y) = (
         u16::from_le_bytes([a, b]) >> shift,
@@ -100,11 +99,11 @@ fn random_operation([kind, name, a, b, c, d, first, short]: [u8; 8]) -> Op {
     }
 }
 
-/// Runs the operations on names in the folder, which must be empty, and compares every answer with
-/// that of a map.
+/// Runs the operations on names in the folder, which must be empty. Compares every answer with that
+/// of a map.
 ///
 /// # Panics
-/// Where they differ.
+/// If they differ.
 pub fn check_operations(storage: &dyn Storage, folder: &str, ops: &[Op]) {
     let mut model = Model {
         storage,
@@ -236,7 +235,7 @@ impl Model<'_> {
         let expected: BTreeSet<String> = self.objects.keys().filter_map(inner).collect();
         let listed = self.storage.list_folders(folder).expect("list");
         assert!(listed.is_sorted_by(|a, b| a < b), "{op:?}: {listed:?}");
-        // Folders that have lost all their objects may be listed or not.
+        // Folders without objects may be listed or not.
         let listed: BTreeSet<String> = listed.into_iter().collect();
         assert!(
             listed.is_superset(&expected),
@@ -249,7 +248,7 @@ impl Model<'_> {
     }
 }
 
-/// The storage's answer against the map's, which is `None` where there is no object.
+/// Compares the storage's answer with the map's, which is `None` if there is no object.
 #[track_caller]
 fn assert_outcome<T: PartialEq + std::fmt::Debug>(
     outcome: Result<T, StorageError>,

@@ -1,4 +1,4 @@
-//! One object: its bytes, ranges of them, its end, its deletion.
+//! One object: its bytes, ranges of them, its end, and its deletion.
 
 use types::ByteRange;
 
@@ -56,7 +56,7 @@ pub(super) fn an_object_may_be_large(storage: &dyn Storage, folder: &str) {
 pub(super) fn an_object_may_have_many_parts(storage: &dyn Storage, folder: &str) {
     let name = name(folder, "parts");
     let content = bytes(30_000);
-    // More than a system takes in one call, and empty ones between them.
+    // More parts than a system takes in one call, with empty ones between them.
     let parts: Vec<&[u8]> = content.chunks(7).flat_map(|part| [part, &[]]).collect();
     assert!(parts.len() > 4096);
     storage.put(&name, &parts).expect("put");
@@ -202,7 +202,7 @@ pub(super) fn what_is_trimmed_has_another_name(storage: &dyn Storage, folder: &s
     let can_trim = storage
         .can_trim(&from)
         .expect("an object that was put can be asked for");
-    // Again, as one would who died in between.
+    // Repeated, as after a crash in between.
     for ranges in [&ranges[..1], &ranges, &[]] {
         let given_back = storage.trim(&from, &to, ranges).expect("trim");
         assert!(can_trim || !given_back, "it was said not to be possible");
@@ -216,7 +216,7 @@ pub(super) fn what_is_trimmed_has_another_name(storage: &dyn Storage, folder: &s
     let meta = storage.head(&to).expect("head");
     assert_eq!(meta.len, 100_000);
     assert!(meta.space <= if can_trim { 40_000 } else { 100_000 }, "{meta:?}");
-    // What has the first name by then is another's, and is left alone.
+    // The new object under the first name is another one, and is left alone.
     put(storage, &from, b"another");
     storage.trim(&from, &to, &ranges).expect("trim");
     assert_eq!(get(storage, &from), b"another");

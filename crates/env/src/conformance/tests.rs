@@ -1,4 +1,4 @@
-//! All our storages pass; broken ones do not.
+//! All storages of this crate pass; broken ones do not.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ proptest! {
     }
 }
 
-/// A storage with one thing wrong.
+/// A storage with one flaw.
 #[derive(Debug)]
 struct Broken(MemoryStorage, Flaw);
 
@@ -200,7 +200,7 @@ fn the_suite_finds_each_flaw() {
         Flaw::LocksForAll,
     ] {
         let broken = Broken(MemoryStorage::new(), flaw);
-        // In a thread, so that the panic's words do not fill the test's output.
+        // On another thread, so that the panic's message does not fill the test's output.
         let outcome = std::thread::scope(|scope| scope.spawn(|| check(&broken)).join());
         assert!(outcome.is_err(), "{flaw:?} was not found");
     }

@@ -1,4 +1,4 @@
-//! A generator that repeats itself.
+//! A reproducible generator.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -10,8 +10,7 @@ use super::Entropy;
 
 /// The same bytes for the same seed: for tests, and for generators of test data. Never for keys.
 ///
-/// The bytes are the stream of ChaCha20 under the seed, so a test's recorded values stay what they
-/// are.
+/// The bytes are the stream of ChaCha20 under the seed, so a test's recorded values stay the same.
 pub struct SeededEntropy(Mutex<ChaCha20Rng>);
 
 impl SeededEntropy {

@@ -8,7 +8,7 @@ pub struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
     /// # Panics
-    /// When the system gives no random bytes: a key or salt made without them would be worse than
+    /// If the system gives no random bytes: a key or salt made without them would be worse than
     /// none.
     #[expect(
         clippy::disallowed_methods,

@@ -24,7 +24,7 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// Whether it changes what is stored, or what of it is durable.
+    /// Whether it changes the stored objects, or which of them are durable.
     #[must_use]
     pub const fn is_mutating(self) -> bool {
         matches!(self, Self::Put | Self::Barrier | Self::Delete | Self::Trim)
@@ -86,7 +86,7 @@ impl Counters {
         self.mutating() + self.gets + self.heads + self.lists + self.locks
     }
 
-    /// What was asked for since an earlier reading of the same counters.
+    /// The counts since an earlier reading of the same counters.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -122,16 +122,16 @@ impl Counters {
 /// One operation, as a trace records it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// What was asked for.
+    /// The kind of the operation.
     pub kind: OpKind,
-    /// Of which object, or folder in a listing; empty for a barrier.
+    /// The object, or the folder of a listing; empty for a barrier.
     pub name: String,
     /// Bytes put or read.
     pub bytes: u64,
 }
 
 impl Operation {
-    /// Whether it is of this kind and on an object in this folder.
+    /// Whether it has this kind, and its object is in this folder.
     #[must_use]
     pub fn is(&self, kind: OpKind, folder: &str) -> bool {
         self.kind == kind

@@ -1,4 +1,4 @@
-//! The state of objects after a power loss, if no barrier had made them durable.
+//! The state of objects after a power loss, if no barrier had made their changes durable.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use super::history::{History, Version};
 /// may survive where an earlier one did not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPolicy {
-    /// All changes survive, as if the disk had been quick.
+    /// All changes survive, as with a quick disk.
     KeepAll,
-    /// None does: what was put is gone, what was deleted is back.
+    /// No change survives: new objects are gone, and deleted ones are back.
     DropAll,
-    /// What was put is there but torn, every other one cut in half, the rest with zeros from the
-    /// middle on; what was deleted is back.
+    /// New objects are torn: half of them are cut in the middle, the others have zeros from the
+    /// middle on. Deleted objects are back.
     TearAll,
-    /// By the seed, for each object: any of the states that it was in since the last barrier over
-    /// it, and what was put is whole or torn at any point.
+    /// The seed decides for each object: it has any state since the last barrier over it, and a new
+    /// object is whole or torn at any point.
     Seeded(u64),
 }
 
@@ -44,7 +44,7 @@ impl Judge {
         }
     }
 
-    /// What is on the disk after the power loss.
+    /// The version on the disk after the power loss.
     pub(super) fn survivor(&mut self, history: &History) -> Option<Version> {
         let [durable, changes @ ..] = history.states() else {
             return None;
@@ -87,7 +87,7 @@ impl Judge {
         }
     }
 
-    /// Whether what was given back is so though the name is not.
+    /// Whether the given-back bytes stay lost although the renaming is undone.
     pub(super) fn keeps_holes(&mut self) -> bool {
         matches!(self.policy, CrashPolicy::Seeded(_)) && self.below(2) == 0
     }

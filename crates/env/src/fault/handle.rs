@@ -13,7 +13,7 @@ use crate::plain::{folder_prefix, folders_in, is_in, range_of, sub_folders, tail
 use crate::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
 
 impl FaultStorage {
-    /// One operation: let in, carried out, and its outcome told or not.
+    /// Runs one operation: admits it, carries it out, and returns its outcome or an error.
     fn operate<T>(
         &self,
         operation: Operation,
@@ -24,7 +24,8 @@ impl FaultStorage {
         let verdict = world.begin(id, operation)?;
         let result = carry_out(&mut world, id, verdict);
         let unheard = world.finish(id, kind, verdict);
-        // A lock that its caller never hears of is freed by its drop, which needs the world.
+        // If the caller never learns of a lock, dropping the lock frees it, and needs the world for
+        // that.
         drop(world);
         unheard.map_or(result, Err)
     }

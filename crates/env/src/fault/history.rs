@@ -9,7 +9,7 @@ use types::UnixNanos;
 pub(super) struct Version {
     pub(super) bytes: Arc<Vec<u8>>,
     pub(super) put_at: UnixNanos,
-    /// So many of the bytes take no space.
+    /// So many of the bytes were given back and take no space.
     pub(super) given_back: u64,
 }
 
@@ -20,22 +20,22 @@ impl Version {
     }
 }
 
-/// There or not, since the machine's operation of that number.
+/// A state of an object, existing or not, since the machine's operation with this number.
 #[derive(Debug, Clone)]
 pub(super) struct State {
     pub(super) since: u64,
     pub(super) version: Option<Version>,
 }
 
-/// The states that a power loss may leave: the first is durable, the last is live, and those
-/// between were live once and may have reached the disk by chance.
+/// The states that a power loss may leave. The first is durable, and the last is live. The states
+/// in between were live once, and may have reached the disk by chance.
 #[derive(Debug, Clone)]
 pub(super) struct History {
     states: Vec<State>,
 }
 
 impl History {
-    /// An object that never was.
+    /// The history of an object that never existed.
     pub(super) fn absent() -> Self {
         Self {
             states: vec![State {
@@ -45,7 +45,7 @@ impl History {
         }
     }
 
-    /// An object that is durable.
+    /// The history of a durable object.
     pub(super) fn durable(version: Version) -> Self {
         Self {
             states: vec![State {
@@ -66,22 +66,22 @@ impl History {
             .expect("a history is made with a state and never loses its last")
     }
 
-    /// What readers see.
+    /// The version that readers see.
     pub(super) fn live(&self) -> Option<&Version> {
         self.last().version.as_ref()
     }
 
-    /// Since which operation readers see that.
+    /// The operation since which readers see that version.
     pub(super) fn live_since(&self) -> u64 {
         self.last().since
     }
 
-    /// The object is put or deleted.
+    /// Records that the object was put or deleted.
     pub(super) fn push(&mut self, since: u64, version: Option<Version>) {
         self.states.push(State { since, version });
     }
 
-    /// What was live at that operation is durable from now on.
+    /// Makes durable the state that was live at that operation.
     pub(super) fn settle(&mut self, since: u64) {
         let settled = self
             .states
@@ -90,12 +90,12 @@ impl History {
         self.states.drain(..settled);
     }
 
-    /// Replaces the whole history: this is the object now, live and durable.
+    /// Replaces the whole history: the object is live and durable with this version.
     pub(super) fn replace(&mut self, version: Version) {
         *self = Self::durable(version);
     }
 
-    /// Nothing is there, was there or can come back.
+    /// Whether the object does not exist, did not exist, and cannot come back.
     pub(super) fn is_gone(&self) -> bool {
         self.states.len() == 1 && self.live().is_none()
     }

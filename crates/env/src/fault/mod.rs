@@ -1,29 +1,29 @@
-//! A storage that fails: every test in the workspace that says "crash" uses it.
+//! A storage that fails on request. All crash tests of the workspace use it.
 //!
 //! # The fault model
 //!
-//! One *machine* keeps objects in memory, the *live* state apart from the *durable* one. Any number
-//! of *processes* use it, each by a handle of its own ([`FaultStorage::handle`]); clones of a
-//! handle are threads of the same process.
+//! One *machine* keeps objects in memory, with the *live* state apart from the *durable* one. Any
+//! number of *processes* use it, each by a handle of its own ([`FaultStorage::handle`]). Clones of
+//! a handle are threads of the same process.
 //!
-//! - Readers see the live state at once, whoever made it.
+//! - Readers see the live state at once, whichever process made it.
 //! - A barrier makes durable what **its own process** has put, deleted, read, listed, or found
-//!   missing since its last barrier, as it was then; and nothing else. What another process did
-//!   later stays undurable.
+//!   missing since its last barrier, in the state of that time; and nothing else. Later changes of
+//!   other processes stay undurable.
 //! - [`FaultStorage::crash`] gives the machine after a power loss. Each object is decided on its
 //!   own. A put that no barrier covers is kept, dropped or torn, as the [`CrashPolicy`] says. A
 //!   delete or a trim that no barrier covers may be undone (both names of a trimmed object
-//!   together). Several policies can be tried on one and the same moment.
+//!   together). Several policies can be tried at the same moment.
 //! - A [`Fault`] stops the machine at the n-th operation, kills a process there, makes an operation
 //!   fail, or tears a put. [`FaultStorage::set_capacity_bytes`] makes the disk fill up.
-//! - Locks belong to processes, and are freed when their process ends, by [`FaultStorage::kill`],
+//! - Locks belong to processes. They are freed when their process ends, by [`FaultStorage::kill`],
 //!   by a fault or because its last handle was dropped.
-//! - Objects do not rot by themselves; [`FaultStorage::damage`] and [`FaultStorage::lose`] do that,
-//!   and [`FaultStorage::make_unreadable`] takes sectors away: every read that touches them fails.
+//! - Objects do not rot by themselves. [`FaultStorage::damage`] and [`FaultStorage::lose`] do that,
+//!   and [`FaultStorage::make_unreadable`] makes sectors fail: every read that touches them is an
+//!   error.
 //!
-//! Everything is deterministic as long as the callers are: with one thread, the n-th operation is
-//! the same one in every run. All methods may be called from many threads; then which one is the
-//! n-th is a race.
+//! Everything is deterministic if the callers are: with one thread, the n-th operation is the same
+//! one in every run. Many threads may call all methods; then which operation is the n-th is a race.
 //!
 //! # A crash at every operation
 //!
@@ -72,7 +72,7 @@ pub use counters::{Counters, OpKind, Operation};
 pub use crash::CrashPolicy;
 pub use plan::{Counted, FailWith, Fault};
 
-/// One process's handle onto a machine that fails as told; see the [module](self).
+/// One process's handle to a machine that fails on request; see the [module](self).
 #[derive(Clone)]
 pub struct FaultStorage {
     process: Arc<Process>,
@@ -94,14 +94,14 @@ impl Drop for Process {
 }
 
 impl FaultStorage {
-    /// A new machine with an empty storage and a first process on it. Its objects' times begin at
+    /// A new machine with an empty storage, and a first process on it. Its objects' times begin at
     /// 2024-01-01 and grow by a second with each change.
     #[must_use]
     pub fn new() -> Self {
         Self::on(World::new(None), None)
     }
 
-    /// The same with objects' times from that clock; machines after a crash keep the clock.
+    /// The same, with objects' times from this clock. Machines after a crash keep the clock.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self::on(World::new(Some(clock)), None)
@@ -140,34 +140,34 @@ impl FaultStorage {
         self.join(|world| Some(world.host(self.process.id)))
     }
 
-    /// A process on another host that reaches the same storage: its locks say
-    /// [`Unknown`](crate::LockState::Unknown) here, and ours there.
+    /// A process on another host with the same storage. Its locks are
+    /// [`Unknown`](crate::LockState::Unknown) here, and the locks here are unknown there.
     #[must_use]
     pub fn handle_elsewhere(&self) -> Self {
         self.join(|_| None)
     }
 
-    /// `kill -9` of this process: what is live stays, its locks are freed, all its later calls
-    /// fail.
+    /// `kill -9` of this process: the live state stays, its locks are freed, and all its later
+    /// calls fail.
     pub fn kill(&self) {
         self.world().end(self.process.id);
     }
 
-    /// The power fails: all later calls of all processes fail. What is left is told by
-    /// [`Self::crash`].
+    /// The power fails: all later calls of all processes fail. [`Self::crash`] gives the remaining
+    /// state.
     pub fn stop(&self) {
         self.world().stop();
     }
 
-    /// Whether this process can no longer do anything.
+    /// Whether this process can no longer act.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.world().is_gone(self.process.id)
     }
 
-    /// A new machine with what a power loss at this moment would leave, and a first process on it,
-    /// on the same host; no faults, all counters zero. A lock that was held is free, or its file
-    /// lost. This machine is left as it is.
+    /// A new machine with the state that a power loss at this moment would leave. It has a first
+    /// process on the same host, no faults, and zero counters. A held lock is free, or its file is
+    /// lost. This machine does not change.
     #[must_use]
     pub fn crash(&self, policy: CrashPolicy) -> Self {
         let world = self.world();
@@ -186,23 +186,24 @@ impl FaultStorage {
         self.world().arm(fault, Some(self.process.id));
     }
 
-    /// Takes all faults back. A stopped machine stays stopped.
+    /// Removes all faults. A stopped machine stays stopped.
     pub fn clear_faults(&self) {
         self.world().disarm();
     }
 
-    /// With live objects of that many bytes, the storage is full; deletes make room. `None`: never.
+    /// Sets the capacity: with live objects of that many bytes the storage is full, and deletes
+    /// make room. `None`: unlimited.
     pub fn set_capacity_bytes(&self, bytes: Option<u64>) {
         self.world().set_capacity(bytes);
     }
 
-    /// What all processes have asked for.
+    /// Operations that all processes have requested.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.world().counters(None)
     }
 
-    /// What this process has asked for.
+    /// Operations that this process has requested.
     #[must_use]
     pub fn counters_here(&self) -> Counters {
         self.world().counters(Some(self.process.id))
@@ -213,30 +214,30 @@ impl FaultStorage {
         self.world().start_trace();
     }
 
-    /// What was recorded since [`Self::start_trace`]; recording ends.
+    /// The operations since [`Self::start_trace`]. Ends the recording.
     #[must_use]
     pub fn take_trace(&self) -> Vec<Operation> {
         self.world().take_trace()
     }
 
-    /// Changes an object's bytes on the disk, durably and behind everybody's back: rot, or an
-    /// attacker. False when there is no such object.
+    /// Changes an object's bytes on the disk, durably and unnoticed: rot, or an attacker. Returns
+    /// false if there is no such object.
     pub fn damage(&self, name: &ObjectName, damage: impl FnOnce(&mut Vec<u8>)) -> bool {
         self.world().damage(name, damage)
     }
 
-    /// Makes every read fail that touches these bytes of the object, as a bad sector does, until
-    /// the machine has crashed; what was marked before of the same object is readable again.
+    /// Makes every read fail that touches these bytes of the object, like a bad sector, until the
+    /// machine crashes. Bytes of the same object that were set before become readable again.
     pub fn make_unreadable(&self, name: &ObjectName, range: ByteRange) {
         self.world().make_unreadable(name, range);
     }
 
-    /// Loses an object durably, behind everybody's back. False when there is no such object.
+    /// Loses an object, durably and unnoticed. Returns false if there is no such object.
     pub fn lose(&self, name: &ObjectName) -> bool {
         self.world().lose(name)
     }
 
-    /// Whether the object is there and would be, unchanged, after any crash.
+    /// Whether the object exists, and would be the same after any crash.
     #[must_use]
     pub fn is_durable(&self, name: &ObjectName) -> bool {
         self.world().is_durable(name)

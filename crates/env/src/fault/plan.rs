@@ -1,16 +1,16 @@
-//! The faults to inject, and when.
+//! The faults to inject, and when they occur.
 
 use std::io;
 
 use super::OpKind;
 use crate::StorageError;
 
-/// Which operations a fault counts.
+/// The operations that a fault counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
-    /// `put`, `delete`, `trim` and `barrier`: what a test that crashes everywhere enumerates.
+    /// `put`, `delete`, `trim` and `barrier`: tests that crash at every operation enumerate these.
     Mutating,
-    /// Every operation, reads, listings and locks included.
+    /// Every operation: reads, listings and locks included.
     All,
     /// Operations of one kind.
     Only(OpKind),
@@ -26,7 +26,7 @@ impl Counted {
     }
 }
 
-/// The error that an operation is made to fail with.
+/// The error of a failed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailWith {
     /// [`StorageError::NoSpace`].
@@ -52,9 +52,9 @@ impl FailWith {
     }
 }
 
-/// One fault: at the n-th counted operation from its injection on, the first being 1.
+/// One fault, at the n-th counted operation from its injection on. Numbers begin with 1.
 ///
-/// A fault is for the whole machine or for one process, as it is injected.
+/// A fault is injected for the whole machine or for one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     pub(super) at: u64,
@@ -64,7 +64,7 @@ pub struct Fault {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    /// The machine stops; the operation is carried out or not, and its caller does not learn which.
+    /// The machine stops. The operation is carried out or not, and its caller does not learn which.
     Stop { carried_out: bool },
     /// The same, but only the calling process dies.
     Kill { carried_out: bool },
@@ -83,22 +83,22 @@ impl Fault {
         }
     }
 
-    /// The machine stops before the n-th mutating operation: that one and all later ones of any
-    /// process are not carried out, and fail with [`StorageError::Gone`].
+    /// The machine stops before the n-th mutating operation. That operation and all later ones of
+    /// any process are not carried out, and fail with [`StorageError::Gone`].
     #[must_use]
     pub const fn stop(n: u64) -> Self {
         Self::new(n, Action::Stop { carried_out: false })
     }
 
-    /// The machine stops right after the n-th mutating operation: it is carried out, but its caller
+    /// The machine stops right after the n-th mutating operation, which is carried out. Its caller
     /// does not learn of it.
     #[must_use]
     pub const fn stop_after(n: u64) -> Self {
         Self::new(n, Action::Stop { carried_out: true })
     }
 
-    /// `kill -9` of the calling process before its n-th mutating operation: what is live stays, its
-    /// locks are freed, and its later calls fail with [`StorageError::Gone`].
+    /// `kill -9` of the calling process before its n-th mutating operation: the live state stays,
+    /// its locks are freed, and its later calls fail with [`StorageError::Gone`].
     #[must_use]
     pub const fn kill(n: u64) -> Self {
         Self::new(n, Action::Kill { carried_out: false })
@@ -122,8 +122,8 @@ impl Fault {
         Self::new(n, Action::Fail { with, onward: true })
     }
 
-    /// The machine stops in the middle of the n-th put: a part of the object stands under its name,
-    /// live and after every crash, whatever the policy.
+    /// The machine stops in the middle of the n-th put. A part of the object has the name, live and
+    /// after every crash, whatever the policy.
     #[must_use]
     pub const fn tear(n: u64) -> Self {
         Self {
@@ -133,7 +133,7 @@ impl Fault {
         }
     }
 
-    /// The same fault, counting other operations. A torn put stays one of puts alone.
+    /// The same fault, counting other operations. A torn put still counts only puts.
     #[must_use]
     pub const fn counting(mut self, counted: Counted) -> Self {
         if !matches!(self.action, Action::Tear) {

@@ -1,4 +1,4 @@
-//! The fault storage does what its module says, checked against a log of all that was done.
+//! The fault storage does what its module says, compared with a log of all operations.
 
 use std::collections::BTreeMap;
 
@@ -506,7 +506,7 @@ fn times_are_the_clocks_or_grow_by_themselves() {
     );
 }
 
-/// What happened to the objects, in order, and what each process knows of it: the oracle.
+/// The oracle: the changes of objects in order, and which of them each process knows.
 #[derive(Default)]
 struct Log {
     events: Vec<(ObjectName, Option<Vec<u8>>)>,
@@ -532,7 +532,7 @@ impl Log {
         }
     }
 
-    /// Whether a crash may leave this under the name.
+    /// Whether a crash may leave this version under the name.
     fn allows(&self, name: &ObjectName, found: Option<&Vec<u8>>) -> bool {
         let durable = self.durable.get(name).copied();
         if durable.is_none() && found.is_none() {
@@ -558,8 +558,7 @@ impl Log {
 }
 
 proptest! {
-    /// `(what, which process, which object)` at random: whatever survives a crash is allowed by the
-    /// log.
+    /// Random `(what, which process, which object)`: the log allows whatever survives a crash.
     #[test]
     fn crashes_leave_what_the_log_allows(
         steps in prop::collection::vec((0..6_u8, 0..3_usize, 0..4_u8), 0..60),

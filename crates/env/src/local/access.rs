@@ -1,6 +1,6 @@
 //! Permissions of a store's files: for its owner alone, or also for the group of its folder.
 //!
-//! Everybody who can read the files of a store without a password can read its data. The files of
+//! In a store without a password, everybody who can read its files can read its data. The files of
 //! any store show lengths and times. So the storage creates files for their owner alone, and no
 //! umask opens them. The folder of a store that a group shares has the setgid bit, and the group
 //! may read, write and search it. Then every writer creates files and folders of that group. Only
@@ -29,7 +29,7 @@ impl Access {
     /// The access that the mode of the store's folder sets.
     ///
     /// # Errors
-    /// Of the file system, also where there is no such folder.
+    /// Errors of the file system, also if there is no such folder.
     pub fn of(folder: &Path) -> io::Result<Self> {
         fs::metadata(folder).map(|metadata| Self::of_metadata(&metadata))
     }
@@ -83,7 +83,7 @@ impl Access {
         }
     }
 
-    /// Opens a folder of ours to the group of a shared store.
+    /// Opens a folder of this user to the group of a shared store.
     pub(super) fn share(self, folder: &Path) -> io::Result<()> {
         match self {
             Self::Owner => Ok(()),

@@ -1,9 +1,8 @@
-//! Carries a barrier out: few files and folders are synced one by one, many by syncing the file
-//! system.
+//! Carries a barrier out: it syncs few files and folders one by one, or else the whole file system.
 //!
 //! An object survives a power loss if its bytes, its entry in its folder, and the entries of that
-//! folder and all folders above it are durable. A folder is removed only when nobody puts anything
-//! in it any more, so a durable folder stays durable.
+//! folder and all folders above it are durable. A folder is removed only when no process puts
+//! objects in it any more, so a durable folder stays durable.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
@@ -17,16 +16,16 @@ use crate::StorageError;
 
 pub(super) struct Barrier<'a> {
     pub(super) root: &'a Path,
-    /// Open since the handle was: it reports whatever could not be written since.
+    /// The root, open since the handle was opened: its sync reports every failed write since then.
     pub(super) root_file: &'a File,
     pub(super) calls: &'a dyn Calls,
     pub(super) tracker: &'a Tracker,
     pub(super) bounds: Bounds,
 }
 
-/// One by one did not work, and why.
+/// Why syncing one by one failed.
 enum Stuck {
-    /// Something could not be opened, so nothing is lost by trying another way.
+    /// A file or folder could not be opened. Nothing is lost by trying another way.
     Unopened,
     Failed(String, io::Error),
 }
@@ -45,7 +44,7 @@ impl Barrier<'_> {
             }
         }
         match self.calls.sync_all(self.root_file) {
-            // Folders of files are there; of the others it is not known.
+            // Folders of files exist. Of other folders this is unknown.
             Ok(()) => {
                 let seen = work.files.keys().map(|name| parent(name.as_str()));
                 let anchored: HashSet<&str> = seen.flat_map(chain).collect();
@@ -78,7 +77,8 @@ impl Barrier<'_> {
         folders
     }
 
-    /// The folders that are durable themselves afterwards.
+    /// Syncs files and folders one by one. Returns the folders that are durable themselves
+    /// afterwards.
     fn one_by_one(&self, work: &Pending, folders: &BTreeSet<&str>) -> Result<Vec<String>, Stuck> {
         for (name, (_, file)) in &work.files {
             let opened;
@@ -89,7 +89,7 @@ impl Barrier<'_> {
                         opened = file;
                         &opened
                     }
-                    // Deleted since: the folder tells, and is synced below.
+                    // The object was deleted meanwhile: its folder is synced below.
                     Err(error) if absent(&error) => continue,
                     Err(_) => return Err(Stuck::Unopened),
                 },
@@ -99,7 +99,7 @@ impl Barrier<'_> {
                 .map_err(|error| Stuck::Failed(name.to_string(), error))?;
         }
         let mut anchored = Vec::new();
-        // Deeper ones first, so that a folder's entry is synced after what it leads to.
+        // Deeper folders first, so that a folder's entry is synced after its content.
         for folder in folders.iter().rev() {
             if self.sync_folder(folder)? {
                 anchored.extend(
@@ -108,19 +108,19 @@ impl Barrier<'_> {
                         .map(str::to_owned),
                 );
             } else if !folders.contains(parent(folder)) {
-                // It was durable, and somebody has removed it since.
+                // The folder was durable, and another process has removed it since.
                 self.sync_nearest(parent(folder))?;
             }
         }
         Ok(anchored)
     }
 
-    /// False when there is no such folder.
+    /// Syncs a folder; false if it does not exist.
     fn sync_folder(&self, folder: &str) -> Result<bool, Stuck> {
         match File::open(self.root.join(folder)) {
             Ok(file) => match self.calls.sync_folder(&file) {
                 Ok(()) => Ok(true),
-                // File systems that cannot sync a folder by itself.
+                // The file system cannot sync a folder by itself.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -136,7 +136,7 @@ impl Barrier<'_> {
         }
     }
 
-    /// The folder, or the nearest one above that is there.
+    /// Syncs the folder, or the nearest existing one above it.
     fn sync_nearest(&self, folder: &str) -> Result<(), Stuck> {
         let mut folder = folder;
         while !self.sync_folder(folder)? && !folder.is_empty() {

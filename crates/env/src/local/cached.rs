@@ -1,7 +1,7 @@
 //! Asks the system how much of a range of a file is in the page cache, without reading any of it.
 //!
-//! Any thread may ask. The answer is a hint, and old when it arrives. If the system cannot answer
-//! (before Linux 6.5, or for files of other users), there is none.
+//! Any thread may ask. The answer is a hint, and may be out of date when it arrives. If the system
+//! cannot answer (before Linux 6.5, or for files of other users), there is none.
 
 #![cfg_attr(
     target_os = "linux",
@@ -16,13 +16,13 @@ use types::ByteRange;
 #[cfg(target_os = "linux")]
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Bytes of the range that are cached, in whole pages; `None` where the system does not say.
+/// Bytes of the range that are cached, in whole pages; `None` if the system does not say.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn cached_bytes(file: impl AsFd, range: ByteRange) -> Option<u64> {
     use std::os::fd::AsRawFd;
 
-    /// As the system lays it out: pages cached, dirty, under write-back, evicted, evicted lately.
+    /// The system's structure: pages cached, dirty, under write-back, evicted, recently evicted.
     #[repr(C)]
     #[derive(Default)]
     struct Counts([u64; 5]);
@@ -32,7 +32,7 @@ pub fn cached_bytes(file: impl AsFd, range: ByteRange) -> Option<u64> {
         len: u64,
     }
     if range.len == 0 {
-        // It would mean the file to its end.
+        // A length of 0 would mean the file to its end.
         return None;
     }
     let asked = Asked {
@@ -57,7 +57,7 @@ pub fn cached_bytes(file: impl AsFd, range: ByteRange) -> Option<u64> {
     (answer == 0).then(|| counts.0[0].saturating_mul(u64::try_from(page).unwrap_or(0)))
 }
 
-/// There is no such call here.
+/// Other systems have no such call.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn cached_bytes(_: impl AsFd, _: ByteRange) -> Option<u64> {
@@ -71,7 +71,8 @@ mod tests {
 
     use super::*;
 
-    /// The safe twin: what was just written or read can be had without waiting, and is counted.
+    /// The safe equivalent: bytes that were just written or read can be read without waiting, and
+    /// count as cached.
     #[test]
     fn what_can_be_had_without_waiting_is_counted() {
         let mut file = tempfile::tempfile().unwrap();
@@ -86,15 +87,15 @@ mod tests {
         assert_eq!(cached, 8192);
         let mut bytes = [0; 8192];
         let parts = &mut [std::io::IoSliceMut::new(&mut bytes)];
-        // Nothing follows for what is not cached: asking without waiting makes the system begin to
-        // read it.
+        // A failure would not prove that bytes are uncached: a read without waiting makes the
+        // system begin to read them.
         match rustix::io::preadv2(&file, parts, 4096, rustix::io::ReadWriteFlags::NOWAIT) {
             Err(rustix::io::Errno::OPNOTSUPP) => {}
             now => assert_eq!((now, bytes), (Ok(8192), [1; 8192])),
         }
         file.sync_all().unwrap();
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-        // A file system in memory drops nothing.
+        // A file system in memory evicts nothing.
         assert!(cached_bytes(&file, range).is_some_and(|cached| cached <= 8192));
         file.read_exact_at(&mut [0; 8192], 4096).unwrap();
         assert_eq!(cached_bytes(&file, range), Some(8192));

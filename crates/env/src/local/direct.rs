@@ -3,13 +3,13 @@
 //! Copying into fresh pages of the page cache costs several times as much as the disk write, and
 //! objects are not read soon after they were put. So whole blocks of a large object are written
 //! directly (`O_DIRECT`), from the caller's memory if that is aligned, and else from a buffer. The
-//! last partial block is written through the page cache. This makes nothing durable: the disk may
-//! hold the bytes in its own cache, and the file system writes extents and length later. The
-//! barrier syncs the file like any other.
+//! last partial block is written through the page cache. This makes nothing durable: the bytes may
+//! be in the disk's own cache, and the file system writes extents and length later. The barrier
+//! syncs the file like any other.
 //!
 //! If the system refuses (a file system without direct writes, or with larger blocks), this object
-//! and all later ones of the handle are written through the page cache. Any number of threads; an
-//! error leaves a temporary file for the caller to remove.
+//! and all later ones of the handle are written through the page cache. Any number of threads may
+//! write. An error leaves a temporary file for the caller to remove.
 
 use std::fs::File;
 use std::io;
@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::sys::Calls;
 use crate::buffer::{ALIGN_BYTES, AlignedPool};
 
-/// Bytes that an object which does not lie aligned is gathered to at a time.
+/// Bytes of an unaligned object that are gathered at a time.
 const GATHERED_BYTES: usize = 4 << 20;
 /// Gathering buffers kept for the next object.
 const SPARE_MAX: usize = 2;
 
-/// Writes directly, as long as the system lets us.
+/// Writes directly, as long as the system allows it.
 #[derive(Debug)]
 pub(super) struct Direct {
     bytes_min: u64,
@@ -34,15 +34,15 @@ pub(super) struct Direct {
 /// The result of direct writing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wrote {
-    /// All is written.
+    /// All bytes are written.
     All,
-    /// The object is to be written the usual way, from its beginning.
+    /// The caller must write the object through the page cache, from its beginning.
     Nothing,
 }
 
 /// Why a direct write stopped.
 enum Stop {
-    /// Not by direct writes.
+    /// The system refuses direct writes.
     Refused,
     Failed(io::Error),
 }
@@ -57,7 +57,7 @@ impl Direct {
         }
     }
 
-    /// Writes the parts to a new file, unless they are few bytes or the system refuses.
+    /// Writes the parts to a new file, unless they have few bytes or the system refuses.
     pub(super) fn write(&self, calls: &dyn Calls, file: &File, parts: &[&[u8]]) -> io::Result<Wrote> {
         let total: usize = parts.iter().map(|part| part.len()).sum();
         let whole = total & !(ALIGN_BYTES - 1);
@@ -91,7 +91,7 @@ impl Direct {
         Wrote::Nothing
     }
 
-    /// Writes the first `whole` bytes of the parts: blocks only.
+    /// Writes the first `whole` bytes of the parts, in whole blocks.
     fn write_blocks(
         &self,
         calls: &dyn Calls,
@@ -122,7 +122,7 @@ impl Direct {
 fn write_blocks_at(calls: &dyn Calls, file: &File, mut blocks: &[u8], mut offset: u64) -> Result<(), Stop> {
     while !blocks.is_empty() {
         match calls.write_at(file, blocks, offset) {
-            // Part of a block, or none: what is left does not lie aligned.
+            // A part of a block was written, or nothing: the rest is not aligned.
             Ok(written) if written == 0 || !written.is_multiple_of(ALIGN_BYTES) => return Err(Stop::Refused),
             Ok(written) => {
                 blocks = &blocks[written..];
@@ -167,7 +167,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The part in turn; empty at the end alone.
+    /// The current part; empty only at the end.
     fn front(&mut self) -> &'a [u8] {
         while self.first.is_empty()
             && let Some((first, others)) = self.others.split_first()
@@ -177,7 +177,7 @@ impl<'a> Parts<'a> {
         self.first
     }
 
-    /// The whole blocks of the part in turn, if it lies aligned.
+    /// The whole blocks of the current part, if it is aligned.
     fn aligned_blocks(&mut self) -> &'a [u8] {
         let front = self.front();
         if front.as_ptr().addr().is_multiple_of(ALIGN_BYTES) {
@@ -191,7 +191,7 @@ impl<'a> Parts<'a> {
         self.first = &self.first[bytes..];
     }
 
-    /// Fills `out`; there are as many bytes left.
+    /// Fills `out`. There must be as many bytes left.
     fn fill(&mut self, mut out: &mut [u8]) {
         while !out.is_empty() {
             let front = self.front();

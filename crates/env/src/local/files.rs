@@ -1,4 +1,4 @@
-//! Files as objects: written from parts, read in full, and what the system's errors mean.
+//! Files as objects: writing from parts, reading in full, and the meaning of the system's errors.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, IoSlice, Write};
@@ -10,7 +10,7 @@ use types::{ObjectName, UnixNanos};
 
 use crate::{ObjectMeta, StorageError};
 
-/// Says what an error of the system means to a storage's caller.
+/// Converts an error of the system to one of the storage.
 pub(super) fn io_error(action: &'static str, name: &str, error: io::Error) -> StorageError {
     let name = name.to_owned();
     match error.kind() {
@@ -25,7 +25,8 @@ pub(super) fn io_error(action: &'static str, name: &str, error: io::Error) -> St
     }
 }
 
-/// Nothing is there, or what should be a folder is none, or a link that is not followed.
+/// Whether the error means that nothing exists: no such file, no folder where one is needed, or a
+/// link that is not followed.
 pub(super) fn absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -33,14 +34,14 @@ pub(super) fn absent(error: &io::Error) -> bool {
     ) || error.raw_os_error() == Some(libc::ELOOP)
 }
 
-/// What is asked of a file.
+/// The needed attributes of a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attributes {
     pub(super) inode: u64,
     /// Seconds and nanoseconds.
     pub(super) modified: (i64, i64),
     len: u64,
-    /// Of 512 bytes.
+    /// The number of blocks of 512 bytes.
     blocks: u64,
 }
 
@@ -91,7 +92,7 @@ pub(super) fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
         .collect();
     let mut rest = slices.as_mut_slice();
     while !rest.is_empty() {
-        // Takes as many as the system does in one call.
+        // Passes as many parts as the system takes in one call.
         match file.write_vectored(rest) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => IoSlice::advance_slices(&mut rest, written),
@@ -102,7 +103,7 @@ pub(super) fn write_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads `len` bytes, which the file's metadata promise.
+/// Reads `len` bytes, the length in the file's metadata.
 pub(super) fn read_at(
     file: &File,
     name: &ObjectName,
@@ -111,7 +112,7 @@ pub(super) fn read_at(
 ) -> Result<Vec<u8>, StorageError> {
     let fail = |error| io_error("read", name.as_str(), error);
     let mut bytes = Vec::new();
-    // A damaged file system may promise anything: better an error than no memory.
+    // A damaged file system may claim any length: an error is better than running out of memory.
     let len = usize::try_from(len).map_err(|_| fail(io::ErrorKind::OutOfMemory.into()))?;
     bytes
         .try_reserve_exact(len)
@@ -121,8 +122,8 @@ pub(super) fn read_at(
     Ok(bytes)
 }
 
-/// Creates a folder by `make`, and missing ones above it as any program does. Each is made durable
-/// in the folder above it.
+/// Creates a folder by `make`, and missing ones above it with the usual permissions. Makes the
+/// entry of each durable in the folder above it.
 pub(super) fn create_durably(folder: &Path, make: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());

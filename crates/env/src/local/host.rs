@@ -2,8 +2,8 @@
 //! another host.
 //!
 //! A file lock shows only processes of this kernel: on a shared folder, another host may hold a
-//! lock that is invisible here. So every lock names its host, and only for locks of this host
-//! counts whether they are held.
+//! lock that is invisible here. So every lock names its host. Only for locks of this host the file
+//! lock counts.
 
 use std::fs;
 use std::io::Read;
@@ -14,30 +14,30 @@ use rustix::fs::statfs;
 /// 16 bytes, or unknown.
 type Id = Option<[u8; 16]>;
 
-/// A machine and its boot. Machine ids are hashed: the system asks that they not be shown around.
+/// A machine and its boot. Machine ids are hashed, because the system asks not to publish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Host {
     machine: Id,
     boot: Id,
 }
 
-/// What can be said here about a process of some host.
+/// What this process can find out about a process on some host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// It runs, if it does, under this kernel: a file lock tells.
+    /// If it runs, it runs under this kernel: a file lock shows it.
     Here,
-    /// It ran before this machine was last booted, and the file system is of this machine alone.
+    /// It ran before this machine's last boot, and only this machine uses the file system.
     BeforeBoot,
-    /// It cannot be told.
+    /// Nothing can be found out.
     OutOfSight,
 }
 
 const HEADER: &str = "onefold process 1";
-/// A host in text is far shorter; a longer file is not ours.
+/// A host in text is far shorter. A longer file does not come from this program.
 const TEXT_BYTES_MAX: u64 = 256;
 
 impl Host {
-    /// This one.
+    /// This machine and boot.
     pub(super) fn here() -> Self {
         let machine = fs::read_to_string("/etc/machine-id")
             .ok()
@@ -51,7 +51,7 @@ impl Host {
         }
     }
 
-    /// Some other one, told apart by a number.
+    /// Another host, distinguished by a number.
     #[cfg(test)]
     pub(super) fn another(number: u8) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Host {
         }
     }
 
-    /// This one before it was last booted.
+    /// This machine in an earlier boot.
     #[cfg(test)]
     pub(super) fn before_boot(self) -> Self {
         Self {
@@ -69,8 +69,8 @@ impl Host {
         }
     }
 
-    /// Where a process that named itself as of `other` stands, seen from here. `one_machine`: the
-    /// file system is known to be used by no other machine's kernel.
+    /// What can be found out about a process that named its host `other`. `one_machine`: no other
+    /// machine's kernel uses the file system.
     pub(super) fn reach(&self, other: &Self, one_machine: bool) -> Reach {
         match (self.boot, other.boot) {
             (Some(here), Some(there)) if here == there => Reach::Here,
@@ -81,7 +81,7 @@ impl Host {
         }
     }
 
-    /// As a lock file holds it.
+    /// The text in a lock file.
     pub(super) fn to_text(self) -> String {
         format!(
             "{HEADER}\nmachine {}\nboot {}\n",
@@ -101,7 +101,7 @@ impl Host {
         (text.ends_with('\n') && lines.next().is_none()).then_some(Self { machine, boot })
     }
 
-    /// Reads a host from a file; `None` where it holds none.
+    /// Reads a host from a file; `None` if it has none.
     pub(super) fn read(file: &fs::File) -> Option<Self> {
         let mut text = String::new();
         file.take(TEXT_BYTES_MAX).read_to_string(&mut text).ok()?;
@@ -123,7 +123,7 @@ impl Host {
     }
 }
 
-/// Whether the folder's file system is one that a single kernel has mounted from a disk of its own.
+/// Whether a single kernel has mounted the folder's file system from its own disk.
 pub(super) fn is_of_one_machine(folder: &Path) -> bool {
     const EXT4: u64 = 0xef53;
     const XFS: u64 = 0x5846_5342;

@@ -4,8 +4,8 @@
 //! does not follow symbolic links: a store is one file system. It may or may not see a file that is
 //! deleted, or a folder that appears, during the walk.
 //!
-//! Old stores have many folders of few files each, so the cost of a folder matters: the walk opens
-//! each by its name in the first folder, and reads all into one buffer.
+//! Old stores have many folders with few files each, so the cost of a folder matters. The walk
+//! opens each folder by its name in the first folder, and reads all into one buffer.
 
 use std::io;
 use std::path::Path;
@@ -22,15 +22,16 @@ use super::files::{Attributes, absent, object_meta};
 use super::tracker::FileId;
 use crate::ObjectMeta;
 
-/// So many folders are worth another thread.
+/// Another thread is worth it for so many folders.
 const A_THREAD_MIN: usize = 16;
-/// More than there are cores, for a folder that is not in memory is waited for.
+/// The most threads: more than there are cores, because they wait for folders that are not in
+/// memory.
 const THREADS_MAX: usize = 8;
-/// Entries that the system gives at once; the longest takes some 280 bytes, or 1 KiB where FUSE
-/// allows that.
+/// Bytes for the entries that the system returns at once. The longest entry takes some 280 bytes,
+/// or 1 KiB if FUSE allows that.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// What a walk has found.
+/// The results of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Sorted by name.
@@ -39,14 +40,14 @@ pub(super) struct Found {
     pub(super) folders: Vec<String>,
 }
 
-/// All objects in the folder and below. Without such a folder, none.
+/// All objects in the folder and below. A missing folder gives none.
 pub(super) fn walk(root: &Path, folder: &str) -> io::Result<Found> {
     walk_below(root, folder, |found, top, buffer| {
         found.read(top.opened, folder.to_owned(), buffer)
     })
 }
 
-/// All objects in these folders, which are in `within`, and below.
+/// All objects in these folders and below. The folders are in `within`.
 pub(super) fn walk_each(root: &Path, within: &str, folders: Vec<String>) -> io::Result<Found> {
     walk_below(root, within, |_, _, _| Ok(folders))
 }
@@ -74,14 +75,14 @@ fn walk_below(
     Ok(found)
 }
 
-/// Where a walk began.
+/// The folder where a walk begins.
 struct Top<'a> {
     folder: &'a str,
     opened: BorrowedFd<'a>,
 }
 
 impl Top<'_> {
-    /// A folder below; `None` where it is gone.
+    /// Opens a folder below; `None` if it is gone.
     fn open(&self, folder: &str) -> io::Result<Option<OwnedFd>> {
         let below = folder.strip_prefix(self.folder).unwrap_or(folder);
         match open(self.opened, below.trim_start_matches('/'), OFlags::NOFOLLOW) {
@@ -92,7 +93,7 @@ impl Top<'_> {
 }
 
 impl Found {
-    /// Adds the folders and all below them, many at once.
+    /// Adds the folders and all below them, many concurrently.
     fn read_below(&mut self, top: &Top<'_>, mut todo: Vec<String>, mut buffer: Vec<u8>) -> io::Result<()> {
         while todo.len() < 2 * A_THREAD_MIN {
             let Some(folder) = todo.pop() else { return Ok(()) };
@@ -111,7 +112,7 @@ impl Found {
             Ok(found)
         };
         let found: Vec<io::Result<Self>> = thread::scope(|scope| {
-            // Beside this one, as many as the system gives.
+            // Other threads help, as many as the system allows.
             let spawned = (1..threads).map(|_| thread::Builder::new().spawn_scoped(scope, worker));
             let workers: Vec<_> = spawned.filter_map(Result::ok).collect();
             let own = worker();
@@ -136,7 +137,7 @@ impl Found {
         }
     }
 
-    /// Adds one folder; the folders in it.
+    /// Adds one folder. Returns the folders in it.
     fn read(
         &mut self,
         opened: BorrowedFd<'_>,
@@ -189,8 +190,8 @@ pub(super) fn sub_folders(root: &Path, folder: &str) -> io::Result<Vec<String>> 
     Ok(names)
 }
 
-/// `None` where there is no such folder. The root itself must be there: a store that is not mounted
-/// is not an empty one.
+/// `None` if there is no such folder. The root itself must exist: an unmounted store is not an
+/// empty one.
 fn open_top(root: &Path, folder: &str) -> io::Result<Option<OwnedFd>> {
     match open(CWD, &root.join(folder), OFlags::empty()) {
         Ok(opened) => Ok(Some(opened)),
@@ -204,14 +205,14 @@ fn open(within: BorrowedFd<'_>, path: impl Arg + Copy, how: OFlags) -> Result<Ow
     retry_on_intr(|| openat(within, path, how, Mode::empty()))
 }
 
-/// What is there instead of something that is absent.
+/// `instead` if the error means that something is absent; else the error.
 fn gone<T>(error: Errno, instead: T) -> io::Result<T> {
     let error = io::Error::from(error);
     if absent(&error) { Ok(instead) } else { Err(error) }
 }
 
-/// Names in a folder, and their kinds for callers that need them. A folder that is removed while it
-/// is read has no more.
+/// Passes to `each` the names in a folder, and their kinds for callers that need them. A folder
+/// that is removed meanwhile has no further names.
 fn each_entry(
     opened: BorrowedFd<'_>,
     buffer: &mut Vec<u8>,
@@ -228,7 +229,7 @@ fn each_entry(
             continue;
         };
         let kind = || match entry.file_type() {
-            // A file system that does not say.
+            // The file system does not say.
             FileType::Unknown => match statat(opened, part, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode)),
                 Err(error) => gone(error, FileType::Unknown),

@@ -1,9 +1,9 @@
 //! Process locks: a locked file under `.locks/` that names its host.
 //!
-//! A lock's file gets its name when it is locked and has its text, so nobody sees an unfinished
-//! one. (With [`PublishWay::Exclusive`] it can be seen empty, which counts as unknown.) The system
-//! frees the lock when its process ends, however it ends. The file stays, and says "free", until it
-//! is dropped by name.
+//! A lock's file gets its name once it is locked and has its text, so nobody sees an unfinished
+//! one. (With [`PublishWay::Exclusive`] it may be seen empty, which counts as unknown.) The system
+//! frees the lock when its process ends, however it ends. The file stays, in the state "free",
+//! until the lock is dropped by name.
 //!
 //! The state of another host's lock is never used: file locks show processes of one kernel only.
 
@@ -22,8 +22,8 @@ use super::files::{absent, io_error};
 use super::host::{Host, Reach, is_of_one_machine};
 use crate::{Clock, LockState, ProcessLock, StorageError, SystemClock};
 
-/// A query of a lock's state locks its file for a moment. A taker meets that now and then, but
-/// never this often in a row.
+/// A query of a lock's state locks its file for a moment. A taker may meet that, but never this
+/// often in a row.
 const PROBE_WAITS: u32 = 50;
 const PROBE_WAIT: Duration = Duration::from_millis(1);
 /// A lock's file disappears and reappears only while one process drops it and another takes it.
@@ -40,9 +40,9 @@ impl ProcessLock for LocalLock {}
 enum Attempt {
     Taken(File),
     Held,
-    /// Somebody was quicker or has removed the file: look again.
+    /// Another process was quicker or has removed the file: try again.
     Again,
-    /// The file system has no locks.
+    /// The file system does not support locks.
     NoLocks,
 }
 
@@ -51,7 +51,7 @@ fn is_denied(error: &io::Error) -> bool {
 }
 
 impl LocalStorage {
-    /// `.locks/` and the name, with `+`, which no name contains, for each slash.
+    /// The path in `.locks/`: the name, with a `+` for each slash. No name contains a `+`.
     fn lock_path(&self, name: &ObjectName) -> PathBuf {
         self.hidden(".locks").join(name.as_str().replace('/', "+"))
     }
@@ -64,8 +64,8 @@ impl LocalStorage {
                     .take_existing(file, &path)
                     .map_err(|error| io_error("lock", name.as_str(), error)),
                 Err(error) if absent(&error) => self.take_new(name, &path),
-                // The lock file of another user: this process cannot find out whether somebody
-                // holds it.
+                // The lock file belongs to another user: this process cannot find out whether it is
+                // held.
                 Err(error) if is_denied(&error) && fs::symlink_metadata(&path).is_ok() => break,
                 Err(error) => Err(io_error("lock", name.as_str(), error)),
             };
@@ -125,7 +125,8 @@ impl LocalStorage {
             Err(error) => return Err(error),
         }
         if reach == Reach::BeforeBoot {
-            // Its text names the wrong boot: a new file, while we keep others off the old one.
+            // Its text names the wrong boot. A new file is made, while this process keeps others
+            // from the old one.
             fs::remove_file(path)?;
             return Ok(Attempt::Again);
         }
@@ -135,9 +136,9 @@ impl LocalStorage {
     pub(super) fn ask_lock(&self, name: &ObjectName) -> LockState {
         let file = match File::open(self.lock_path(name)) {
             Ok(file) => file,
-            // A network file system may not show yet what another host has put.
+            // A network file system may not show another host's file yet.
             Err(error) if absent(&error) && is_of_one_machine(&self.root) => return LockState::Missing,
-            // What cannot be read tells nothing.
+            // An unreadable file gives no answer.
             Err(_) => return LockState::Unknown,
         };
         let Some(host) = Host::read(&file) else {

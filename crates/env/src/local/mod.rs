@@ -1,21 +1,21 @@
-//! A folder on a local (or mounted) file system: one file an object.
+//! A folder on a local (or mounted) file system, with one file for each object.
 //!
 //! Invariants:
 //! - A file gets its final name only when all its bytes are written, by a call that fails if the
-//!   name is taken ([`PublishWay`]), and never changes afterwards, except for bytes that [`trim`]
+//!   name is taken ([`PublishWay`]). It never changes afterwards, except for bytes that [`trim`]
 //!   gives back.
-//! - What a barrier covers is tracked per handle ([`tracker`]); large objects are written past the
-//!   page cache ([`direct`]), and write-back of others starts with the put. So little is left for
-//!   the barrier.
+//! - Each handle tracks what its barrier must cover ([`tracker`]). Large objects are written past
+//!   the page cache ([`direct`]), and write-back of others starts with the put. So little is left
+//!   for the barrier.
 //! - Opening, reading and listing create nothing: a store without write permission can be read.
 //! - The storage creates files and folders for their owner alone, or also for a group ([`Access`]).
-//! - A name is not also the folder of another name. A store lies within one file system, without
-//!   symbolic links. Folders that were made are never removed.
+//! - A name is not also the folder of another name. A store is within one file system, without
+//!   symbolic links. Existing folders are never removed, except by [`Storage::drop_folder`].
 //!
-//! All methods may be called from many threads, and any number of processes may use the folder.
-//! After a failed sync every later barrier of the handle fails, because the system may have dropped
-//! what it could not write: open the store anew, and see what is there. On a network file system, a
-//! barrier covers what other hosts have put as far as their server has written it.
+//! Many threads may call all methods, and any number of processes may use the folder. After a
+//! failed sync every later barrier of the handle fails, because the system may have dropped the
+//! bytes that it could not write: open the store again, and look at its state. On a network file
+//! system, a barrier covers other hosts' objects as far as their server has written them.
 
 mod access;
 mod barrier;
@@ -63,25 +63,26 @@ pub use access::Access;
 pub use cached::cached_bytes;
 pub use publish::PublishWay;
 
-/// Smaller objects are written with the next ones; starting each by itself would only cost calls.
+/// Smaller objects are written together with later ones: starting each by itself would only cost
+/// calls.
 const WRITE_BACK_BYTES_MIN: u64 = 64 << 10;
 
 /// Options of a [`LocalStorage`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LocalOptions {
-    /// The first way of publishing to try; where it does not work, the following ones are. Default:
-    /// [`PublishWay::Link`].
+    /// The first way of publishing to try. If it does not work, the following ones are tried.
+    /// Default: [`PublishWay::Link`].
     pub first_way: PublishWay,
-    /// A barrier over at most so many files and folders syncs them one by one, over more it syncs
-    /// the file system; so many files are kept open between a put and its barrier. Default: 16.
+    /// A barrier syncs at most so many files and folders one by one. With more, it syncs the file
+    /// system. So many files are kept open between a put and its barrier. Default: 16.
     pub sync_calls_max: usize,
-    /// At most so many names are remembered as not yet durable, and as many as durable, at some 150
-    /// bytes each. Default: 65,536. Where a file system cannot be synced as a whole (anywhere but
-    /// on Linux), all that is not yet durable is remembered.
+    /// The most names that are remembered as not yet durable, and the most that are remembered as
+    /// durable, at some 150 bytes each. Default: 65,536. If a file system cannot be synced as a
+    /// whole (on any system but Linux), all names that are not yet durable are remembered.
     pub tracked_names_max: usize,
-    /// Objects of at least so many bytes are written past the page cache, where the file system
-    /// can; with `u64::MAX` none is. Default: 1 MiB.
+    /// Objects of at least so many bytes are written past the page cache, if the file system can;
+    /// with `u64::MAX` none is. Default: 1 MiB.
     pub direct_bytes_min: u64,
 }
 
@@ -96,23 +97,22 @@ impl Default for LocalOptions {
     }
 }
 
-/// A storage in a folder of a file system: one file an object.
+/// A storage in a folder of a file system, with one file for each object.
 ///
 /// Opening, reading and listing create nothing, so that a store without write permission can be
-/// read. The folder must lie within one file system, without symbolic links in it; a name cannot
-/// also be the folder of other names, and folders that were made are removed only by
-/// [`Storage::drop_folder`].
+/// read. The folder must be within one file system, without symbolic links in it. A name cannot
+/// also be the folder of other names. Only [`Storage::drop_folder`] removes folders.
 ///
-/// A barrier covers what this handle has put, deleted, read, listed or found missing; it costs
-/// nothing until it is called, and little memory. After a failed sync all later barriers of the
-/// handle fail, because the system may have dropped what it could not write: open the store anew,
-/// and see what is there. (Linux reports failed writes to all who wait for them from version 5.8
-/// on.) On a network file system, what other hosts have put is covered as far as their server has
-/// written it.
+/// A barrier covers everything that this handle has put, deleted, read, listed or found missing.
+/// Until it is called, it costs only a little memory. After a failed sync all later barriers of the
+/// handle fail, because the system may have dropped the bytes that it could not write: open the
+/// store again, and look at its state. (From version 5.8 on, Linux reports failed writes to every
+/// waiting process.) On a network file system, a barrier covers other hosts' objects as far as
+/// their server has written them.
 ///
-/// [`Storage::map`] maps files into memory. If somebody cuts a file short while it is mapped, or
-/// its disk cannot be read, the process ends with SIGBUS: on disks that are not to be trusted, read
-/// by [`Storage::get`] and [`Storage::get_range`], which return errors.
+/// [`Storage::map`] maps files into memory. If a mapped file is truncated, or its disk cannot be
+/// read, the process ends with SIGBUS. On untrusted disks, read by [`Storage::get`] and
+/// [`Storage::get_range`], which return errors.
 pub struct LocalStorage {
     root: PathBuf,
     root_file: File,
@@ -123,25 +123,24 @@ pub struct LocalStorage {
     tracker: Tracker,
     bounds: Bounds,
     direct: Direct,
-    /// The way that worked last.
+    /// The last way that worked.
     way: Mutex<PublishWay>,
     direct_reads: DirectReads,
-    /// Whether the file system takes parts of files back.
+    /// Whether the file system can free parts of files.
     trims: OnceLock<bool>,
 }
 
 impl LocalStorage {
-    /// Opens a folder that exists. Creates nothing; removes temporary files of dead processes, if
-    /// it may.
+    /// Opens an existing folder. Creates nothing. Removes temporary files of dead processes, if it
+    /// may.
     ///
     /// # Errors
-    /// `NoFolder` when it is not there, `Io` when it is no folder, `Denied` when it may not be
-    /// read.
+    /// `NoFolder` if it does not exist, `Io` if it is no folder, `Denied` if it must not be read.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, StorageError> {
         Self::open_with(root, LocalOptions::default())
     }
 
-    /// As [`Self::open`], with options.
+    /// Like [`Self::open`], with options.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -149,16 +148,16 @@ impl LocalStorage {
         Self::open_on(root.as_ref(), &options, Box::new(Kernel), Host::here())
     }
 
-    /// Creates the folder, and those above it, where they are missing, durably; then opens it.
+    /// Durably creates the folder, and missing ones above it. Then opens it.
     ///
     /// # Errors
-    /// As [`Self::open`], and those of creating a folder.
+    /// As [`Self::open`]; errors of creating a folder.
     pub fn create(root: impl AsRef<Path>) -> Result<Self, StorageError> {
         Self::create_for(root, Access::Owner)
     }
 
-    /// As [`Self::create`], with this access. If the folder exists, the group access is added when
-    /// asked for, and otherwise nothing changes. Later files in it follow its mode.
+    /// Like [`Self::create`], with this access. If the folder exists, the group access is added if
+    /// requested; otherwise nothing changes. Later files in it follow its mode.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -195,7 +194,7 @@ impl LocalStorage {
         let bounds = Bounds {
             sync_calls_max: options.sync_calls_max,
             names_max: options.tracked_names_max,
-            // Without names, only a sync of the whole file system would do.
+            // If names were dropped, only a sync of the whole file system would do.
             pending_max: if calls.can_sync_all() {
                 options.tracked_names_max
             } else {
@@ -232,9 +231,9 @@ impl LocalStorage {
         self.root.join(name.as_str())
     }
 
-    /// Opens an object for reading, and notes that it was seen or missed.
+    /// Opens an object for reading, and records that it was seen or missed.
     fn open_object(&self, name: &ObjectName) -> Result<(File, Metadata), StorageError> {
-        // Whatever lies there under an object's name: opening it must not wait for anybody.
+        // Whatever kind of file has an object's name, opening it must not block.
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let opened = OpenOptions::new()
             .read(true)
@@ -281,7 +280,7 @@ impl LocalStorage {
         }
     }
 
-    /// Opens an object that has all bytes of the range.
+    /// Opens an object that must have all bytes of the range.
     fn open_for_range(&self, name: &ObjectName, range: ByteRange) -> Result<File, StorageError> {
         let (file, metadata) = self.open_object(name)?;
         let end = range.offset.checked_add(range.len);
@@ -315,8 +314,8 @@ impl Storage for LocalStorage {
         if wrote == Wrote::Nothing && metadata.len() >= WRITE_BACK_BYTES_MIN {
             self.calls.start_write_back(&temporary.file);
         }
-        // The tracker's copy of the descriptor; made first, because once published the put has
-        // succeeded.
+        // The tracker's copy of the descriptor. It is made first, because once the file is
+        // published the put has succeeded.
         let file = temporary.try_clone_file().map_err(fail)?;
         match self.publish(&mut temporary, &self.path(name), name) {
             Ok(()) => {
@@ -325,7 +324,7 @@ impl Storage for LocalStorage {
             }
             Err(error) => {
                 if matches!(error, StorageError::AlreadyExists { .. }) {
-                    // The loser knows that the other's object exists, and may act on that.
+                    // The loser knows that the other's object exists, and may rely on that.
                     match fs::symlink_metadata(self.path(name)) {
                         Ok(metadata) => self.tracker.seen(name, FileId::of(&metadata)),
                         Err(_) => self.tracker.missed(name),
@@ -380,7 +379,7 @@ impl Storage for LocalStorage {
         Ok((read_at(&file, name, offset, whole - offset)?, whole))
     }
 
-    /// Memory-mapped; what a hostile disk can do by that is in `local/mapped.rs`.
+    /// Memory-mapped. `local/mapped.rs` describes the risk of hostile disks.
     fn map(&self, name: &ObjectName) -> Result<ObjectBytes, StorageError> {
         let (file, metadata) = self.open_object(name)?;
         if metadata.len() == 0 {
@@ -416,7 +415,7 @@ impl Storage for LocalStorage {
                 self.tracker.dropped(folder);
                 Ok(())
             }
-            // There are objects in it, or it is the file of one.
+            // The folder has objects, or the name is an object's file.
             Err(error)
                 if absent(&error)
                     || matches!(

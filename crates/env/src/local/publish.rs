@@ -1,7 +1,7 @@
-//! How a finished temporary file gets its final name, unless that is taken.
+//! Gives a finished temporary file its final name, unless that is taken.
 //!
-//! Each way lets exactly one of any number of creators win, on this host and on network file
-//! systems that keep the rules. If the system refuses one way, the next is tried.
+//! With each way, exactly one of any number of creators wins, on this host and on network file
+//! systems that follow the rules. If the system refuses one way, the next is tried.
 
 use std::fs;
 use std::io;
@@ -20,21 +20,22 @@ use super::sys::Calls;
 use super::temporary::TemporaryFile;
 use crate::{Clock, StorageError, SystemClock};
 
-/// How often a missing folder is created for one object.
+/// How often missing folders are created for one object.
 const FOLDERS_MADE_MAX: u32 = 4;
 /// How long a new folder of a group may be closed to the group, before its creator opens it.
 const FOLDER_SHUT: Duration = Duration::from_millis(2);
 
-/// A way to give a file a name that nobody has.
+/// A way to give a file an unused name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PublishWay {
     /// `link` to the final name, then `unlink` the temporary one.
     Link,
-    /// `renameat2` with `RENAME_NOREPLACE`, where hard links do not work.
+    /// `renameat2` with `RENAME_NOREPLACE`, if hard links do not work.
     Rename,
-    /// Create the final name with `O_EXCL` and nothing in it, then rename the temporary file over
-    /// it: for file systems that have neither. The winner's name is empty for a moment, and stays
-    /// so when the process dies at that moment: such an object is torn, as after a crash.
+    /// Creates an empty file under the final name with `O_EXCL`, then renames the temporary file
+    /// over it: for file systems that support neither of the other ways. The winner's file is empty
+    /// for a moment. It stays empty if the process dies at that moment: such an object is torn, as
+    /// after a crash.
     Exclusive,
 }
 
@@ -48,7 +49,7 @@ impl PublishWay {
     }
 }
 
-/// Whether `from` still stands after it was published.
+/// Whether the temporary file `from` still exists after publishing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Temporary {
     Left,
@@ -61,7 +62,7 @@ pub(super) enum Refusal {
     Taken,
     /// The folder (or the temporary file) is missing.
     NoFolder(io::Error),
-    /// This file system does not know this way.
+    /// This file system does not support this way.
     WrongWay(io::Error),
     Other(io::Error),
 }
@@ -76,7 +77,7 @@ pub(super) fn publish(
     match way {
         PublishWay::Link => match calls.link(from, to) {
             Ok(()) => Ok(Temporary::Left),
-            // A network file system may carry the call out, lose the answer, and be asked again.
+            // A network file system may carry out the call, lose the answer, and repeat the call.
             Err(error) if taken(&error) && same_file(from, to) => Ok(Temporary::Left),
             Err(error) => Err(refusal(error, &[Errno::PERM, Errno::MLINK, Errno::XDEV])),
         },
@@ -90,7 +91,8 @@ pub(super) fn publish(
             match fs::rename(from, to) {
                 Ok(()) => Ok(Temporary::Moved),
                 Err(error) => {
-                    // The name is ours and empty; left there, it would be taken for an object.
+                    // Our file has the name and is empty. If it stayed, it would pass for an
+                    // object.
                     if let Err(second) = fs::remove_file(to) {
                         return Err(Refusal::Other(second));
                     }

@@ -6,7 +6,7 @@
 //! it. If the system refuses (a file system without direct reads, or with larger blocks), this and
 //! all later ranges are read through the page cache.
 //!
-//! Any number of threads may read; both ways give the same bytes.
+//! Any number of threads may read. Both ways give the same bytes.
 
 use std::fs::File;
 use std::io;
@@ -20,18 +20,18 @@ use super::cached::cached_bytes;
 use super::sys::set_direct;
 use crate::{ALIGN_BYTES, AlignedBuffer};
 
-/// Shorter ranges are read the usual way: what they cost is the request, and they are asked for
+/// Shorter ranges are read through the page cache: their cost is the request, and they are read
 /// again sooner.
 const DIRECT_BYTES_MIN: u64 = 128 << 10;
 
-/// Reads directly, as long as the system lets us.
+/// Reads directly, as long as the system allows it.
 #[derive(Debug, Default)]
 pub(super) struct DirectReads {
     refused: AtomicBool,
 }
 
 impl DirectReads {
-    /// Reads a range that the file has; answers where in the buffer its bytes stand.
+    /// Reads a range, which the file must have. Returns the place of its bytes in the buffer.
     pub(super) fn read(
         &self,
         file: &File,
@@ -62,7 +62,7 @@ impl DirectReads {
     }
 }
 
-/// Fills the buffer from a block's beginning on, at least up to `end`.
+/// Fills the buffer from the beginning of a block, at least up to `end`.
 fn read_blocks(file: &File, begin: u64, into: &mut [u8], end: usize) -> io::Result<()> {
     set_direct(file, true)?;
     let mut done = 0;
@@ -70,7 +70,8 @@ fn read_blocks(file: &File, begin: u64, into: &mut [u8], end: usize) -> io::Resu
     while done < end {
         match file.read_at(&mut into[done..], begin + done as u64) {
             Ok(0) => outcome = Err(io::ErrorKind::UnexpectedEof.into()),
-            // Only at the file's end; anywhere else what follows would not be a block.
+            // This may happen only at the file's end. Elsewhere, the next read would not be
+            // aligned.
             Ok(read) if done + read < end && !read.is_multiple_of(ALIGN_BYTES) => {
                 outcome = Err(io::Error::from_raw_os_error(libc::EINVAL));
             }
@@ -97,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// Any range, cached or not, whether the system reads directly or not, gives the file's bytes.
+    /// Any range, cached or not, read directly or not, gives the file's bytes.
     #[test]
     fn a_range_is_the_same_by_every_way() {
         let mut file = tempfile::NamedTempFile::new_in(".").unwrap();

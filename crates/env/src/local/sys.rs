@@ -1,7 +1,7 @@
 //! The system calls that write, publish and sync files, behind a trait, so that tests can make them
 //! fail.
 //!
-//! Everything here blocks, may be called from many threads, and keeps nothing.
+//! Everything here blocks. Many threads may call it, and it keeps no state.
 
 use std::fmt;
 use std::fs::File;
@@ -12,7 +12,7 @@ use types::ByteRange;
 
 use super::writeback;
 
-/// What is asked of the system. Tests wrap [`Kernel`] to count and to fail.
+/// The calls to the system. Tests wrap [`Kernel`] to count them and to make them fail.
 pub(super) trait Calls: Send + Sync + fmt::Debug {
     /// Gives a file a second name, unless that name is taken.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -24,27 +24,28 @@ pub(super) trait Calls: Send + Sync + fmt::Debug {
         rename_new(from, to)
     }
 
-    /// Has what is written from now on go past the page cache, or through it again.
+    /// Makes later writes bypass the page cache, or use it again.
     fn set_direct(&self, file: &File, direct: bool) -> io::Result<()> {
         set_direct(file, direct)
     }
 
-    /// Takes room for so many bytes, where the file system can; fails only when there is none.
+    /// Reserves space for so many bytes, if the file system can. Fails only if there is no space.
     fn reserve(&self, file: &File, bytes: u64) -> io::Result<()> {
         reserve(file, bytes)
     }
 
-    /// Writes bytes at a place; how many it were comes back.
+    /// Writes bytes at an offset. Returns how many were written.
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
         std::os::unix::fs::FileExt::write_at(file, bytes, offset)
     }
 
-    /// Gives the whole blocks in a range of the file back to the file system; they read as zeros.
+    /// Gives the whole blocks in a range of the file back to the file system. They then read as
+    /// zeros.
     fn give_back(&self, file: &File, range: ByteRange) -> io::Result<()> {
         give_back(file, range)
     }
 
-    /// Makes the system begin to write the file; a hint, so its failure says nothing.
+    /// Makes the system begin to write the file. This is a hint, so a failure does not matter.
     fn start_write_back(&self, file: &File) {
         writeback::start(file);
     }
@@ -59,13 +60,13 @@ pub(super) trait Calls: Send + Sync + fmt::Debug {
         again_if_interrupted(|| folder.sync_all())
     }
 
-    /// Whether [`Self::sync_all`] is to be had here at all.
+    /// Whether this system supports [`Self::sync_all`].
     fn can_sync_all(&self) -> bool {
         cfg!(target_os = "linux")
     }
 
-    /// Returns when the whole file system that the folder lies in is durable. Reports every failed
-    /// write since `root` was opened, once (Linux 5.8 or later).
+    /// Returns when the folder's whole file system is durable. Reports every failed write since
+    /// `root` was opened, once (Linux 5.8 or later).
     fn sync_all(&self, root: &File) -> io::Result<()> {
         again_if_interrupted(|| sync_all(root))
     }
@@ -126,7 +127,7 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
         {
             Err(error)
         }
-        // A file system that cannot, or a signal: writing takes the room.
+        // The file system does not support it, or a signal arrived: writing takes the space.
         _ => Ok(()),
     }
 }

@@ -1,11 +1,12 @@
-//! Temporary files: objects before they have their names.
+//! Temporary files: objects before they get their names.
 //!
-//! Each handle has a folder of its own, `.tmp/<machine>-<boot>-<random>/`, made at its first put,
-//! with a locked file `alive` in it. Opening a store removes folders that *provably* nobody uses:
-//! those of this boot with `alive` unlocked, and those of an earlier boot of this machine on a file
-//! system that no other machine can reach. All others stay, whatever their age.
+//! Each handle has a folder of its own, `.tmp/<machine>-<boot>-<random>/`. It makes the folder at
+//! its first put, with a locked file `alive` in it. Opening a store removes folders that are
+//! *provably* unused: those of this boot with `alive` unlocked, and those of an earlier boot of
+//! this machine on a file system that no other machine can reach. All others stay, whatever their
+//! age.
 //!
-//! May be used from many threads at once. A failed sweep is of no consequence.
+//! Many threads may use it. A failed sweep does no harm.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,8 +23,8 @@ use super::host::{Host, Reach, is_of_one_machine};
 use crate::{Entropy, SystemEntropy};
 
 const ALIVE: &str = "alive";
-/// A folder is lost to a sweeper only in the moment of its making; so often in a row, something
-/// else is wrong.
+/// A sweeper can remove a folder only while it is being made. So many losses in a row have another
+/// cause.
 const ATTEMPTS: usize = 16;
 
 #[derive(Debug)]
@@ -37,7 +38,7 @@ pub(super) struct Temporaries {
 #[derive(Debug)]
 struct Folder {
     path: PathBuf,
-    /// Locked while open. Without locks the folder is never swept.
+    /// Locked while it is open. Without locks the folder is never swept.
     alive: Option<File>,
     next: AtomicU64,
 }
@@ -49,7 +50,7 @@ impl Drop for Folder {
     }
 }
 
-/// A file without a name of its own; removed when dropped, unless it was moved.
+/// A file without a final name. Dropping it removes it, unless it was moved.
 #[derive(Debug)]
 pub(super) struct TemporaryFile {
     pub(super) file: File,
@@ -59,7 +60,7 @@ pub(super) struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    /// It has another name now and no temporary one.
+    /// Records that the file has its final name, and no temporary one.
     pub(super) fn moved(&mut self) {
         self.moved = true;
     }
@@ -72,7 +73,7 @@ impl TemporaryFile {
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.moved {
-            // What is left is swept when this process is dead.
+            // A file that stays is swept after this process is dead.
             fs::remove_file(&self.path).unwrap_or_default();
         }
     }
@@ -91,7 +92,7 @@ impl Temporaries {
     /// A new empty file.
     pub(super) fn create(&self) -> io::Result<TemporaryFile> {
         match self.create_in(self.folder()?) {
-            // Somebody has removed our folder, as administrators do: another one, then.
+            // The folder was removed, possibly by an administrator: make another one.
             Err(error) if absent(&error) => {
                 self.mine.lock().unwrap_or_else(PoisonError::into_inner).take();
                 self.create_in(self.folder()?)
@@ -145,7 +146,7 @@ impl Temporaries {
         let alive = self.access.create_file(&alive_path)?;
         let alive = match flock(&alive, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                // A sweeper may have been there between the two calls.
+                // A sweeper may have removed the file between the two calls.
                 if fs::metadata(&alive_path)?.ino() != alive.metadata()?.ino() {
                     return Err(io::ErrorKind::NotFound.into());
                 }
@@ -164,7 +165,7 @@ impl Temporaries {
         })
     }
 
-    /// Removes what dead processes left.
+    /// Removes the folders of dead processes.
     pub(super) fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.parent) else {
             return;
@@ -194,7 +195,7 @@ fn sweep_folder(path: &Path, reach: Reach) {
                 remove_folder(path);
             }
         }
-        // Its process may be about to create `alive`, or the file system has no locks.
+        // Its process may be about to create `alive`, or the file system does not support locks.
         Err(error) if absent(&error) && reach == Reach::Here => fs::remove_dir(path).unwrap_or_default(),
         Err(error) if absent(&error) => remove_folder(path),
         Err(_) => {}

@@ -1,4 +1,4 @@
-//! What a local folder does beyond what every storage does; barriers are in `durability`.
+//! Properties of a local folder beyond those of every storage; barriers are in `durability`.
 
 mod access;
 mod creating;
@@ -26,7 +26,7 @@ fn store() -> (TempDir, LocalStorage) {
     (folder, storage)
 }
 
-/// A handle of its own, with these calls to the system.
+/// A new handle with these calls to the system.
 fn open_with(folder: &Path, calls: impl Calls + 'static, options: &LocalOptions) -> LocalStorage {
     LocalStorage::open_on(folder, options, Box::new(calls), Host::here()).unwrap()
 }
@@ -88,7 +88,7 @@ fn only_objects_are_listed_and_read() {
     assert_eq!(storage.list_folders("").unwrap(), ["d"]);
     assert_eq!(storage.list_folders("d").unwrap(), ["folder"]);
     for other in ["d/link", "d/pipe", "d/folder"] {
-        // Above all, none of them may wait for a writer that never comes.
+        // None of the operations may wait for a writer that never comes.
         assert!(
             matches!(storage.get(&name(other)), Err(StorageError::NotFound { .. })),
             "{other}"
@@ -191,7 +191,7 @@ fn a_store_without_write_permission_can_be_read() {
         fs::set_permissions(folder.path().join(path), mode).unwrap();
     }
     let path = folder.path();
-    // Permissions mean nothing to root: be somebody else, in a thread of our own.
+    // Permissions do not restrict root, so the test uses another user, in a thread of its own.
     std::thread::scope(|scope| {
         scope.spawn(move || {
             if rustix::process::geteuid().is_root() {
@@ -245,7 +245,7 @@ fn an_objects_time_is_the_storages() {
     let before = crate::Clock::wall(&crate::SystemClock).get();
     storage.put(&name("a"), &[b"1"]).unwrap();
     let put_at = storage.head(&name("a")).unwrap().put_at.get();
-    // File systems keep a coarser time than clocks.
+    // Times of file systems are coarser than clocks.
     assert!((put_at - before).abs() < 5_000_000_000, "{put_at} {before}");
 }
 
@@ -264,8 +264,7 @@ fn errors_of_the_system_have_their_kinds() {
 fn a_file_that_promises_more_than_there_is_memory_is_an_error() {
     let (folder, storage) = store();
     let file = File::create(folder.path().join("huge")).unwrap();
-    // A sparse file costs nothing; a file system may refuse such a length, and then there is no
-    // danger.
+    // A sparse file takes no space. If a file system refuses such a length, there is no danger.
     if file.set_len(1 << 43).is_ok() {
         assert!(matches!(storage.get(&name("huge")), Err(StorageError::Io { .. })));
     }

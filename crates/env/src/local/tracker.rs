@@ -2,16 +2,16 @@
 //!
 //! Tracking costs a little memory and no I/O: a caller that never calls a barrier never pays for
 //! one. Beyond [`Bounds::pending_max`] names, the tracker drops the names, and the next barrier
-//! syncs the whole file system. If that is impossible, there is no such bound: a barrier that has
-//! lost its names could never succeed.
+//! syncs the whole file system. If that is impossible, there is no such bound: a barrier without
+//! the names could never succeed.
 //!
-//! Invariant: a name leaves the tracker only when a sync that began after the name was noted
-//! has succeeded, or when this handle deletes it. When a sync fails, the system may forget the
-//! bytes that it could not write and call the next sync a success; so a failed sync is final for
+//! Invariant: a name leaves the tracker only when a sync that began after the name was noted has
+//! succeeded, or when this handle deletes it. After a failed sync, the system may drop the bytes
+//! that it could not write, and report the next sync as a success. So a failed sync is final for
 //! the handle: all its later barriers fail.
 //!
-//! May be used from many threads at once: one barrier runs at a time, and the others wait for it,
-//! as it may have taken up what they are to cover.
+//! Many threads may use it. One barrier runs at a time, and the others wait for it, because it may
+//! cover their names.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
@@ -21,18 +21,19 @@ use types::ObjectName;
 
 use super::files::Attributes;
 
-/// How much is kept.
+/// The bounds of the tracker's memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Files and folders that a barrier syncs one by one; with more, it syncs the file system.
+    /// The most files and folders that a barrier syncs one by one. With more, it syncs the file
+    /// system.
     pub(super) sync_calls_max: usize,
-    /// Names kept as durable, folders kept as durable: at most so many each.
+    /// The most names, and the most folders, that are kept as durable.
     pub(super) names_max: usize,
-    /// Files kept as pending, folders kept as pending: at most so many each.
+    /// The most files, and the most folders, that are kept as pending.
     pub(super) pending_max: usize,
 }
 
-/// Tells a file from another one that had its name before or will have it later.
+/// Distinguishes a file from an earlier or later one with the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileId {
     inode: u64,
@@ -49,15 +50,14 @@ impl FileId {
     }
 }
 
-/// What the next barrier has to cover.
+/// What the next barrier must cover.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// Objects; those that this handle has put are kept open, so that a failed write is reported to
-    /// us.
+    /// Objects. Files that this handle has put are kept open, so that it learns of failed writes.
     pub(super) files: HashMap<ObjectName, (FileId, Option<File>)>,
     /// Folders whose entries changed, were listed, or were found missing. `""` is the root.
     pub(super) folders: BTreeSet<String>,
-    /// More than could be kept.
+    /// Whether there were too many names to keep.
     pub(super) everything: bool,
 }
 
@@ -71,12 +71,12 @@ impl Pending {
         self.note_in_folder(name, id, file, bounds);
     }
 
-    /// Of a folder that is noted.
+    /// Notes a file in a folder that is noted.
     fn note_in_folder(&mut self, name: &ObjectName, id: FileId, file: Option<File>, bounds: Bounds) {
         if self.everything {
             return;
         }
-        // A file that we keep open stays so, unless another one has its name by now.
+        // An open file stays open, unless another file has its name by now.
         match self.files.get_mut(name) {
             Some((known, kept)) if *known == id => *kept = kept.take().or(file),
             Some(other) => *other = (id, file),
@@ -109,7 +109,7 @@ impl Pending {
         }
     }
 
-    /// Takes up what a barrier could not cover.
+    /// Adds back what a barrier could not cover.
     fn take_back(&mut self, other: Self, bounds: Bounds) {
         if other.everything {
             *self = Self {
@@ -139,15 +139,15 @@ struct State {
     durable: HashMap<ObjectName, FileId>,
     /// Folders that are themselves durable, up to the root.
     anchored: HashSet<String>,
-    /// The first sync that failed, in words.
+    /// The error of the first sync that failed.
     failed: Option<String>,
 }
 
-/// How a barrier ended.
+/// The result of a barrier.
 pub(super) enum Outcome<E> {
-    /// All is durable, and so are these folders themselves.
+    /// Everything is durable, and so are these folders themselves.
     Durable { anchored: Vec<String> },
-    /// Nothing was synced that could not be synced again.
+    /// The barrier failed, but a later sync can still succeed.
     NotYet(E),
     /// The system failed to write.
     Failed(E, String),
@@ -166,12 +166,12 @@ impl Tracker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This handle has put an object.
+    /// Notes that this handle has put an object.
     pub(super) fn put(&self, name: &ObjectName, id: FileId, file: File) {
         self.state().pending.note_file(name, id, Some(file), self.bounds);
     }
 
-    /// This handle has deleted an object.
+    /// Notes that this handle has deleted an object.
     pub(super) fn deleted(&self, name: &ObjectName) {
         let mut state = self.state();
         state.durable.remove(name);
@@ -179,7 +179,7 @@ impl Tracker {
         state.pending.note_folder(parent(name.as_str()), self.bounds);
     }
 
-    /// This handle has seen an object.
+    /// Notes that this handle has seen an object.
     pub(super) fn seen(&self, name: &ObjectName, id: FileId) {
         let mut state = self.state();
         if state.durable.get(name) != Some(&id) {
@@ -187,20 +187,21 @@ impl Tracker {
         }
     }
 
-    /// This handle has seen that an object is missing.
+    /// Notes that this handle has seen that an object is missing.
     pub(super) fn missed(&self, name: &ObjectName) {
         self.state()
             .pending
             .note_folder(parent(name.as_str()), self.bounds);
     }
 
-    /// This handle has removed an empty folder: made again, it would have to be made durable again.
+    /// Notes that this handle has removed an empty folder. If it is made again, it must be made
+    /// durable again.
     pub(super) fn dropped(&self, folder: &str) {
         self.state().anchored.remove(folder);
     }
 
-    /// This handle has seen these objects, and that there are no others in these folders, which
-    /// hold them.
+    /// Notes that this handle has seen these objects, and that there are no others in these
+    /// folders.
     pub(super) fn listed<'a>(
         &self,
         objects: impl Iterator<Item = (&'a ObjectName, FileId)>,
@@ -222,8 +223,8 @@ impl Tracker {
         folder.is_empty() || self.state().anchored.contains(folder)
     }
 
-    /// Covers the names noted before the call. `sync` gets them, and returns the result; `again`
-    /// makes the error of a handle that has failed before.
+    /// Covers the names that were noted before the call. `sync` gets them, and returns the result.
+    /// `again` makes the error of a handle that has failed before.
     pub(super) fn barrier<E>(
         &self,
         sync: impl FnOnce(&Pending) -> Outcome<E>,
@@ -277,7 +278,8 @@ impl Tracker {
 }
 
 impl State {
-    /// Forgets all when there is too much to remember: what is forgotten is synced once more.
+    /// Remembers durable names. If there are too many, it drops all. A dropped name is synced once
+    /// more.
     fn remember(&mut self, work: Pending, anchored: Vec<String>, bounds: Bounds) {
         if self.durable.len() + work.files.len() > bounds.names_max {
             self.durable.clear();
@@ -291,7 +293,7 @@ impl State {
     }
 }
 
-/// The folder of a name, `""` at the top.
+/// The folder of a name; `""` at the top.
 pub(super) fn parent(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }

@@ -1,9 +1,9 @@
 //! Giving parts of a file back to the file system, under another name.
 //!
-//! Invariant: a file with a second name, as a copy of the store by hard links has, keeps its
-//! bytes: who made it counts on them. The rename comes first, in one call that replaces nothing, so
-//! that the file has one of the names at any moment. Only whole blocks are given back: nothing is
-//! written. What the file system does not take stays as it is.
+//! Invariant: a file with a second name, as in a copy of the store by hard links, keeps its bytes:
+//! the owner of the copy relies on them. The rename comes first, in one call that replaces nothing,
+//! so that the file has one of the names at any moment. Only whole blocks are given back: nothing
+//! is written. Bytes that the file system does not free stay unchanged.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -16,8 +16,7 @@ use super::files::{absent, io_error};
 use super::tracker::FileId;
 use crate::StorageError;
 
-/// Blocks of file systems that do not say how long theirs are, or say what they like to be asked
-/// for.
+/// The block length for file systems that report none, or an implausible one.
 const BLOCK_BYTES: u64 = 4096;
 const BLOCK_BYTES_MAX: u64 = 64 << 10;
 
@@ -31,7 +30,7 @@ impl LocalStorage {
                 self.tracker.missed(name);
                 return Err(StorageError::NotFound { name: name.clone() });
             }
-            // Another user's file, or one that somebody keeps: it can be copied.
+            // The file belongs to another user, or has another name: it can be copied.
             Err(_) => return self.head_of(name).map(|_| false),
         };
         self.tracker.seen(name, FileId::of(&metadata));
@@ -49,8 +48,7 @@ impl LocalStorage {
             Err(error) if absent(&error) => self.rename(from, to)?,
             Err(error) => return Err(io_error("look up", to.as_str(), error)),
         }
-        // What is not given back is space that is lost until the container is rewritten, and
-        // nothing else.
+        // If bytes are not given back, only space is lost, until the container is rewritten.
         let given_back = self.open_to_trim(to).and_then(|file| {
             let metadata = file.metadata()?;
             let given_back = is_alone(&metadata) && self.punch(&file, &metadata, ranges)?;
@@ -69,7 +67,7 @@ impl LocalStorage {
         }
     }
 
-    /// Replaces nothing: a name that is taken is another's outcome of the same.
+    /// Renames without replacing. If the new name is taken, another process has done the same.
     fn rename(&self, from: &ObjectName, to: &ObjectName) -> Result<(), StorageError> {
         let (old, new) = (self.path(from), self.path(to));
         let mut renamed = self.calls.rename_new(&old, &new);
@@ -84,7 +82,7 @@ impl LocalStorage {
         if is_refused(&renamed) {
             renamed = self.calls.link(&old, &new).and_then(|()| fs::remove_file(&old));
         }
-        // Nor with links: that the name was free was asked a moment ago.
+        // Without links either. A moment ago the new name was free.
         if is_refused(&renamed) {
             renamed = fs::rename(&old, &new);
         }
@@ -96,7 +94,7 @@ impl LocalStorage {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) if absent(&error) => {
                 self.tracker.missed(from);
-                // Another may have renamed it since it was looked for.
+                // Another process may have renamed it since.
                 self.head_of(to).map(drop).map_err(|error| match error {
                     StorageError::NotFound { .. } => StorageError::NotFound { name: from.clone() },
                     other => other,
@@ -114,7 +112,7 @@ impl LocalStorage {
         let mut given_back = false;
         for range in ranges {
             let begin = range.offset.next_multiple_of(block);
-            // What is past the last whole block holds nothing else.
+            // At the end of the file, the last partial block has no other bytes.
             let end = match range.end() {
                 end if end >= metadata.len() => end,
                 end => end / block * block,
@@ -141,8 +139,8 @@ impl LocalStorage {
             .open(self.path(name))
     }
 
-    /// Whether the file system takes parts of files back: tried on a file without a name, or on a
-    /// temporary one, once there is an answer.
+    /// Whether the file system can free parts of files. It is tried on a file without a name, or on
+    /// a temporary one, until there is an answer.
     fn takes_back(&self) -> bool {
         if let Some(known) = self.trims.get() {
             return *known;
@@ -165,13 +163,13 @@ impl LocalStorage {
         match tried {
             Ok(()) => *self.trims.get_or_init(|| true),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => *self.trims.get_or_init(|| false),
-            // A full disk, or a store that may not be written: no answer.
+            // A full disk, or a store without write permission: no answer.
             Err(_) => false,
         }
     }
 }
 
-/// Whether it is a file that has no other name.
+/// Whether the file has no other name.
 fn is_alone(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.nlink() == 1
 }

@@ -10,18 +10,18 @@
 
 use std::fs::File;
 
-/// Makes the system begin to write all dirty pages of the file. Only a hint: nothing becomes
-/// durable by it, and a failure shows up when the file is synced.
+/// Makes the system begin to write all dirty pages of the file. Only a hint: it makes nothing
+/// durable, and a failure shows up when the file is synced.
 #[cfg(target_os = "linux")]
 pub(super) fn start(file: &File) {
     use std::os::fd::AsRawFd;
     // SAFETY: the call takes no pointers, and the descriptor is open for as long as `file` is
-    // borrowed. It changes no memory of this process; whatever it answers is of no consequence.
+    // borrowed. It changes no memory of this process. The answer does not matter.
     unsafe {
         libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE);
     }
 }
 
-/// There is no such call here.
+/// Other systems have no such call.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn start(_: &File) {}

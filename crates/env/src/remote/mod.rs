@@ -3,12 +3,12 @@
 //! Invariant: the storage creates objects and replaces none, so the object store must support
 //! conditional puts. An object is durable when its put returns, so `barrier` has nothing to do.
 //! There are no locks, so heartbeats show which sessions live. One put, read or head is one
-//! request; a delete is two, because object stores do not say whether there was anything to delete.
+//! request. A delete is two, because object stores do not say whether the object existed.
 //!
-//! The workspace is synchronous: requests run on a private runtime, driven by the calling threads,
-//! any number of them at once. The methods must therefore not be called from asynchronous code.
+//! The workspace is synchronous. Requests run on a private runtime, driven by the calling threads,
+//! any number of them at once. So the methods must not be called from asynchronous code.
 //!
-//! A put whose answer was lost may have succeeded: its retry then reports that the name is taken.
+//! A put whose answer was lost may have succeeded. Its retry then reports that the name is taken.
 
 #[cfg(test)]
 mod tests;
@@ -39,11 +39,11 @@ pub struct ObjectStoreStorage {
 }
 
 impl ObjectStoreStorage {
-    /// All objects whose names begin with `prefix` and a slash (with `""`: all) in this object
-    /// store.
+    /// All objects of this object store whose names begin with `prefix` and a slash; all objects
+    /// with `""`.
     ///
     /// # Errors
-    /// `Io` when the prefix cannot be one, or no runtime can be made.
+    /// `Io` if the prefix is not allowed, or no runtime can be made.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Result<Self, StorageError> {
         let fail = |source| StorageError::Io {
             action: "open",
@@ -72,14 +72,14 @@ impl ObjectStoreStorage {
         Path::from(format!("{}{name}", self.prefix))
     }
 
-    /// What listings are asked for: no prefix at all means everything.
+    /// The path to list: `None` means everything, without any prefix.
     fn folder_path(&self, folder: &str) -> Result<Option<Path>, StorageError> {
         let whole = format!("{}{}", self.prefix, folder_prefix(folder)?);
         let whole = whole.trim_end_matches('/');
         Ok((!whole.is_empty()).then(|| Path::from(whole)))
     }
 
-    /// The name of one of our objects; others may lie there, too.
+    /// The name of one of our objects. There may be foreign ones.
     fn name_of(&self, path: &Path) -> Option<ObjectName> {
         ObjectName::new(path.as_ref().strip_prefix(&self.prefix)?).ok()
     }
@@ -120,7 +120,7 @@ impl ObjectStoreStorage {
             end: range.end(),
         };
         if range.len == 0 || range.offset.checked_add(range.len).is_none() {
-            // Object stores do not answer requests for nothing.
+            // Object stores do not answer requests for empty ranges.
             let len = self.head_of(name).await?.size;
             return if range.len == 0 && range.offset <= len {
                 Ok(Vec::new())
@@ -131,12 +131,12 @@ impl ObjectStoreStorage {
         let asked = range.offset..range.end();
         let result = match self.request(name, Some(GetRange::Bounded(asked.clone()))).await {
             Ok(result) if result.range == asked => result,
-            // Cut at the object's end.
+            // The answer was cut at the object's end.
             Ok(result) => return Err(past_end(result.meta.size)),
             Err(error @ (Error::NotFound { .. } | Error::PermissionDenied { .. })) => {
                 return Err(storage_error("read", name.as_str(), error));
             }
-            // Beginning at the object's end or past it is an error, told in many words.
+            // If the range begins at the object's end or beyond, stores return various errors.
             Err(error) => {
                 let len = self.head_of(name).await?.size;
                 return Err(if range.end() > len {
@@ -165,7 +165,7 @@ impl ObjectStoreStorage {
                 Err(error @ (Error::NotFound { .. } | Error::PermissionDenied { .. })) => {
                     return Err(storage_error("read", name.as_str(), error));
                 }
-                // Stores without suffix ranges, and empty objects, which have none.
+                // The store does not support suffix ranges, or the object is empty and has none.
                 Err(_) => None,
             },
         };
@@ -320,7 +320,7 @@ fn storage_error(action: &'static str, name: &str, error: Error) -> StorageError
 
 fn other(action: &'static str, name: &str, error: Error) -> StorageError {
     let name = name.to_owned();
-    // Stores on a disk wrap what the system said.
+    // Stores on a disk wrap the system's error.
     let mut cause: Option<&(dyn StdError + 'static)> = Some(&error);
     while let Some(error) = cause {
         if let Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =

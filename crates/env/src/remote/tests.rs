@@ -1,4 +1,4 @@
-//! Object stores that are less obliging than the one in memory.
+//! Object stores that are less permissive than the one in memory.
 
 use std::fmt;
 use std::future::Future;
@@ -18,7 +18,7 @@ use super::*;
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = RemoteResult<T>> + Send + 'a>>;
 
-/// Refuses what some stores do, counts requests, and fails as told.
+/// Refuses what some stores refuse, counts requests, and fails on request.
 #[derive(Debug, Default)]
 struct Strict {
     inner: InMemory,
@@ -61,7 +61,7 @@ impl Strict {
     }
 }
 
-// The trait's own macro is not a dependency: these are the signatures that it makes.
+// The trait's own macro is not a dependency. These are the signatures that it makes.
 impl ObjectStore for Strict {
     fn put_opts<'a, 'b, 'c>(
         &'a self,
@@ -112,7 +112,7 @@ impl ObjectStore for Strict {
         Box::pin(self.inner.get_ranges(path, ranges))
     }
 
-    /// Says nothing of objects that are not there, as S3 does.
+    /// Does not report missing objects, like S3.
     fn delete_stream(
         &self,
         paths: BoxStream<'static, RemoteResult<Path>>,
@@ -127,7 +127,7 @@ impl ObjectStore for Strict {
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, RemoteResult<RemoteMeta>> {
-        // In no order that anybody could rely on.
+        // In an order on which nobody could rely.
         let mut found: Vec<_> = futures::executor::block_on(self.inner.list(prefix).collect());
         found.reverse();
         futures::stream::iter(found).boxed()
@@ -209,7 +209,7 @@ fn errors_have_their_kinds() {
         source: "so".into(),
     });
     assert!(matches!(unknown, StorageError::Denied { .. }));
-    // Some stores answer a lost race so.
+    // Some stores report a lost race like this.
     let lost = outcome(|| Error::Precondition {
         path: String::new(),
         source: "so".into(),

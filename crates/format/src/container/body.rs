@@ -1,4 +1,4 @@
-//! The body of a trimmed generation: where its regions are.
+//! The body of a trimmed generation: the object with its regions.
 
 use types::Generation;
 
@@ -12,10 +12,10 @@ pub const BODY_BYTES: usize = 48;
 
 const WHAT: &str = "body record";
 
-/// Whose object a trimmed generation's regions are in. They were sealed as that generation's.
+/// The body of a trimmed generation. Its regions were sealed as those of the body's generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Body {
-    /// The generation that was written with all of them.
+    /// The generation that was written with all regions.
     pub generation: Generation,
     /// Bytes of its object.
     pub len: u64,
@@ -43,7 +43,7 @@ impl Body {
         })
     }
 
-    /// The inverse of [`encode_trailer`]'s first part.
+    /// The inverse of the first part of [`encode_trailer`].
     ///
     /// # Errors
     /// `Malformed`.

@@ -1,4 +1,4 @@
-//! The catalog's plain encoding, by columns: similar values are together and compress well.
+//! The catalog's plain encoding, in columns: similar values are together and compress well.
 
 use types::{Fingerprint, Level, Slot};
 
@@ -10,7 +10,7 @@ use crate::wire::{Reader, Writer};
 /// The most entries of a container: as many as there are slots.
 pub const CATALOG_ENTRIES_MAX: u32 = Slot::MAX.get() + 1;
 
-/// The catalog has the columns that only nodes need.
+/// A flag: the catalog has the columns that only nodes need.
 const FLAG_NODES: u8 = 1;
 
 payload!(Catalog);
@@ -110,8 +110,8 @@ impl Payload for Catalog {
 }
 
 impl Catalog {
-    /// Checks the catalog against the rows of its container: as many entries, and no region with
-    /// more plain bytes than a region may have.
+    /// Checks the catalog against the rows of its container. The numbers of entries must agree, and
+    /// no region may have too many plain bytes.
     ///
     /// # Errors
     /// `Invalid`.

@@ -7,10 +7,10 @@ use crate::wire::{Reader, Writer};
 
 /// Bytes of one row.
 pub const REGION_ROW_BYTES: usize = 40;
-/// The most plain bytes of a region: a region closes at 1 MiB at the latest, after at most one
-/// chunk more of at most 16 MiB.
+/// The most plain bytes of a region: it closes at 1 MiB at the latest, and the last chunk of at
+/// most 16 MiB may exceed this.
 pub const REGION_PLAIN_BYTES_MAX: u32 = 17 << 20;
-/// The most stored bytes of a region: what does not shrink is stored raw.
+/// The most stored bytes of a region: a region that does not shrink is stored raw.
 #[expect(clippy::cast_possible_truncation, reason = "16")]
 pub const REGION_STORED_BYTES_MAX: u32 = REGION_PLAIN_BYTES_MAX + TAG_BYTES as u32;
 
@@ -37,7 +37,7 @@ impl Codec {
     }
 }
 
-/// The rows' bytes, one after another.
+/// The bytes of all rows, one after another.
 #[must_use]
 pub fn encode_rows(rows: &[RegionRow]) -> Vec<u8> {
     let mut out = Vec::with_capacity(rows.len() * REGION_ROW_BYTES);
@@ -54,8 +54,7 @@ pub fn encode_rows(rows: &[RegionRow]) -> Vec<u8> {
     out
 }
 
-/// The inverse of [`encode_rows`]; how rows fit together is [`super::ContainerTail::parse`]'s to
-/// check.
+/// The inverse of [`encode_rows`]. [`super::ContainerTail::parse`] checks how rows fit together.
 ///
 /// # Errors
 /// `Malformed` for bytes that no row encodes to.
@@ -79,9 +78,9 @@ pub fn decode_rows(bytes: &[u8]) -> Result<Vec<RegionRow>> {
     Ok(rows)
 }
 
-/// Checks that the rows cover the bytes from `begin` on, and to `end` where that is known, and the
-/// entries from 0 to `entry_count` without gap or overlap; answers where they end. Where the end is
-/// not known, the generation is trimmed, and regions may be without entries.
+/// Checks that the rows cover the bytes from `begin` on, up to `end` if it is known, and the
+/// entries from 0 to `entry_count`, without gap or overlap. Returns the end of the rows' bytes. If
+/// the end is not known, the generation is trimmed, and regions may be without entries.
 pub(super) fn check_rows(rows: &[RegionRow], begin: u64, end: Option<u64>, entry_count: u32) -> Result<u64> {
     let invalid = |why| Err(FormatError::Invalid { what: WHAT, why });
     let (mut offset, mut entry) = (begin, 0u32);

@@ -1,13 +1,13 @@
 //! The slot column of catalogs and their copies: runs of consecutive slots in physical order.
 //!
-//! Canonical: each run is as long as it can be. Slots are distinct.
+//! The encoding is canonical: each run is as long as possible. Slots are distinct.
 
 use types::{Slot, SlotRange};
 
 use crate::error::Result;
 use crate::wire::{Reader, Writer};
 
-/// Writes the slots as maximal runs; their count must be known to the reader.
+/// Writes the slots as maximal runs. The reader must know their count.
 pub(super) fn write(w: &mut Writer<'_>, slots: impl Iterator<Item = Slot>) {
     let mut run: Option<(Slot, u32)> = None;
     for slot in slots {
@@ -50,7 +50,7 @@ pub(super) fn read(r: &mut Reader<'_>, count: usize) -> Result<Vec<SlotRange>> {
     Ok(runs)
 }
 
-/// Whether no slot stands twice.
+/// Whether no slot occurs twice.
 pub(super) fn are_distinct(slots: impl Iterator<Item = Slot>) -> bool {
     let mut slots: Vec<Slot> = slots.collect();
     slots.sort_unstable();

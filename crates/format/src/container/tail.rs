@@ -1,6 +1,6 @@
 //! Header, footer, and the tail of a container, which one ranged read returns.
 //!
-//! A digest in the footer covers the header's copy, the rows and the footer itself; the catalog and
+//! A digest in the footer covers the header's copy, the rows and the footer itself. The catalog and
 //! each region have digests of their own. A torn object has no footer magic at its end, or a wrong
 //! digest.
 
@@ -73,7 +73,7 @@ impl ContainerHeader {
 }
 
 impl ContainerFooter {
-    /// The footer's bytes; `trailer` are the bytes of [`encode_trailer`] that precede it.
+    /// The footer's bytes. `trailer` must be the preceding bytes from [`encode_trailer`].
     #[must_use]
     pub fn encode(&self, header: &ContainerHeader, trailer: &[u8]) -> [u8; FOOTER_BYTES] {
         let mut out = Vec::with_capacity(trailer.len() + FOOTER_BYTES);
@@ -96,13 +96,13 @@ impl ContainerFooter {
             .expect("the fields add up to the footer's length")
     }
 
-    /// Footer and the header's copy; nothing is verified but what each field may be.
+    /// Decodes the footer and the header's copy. It checks only each field by itself.
     fn decode(bytes: &[u8]) -> Result<(Self, ContainerHeader)> {
         let mut r = Reader::new(FOOTER, bytes);
         let header = r.take(HEADER_BYTES)?;
         let (rows_offset, catalog_offset) = (r.u64()?, r.u64()?);
         let (catalog_stored_len, region_count, entry_count) = (r.u32()?, r.u32()?, r.u32()?);
-        // A torn object ends in anything, which must not pass for the version of a later program.
+        // A torn object ends in any bytes. They must not pass for the version of a later program.
         let no_magic = r.fault("the magic bytes are missing: torn, or not a container");
         if !bytes
             .split_last_chunk::<DIGEST_BYTES>()
@@ -110,7 +110,7 @@ impl ContainerFooter {
         {
             return Err(no_magic);
         }
-        // One rotten bit must not pass for one either: the header's copy says the version again.
+        // Nor may one rotten bit: the header's copy repeats the version.
         let version_again = header.get(CONTAINER_MAGIC.len()..CONTAINER_MAGIC.len() + 2);
         let version = r.clone().take(2)?;
         r.require(
@@ -143,7 +143,7 @@ impl ContainerFooter {
         if self.is_trimmed { BODY_BYTES } else { 0 }
     }
 
-    /// Whether the places lie within an object of that length and meet each other.
+    /// Checks that the places are within an object of that length and adjoin each other.
     fn check_places(&self, object_len: u64) -> Result<()> {
         let invalid = |why| Err(FormatError::Invalid { what: FOOTER, why });
         let catalog_end = self.catalog_offset.checked_add(self.catalog_stored_len.into());
@@ -177,19 +177,19 @@ impl ContainerFooter {
     }
 }
 
-/// What the end of an object told.
+/// The result of parsing the end of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "the large one is what nearly every call comes to"
 )]
 pub enum TailParse<'a> {
-    /// Not enough of it was read: read the last `tail_bytes` (at most the whole object).
+    /// Too few bytes: read the last `tail_bytes` (at most the whole object).
     Need {
         /// How many of the object's last bytes are needed.
         tail_bytes: u64,
     },
-    /// All of it, verified.
+    /// The trailer, verified.
     Whole(ContainerTail<'a>),
 }
 
@@ -200,7 +200,7 @@ pub struct ContainerTail<'a> {
     pub header: ContainerHeader,
     /// The footer.
     pub footer: ContainerFooter,
-    /// Of a trimmed generation: where its regions are.
+    /// For a trimmed generation: the body with its regions.
     pub body: Option<Body>,
     /// The regions, in order of their bytes.
     pub rows: Vec<RegionRow>,
@@ -210,11 +210,11 @@ pub struct ContainerTail<'a> {
 impl<'a> ContainerTail<'a> {
     /// Reads a trailer from the last bytes of an object of `object_len` bytes.
     ///
-    /// Called with too few bytes, it says how many it needs; the second call, with those, does not
-    /// ask again unless the object changed.
+    /// With too few bytes, the result says how many are needed. A second call with those does not
+    /// ask again, unless the object changed.
     ///
     /// # Errors
-    /// `Malformed` when torn or no container, `DigestMismatch`, `NewerVersion`, or `Invalid` when
+    /// `Malformed` if it is torn or no container; `DigestMismatch`; `NewerVersion`; `Invalid` if
     /// the parts do not fit together.
     pub fn parse(tail: &'a [u8], object_len: u64) -> Result<TailParse<'a>> {
         let torn = |why| {
@@ -285,7 +285,7 @@ impl<'a> ContainerTail<'a> {
         }))
     }
 
-    /// The catalog's ciphertext and tag, its digest verified.
+    /// The catalog's ciphertext and tag. Verifies its digest.
     ///
     /// # Errors
     /// `DigestMismatch`.
@@ -302,10 +302,11 @@ impl<'a> ContainerTail<'a> {
         }
     }
 
-    /// Whether the object's first [`HEADER_BYTES`] bytes are the header that the footer repeats.
+    /// Checks that the object's first [`HEADER_BYTES`] bytes are the header that the footer
+    /// repeats.
     ///
     /// # Errors
-    /// `Invalid` when they are not.
+    /// `Invalid` if they are not.
     pub fn verify_header(&self, bytes: &[u8]) -> Result<()> {
         if bytes == self.header.encode() {
             Ok(())
@@ -317,7 +318,7 @@ impl<'a> ContainerTail<'a> {
         }
     }
 
-    /// The trailer's plain bytes, body, rows and footer, as they stand at the object's end.
+    /// The trailer's plain bytes as at the object's end: body, rows and footer.
     #[must_use]
     pub fn encode_plain(&self) -> Vec<u8> {
         let mut out = encode_trailer(self.body.as_ref(), &self.rows);

@@ -31,17 +31,17 @@ const LACKS_ATTRIBUTES: u8 = 4;
 macro_rules! record {
     ($type:ty) => {
         impl $type {
-            /// Appends the one record of this value.
+            /// Appends the only record of this value.
             ///
             /// # Panics
-            /// When [`Self::check`] fails: what could not be read back is never written.
+            /// If [`Self::check`] fails: the encoder never writes what could not be read back.
             pub fn encode(&self, out: &mut Vec<u8>) {
                 if let Err(error) = self.try_encode(out) {
                     panic!("about to write what could not be read back: {error}");
                 }
             }
 
-            /// Appends the one record of this value, or nothing when [`Self::check`] fails.
+            /// Appends the only record of this value, or nothing if [`Self::check`] fails.
             ///
             /// # Errors
             /// As [`Self::check`].
@@ -49,7 +49,7 @@ macro_rules! record {
                 try_encode_record(self, out)
             }
 
-            /// The record as a vector of its own.
+            /// The record as a new vector.
             ///
             /// # Panics
             /// As [`Self::encode`].
@@ -60,21 +60,21 @@ macro_rules! record {
                 out
             }
 
-            /// Reads the first record of a buffer: the value and the record's length, or `None` when
-            /// the buffer ends within it and more is to be read. An empty buffer has no record.
+            /// Reads the first record of a buffer. Returns the value and the record's length, or
+            /// `None` if the buffer ends within the record. An empty buffer has no record.
             ///
             /// # Errors
-            /// `Malformed`, `Invalid`, or `NewerVersion`; more bytes would not help.
+            /// `Malformed`, `Invalid`, or `NewerVersion`. More bytes would not help.
             pub fn decode_one(bytes: &[u8]) -> Result<Option<(Self, usize)>> {
                 decode_record(bytes)
             }
 
-            /// Whether the value follows the rules of its encoding (docs/format.md). Values come from
-            /// a file system: call it before [`Self::encode`], or encode with
+            /// Whether the value follows the rules of its encoding (docs/format.md). Values come
+            /// from a file system: call it before [`Self::encode`], or encode with
             /// [`Self::try_encode`].
             ///
             /// # Errors
-            /// `Invalid` names the rule that is broken.
+            /// `Invalid` names the broken rule.
             pub fn check(&self) -> Result<()> {
                 payload::check(self)
             }
@@ -243,7 +243,7 @@ fn read_kind(r: &mut Reader<'_>) -> Result<EntryKind> {
     })
 }
 
-/// Holes are written as the gap since the one before, and the length.
+/// Reads holes. Each is written as the gap after the previous one, and the length.
 fn read_holes(r: &mut Reader<'_>) -> Result<Vec<(u64, u64)>> {
     let mut end = 0u64;
     r.list(2, |r| {
@@ -332,7 +332,7 @@ fn hole_rules(file_len: u64, holes: &[(u64, u64)]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// At least as many bytes as the entry's body takes.
+/// An upper bound of the bytes of the entry's body.
 fn len_max(e: &ListingEntry) -> usize {
     let kind = match &e.kind {
         EntryKind::File { holes, .. } => {
@@ -351,6 +351,6 @@ fn len_max(e: &ListingEntry) -> usize {
         .xattrs
         .iter()
         .map(|(name, value)| name.len() + value.len() + 2 * VARINT_BYTES_MAX);
-    // the fixed fields, tags and counts are fewer than two hundred bytes
+    // The fixed fields, tags and counts have fewer than two hundred bytes.
     200 + e.path.len() + e.user.len() + e.group.len() + kind + xattrs.sum::<usize>()
 }

@@ -1,9 +1,9 @@
-//! Fences: pages that say where in the listing a path begins.
+//! Fences: pages that say where paths begin in the listing.
 //!
-//! The stream is a tree of pages. A page of level 0 stands for parts of the listing, one after
-//! another; a page above for pages of the level below. Each page follows all pages below it, so the
-//! last one is the root; the trailer behind it is its length. A fence holds lengths and no offset:
-//! where nothing changed, a page has the bytes of the backup before.
+//! The stream is a tree of pages. Fences of a page of level 0 describe successive parts of the
+//! listing. Fences of a higher page describe pages one level below. Each page follows all pages
+//! below it, so the last one is the root. The trailer behind it is its length. A fence has lengths
+//! and no offset: where nothing changed, a page has the same bytes as in the previous backup.
 
 use crate::error::Result;
 use crate::listing::path::path_rules;
@@ -19,9 +19,9 @@ pub const FENCES_TRAILER_BYTES: usize = 4;
 /// A page of fences.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FencePage {
-    /// 0: its fences stand for parts of the listing; else for pages one level below.
+    /// 0: its fences describe parts of the listing; else: pages one level below.
     pub level: u8,
-    /// At least one, in listing order.
+    /// The fences in listing order, at least one.
     pub fences: Vec<Fence>,
 }
 
@@ -32,9 +32,9 @@ pub struct Fence {
     pub path: Vec<u8>,
     /// Bytes in the listing stream, at least 1.
     pub listing_len: u64,
-    /// Bytes in the content stream, with the leads of its files.
+    /// Bytes in the content stream, leads of its files included.
     pub content_len: u64,
-    /// The page that it stands for; none in a page of level 0.
+    /// The page that the fence describes; `None` in a page of level 0.
     pub below: Option<Branch>,
 }
 
@@ -43,7 +43,7 @@ pub struct Fence {
 pub struct Branch {
     /// Bytes of the page's record, at least 1.
     pub page_len: u64,
-    /// Bytes of that record and of all pages below it, which stand right before it.
+    /// Bytes of that record and of all pages below it, which directly precede it.
     pub tree_len: u64,
 }
 

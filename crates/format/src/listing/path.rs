@@ -3,16 +3,16 @@
 use crate::manifest::PATH_BYTES_MAX;
 use crate::payload::rule;
 
-/// Absolute, without a trailing slash, and without parts that could lead elsewhere. The root alone
-/// is `/`.
+/// A path must be absolute, without a trailing slash, and without components that could lead
+/// elsewhere. Only the root is `/`.
 pub(super) fn path_rules(path: &[u8]) -> Result<(), &'static str> {
     rule(path.len() <= PATH_BYTES_MAX, "a path is too long")?;
     rule(!path.contains(&0), "a path contains a zero byte")?;
     let Some(parts) = path.strip_prefix(b"/") else {
         return Err("a path is not absolute");
     };
-    // Most paths have no part that is empty or begins with a dot: a quick look at all pairs of
-    // bytes tells.
+    // Most paths have no component that is empty or begins with a dot. A quick test of all pairs of
+    // bytes shows this.
     let pairs = path.iter().zip(parts);
     let is_dubious = pairs.fold(false, |is, (&a, &b)| {
         is | ((a == b'/') & ((b == b'/') | (b == b'.')))

@@ -13,7 +13,7 @@ pub const NAME_BYTES_MAX: usize = 4096;
 pub const PATH_BYTES_MAX: usize = 64 << 10;
 /// The longest tag or program version.
 pub const TEXT_BYTES_MAX: usize = 1024;
-/// The most streams of a backup: a forward names one with 16 bits.
+/// The most streams of a backup: a forward reference names one with 16 bits.
 pub const STREAMS_MAX: usize = 1 << 16;
 
 const TAG_COMMIT: u8 = 0;
@@ -21,10 +21,10 @@ const TAG_EXPIRED: u8 = 1;
 const TAG_ADOPTED: u8 = 2;
 const TAG_FORGOTTEN: u8 = 3;
 const TAG_REVISED: u8 = 4;
-/// Of an archival backup: which one it refers forward to comes first.
+/// An archival backup. The id of the backup that it refers forward to comes first.
 const TAG_COMMIT_ARCHIVAL: u8 = 5;
 const TAG_REVISED_ARCHIVAL: u8 = 6;
-/// Of a backup whose references were rewritten: how many bytes were copied for it comes first.
+/// A backup with rewritten references. The number of bytes that were copied for it comes first.
 const TAG_COMMIT_REWRITTEN: u8 = 7;
 const TAG_REVISED_REWRITTEN: u8 = 8;
 
@@ -86,11 +86,11 @@ impl Payload for Manifest {
 }
 
 impl SeriesName {
-    /// The name as it stands in manifests: what the keyed hash that names the series' folder is
-    /// over (`EncryptionKey::series_id`).
+    /// The name's bytes in manifests. The keyed hash of these bytes names the series' folder
+    /// (`EncryptionKey::series_id`).
     ///
     /// # Panics
-    /// When [`Self::check`] fails: one name must not have two folders.
+    /// If [`Self::check`] fails: one name must not have two folders.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         if let Err(error) = self.check() {
@@ -101,10 +101,10 @@ impl SeriesName {
         out
     }
 
-    /// Whether the paths are sorted, none twice, and nothing is too long.
+    /// Whether the paths are sorted and distinct, and nothing is too long.
     ///
     /// # Errors
-    /// `Invalid` names the rule that is broken.
+    /// `Invalid` names the broken rule.
     pub fn check(&self) -> Result<()> {
         let invalid = |why| FormatError::Invalid {
             what: "series name",

@@ -1,4 +1,4 @@
-//! The parts that names are made of: numbers written one way only.
+//! The parts of names: each number has only one spelling.
 
 use types::{ContainerId, Epoch, Generation, ObjectName, Revision, SequenceNumber, SessionId};
 
@@ -35,7 +35,7 @@ pub(super) fn epoch_part(epoch: Epoch) -> String {
     format!("{:0EPOCH_DIGITS$}", epoch.get())
 }
 
-/// A session's number as it stands in names.
+/// Parses a session's number in a name.
 pub(super) fn parse_session_part(text: &str) -> Option<SessionId> {
     SessionId::new(padded(text, SESSION_DIGITS)?).ok()
 }
@@ -56,12 +56,12 @@ pub(super) fn under<'a>(name: &'a ObjectName, folder: &str) -> Option<&'a str> {
     name.as_str().strip_prefix(folder)?.strip_prefix('/')
 }
 
-/// A number of exactly so many digits.
+/// Parses a number of exactly so many digits.
 fn padded(text: &str, digits: usize) -> Option<u64> {
     (text.len() == digits).then(|| digits_only(text))?
 }
 
-/// A number without leading zeros.
+/// Parses a number without leading zeros.
 pub(super) fn plain(text: &str) -> Option<u64> {
     (text == "0" || !text.starts_with('0')).then(|| digits_only(text))?
 }
@@ -70,7 +70,7 @@ pub(super) fn plain32(text: &str) -> Option<u32> {
     u32::try_from(plain(text)?).ok()
 }
 
-/// `str::parse` alone would take a leading plus sign.
+/// Parses digits only: `str::parse` alone would accept a leading plus sign.
 fn digits_only(text: &str) -> Option<u64> {
     if text.bytes().all(|b| b.is_ascii_digit()) {
         text.parse().ok()

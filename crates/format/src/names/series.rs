@@ -7,11 +7,11 @@ use super::{name, parse_series};
 
 /// The folder of the settings of series.
 pub const SERIES_FOLDER: &str = "series";
-/// Stands for the series that have no settings of their own.
+/// The name part of the settings for series without their own.
 const DEFAULT: &str = "default";
 
-/// `series/<series>.<revision>`; of `None`, `series/default.<revision>`: what holds for series
-/// without settings of their own.
+/// `series/<series>.<revision>`. For `None`, `series/default.<revision>`: the settings of series
+/// without their own.
 #[must_use]
 pub fn settings(series: Option<SeriesId>, revision: Revision) -> ObjectName {
     match series {

@@ -1,6 +1,6 @@
-//! Slots of many containers in their encoding: a few bytes a container, read from front to back.
+//! Encoded slots of many containers: a few bytes for each container, read from front to back.
 //!
-//! Marks of a large store are kept in memory in this form; decoded they would be twenty times as
+//! Memory holds the marks of a large store in this form. Decoded, they would be twenty times as
 //! large. A list is made only by pushing ascending containers, or by decoding, so its content
 //! follows the rules.
 
@@ -10,7 +10,7 @@ use super::{ContainerSlots, are_apart};
 use crate::error::Result;
 use crate::wire::{Reader, Writer};
 
-/// Slots by container, ascending; encoded.
+/// Encoded slots by container, ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SlotList {
     containers: u64,
@@ -19,11 +19,11 @@ pub struct SlotList {
 }
 
 impl SlotList {
-    /// Appends a container's slots; no ranges mean all of it.
+    /// Appends a container's slots. No ranges mean the whole container.
     ///
     /// # Panics
-    /// When the container is not above the one before, or the ranges are not sorted or touch: the
-    /// caller's merging is broken.
+    /// If the container is not above the previous one, or if the ranges are not sorted or are
+    /// adjacent. Then the caller's merging is broken.
     pub fn push(&mut self, container: ContainerId, slots: &[SlotRange]) {
         assert!(self.last < Some(container), "containers are pushed in order");
         assert!(are_apart(slots), "slots are sorted and merged");
@@ -33,25 +33,25 @@ impl SlotList {
         self.containers += 1;
     }
 
-    /// How many containers.
+    /// The number of containers.
     #[must_use]
     pub const fn len(&self) -> u64 {
         self.containers
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.containers == 0
     }
 
-    /// Memory that it takes.
+    /// Memory of the list.
     #[must_use]
     pub fn bytes_in_memory(&self) -> u64 {
         self.bytes.capacity() as u64
     }
 
-    /// A reader from the first container on.
+    /// A reader at the first container.
     #[must_use]
     pub fn cursor(&self) -> SlotCursor<'_> {
         SlotCursor {
@@ -62,7 +62,7 @@ impl SlotList {
         }
     }
 
-    /// The containers, each taken apart.
+    /// The decoded containers.
     pub fn iter(&self) -> impl Iterator<Item = ContainerSlots> + '_ {
         let mut cursor = self.cursor();
         std::iter::from_fn(move || {
@@ -91,7 +91,7 @@ impl SlotList {
             }
             last = Some(container);
         }
-        // A number has one encoding, so these are the bytes that pushing would make.
+        // A number has one encoding, so pushing would make the same bytes.
         let bytes = entries.take(r.position() - begin)?.to_vec();
         Ok(Self {
             containers: containers as u64,
@@ -111,7 +111,7 @@ impl FromIterator<ContainerSlots> for SlotList {
     }
 }
 
-/// Reads a list from front to back, in memory that is used again and again.
+/// Reads a list from front to back, in reused memory.
 #[derive(Debug, Clone)]
 pub struct SlotCursor<'a> {
     reader: Reader<'a>,
@@ -121,7 +121,7 @@ pub struct SlotCursor<'a> {
 }
 
 impl SlotCursor<'_> {
-    /// The next container and its slots; no ranges mean all of it.
+    /// The next container and its slots. No ranges mean the whole container.
     #[expect(clippy::should_implement_trait, reason = "what it returns borrows from it")]
     pub fn next(&mut self) -> Option<(ContainerId, &[SlotRange])> {
         self.left = self.left.checked_sub(1)?;

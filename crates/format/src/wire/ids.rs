@@ -1,4 +1,4 @@
-//! Ids and units as bytes; each refuses what its type refuses.
+//! Ids and units as bytes. Each reader refuses the values that its type refuses.
 
 use types::{
     ContainerId, Epoch, Fingerprint, Generation, Level, Revision, SequenceNumber, SeriesId, SessionId,

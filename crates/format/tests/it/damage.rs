@@ -1,4 +1,5 @@
-//! Rot and tears of what carries a digest: every one is noticed, by the part it hit.
+//! Rot and tears of structures with a digest: each one is detected, and attributed to the damaged
+//! part.
 
 use format::FormatError;
 use format::config::Config;
@@ -16,7 +17,7 @@ enum Noticed {
     Trailer,
 }
 
-/// What a scrub without a key says of a container.
+/// The result of a scrub of a container without a key.
 fn scrub(object: &[u8]) -> Option<Noticed> {
     let Ok(TailParse::Whole(tail)) = ContainerTail::parse(object, object.len() as u64) else {
         return Some(Noticed::Trailer);

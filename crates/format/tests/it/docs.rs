@@ -1,4 +1,4 @@
-//! `docs/format.md` says what the code does: constants, offsets, numbers, names, golden files.
+//! `docs/format.md` agrees with the code: constants, offsets, numbers, names, golden files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -105,7 +105,7 @@ fn limits_are_those_of_the_code() {
 #[test]
 fn fields_of_fixed_size_add_up() {
     let config_header = samples::config().aad();
-    // the list of key slots begins with their count
+    // The list of key slots begins with their count.
     let config_header_bytes = 44;
     assert_eq!(config_header[config_header_bytes], 2);
     let expected = BTreeMap::from([
@@ -172,7 +172,7 @@ fn kinds_have_the_numbers_of_the_code() {
     }
 }
 
-/// Whether a name has the shape of a pattern whose `<...>` stand for parts without `/`.
+/// Whether a name matches a pattern, in which each `<...>` stands for a part without `/`.
 fn fits(pattern: &str, name: &str) -> bool {
     let Some((before, rest)) = pattern.split_once('<') else {
         return pattern == name;
@@ -236,7 +236,7 @@ fn every_decoder_has_a_fuzz_target() {
         .iter()
         .map(|(name, _)| format!("{name}.rs\""))
         .collect();
-    // Of the crate `index`, whose runs no other reads.
+    // The `index` crate has this one. No other crate reads its runs.
     probes.push("index_part.rs\"".to_owned());
     targets.sort_unstable();
     probes.sort_unstable();

@@ -1,7 +1,8 @@
-//! The golden vectors: what was once written must be written and read the same for ever.
+//! The golden vectors: the bytes of a format version stay the same for ever, for writing and
+//! reading.
 //!
-//! `ONEFOLD_BLESS=1 cargo test -p format` writes them; a change to one that a released version
-//! wrote is a break of the format and needs a new version instead.
+//! `ONEFOLD_BLESS=1 cargo test -p format` writes them. A change to a vector of a released version
+//! breaks the format, and needs a new version instead.
 
 use std::fs;
 use std::path::{Path, PathBuf};

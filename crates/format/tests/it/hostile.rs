@@ -1,4 +1,4 @@
-//! Bytes that are not ours: no decoder panics on them, none accepts what no encoder writes (INV-8).
+//! Foreign bytes: no decoder panics on them, and none accepts bytes that no encoder writes (INV-8).
 //!
 //! `ONEFOLD_HOSTILE_ROUNDS` makes the runs longer.
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::{samples, strategies as s};
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -54,7 +54,7 @@ fn noise() {
     for _ in 0..rounds() * 10 {
         let len = numbers.below(400);
         let mut bytes: Vec<u8> = (0..len).map(|_| numbers.next() as u8).collect();
-        // half of it gets past the version byte
+        // Half of the inputs get past the version byte.
         if numbers.below(2) == 0 && !bytes.is_empty() {
             bytes[0] = 1;
         }

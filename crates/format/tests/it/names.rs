@@ -1,4 +1,4 @@
-//! Names: one way to write each, one object for each.
+//! Names: each has one spelling and means one object.
 
 use format::names::{self, ConfigCopy, IndexRunName, LeaseRole, MirrorName, SessionObject};
 use format::reclaim::GroupId;

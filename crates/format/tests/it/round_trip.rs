@@ -1,4 +1,4 @@
-//! Every value decodes to itself; what is left over, cut off or of a later version is refused.
+//! Every value decodes to itself. Leftover or missing bytes and later versions are refused.
 
 use format::FormatError;
 use format::config::{Config, Settings};
@@ -94,7 +94,7 @@ proptest! {
         prop_assert_eq!(&tail.rows, &rows);
         prop_assert_eq!((tail.header, tail.footer), (header, footer));
 
-        // any part of the end is enough, or says in at most two steps how much is
+        // Any length of the end is either enough, or leads in at most two steps to enough.
         let mut tail_len = len.index(object.len());
         for _ in 0..2 {
             let end = &object[object.len() - tail_len..];
@@ -177,7 +177,7 @@ fn the_sample_of_a_trimmed_generation_is_what_it_says() {
         [3, 0]
     );
     assert!(object.ends_with(&tail.encode_plain()));
-    // Too little of the end: it says how much is needed, the body's record included.
+    // A too short end says how many bytes are needed, the body's record included.
     for len in 0..object.len() {
         match ContainerTail::parse(&object[object.len() - len..], object.len() as u64).unwrap() {
             TailParse::Need { tail_bytes } => assert!(tail_bytes > len as u64),

@@ -1,4 +1,4 @@
-//! What breaks a rule is refused, by the check before writing and by the decoder.
+//! The check before writing and the decoder both refuse values that break a rule.
 
 use format::listing::{Content, EntryKind, EntryState, ListingEntry};
 use format::manifest::{Backup, Manifest};
@@ -71,7 +71,7 @@ fn nodes_are_canonical() {
 
 #[test]
 fn adjacent_runs_are_refused_on_the_way_in_too() {
-    // level 1, one container, two entries: slots 0..2 and 3..4 of data container 1/1
+    // Level 1, one container, two entries: slots 0..2 and 3..4 of data container 1/1.
     let good = node(
         1,
         vec![run(ContainerKind::Data, 0, 2), run(ContainerKind::Data, 3, 1)],
@@ -154,7 +154,8 @@ fn trailers_whose_parts_do_not_fit_are_refused_though_their_digest_holds() {
         change(&mut rows);
         assert!(rebuilt(&rows, good.footer).is_err(), "{why}");
     }
-    // 60 and 17 stored bytes as 61 and 16: a region shorter than a tag and a byte
+    // 61 and 16 stored bytes instead of 60 and 17: the second region is shorter than a tag and a
+    // byte.
     let mut rows = good.rows.clone();
     rows[0].stored_len += 1;
     rows[1].offset += 1;
@@ -330,7 +331,7 @@ fn an_entry_is_only_what_its_kind_can_be() {
 
 #[test]
 fn a_record_longer_than_allowed_is_an_error_at_once() {
-    // 16 MiB and one byte announced, nothing of it there
+    // The length announces 16 MiB and one byte, but nothing follows.
     assert!(ListingEntry::decode_one(&[0x81, 0x80, 0x80, 0x08]).is_err());
     assert_eq!(ListingEntry::decode_one(&[0x80, 0x80, 0x80, 0x08]).unwrap(), None);
     assert_eq!(ListingEntry::decode_one(&[0x80, 0x80]).unwrap(), None);

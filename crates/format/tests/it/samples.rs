@@ -22,7 +22,7 @@ use types::{
     SequenceNumber, SeriesId, SessionId, Slot, SlotRange, StoreId, UnixNanos,
 };
 
-/// Bytes that differ from place to place and from seed to seed.
+/// Bytes that depend on place and seed.
 pub(crate) fn bytes<const N: usize>(seed: u8) -> [u8; N] {
     std::array::from_fn(|i| seed.wrapping_add((i % 251) as u8))
 }
@@ -118,7 +118,7 @@ pub(crate) fn header() -> ContainerHeader {
     }
 }
 
-/// A whole small container: two regions and a catalog of made-up ciphertext.
+/// A whole small container: two regions, and a catalog of made-up ciphertext.
 pub(crate) fn container() -> Vec<u8> {
     let header = header();
     let regions: [(&[u8], u32, Codec); 2] = [
@@ -160,7 +160,7 @@ pub(crate) fn container() -> Vec<u8> {
     out
 }
 
-/// The next generation of [`container`], whose second region was given back.
+/// The next generation of [`container`], with the second region given back.
 pub(crate) fn trimmed_container() -> Vec<u8> {
     let whole = container();
     let parsed = ContainerTail::parse(&whole, whole.len() as u64).unwrap();
@@ -537,7 +537,7 @@ pub(crate) fn marks() -> Marks {
     }
 }
 
-/// Of an archival backup, and of a forgotten one that it refers forward to.
+/// Marks of an archival backup, and of a forgotten one that it refers forward to.
 pub(crate) fn archival_marks() -> Marks {
     let covered = |session, forgotten, next| CoveredManifest {
         session,
@@ -558,7 +558,7 @@ pub(crate) fn archival_marks() -> Marks {
     }
 }
 
-/// The revision that an archival rewrite made.
+/// A revision by an archival rewrite.
 pub(crate) fn archival() -> Manifest {
     Manifest::Revised(Backup {
         next: Some(session(44)),
@@ -566,7 +566,7 @@ pub(crate) fn archival() -> Manifest {
     })
 }
 
-/// The revision that layout repair made.
+/// A revision by layout repair.
 pub(crate) fn repaired() -> Manifest {
     Manifest::Revised(Backup {
         rewritten: Some(70_000),
@@ -574,7 +574,7 @@ pub(crate) fn repaired() -> Manifest {
     })
 }
 
-/// What is to become revisions of several backups.
+/// A commit that will become revisions of several backups.
 pub(crate) fn repair() -> Manifest {
     Manifest::Commit(Backup {
         rewritten: Some(70_000),
@@ -582,7 +582,7 @@ pub(crate) fn repair() -> Manifest {
     })
 }
 
-/// What is to become one.
+/// A commit that will become one revision.
 pub(crate) fn rewrite() -> Manifest {
     Manifest::Commit(Backup {
         next: Some(session(44)),
@@ -677,7 +677,7 @@ pub(crate) fn entries() -> Vec<ListingEntry> {
     ]
 }
 
-/// Two pages of parts of the listing, the page above them, and where that begins.
+/// Two pages for parts of the listing, the page above them, and the trailer.
 pub(crate) fn fences() -> Vec<u8> {
     let fence = |path: &[u8], n: u64, below| Fence {
         path: path.to_vec(),
@@ -780,7 +780,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// One of every name, a line each.
+/// A name of every kind, one on each line.
 pub(crate) fn names() -> String {
     use format::names::*;
     let series = SeriesId::from_bytes(bytes(0xf0));

@@ -39,10 +39,10 @@ fn settings_stay_within_their_limits() {
 #[test]
 fn an_unknown_layout_is_refused() {
     let mut bytes = SeriesSettings::unset(None).to_bytes();
-    // version, no name, layout
+    // Version, no name, layout.
     assert_eq!(bytes[2], 0);
     bytes[2] = 4;
-    // As many bytes as an archival window takes, so that nothing else is wrong.
+    // It has as many bytes as an archival window takes, so that nothing else is wrong.
     bytes.splice(3..3, [1, 0]);
     assert!(SeriesSettings::decode(&bytes).is_err());
     bytes[2] = 3;

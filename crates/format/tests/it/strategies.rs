@@ -197,7 +197,7 @@ pub(crate) fn catalog_copy() -> impl Strategy<Value = CatalogCopy> {
 }
 
 fn run(kinds: &'static [ContainerKind]) -> impl Strategy<Value = NodeEntry> {
-    // few containers and small slots, so that runs of one container and neighbours are frequent
+    // Few containers and small slots, so that adjacent runs of one container are frequent.
     let container = (container_of(kinds), 0..3u64).prop_map(|(id, few)| {
         if few > 0 {
             ContainerId {
@@ -584,7 +584,7 @@ fn ranges() -> impl Strategy<Value = Option<Vec<SlotRange>>> {
     option::of(vec((1..5000u32, 1..5000u32), 1..20).prop_map(|parts| {
         let mut end = 0;
         let range = |(gap, count)| {
-            // the first may begin at 0
+            // The first one may begin at 0.
             let first = if end == 0 { gap - 1 } else { end + gap };
             let range = SlotRange::new(Slot::new(first).unwrap(), count).unwrap();
             end = range.end();
@@ -748,7 +748,7 @@ fn file_time() -> impl Strategy<Value = FileTime> {
         .prop_map(|(seconds, shift, nanos)| FileTime::new(seconds >> shift, nanos))
 }
 
-/// A state that such an entry may have.
+/// A possible state of such an entry.
 fn entry_state(kind: &EntryKind, (content, n, lacks_attributes): (u8, u64, bool)) -> EntryState {
     let is_file = matches!(kind, EntryKind::File { .. });
     let is_of_file = is_file || matches!(kind, EntryKind::HardLink { .. });

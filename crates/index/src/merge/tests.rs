@@ -33,7 +33,8 @@ proptest! {
         }
     }
 
-    /// A store of many sessions of one size: each entry is rewritten some log(n) times, not n / 8.
+    /// A store of many sessions of equal size: each entry is rewritten some log(n) times, not n /
+    /// 8.
     #[test]
     fn rewriting_is_logarithmic(sessions in 50u64..600) {
         let (mut runs, mut written) = (Vec::new(), 0u64);

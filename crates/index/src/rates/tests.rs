@@ -42,9 +42,9 @@ fn hooks_to_chunks_go_first_and_one_a_container_stays() {
     // 1,000 containers of 2,000 chunks, and their nodes: 4 for each.
     let full = run([2_000_000, 4000], [1000, 8], rates(0, 0));
     assert_eq!(in_force(&[full], 6 << 20), rates(1, 0));
-    // A sixteenth of the chunks' hooks.
+    // A sixteenth of the hooks to chunks.
     assert_eq!(in_force(&[full], 6 * 131_000), rates(4, 0));
-    // What stays takes 6,048 bytes of 12 million; below that nothing falls further.
+    // The remaining hooks take 6,048 of 12 million bytes. Below that the rates do not fall further.
     let least = in_force(&[full], 6 * 1009);
     assert!(
         least.data.period() >= 2000 && least.node.period() > 1,

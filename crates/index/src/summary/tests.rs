@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The summary of these keys, each as often as it stands there.
+/// The summary of these keys. A key may occur several times.
 fn build(keys: &[u64]) -> (u32, Vec<u8>, Vec<u64>) {
     let ends = keys.first().zip(keys.last()).unwrap_or((&0, &0));
     let shift = shift_for(keys.len(), *ends.0, *ends.1);
@@ -55,7 +55,7 @@ fn keys_are_found_at_their_places() {
     for count in [2, 500, 4000, 50_000] {
         check(&spread(count));
     }
-    // A gap that no block could hold, and a crowd in one quotient.
+    // A gap that no block could hold, and many keys in one quotient.
     let mut keys: Vec<u64> = (0..2000).chain((0..2000).map(|n| (1 << 47) + n)).collect();
     keys.push((1 << KEY_BITS) - 1);
     check(&keys);
@@ -74,7 +74,7 @@ proptest! {
             .flat_map(|(key, shift, times)| std::iter::repeat_n(key >> shift, times))
             .collect();
         keys.sort_unstable();
-        // A fingerprint has no more candidates than this.
+        // A fingerprint does not have more candidates.
         let keys: Vec<u64> = keys.chunk_by(|a, b| a == b).flat_map(|same| &same[..same.len().min(8)]).copied().collect();
         check(&keys);
     }

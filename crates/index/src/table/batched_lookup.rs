@@ -1,11 +1,12 @@
-//! Many look-ups made together, so that their waits for memory overlap.
+//! Many look-ups that are made together, so that their waits for memory overlap.
 //!
-//! A look-up in gigabytes reads four places, and each one names the next: the line of the
-//! directory, the slot where the tag should be, the slots beside it, and the container of the found
-//! entry. Here look-ups advance in teams. One step of a team finds the addresses of its next step,
-//! and asks the processor for all of them at once. While they load, other teams take their steps.
-//! Separate requests between other work would load one by one, because a processor waits at each
-//! request until the address is translated. The answers are those of one look-up after another.
+//! In gigabytes of memory, a look-up reads four places, and each one gives the address of the next:
+//! the line of the directory, the slot where the tag should be, the slots beside it, and the
+//! container of the found entry. Here look-ups advance in teams. One step of a team finds the
+//! addresses of its next step, and prefetches all of them at once. While they load, other teams
+//! take their steps. Single prefetches between other work would load one by one, because a
+//! processor waits at each prefetch until the address is translated. The answers are those of
+//! successive look-ups.
 
 use crate::table::hint::expect_line;
 use crate::table::hook_table::HookTable;
@@ -13,20 +14,20 @@ use crate::table::ordinals::Ordinals;
 use crate::table::pages::Pages;
 use crate::table::slots::{Near, Rank};
 
-/// Look-ups that are worth making together: of fewer, more time is beginning and end, when not all
-/// teams are on their way; of more, more are made for nothing, since a catalog that one of them
-/// leads to may answer for all after it.
+/// The best number of look-ups in a batch. With fewer, not all teams are active for most of the
+/// time. With more, more look-ups are wasted, since a catalog that one of them finds may answer for
+/// all after it.
 pub(crate) const TOGETHER: usize = 8 * TEAM;
-/// Look-ups that take a step together.
+/// Look-ups in a team, which take each step together.
 const TEAM: usize = 16;
 
-/// A look-up on its way.
+/// A look-up in progress.
 #[derive(Debug, Clone, Copy)]
 struct LookUp<'a> {
     segment: usize,
     tag: u64,
     rank: Rank,
-    /// Page of the segment, and where on it.
+    /// The page of the segment, and the approximate place on it.
     page: usize,
     near: Option<Near<'a>>,
 }
@@ -41,21 +42,21 @@ impl LookUp<'_> {
     };
 }
 
-/// Look-ups and what they look in.
+/// The look-ups, and the tables that they search.
 struct Steps<'a, W> {
     table: &'a HookTable,
     pages: &'a Pages,
     ordinals: &'a Ordinals,
     wanted: W,
     count: usize,
-    /// Teams on their way: each step has its own.
+    /// The active teams, one for each step.
     teams: [[LookUp<'a>; TEAM]; 4],
 }
 
 impl HookTable {
-    /// Adds the number of a look-up, of those from 0 to `count`, and the ordinal of a container
-    /// that it finds, in the order of look-ups; the lines in which their containers stand were
-    /// asked for. `wanted` gives bits and rank of each.
+    /// Adds results, in the order of look-ups: the number of a look-up, from 0 to `count`, and the
+    /// ordinal of a container that it finds. The lines of these containers are already prefetched.
+    /// `wanted` returns bits and rank of each look-up.
     pub(crate) fn find_together(
         &self,
         (pages, ordinals): (&Pages, &Ordinals),
@@ -96,7 +97,7 @@ impl<'a, W: Fn(usize) -> (u64, Rank)> Steps<'a, W> {
         &mut self.teams[number % 4][..len]
     }
 
-    /// Asks for the lines of the directory.
+    /// First step: prefetches the lines of the directory.
     fn begin(&mut self, number: usize) {
         let table = self.table;
         let mut lines = Lines::new();
@@ -118,7 +119,7 @@ impl<'a, W: Fn(usize) -> (u64, Rank)> Steps<'a, W> {
         lines.expect();
     }
 
-    /// Asks for the slots where tags should be.
+    /// Second step: prefetches the slots where tags should be.
     fn find_page(&mut self, number: usize) {
         let (table, pages) = (self.table, self.pages);
         let mut lines = Lines::new();
@@ -133,7 +134,7 @@ impl<'a, W: Fn(usize) -> (u64, Rank)> Steps<'a, W> {
         lines.expect();
     }
 
-    /// Asks for what stands beside them.
+    /// Third step: prefetches the slots beside them.
     fn look_at_guess(&mut self, number: usize) {
         let mut lines = Lines::new();
         for near in self.team(number).iter().filter_map(|one| one.near.as_ref()) {
@@ -142,7 +143,7 @@ impl<'a, W: Fn(usize) -> (u64, Rank)> Steps<'a, W> {
         lines.expect();
     }
 
-    /// Finds what there is, and asks for the containers.
+    /// Last step: finds entries, and prefetches the containers.
     fn end(&mut self, number: usize, found: &mut Vec<(usize, u32)>) {
         let (table, pages, ordinals) = (self.table, self.pages, self.ordinals);
         let before = found.len();
@@ -163,7 +164,7 @@ impl<'a, W: Fn(usize) -> (u64, Rank)> Steps<'a, W> {
     }
 }
 
-/// What a team will read.
+/// The lines that a team will read.
 struct Lines<'a> {
     all: [&'a u8; 2 * TEAM],
     count: usize,
@@ -182,7 +183,7 @@ impl<'a> Lines<'a> {
         self.count += 1;
     }
 
-    /// With nothing between one request and the next.
+    /// Prefetches all lines, without other work in between.
     fn expect(&self) {
         for line in &self.all[..self.count] {
             expect_line(line);

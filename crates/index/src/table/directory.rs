@@ -1,18 +1,18 @@
-//! Which pages each segment of a table has, in order.
+//! The directory: the pages of each segment of a table, in order.
 //!
 //! ```text
 //! line of 64 bytes   6 pages of 10: number u32, first tag u32, count u16; first tag of the next
 //! line's first page, u32
 //! ```
 //!
-//! A line is a cache line of the processor. The first lines of all segments are side by side, then
-//! all second lines, and so on up to the longest segment. So the line of a segment's page is known
-//! without waiting for a pointer, and it also has the end of the page. Segments are nearly of one
-//! length, so little of the last lines is empty.
+//! A line is a cache line of the processor. The first lines of all segments are adjacent, then all
+//! second lines, and so on up to the longest segment. So the address of the line with a segment's
+//! page is known without following a pointer. The line also has the end of the page. Segments have
+//! nearly the same length, so little of the last lines is empty.
 //!
-//! Invariant: the last tag of a line is the first of the next line's first page. A segment
-//! that is much longer than others adds lines for all of them: a caller that adds pages asks for
-//! the cost, and may refuse. Values only; the table gives them their meaning.
+//! Invariant: the last tag of a line is the first of the next line's first page. A segment that is
+//! much longer than others adds lines for all of them. A caller that adds pages asks for the cost,
+//! and may refuse. Values only; the table gives them their meaning.
 
 use crate::table::pages::Slab;
 
@@ -20,7 +20,7 @@ const LINE_BYTES: usize = 64;
 const REF_BYTES: usize = 10;
 /// Pages of a line.
 const LINE_REFS: usize = 6;
-/// Where a line has the next one's first tag.
+/// Offset in a line of the next line's first tag.
 const NEXT_FIRST: usize = LINE_REFS * REF_BYTES;
 
 /// A page of a segment.
@@ -35,9 +35,9 @@ pub(crate) struct PageRef {
 /// The pages of all segments.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    /// Pages of each segment.
+    /// Number of pages of each segment.
     lens: Vec<u16>,
-    /// A line of each segment in each.
+    /// Layers of lines: each has one line of each segment.
     layers: Vec<Slab>,
 }
 
@@ -53,12 +53,12 @@ impl Directory {
         self.lens.len()
     }
 
-    /// Pages of a segment.
+    /// Number of a segment's pages.
     pub(crate) fn len(&self, segment: usize) -> usize {
         self.lens[segment].into()
     }
 
-    /// Of all segments.
+    /// Number of all pages.
     pub(crate) fn pages(&self) -> usize {
         self.lens.iter().map(|len| usize::from(*len)).sum()
     }
@@ -78,7 +78,7 @@ impl Directory {
         line.expect("a layer has a line of each segment")
     }
 
-    /// A page, if the segment has so many.
+    /// The page at this position of the segment, if it exists.
     pub(crate) fn get(&self, segment: usize, at: usize) -> Option<PageRef> {
         (at < self.len(segment)).then(|| {
             let begin = at % LINE_REFS * REF_BYTES;
@@ -93,8 +93,7 @@ impl Directory {
         })
     }
 
-    /// The first tag of the page that follows a page of the segment, if one does. It is in the same
-    /// line.
+    /// The first tag of the next page of the segment, if there is one. It is in the same line.
     pub(crate) fn next_first(&self, segment: usize, at: usize) -> Option<u32> {
         (at + 1 < self.len(segment)).then(|| {
             let in_line = at % LINE_REFS + 1;
@@ -108,7 +107,7 @@ impl Directory {
         })
     }
 
-    /// Any byte of the line that has a page, or would.
+    /// A byte of the line with this page, even if the page does not exist.
     pub(crate) fn expected_line(&self, segment: usize, at: usize) -> &u8 {
         let layer = self.layers.get(at / LINE_REFS);
         layer.map_or(&0, |layer| &layer[segment * LINE_BYTES])
@@ -119,7 +118,7 @@ impl Directory {
         (0..self.len(segment)).map_while(move |at| self.get(segment, at))
     }
 
-    /// Puts a page in the place of another.
+    /// Replaces a page.
     pub(crate) fn set(&mut self, segment: usize, at: usize, page: PageRef) {
         assert!(at < self.len(segment), "there is a page to replace");
         let begin = at % LINE_REFS * REF_BYTES;
@@ -132,12 +131,12 @@ impl Directory {
         }
     }
 
-    /// Bytes that one page more of a segment takes.
+    /// Bytes that another page of a segment takes.
     pub(crate) fn bytes_to_push(&self, segment: usize) -> usize {
         self.bytes_to_have(self.len(segment) + 1)
     }
 
-    /// Bytes that a segment of so many pages takes beyond those that there are.
+    /// Additional bytes that the directory takes for a segment of so many pages.
     pub(crate) fn bytes_to_have(&self, len: usize) -> usize {
         let more = len.div_ceil(LINE_REFS).saturating_sub(self.layers.len());
         more * (self.lens.len() * LINE_BYTES + size_of::<Slab>())
@@ -154,14 +153,14 @@ impl Directory {
         self.set(segment, at, page);
     }
 
-    /// Forgets the pages of a segment from one on.
+    /// Removes the pages of a segment from a position on.
     pub(crate) fn truncate(&mut self, segment: usize, len: usize) {
         if len < self.len(segment) {
             self.lens[segment] = u16::try_from(len).expect("less than it was");
         }
     }
 
-    /// Gives back the memory of lines that no segment has any more.
+    /// Frees lines that no segment uses any more.
     pub(crate) fn shrink(&mut self) {
         let longest = self.lens.iter().copied().max().unwrap_or(0);
         self.layers.truncate(usize::from(longest).div_ceil(LINE_REFS));
@@ -200,8 +199,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is done, it is what lists of pages would be; and it has no more lines than the
-        /// longest segment needs, once it was shrunk.
+        /// After any steps, it equals lists of pages. After it was shrunk, it has no more lines
+        /// than the longest segment needs.
         #[test]
         fn it_is_a_list_of_each_segment(steps in steps()) {
             let mut directory = Directory::new(SEGMENTS);

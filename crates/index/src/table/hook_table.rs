@@ -2,11 +2,11 @@
 //!
 //! The first of the fingerprint's index bits choose a segment. In a segment, entries are sorted by
 //! tag over a list of pages. If the page of a new entry is full, all entries are first spread
-//! evenly over the segment's pages; if these are [`FULL`], one page is added. So pages are between
-//! `k / (k + 1)` of that and all of it full, for a segment of k pages (some 28).
+//! evenly over the segment's pages. If these are [`FULL`], one page is added. So a segment of k
+//! pages (some 28) is filled between `k / (k + 1)` of that and all of it.
 //!
-//! Invariant: tags ascend over a segment, and counts are right. One thread writes at a time,
-//! many read. If the pool has no page left, nothing is changed, and the caller makes room.
+//! Invariant: tags ascend over a segment, and counts are right. One thread writes at a time, many
+//! read. If the pool has no page left, nothing is changed, and the caller makes room.
 
 use crate::candidates::CANDIDATES_MAX;
 use crate::table::directory::{Directory, PageRef};
@@ -14,11 +14,12 @@ use crate::table::ordinals::Ordinals;
 use crate::table::pages::{Full, PAGE_BYTES, Pages};
 use crate::table::slots::{Entry, Near, Rank, SlotLayout, false_candidates_per_gib, tag_bits_for};
 
-/// Entries of a segment when the table is full: more than half of it, at most.
+/// The most entries of a segment in a full table. Then each segment has more than half as many,
+/// because the number of segments is a power of two.
 pub(crate) const SEGMENT_ENTRIES: u64 = 8192;
-/// With 30 bits of tag, 48 of the index bits are used: runs keep no more.
+/// With 30 bits of tag, 48 of the index bits are used. Runs keep no more.
 const SEGMENTS_MAX: u64 = 1 << 18;
-/// Slots of a hundred that are used when a segment takes one page more.
+/// A segment gets another page when so many percent of its slots are used.
 const FULL: usize = 98;
 
 /// One kind's entries.
@@ -31,11 +32,11 @@ pub(crate) struct HookTable {
     pub(super) ranks: [u64; Rank::ALL],
 }
 
-/// A place of an entry: page of the segment, slot.
+/// The position of an entry: the page in the segment, and the slot.
 type At = (usize, usize);
 
 impl HookTable {
-    /// For some `entries_max` entries; more of them make segments longer.
+    /// A table for some `entries_max` entries. More entries make segments longer.
     pub(crate) fn new(entries_max: u64) -> Self {
         let segments = entries_max
             .div_ceil(SEGMENT_ENTRIES)
@@ -66,7 +67,7 @@ impl HookTable {
         self.entries() - self.anchors()
     }
 
-    /// Entries that stay for ever.
+    /// Entries that never leave by sampling.
     pub(crate) fn anchors(&self) -> u64 {
         self.ranks[Rank::ANCHOR.number()]
     }
@@ -84,7 +85,7 @@ impl HookTable {
         false_candidates_per_gib(&self.ranks, self.segments.segments(), self.layout.tag_bits)
     }
 
-    /// Bits of tag needed when entries grow by a factor; never more than there are.
+    /// Bits of tag that are needed if entries grow by this factor, up to the present number.
     pub(crate) fn tag_bits_for(&self, growth: f64) -> u32 {
         tag_bits_for(&self.ranks, self.segments.segments(), growth).min(self.layout.tag_bits)
     }
@@ -95,7 +96,7 @@ impl HookTable {
         (usize::try_from(segment).expect("at most 2^18 segments"), tag)
     }
 
-    /// The first place in a segment whose tag is not less.
+    /// The first position in a segment whose tag is not less.
     fn lower_bound(&self, pages: &Pages, segment: usize, tag: u64) -> At {
         let at = self.page_before(segment, tag);
         let Some(page) = self.segments.get(segment, at) else {
@@ -104,7 +105,7 @@ impl HookTable {
         (at, self.near(pages, segment, at, page, tag).lower_bound())
     }
 
-    /// Where a tag stands on a page of a segment, about.
+    /// The approximate position of a tag on a page of a segment.
     pub(super) fn near<'a>(
         &self,
         pages: &'a Pages,
@@ -122,15 +123,15 @@ impl HookTable {
             .near(pages.page(page.number), page.count.into(), range, tag)
     }
 
-    /// Which of a segment's pages a tag is on, about: tags are spread evenly.
+    /// A guess of the page with a tag: tags are spread evenly.
     pub(super) fn guess_page(&self, segment: usize, tag: u64) -> usize {
         let len = self.segments.len(segment);
         let share = (tag * len as u64) >> self.layout.tag_bits;
         usize::try_from(share).unwrap_or(0).min(len.saturating_sub(1))
     }
 
-    /// The last of a segment's pages whose first tag is less, or the first page: near its share of
-    /// the way.
+    /// The last page of a segment whose first tag is less, or the first page. The search begins
+    /// near the tag's share of the range.
     pub(super) fn page_before(&self, segment: usize, tag: u64) -> usize {
         let mut at = self.guess_page(segment, tag);
         let is_less = |first: u32| u64::from(first) < tag;
@@ -148,14 +149,15 @@ impl HookTable {
         at
     }
 
-    /// Calls `f` with each entry of a tag, and where it stands. Returns where they begin, or would.
+    /// Calls `f` with each entry of a tag, and its position. Returns the position where they begin
+    /// or would begin.
     fn equal(&self, pages: &Pages, segment: usize, tag: u64, f: impl FnMut(At, Entry)) -> At {
         let first = self.lower_bound(pages, segment, tag);
         self.equal_from(pages, segment, tag, first, f);
         first
     }
 
-    /// As [`Self::equal`], where entries of the tag begin at a place.
+    /// Like [`Self::equal`], if the position where entries of the tag begin is known.
     pub(super) fn equal_from(
         &self,
         pages: &Pages,
@@ -178,7 +180,7 @@ impl HookTable {
         }
     }
 
-    /// The ordinals of the containers of hooks with these bits, of this rank.
+    /// Passes to `f` the ordinals of the containers of hooks with these bits and this rank.
     pub(crate) fn find(&self, pages: &Pages, bits: u64, rank: Rank, mut f: impl FnMut(u32)) {
         let (segment, tag) = self.split(bits);
         self.equal(pages, segment, tag, |_, entry| {
@@ -286,8 +288,8 @@ impl HookTable {
             .sum()
     }
 
-    /// Makes room around a place in a full page, and says where the place is then. Hooks that come
-    /// in order leave full pages behind.
+    /// Makes room at a position in a full page, and returns the new position. Hooks that come in
+    /// order leave full pages behind.
     fn make_room(&mut self, pages: &mut Pages, segment: usize, at: At, tag: u64) -> Result<At, Full> {
         let len = self.segments.len(segment);
         let wanted = pages_for(self.held(segment) + 1, self.layout);
@@ -330,8 +332,8 @@ impl HookTable {
         }
     }
 
-    /// Takes back entries from pages, number and count of each; false when they are not in order,
-    /// or so many are in one segment that the budget has no room for what names them.
+    /// Restores entries from pages, with the number and count of each. Returns false if they are
+    /// not in order, or if one segment has so many that the budget has no room for the directory.
     pub(crate) fn load(
         &mut self,
         pages: &mut Pages,
@@ -372,7 +374,7 @@ pub(super) fn first_of(tag: u64) -> u32 {
     u32::try_from(tag).expect("a tag has at most 32 bits")
 }
 
-/// Pages for so many entries, each no more than [`FULL`].
+/// The number of pages for so many entries, none fuller than [`FULL`].
 pub(super) fn pages_for(entries: usize, layout: SlotLayout) -> usize {
     entries.div_ceil(layout.slots() * FULL / 100)
 }
@@ -383,8 +385,8 @@ const _: () = assert!(PAGE_BYTES <= u16::MAX as usize * 5, "counts of slots are 
 mod tests {
     use super::*;
 
-    /// As an image may have it that someone has made up: so many pages of one segment that lines of
-    /// all would fill the memory.
+    /// An invented image may have so many pages in one segment that lines for all segments would
+    /// fill the memory.
     #[test]
     fn a_segment_that_is_far_too_long_is_not_taken_back() {
         for pages_of_one in [200, 1 << 16] {

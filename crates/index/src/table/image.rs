@@ -7,9 +7,9 @@
 //! digest  16: of the digests of the front and of each stretch
 //! ```
 //!
-//! Pages contain no addresses, so they are loaded as they are; then counts and the order of tags
-//! are checked. A bad image is ignored: runs have all of it (INV-4). It is not sealed, as runs are
-//! not, and holds less of each fingerprint than they do.
+//! Pages have no addresses, so they are loaded unchanged. Then counts and the order of tags are
+//! checked. A bad image is ignored: runs have all of its content (INV-4). Like runs, an image is
+//! not sealed. It has fewer bits of each fingerprint than they have.
 
 use env::{Storage, StorageError};
 use format::names::IndexRunName;
@@ -83,7 +83,7 @@ fn front(tables: &Tables, store: StoreId, filled: &[IndexRunName]) -> Vec<u8> {
     HEAD.write(&meta)
 }
 
-/// Takes an image back, `None` if it is of another budget; else why not.
+/// Restores an image; `None` if it has another budget; else the reason for refusing it.
 pub(crate) fn read(
     bytes: &[u8],
     store: StoreId,
@@ -134,7 +134,7 @@ fn read_meta(tables: &mut Tables, meta: &[u8], store: StoreId) -> format::Result
     let containers = r.varint32()?;
     let of_ordinals = r.list(1, Reader::varint32)?;
     let mut in_use = vec![false; tables.pages.allocated()];
-    // Each page once.
+    // Each page may occur once.
     let mut take = |page: u32| {
         let page = in_use.get_mut(page as usize);
         page.is_some_and(|in_use| !std::mem::replace(in_use, true))

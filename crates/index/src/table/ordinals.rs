@@ -1,7 +1,7 @@
-//! The containers that entries name by ordinal: 8 bytes each.
+//! The containers of entries, by ordinal: 8 bytes each.
 //!
 //! Ids are kept in the order of arrival, which is nearly that of age. Ids in order are found by
-//! bisection, and the few late ones through a map. When the map grows beyond its limit, ids get new
+//! bisection, and the few late ones through a map. If the map grows beyond its limit, ids get new
 //! ordinals (the caller rewrites the entries). One thread writes at a time, many read.
 
 use std::collections::BTreeMap;
@@ -12,15 +12,15 @@ use crate::candidates::age_order;
 use crate::table::pages::{Full, PAGE_BYTES, Pages};
 
 const PAGE_IDS: usize = PAGE_BYTES / 8;
-/// Bytes of an entry of a B-tree map, about.
+/// Approximate bytes of an entry in a B-tree map.
 const LATE_BYTES: usize = 24;
 
-/// Containers by ordinal, and back.
+/// Maps ordinals to containers, and back.
 #[derive(Debug, Default)]
 pub(crate) struct Ordinals {
     pages: Vec<u32>,
     len: u32,
-    /// The first so many are in order of age.
+    /// The number of first ids that are in order of age.
     sorted: u32,
     /// Ordinals of the others, by age.
     late: BTreeMap<u64, u32>,
@@ -28,7 +28,7 @@ pub(crate) struct Ordinals {
 }
 
 impl Ordinals {
-    /// `late_bytes` are for containers that come late.
+    /// `late_bytes` limits the memory for containers that come late.
     pub(crate) fn new(late_bytes: usize) -> Self {
         Self {
             late_max: late_bytes / LATE_BYTES,
@@ -49,7 +49,7 @@ impl Ordinals {
         self.pages.capacity() * 4 + self.late.len() * LATE_BYTES
     }
 
-    /// The [age](age_order) of a container; of an ordinal that was never given, 0.
+    /// The [age](age_order) of a container; 0 for an ordinal that was never given.
     pub(crate) fn age(&self, pages: &Pages, ordinal: u32) -> u64 {
         let number = self.pages.get(ordinal as usize / PAGE_IDS);
         number.map_or(0, |number| {
@@ -59,7 +59,7 @@ impl Ordinals {
         })
     }
 
-    /// A byte of the line in which an ordinal's container stands.
+    /// A byte of the line with an ordinal's container.
     pub(crate) fn line<'a>(&'a self, pages: &'a Pages, ordinal: u32) -> &'a u8 {
         let number = self.pages.get(ordinal as usize / PAGE_IDS);
         number.map_or(&0, |number| &pages.page(*number)[ordinal as usize % PAGE_IDS * 8])
@@ -109,7 +109,7 @@ impl Ordinals {
         Ok(ordinal)
     }
 
-    /// Takes back so many containers from pages; false when these are too few.
+    /// Restores `len` containers from pages. Returns false if there are too few pages.
     pub(crate) fn load(&mut self, pages: &Pages, page_numbers: Vec<u32>, len: u32) -> bool {
         if (len as usize).div_ceil(PAGE_IDS) != page_numbers.len() {
             return false;
@@ -121,13 +121,13 @@ impl Ordinals {
         true
     }
 
-    /// Whether ordinals should be dealt out anew before another container comes.
+    /// Whether containers should get new ordinals before another one is added.
     pub(crate) fn is_out_of_order(&self) -> bool {
         self.late.len() >= self.late_max
     }
 
-    /// Deals ordinals out anew, in order of age, to the containers for which `keep` is true. Gives
-    /// the new ordinal of each old one. Takes 24 bytes a container while it works.
+    /// Gives new ordinals, in order of age, to the containers for which `keep` is true. Returns the
+    /// new ordinal of each old one. Takes 24 bytes for each container meanwhile.
     pub(crate) fn renumber(
         &mut self,
         pages: &mut Pages,

@@ -1,10 +1,10 @@
-//! A pool of pages of one size, the memory of the index in memory [Guo 3.2.3]; and a count of the
-//! bytes by which tables name them.
+//! A pool of pages of one size, the memory of the index in memory [Guo 3.2.3]. It also counts the
+//! bytes of the structures that name pages.
 //!
-//! Invariant: no more pages are in use than the budget allows; memory grows by a slab, never
-//! by copying pages, and uses huge pages if there is much of it (decision 17), because look-ups are
-//! random. A page is named by its number, so structures made of pages have no pointers and can be
-//! written to storage as they are. Used by one thread at a time for writing, by many for reading.
+//! Invariant: no more pages are in use than the budget allows. Memory grows by a slab, never by
+//! copying pages. It uses huge pages if there is much of it (decision 17), because look-ups are
+//! random. A page is named by its number, so structures made of pages have no pointers, and can be
+//! written to storage unchanged. One thread at a time may write, and many may read.
 
 use std::ops::{Deref, DerefMut};
 
@@ -12,12 +12,12 @@ use env::AlignedBuffer;
 
 /// Bytes of a page.
 pub(crate) const PAGE_BYTES: usize = 2048;
-/// Pages of a slab, the step in which memory grows: 64 KiB, and a huge page of the usual processors
-/// where the budget has many.
+/// Pages of a slab, the step in which memory grows: 64 KiB, or a huge page of the usual processors
+/// if the budget has many.
 const SLAB_PAGES: usize = 32;
 const HUGE_SLAB_PAGES: usize = 1024;
-/// A budget of so many pages, 64 MiB, has huge slabs: no more than a 32nd of it is taken before it
-/// is needed.
+/// From a budget of so many pages, 64 MiB, slabs are huge: at most a 32nd of it is allocated before
+/// it is needed.
 const HUGE_SLABS_FROM: usize = 32 * HUGE_SLAB_PAGES;
 
 /// A page's bytes.
@@ -27,7 +27,7 @@ pub(crate) type Page = [u8; PAGE_BYTES];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// Memory of pages, or of what names them.
+/// Memory of pages, or of structures that name pages.
 #[derive(Debug)]
 pub(crate) enum Slab {
     Small(Box<[u8]>),
@@ -35,7 +35,7 @@ pub(crate) enum Slab {
 }
 
 impl Slab {
-    /// Zeros.
+    /// A slab of zeros.
     pub(crate) fn new(bytes: usize) -> Self {
         if bytes < HUGE_SLAB_PAGES * PAGE_BYTES {
             return Self::Small(vec![0; bytes].into_boxed_slice());
@@ -74,13 +74,13 @@ pub(crate) struct Pages {
     free: Vec<u32>,
     in_use: usize,
     pages_max: usize,
-    /// Of the budget, what tables have for naming their pages, and what they have taken of it.
+    /// Bytes for naming pages: the most, and those in use.
     beside_max: usize,
     beside: usize,
 }
 
 impl Pages {
-    /// So many pages, and so many bytes for naming them.
+    /// A pool of at most `pages_max` pages, and at most `beside_max` bytes for naming them.
     pub(crate) fn new(pages_max: usize, beside_max: usize) -> Self {
         let slab_pages = if pages_max < HUGE_SLABS_FROM {
             SLAB_PAGES
@@ -98,7 +98,7 @@ impl Pages {
         }
     }
 
-    /// Takes a page; what it holds is left over from before.
+    /// Takes a page. It may have old content.
     pub(crate) fn take(&mut self) -> Result<u32, Full> {
         if self.in_use >= self.pages_max {
             return Err(Full);
@@ -115,7 +115,7 @@ impl Pages {
         Ok(self.free.pop().expect("a slab has pages"))
     }
 
-    /// One slab more; the last is as small as the budget.
+    /// Adds a slab. The last one may be shorter, by the budget.
     fn push_slab(&mut self) -> &mut [u8] {
         let pages = (1 << self.slab_bits).min(self.pages_max - self.allocated());
         self.slabs.push_mut(Slab::new(pages * PAGE_BYTES))
@@ -146,7 +146,7 @@ impl Pages {
         self.free.push(number);
     }
 
-    /// A page's slab, and where it begins in that.
+    /// A page's slab, and its offset in the slab.
     fn place(&self, number: u32) -> (usize, usize) {
         let in_slab = number & ((1 << self.slab_bits) - 1);
         ((number >> self.slab_bits) as usize, in_slab as usize * PAGE_BYTES)
@@ -174,7 +174,7 @@ impl Pages {
         self.pages_max - self.in_use
     }
 
-    /// Pages that have memory.
+    /// Pages with allocated memory.
     pub(crate) fn allocated(&self) -> usize {
         self.slabs.iter().map(|slab| slab.len() / PAGE_BYTES).sum()
     }
@@ -183,26 +183,26 @@ impl Pages {
         self.pages_max
     }
 
-    /// All pages in stretches of 64 KiB, or as many as there are: for writing them out.
+    /// All pages in stretches of 64 KiB, or of all pages if there are fewer: for writing them out.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = &[u8]> + Clone {
         self.slabs.iter().flat_map(|slab| stretches_of(slab))
     }
 
-    /// Whether so many bytes are some stretches of this pool.
+    /// Whether so many bytes are whole stretches of this pool.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         let pages = bytes / PAGE_BYTES;
         let is_whole = pages.is_multiple_of(SLAB_PAGES) || pages == self.pages_max;
         bytes.is_multiple_of(PAGE_BYTES) && pages <= self.pages_max && is_whole
     }
 
-    /// Takes pages back into an empty pool that they [fit](Self::fits).
+    /// Loads pages into an empty pool. They must [fit](Self::fits).
     pub(crate) fn load(&mut self, pages: &[u8]) {
         for of_slab in pages.chunks(PAGE_BYTES << self.slab_bits) {
             self.push_slab()[..of_slab.len()].copy_from_slice(of_slab);
         }
     }
 
-    /// Says which of the pages taken back are in use.
+    /// Sets which of the loaded pages are in use.
     pub(crate) fn set_in_use(&mut self, in_use: &[bool]) {
         let numbered = (0..).zip(in_use).filter(|(_, in_use)| !**in_use);
         self.free = numbered.map(|(number, _)| number).collect();
@@ -226,8 +226,8 @@ mod tests {
 
     use super::*;
 
-    /// Every page once, whether slabs are small or huge, begun with a few that were taken back or
-    /// with none; the last slab short.
+    /// Every page is given once, whether slabs are small or huge, and whether pages were loaded
+    /// before or not. The last slab is short.
     #[test]
     fn every_page_of_the_budget_is_given_once() {
         for pages_max in [

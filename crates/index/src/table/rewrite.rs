@@ -1,7 +1,7 @@
 //! Packs all entries of a table again: in slots of another size, without some entries, or with
-//! other containers.
+//! other ordinals.
 //!
-//! Invariant: there is room for all before the first page is changed, so that nothing fails
+//! Invariant: there is room for everything before the first page is changed, so that nothing fails
 //! halfway.
 
 use crate::table::directory::PageRef;
@@ -10,7 +10,7 @@ use crate::table::pages::{Full, Pages};
 use crate::table::slots::{Entry, Rank, SlotLayout};
 
 impl HookTable {
-    /// Whether there are the pages, and what names them, for all entries packed anew.
+    /// Whether there is room for the pages of all entries packed again, and for naming them.
     fn has_room_for(&self, layout: SlotLayout, pages: &Pages) -> bool {
         let (mut more, mut longest) = (0, 0);
         for segment in 0..self.segments.segments() {
@@ -21,11 +21,12 @@ impl HookTable {
         more <= pages.free() && self.segments.bytes_to_have(longest) <= pages.free_beside()
     }
 
-    /// Packs all entries anew, those for which `change` gives one. The tag may become shorter.
+    /// Packs all entries again. `change` returns the new entry of each, or `None` to drop it. The
+    /// tag may become shorter.
     ///
     /// # Errors
-    /// [`Full`], nothing changed, when the pool has not the pages: never when slots do not become
-    /// larger.
+    /// [`Full`] if the pool does not have enough pages; then nothing is changed. This cannot happen
+    /// if slots do not become larger.
     pub(crate) fn rewrite(
         &mut self,
         pages: &mut Pages,

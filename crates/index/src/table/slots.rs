@@ -5,23 +5,23 @@
 //! tag | rank, 4 bits | ordinal of the container      5 to 8 bytes, little-endian
 //! ```
 //!
-//! The first of the fingerprint's index bits choose the segment of an entry; the bits that follow
-//! are its tag. The rank is that of runs: the level up to 14, or an anchor's. Two fingerprints
-//! count as equal if all those bits and their ranks agree. Values only.
+//! The first of the fingerprint's index bits choose the segment of an entry, and the following bits
+//! are its tag. The rank is the one in runs: the level up to 14, or that of an anchor. Two
+//! fingerprints count as equal if all those bits and their ranks agree. Values only.
 
 use crate::sampling::{SampleLevel, SamplingRate, Standing};
 use crate::table::pages::{PAGE_BYTES, Page};
 
 const RANK_BITS: u32 = 4;
-/// Of [`Near::slots_each`].
+/// The scale of [`Near::slots_each`], in bits.
 const SHIFT: u32 = 32;
-/// Slots before and behind the better guess among which a tag nearly always stands.
+/// A tag is nearly always within so many slots of the better guess.
 const NEAR: usize = 8;
-/// Bytes before and behind it in which most tags stand. Less leaves more lines to be waited for one
-/// by one, more reads lines for nothing.
+/// Most tags are within so many bytes of the better guess. With fewer, more lines are waited for
+/// one by one; with more, lines are read for nothing.
 const BESIDE: usize = 28;
 
-/// What runs keep of a [`Standing`]: the level up to 14, or that it is an anchor.
+/// The part of a [`Standing`] that runs keep: the level up to 14, or that it is an anchor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank(u8);
 
@@ -45,12 +45,12 @@ impl Rank {
         usize::from(self.0)
     }
 
-    /// As [`Standing::stays_at`], but that below 2^-14 only anchors do.
+    /// Like [`Standing::stays_at`], except that below 2^-14 only anchors stay.
     pub(crate) fn stays_at(self, rate: SamplingRate) -> bool {
         self == Self::ANCHOR || self.0 >= rate.halvings()
     }
 
-    /// Whether both may be of one fingerprint: of anchors the level is not known.
+    /// Whether both may belong to one fingerprint: the level of an anchor is not known.
     pub(crate) fn fits(self, other: Self) -> bool {
         self == other || self == Self::ANCHOR || other == Self::ANCHOR
     }
@@ -64,7 +64,7 @@ pub(crate) struct Entry {
     pub(crate) ordinal: u32,
 }
 
-/// How entries are packed.
+/// The packing of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlotLayout {
     pub(crate) bytes: usize,
@@ -72,15 +72,16 @@ pub(crate) struct SlotLayout {
 }
 
 impl SlotLayout {
-    /// Seven bytes: 30 bits of tag are enough for R = 1 (see [`tag_bits_for`]), 22 for four million
-    /// containers.
+    /// Seven bytes: 30 bits of tag are enough for R = 1 (see [`tag_bits_for`]), and 22 for four
+    /// million containers.
     pub(crate) const FIRST: Self = Self {
         bytes: 7,
         tag_bits: 30,
     };
 
-    /// The smallest slot for so many bits of tag and so many containers; spare bits are given to
-    /// the tag, up to `tag_bits_max`: dropped bits cannot be restored. `None` beyond 8 bytes.
+    /// The smallest slot for so many bits of tag and so many containers. Spare bits are given to
+    /// the tag, up to `tag_bits_max`, because dropped bits cannot be restored. `None` beyond 8
+    /// bytes.
     pub(crate) fn fitting(tag_bits_min: u32, tag_bits_max: u32, containers: u64) -> Option<Self> {
         let ordinal_bits = (64 - containers.saturating_sub(1).leading_zeros()).max(8);
         let bytes = (tag_bits_min + RANK_BITS + ordinal_bits).div_ceil(8).max(5);
@@ -91,7 +92,7 @@ impl SlotLayout {
         })
     }
 
-    /// One that was read, if there is such.
+    /// A layout that was read, if it is possible.
     pub(crate) fn checked(bytes: u32, tag_bits: u32) -> Option<Self> {
         let is_one = (5..=8).contains(&bytes) && (1..=Self::FIRST.tag_bits).contains(&tag_bits);
         (is_one && tag_bits + RANK_BITS < bytes * 8).then_some(Self {
@@ -104,7 +105,7 @@ impl SlotLayout {
         u32::try_from(self.bytes * 8).expect("at most 64") - RANK_BITS - self.tag_bits
     }
 
-    /// Containers that have an ordinal.
+    /// The most containers that can have an ordinal.
     pub(crate) fn ordinals(self) -> u64 {
         1 << self.ordinal_bits().min(32)
     }
@@ -135,8 +136,8 @@ impl SlotLayout {
 
     fn packed(self, page: &Page, at: usize) -> u64 {
         let begin = at * self.bytes;
-        // Eight bytes lie within the page for every slot but an 8-byte page's last, which is eight
-        // itself.
+        // Eight bytes are within the page for every slot, because the last slot of an 8-byte layout
+        // has eight itself.
         let bytes: &[u8; 8] = page[begin..].first_chunk().expect("a slot lies within its page");
         u64::from_le_bytes(*bytes) & (u64::MAX >> (64 - 8 * self.bytes))
     }
@@ -154,14 +155,15 @@ impl SlotLayout {
         page[at * self.bytes..(at + 1) * self.bytes].copy_from_slice(&packed[..self.bytes]);
     }
 
-    /// Moves the entries of a page from `at` on, and puts the entry there.
+    /// Moves the entries of a page from `at` on, and writes the entry there.
     pub(crate) fn insert(self, page: &mut Page, count: usize, at: usize, entry: Entry) {
         page.copy_within(at * self.bytes..count * self.bytes, (at + 1) * self.bytes);
         self.set(page, at, entry);
     }
 
-    /// Where to look for a tag among the first `count` slots of a page: at its share of the way
-    /// from `first`, the page's first tag, to `end`, the next page's, for tags are spread evenly.
+    /// The approximate place of a tag among the first `count` slots of a page. Tags are spread
+    /// evenly, so it is at the tag's share of the range from `first`, the page's first tag, to
+    /// `end`, the next page's.
     pub(crate) fn near(self, page: &Page, count: usize, (first, end): (u64, u64), tag: u64) -> Near<'_> {
         // Tags have at most 30 bits, and counts nine.
         let slots_each = ((count as u64) << SHIFT) / end.saturating_sub(first).max(1);
@@ -190,7 +192,7 @@ impl SlotLayout {
     }
 }
 
-/// About where a tag is in a page.
+/// The approximate place of a tag on a page.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Near<'a> {
     layout: SlotLayout,
@@ -208,8 +210,8 @@ impl<'a> Near<'a> {
         &self.page[self.guess * self.layout.bytes]
     }
 
-    /// A better guess, by how far off the tag at the first one is: what the tags between are off by
-    /// is all that is left.
+    /// A better guess. It starts from the tag at the first guess and corrects by the difference.
+    /// Only the unevenness of the tags in between remains.
     fn better(&self) -> usize {
         let found = self.layout.tag(self.page, self.guess);
         let off = found.abs_diff(self.tag).saturating_mul(self.slots_each) >> SHIFT;
@@ -218,7 +220,7 @@ impl<'a> Near<'a> {
         std::hint::select_unpredictable(found < self.tag, behind, before)
     }
 
-    /// What else to read, most probably, when the first line is there.
+    /// The other lines that will probably be read, once the first line has arrived.
     pub(crate) fn lines_beside(&self) -> [&'a u8; 2] {
         let begin = self.better() * self.layout.bytes;
         let last = PAGE_BYTES - 1;
@@ -228,8 +230,7 @@ impl<'a> Near<'a> {
         ]
     }
 
-    /// The first of the slots whose tag is not less: in steps of which the processor has not to
-    /// guess the outcome.
+    /// The first slot whose tag is not less. The search has no unpredictable branches.
     pub(crate) fn lower_bound(&self) -> usize {
         let Self {
             layout,
@@ -251,16 +252,16 @@ impl<'a> Near<'a> {
     }
 }
 
-/// Look-ups that new data of one GiB make: one for each chunk of 8 KiB.
+/// Look-ups of one GiB of new data: one for each chunk of 8 KiB.
 pub(crate) const LOOKUPS_PER_GIB: f64 = 131_072.0;
 
-/// Entries taken for a fingerprint that is not there, for each GiB of new data, at most: each a
-/// catalog loaded for nothing.
+/// The most entries that match an absent fingerprint, for each GiB of new data. Each causes the
+/// load of a catalog for nothing.
 ///
-/// Look-ups of level l are `2^-(l+1)` of all, and meet the n entries of that level with a tag's
-/// chance, in one segment; all look-ups meet anchors: `131,072 * (sum(2^-(l+1) n) + anchors) /
-/// segments / 2^tag_bits`. At R = 1, n is `2^-(l+1)` of all entries, and the sum a third of them;
-/// each halving drops the commonest level, so that it halves too.
+/// Look-ups of level l are `2^-(l+1)` of all, and n entries have that level. In one segment, each
+/// look-up compares with the entries of its level and with the anchors. A tag matches with a chance of `2^-tag_bits`: `131,072 *
+/// (sum(2^-(l+1) n) + anchors) / segments / 2^tag_bits`. At R = 1, n is `2^-(l+1)` of all entries,
+/// and the sum a third of them. Each halving drops the commonest level, so the sum halves too.
 #[expect(clippy::cast_precision_loss, reason = "an expectation")]
 pub(crate) fn false_candidates_per_gib(ranks: &[u64; Rank::ALL], segments: usize, tag_bits: u32) -> f64 {
     let [levels @ .., anchors] = ranks;
@@ -269,7 +270,7 @@ pub(crate) fn false_candidates_per_gib(ranks: &[u64; Rank::ALL], segments: usize
     LOOKUPS_PER_GIB * met / segments as f64 * 0.5f64.powi(i32::try_from(tag_bits).unwrap_or(i32::MAX))
 }
 
-/// Bits of tag that keep [`false_candidates_per_gib`] at half of one, when entries grow by a
+/// Bits of tag that keep [`false_candidates_per_gib`] at half of one, if entries grow by this
 /// factor.
 pub(crate) fn tag_bits_for(ranks: &[u64; Rank::ALL], segments: usize, growth: f64) -> u32 {
     let without = false_candidates_per_gib(ranks, segments, 0) * growth.max(1.0);
@@ -282,8 +283,8 @@ pub(crate) fn tag_bits_for(ranks: &[u64; Rank::ALL], segments: usize, growth: f6
 mod tests {
     use super::*;
 
-    /// Wherever the guess falls: tags spread evenly, all alike, crowded at either end, few or a
-    /// full page.
+    /// For any guess: tags that are spread evenly, all equal, or crowded at either end; few tags or
+    /// a full page.
     #[test]
     fn the_lower_bound_is_that_of_a_walk() {
         for bytes in 5..=8 {

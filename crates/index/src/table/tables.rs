@@ -1,5 +1,5 @@
-//! The tables of both kinds, their containers, and their common budget: which table shrinks, and
-//! when.
+//! The tables of both kinds, their containers, and their common budget. It decides which table
+//! shrinks, and when.
 
 use types::ContainerId;
 
@@ -11,22 +11,23 @@ use crate::table::ordinals::Ordinals;
 use crate::table::pages::{Full, PAGE_BYTES, Pages};
 use crate::table::slots::{Entry, Rank, SlotLayout};
 
-/// Chunks that a hook to a node stands for, about: the share of nodes among entries.
+/// The approximate number of chunks for each hook to a node: it gives the share of nodes among
+/// entries.
 const CHUNKS_PER_NODE: u64 = 256;
-/// Bytes that a segment, and a page beside its own, may cost. Fingerprints are spread evenly, and
-/// so are segments' lengths: then less than half of it is needed. Images count on how many pages a
-/// budget has.
+/// Bytes that a segment and a page may cost beside the page itself. Fingerprints are spread evenly,
+/// and so are segments' lengths: then less than half of it is needed. Images rely on the number of
+/// pages in a budget.
 const SEGMENT_BYTES_BESIDE: usize = 24;
 const PAGE_BYTES_BESIDE: usize = 40;
-/// Of that, what the pool of pages takes: the number of a free one, and a share of its slab's
-/// place.
+/// The part of it for the pool of pages: the number of a free page, and a share of its slab's
+/// pointer.
 const POOL_BYTES_BESIDE: usize = 8;
-/// Of the budget, what containers that come out of order take.
+/// The share of the budget for containers that come out of order.
 const LATE_SHARE: usize = 128;
-/// Of containers, when even anchors are too many: the oldest so-manieth.
+/// The share of the oldest containers that are dropped if even the anchors are too many.
 const FORGET_SHARE: u32 = 8;
 
-/// All of an index in memory.
+/// The whole index in memory.
 #[derive(Debug)]
 pub(crate) struct Tables {
     budget_bytes: usize,
@@ -35,7 +36,7 @@ pub(crate) struct Tables {
     pub(super) kinds: [HookTable; 2],
     pub(super) rates: SamplingRates,
     pub(super) forgotten: u64,
-    /// The container of the last hook added, for the next is mostly of it too.
+    /// The container of the last added hook. The next hook usually has the same.
     last: Option<(ContainerId, u32)>,
 }
 
@@ -100,8 +101,8 @@ impl Tables {
         });
     }
 
-    /// Adds the number of a look-up, of those from 0 to `count`, and a container that it finds, in
-    /// the order of look-ups.
+    /// Adds results, in the order of look-ups: the number of a look-up, from 0 to `count`, and a
+    /// container that it finds.
     pub(crate) fn find_together(
         &self,
         kind: HookKind,
@@ -120,7 +121,7 @@ impl Tables {
     }
 
     pub(crate) fn add(&mut self, hook: &Hook) {
-        // Each round but the last makes room, until there is or the hook no longer stays.
+        // Each round makes room, until the hook fits or no longer stays.
         let rank = Rank::of(hook.standing);
         while rank.stays_at(self.rates.of(hook.kind)) {
             if self.try_add(hook).is_ok() || !self.shrink() {
@@ -159,7 +160,7 @@ impl Tables {
         Ok(ordinal)
     }
 
-    /// Sees to it that the next ordinal fits every table's slots.
+    /// Ensures that the next ordinal fits into every table's slots.
     fn fit_ordinals(&mut self) -> Result<(), Full> {
         let next = u64::from(self.ordinals.len()) + 1;
         for kind in HookKind::ALL {
@@ -171,8 +172,8 @@ impl Tables {
         Ok(())
     }
 
-    /// The smallest slots for a kind's entries, as many as the budget will hold, and so many
-    /// containers.
+    /// The smallest slots for so many containers, and for as many entries of a kind as the budget
+    /// allows.
     fn layout(&self, kind: HookKind, containers: u64) -> Option<SlotLayout> {
         let table = self.table(kind);
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
@@ -180,8 +181,8 @@ impl Tables {
         SlotLayout::fitting(table.tag_bits_for(growth), table.layout().tag_bits, containers)
     }
 
-    /// Makes room: halves R of a kind, or forgets the oldest containers when only anchors are left.
-    /// False when there is nothing left to drop.
+    /// Makes room: halves R of a kind, or drops the oldest containers if only anchors are left.
+    /// Returns false if nothing is left to drop.
     fn shrink(&mut self) -> bool {
         let spare = |kind: HookKind| self.table(kind).spare();
         if let Some((rates, kind)) = self.rates.halved(spare(HookKind::Data), spare(HookKind::Node)) {
@@ -193,7 +194,7 @@ impl Tables {
         if oldest == 0 {
             return false;
         }
-        // Only those in order are known to be the oldest; renumbering puts all in order.
+        // Only containers in order are known to be the oldest. Renumbering puts all in order.
         self.renumber(&|_, _| true);
         self.renumber(&|ordinal, _| ordinal >= oldest);
         self.forgotten += u64::from(oldest);
@@ -207,7 +208,7 @@ impl Tables {
         table
             .rewrite(&mut self.pages, now, keep)
             .expect("fewer entries need no more pages");
-        // Half the entries and half the look-ups need a bit of tag less; perhaps a byte of the
+        // Half the entries and half the look-ups need a bit of tag less, and possibly a byte of the
         // slot.
         let containers = u64::from(self.ordinals.len()) * 2;
         if let Some(layout) = self
@@ -228,7 +229,7 @@ impl Tables {
         self.renumber(&|_, container| keep(container));
     }
 
-    /// Deals ordinals out anew to the containers to keep, and drops the entries of others.
+    /// Gives new ordinals to the containers to keep, and drops the entries of others.
     fn renumber(&mut self, keep: &dyn Fn(u32, ContainerId) -> bool) {
         self.last = None;
         let new = self.ordinals.renumber(&mut self.pages, keep);

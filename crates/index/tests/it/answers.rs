@@ -76,13 +76,14 @@ proptest! {
     }
 }
 
-/// One leaf for what is there, whatever stands beside it, and hardly ever one for what is not.
+/// A look-up reads one leaf for a hook in the run, whatever other hooks there are, and hardly ever
+/// one for an absent hook.
 #[test]
 fn a_look_up_reads_one_leaf_of_a_run_and_none_for_what_is_new() {
     let storage = FaultStorage::new();
     let index = open(&storage, IndexOptions::default());
     let hooks = (0..200_000).map(|n| hook(bits(n), data(1, u32::try_from(n % 100).unwrap())));
-    // Of some, as many candidates as a look-up gives.
+    // Some fingerprints have as many candidates as a look-up returns.
     let crowds = (0..100).flat_map(|n| (200..208).map(move |of| hook(bits(n * 2000), data(1, of))));
     index.add_session(session(1), hooks.chain(crowds)).unwrap();
     let index = open(&storage, IndexOptions::default());
@@ -101,7 +102,7 @@ fn a_look_up_reads_one_leaf_of_a_run_and_none_for_what_is_new() {
     assert!(for_absent < 500, "{for_absent} leaves for 100,000 that are new");
 }
 
-/// What a hook takes on disk, all in: the summary, its leaf, the table, digests.
+/// All bytes of a hook on disk: the summary, its leaf, the table, digests.
 #[test]
 fn a_hook_takes_less_than_eight_bytes() {
     let storage = FaultStorage::new();
@@ -117,7 +118,7 @@ fn a_hook_takes_less_than_eight_bytes() {
     assert_eq!(stats.entries, 500_000);
     assert!(stats.bytes < 500_000 * 13 / 2, "{} bytes", stats.bytes);
     assert!(stats.resident_bytes < stats.bytes / 4, "{stats:?}");
-    // Ten GiB of new chunks of 8 KiB, all looked up: not one leads to a catalog that lacks it.
+    // Ten GiB of new chunks of 8 KiB are looked up. None leads to a catalog without it.
     let mut out = Vec::new();
     let found = (500_000..500_000 + 10 * 131_072).filter(|n| {
         index.candidates(&conformance::fingerprint(bits(*n)), HookKind::Data, &mut out);
@@ -126,8 +127,8 @@ fn a_hook_takes_less_than_eight_bytes() {
     assert_eq!(found.count(), 0);
 }
 
-/// Together too, a hook is found from the moment at which it was added: before, while and after it
-/// is published.
+/// Look-ups made together also find a hook from the moment when it was added: before, during and
+/// after publishing.
 #[test]
 fn what_is_being_published_is_found_together() {
     const EACH: u64 = 100;

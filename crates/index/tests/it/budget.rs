@@ -1,4 +1,4 @@
-//! Progressive sampling on disk: the budget is kept, and what stays is what the rates say.
+//! Progressive sampling on disk: the budget is kept, and the rates decide which hooks stay.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use types::{ContainerId, ContainerKind, Generation, Level};
 
 use crate::store::*;
 
-/// What blocks that are not full may take beside the budget.
+/// Bytes of partly filled blocks, which do not count towards the budget.
 const PADDING: u64 = 9 * 7 * 4096;
 
 fn with_budget(bytes_max: u64) -> IndexOptions {
@@ -23,7 +23,7 @@ fn with_budget(bytes_max: u64) -> IndexOptions {
     }
 }
 
-/// What a session stored: 20 data containers of 500 chunks, a recipe container of 20 nodes.
+/// The hooks of a session: 20 data containers of 500 chunks, and a recipe container of 20 nodes.
 fn of_session(n: u64) -> Vec<Hook> {
     let chunks = (0..10_000).map(|m| hook(bits(n << 32 | m), data(n, u32::try_from(m / 500).unwrap())));
     let recipe = id(ContainerKind::Recipe, n, 30);
@@ -38,7 +38,8 @@ fn add(index: &Index, sessions: std::ops::RangeInclusive<u64>) {
     }
 }
 
-/// Every hook that stays is found, no other, and of every container one of each kind.
+/// Checks that every hook that stays is found, no other is, and one of each kind stays for every
+/// container.
 fn check_at(index: &Index, rates: SamplingRates, sessions: std::ops::RangeInclusive<u64>) {
     for n in sessions {
         let hooks = of_session(n);
@@ -90,7 +91,7 @@ fn the_budget_is_kept_and_r_falls() {
     assert_eq!(before.node, SamplingRate::ONE);
     let index = open(&storage, with_budget(budget));
     assert_eq!(index.stats().rates, before, "the runs say so");
-    // Every run is written anew at times: what was merged last is at the rate in force.
+    // Every run is rewritten from time to time. The last merged ones are at the rate in force.
     index.merge(&|| true, &|_| true).unwrap();
     assert!(index.uncovered((1..=40).map(session)).is_empty());
     for n in 1..=40 {
@@ -108,7 +109,7 @@ fn a_session_writes_at_the_rate_in_force_and_others_follow_when_merged() {
     let roomy = open(&storage, with_budget(1 << 30));
     add(&roomy, 1..=3);
     assert_eq!(roomy.stats().rates, SamplingRates::default());
-    // Another process has less room: it writes less, and merges everybody's.
+    // Another process has less room: it writes fewer hooks, and merges all runs.
     let tight = open(&storage, with_budget(100_000));
     let rates = tight.stats().rates;
     assert!(rates.data < SamplingRate::ONE && rates.node == SamplingRate::ONE);
@@ -123,7 +124,7 @@ fn a_session_writes_at_the_rate_in_force_and_others_follow_when_merged() {
         check_at(index, rates, 1..=4);
         assert!(index.stats().bytes <= 100_000 + PADDING);
     }
-    // What is gone is gone, for who has room, too.
+    // Dropped hooks stay lost, even with a larger budget.
     let roomy = open(&storage, with_budget(1 << 30));
     assert_eq!(roomy.stats().rates, rates);
 }
@@ -138,7 +139,7 @@ fn a_lost_lease_leaves_a_full_index_in_use() {
     assert!(index.wants_merge());
 }
 
-/// A container whose catalog gives the hooks of [`stored`].
+/// Stores a container whose catalog has the hooks of [`stored`].
 fn put_container(containers: &Containers, of: ContainerId, first: u64) {
     let mut builder = ContainerBuilder::new(of, Generation::FIRST);
     let (mut plain, mut entries) = (Vec::new(), Vec::new());
@@ -156,7 +157,7 @@ fn put_container(containers: &Containers, of: ContainerId, first: u64) {
     containers.put(&builder.seal(containers).unwrap()).unwrap();
 }
 
-/// Catching up and rebuilding go by the same rates as the sessions themselves did.
+/// Catching up and rebuilding use the same rates as the sessions themselves.
 #[test]
 fn a_rebuilt_index_ends_at_the_same_rule() {
     let storage = FaultStorage::new();
@@ -210,14 +211,15 @@ fn a_rebuilt_index_ends_at_the_same_rule() {
         "what stays at {}",
         rebuilt.rates.data
     );
-    // With room for all, a rebuild takes R back to 1: nothing else does.
+    // With room for all hooks, a rebuild sets R back to 1. Nothing else does.
     let roomy = open(&storage, IndexOptions::default());
     roomy.rebuild(&containers, &committed).unwrap();
     assert_eq!(roomy.stats().rates, SamplingRates::default());
     assert_eq!(roomy.stats().entries, 60 * 200);
 }
 
-/// One session of any size stays within the memory for pending hooks and the budget on disk.
+/// One session of any size stays within the memory for pending hooks, and within the budget on
+/// disk.
 #[test]
 fn one_large_session_lowers_r_as_it_goes() {
     let storage = FaultStorage::new();
@@ -233,7 +235,7 @@ fn one_large_session_lowers_r_as_it_goes() {
     index.add_session(session(1), hooks.iter().copied()).unwrap();
     let stats = index.stats();
     assert_eq!(stats.runs, 1);
-    // The rates of its one run are those when it was last added to: a merge settles the rest.
+    // Its only run has the rates of its last addition. A merge settles the rest.
     assert!(stats.rates.data < SamplingRate::new(2).unwrap(), "{stats:?}");
     index.merge(&|| true, &|_| true).unwrap();
     assert!(index.stats().bytes <= budget + PADDING, "{:?}", index.stats());

@@ -1,4 +1,4 @@
-//! Whatever stands under `index/`: a warning at worst, and never a made-up success.
+//! Any objects under `index/` cause a warning at worst, and never an invented answer.
 
 use std::sync::Arc;
 

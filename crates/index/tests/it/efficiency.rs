@@ -1,5 +1,5 @@
-//! Share of duplicates found through sampled hooks, catalog prefetch and a cache smaller than what
-//! is backed up (G3, G4): measured beside what equation 2 predicts.
+//! The share of duplicates found through sampled hooks, catalog prefetch, and a cache smaller than
+//! the data (G3, G4): measured and compared with equation 2.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -11,7 +11,7 @@ use crate::store::*;
 
 /// Chunks of a container: 32 MiB of 8 KiB, or the paper's 16 MiB of 4 KiB.
 const CONTAINER_CHUNKS: usize = 4096;
-/// Of 8 KiB, 20 MiB: a capping window.
+/// 20 MiB in chunks of 8 KiB: a capping window.
 const WINDOW_CHUNKS: usize = 2560;
 
 fn mixed(n: u64) -> u64 {
@@ -40,7 +40,7 @@ impl Store {
         }
     }
 
-    /// Backs a stream up; of the chunks given, whether each was found.
+    /// Backs up a stream. Returns whether each chunk was found.
     fn back_up(&mut self, stream: &[u64], window: usize) -> Vec<bool> {
         let mut found = Vec::with_capacity(stream.len());
         for window in stream.chunks(window) {
@@ -67,7 +67,7 @@ impl Store {
         self.cached.iter().any(|n| self.catalogs[*n].contains(&chunk))
     }
 
-    /// Container LRU.
+    /// Uses a chunk's container, with LRU eviction of containers.
     fn touch(&mut self, chunk: u64) -> bool {
         let at = self
             .cached
@@ -111,7 +111,7 @@ impl Store {
     }
 }
 
-/// A version with one chunk in a hundred new, in short runs here and there.
+/// A version with one chunk in a hundred new, in short runs at several places.
 fn changed(stream: &[u64], next: &mut u64, version: u64) -> Vec<u64> {
     let mut out = stream.to_vec();
     let runs = stream.len() / 800;
@@ -125,9 +125,9 @@ fn changed(stream: &[u64], next: &mut u64, version: u64) -> Vec<u64> {
     out
 }
 
-/// Share of duplicates found over three later versions, and R at the end.
+/// The share of duplicates found over three later versions, and R at the end.
 fn measure(budget: usize, chunks: u64, window: usize) -> (f64, u64) {
-    // The cache holds an eighth of the containers.
+    // The cache has room for an eighth of the containers.
     let cached_max = usize::try_from(chunks).unwrap() / CONTAINER_CHUNKS / 8;
     let mut store = Store::new(budget, cached_max);
     let mut next = chunks;

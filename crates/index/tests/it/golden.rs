@@ -1,9 +1,9 @@
-//! The golden vectors of a run and of an image: what was once written is written and read the same
-//! for ever.
+//! The golden vectors of a run and of an image: the bytes of a layout version stay the same for
+//! ever, for writing and reading.
 //!
-//! `ONEFOLD_BLESS=1 cargo test -p index golden` writes it; a change to one that a released version
-//! wrote is a break of the layout and needs a new version instead. The file has lines of offset and
-//! bytes, without those that are zeros alone, and ends with the length.
+//! `ONEFOLD_BLESS=1 cargo test -p index golden` writes them. A change to a vector of a released
+//! version breaks the layout, and needs a new version instead. The file has lines of offset and
+//! bytes, without lines of zeros, and ends with the length.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -23,7 +23,7 @@ fn file(of: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../testdata/golden-index/{of}.hex"))
 }
 
-/// Both kinds, two containers, bits that stand twice, an anchor of each container.
+/// Both kinds, two containers, bits that occur twice, an anchor of each container.
 fn hooks() -> Vec<Hook> {
     let node = |bits, container| conformance::hook(HookKind::Node, bits, container);
     let recipe = id(ContainerKind::Recipe, 3, 1);
@@ -62,7 +62,7 @@ fn from_text(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The golden bytes, which those written are.
+/// Returns the golden bytes, after comparing them with the written ones.
 fn compare_or_bless(of: &str, bytes: &[u8]) -> Vec<u8> {
     let text = to_text(bytes);
     if std::env::var_os("ONEFOLD_BLESS").is_some_and(|value| value == "1") {
@@ -124,7 +124,7 @@ fn no_byte_of_a_golden_image_moves_and_it_is_read() {
     let image = image.unwrap();
     let golden = compare_or_bless("image", &storage.get(image).unwrap());
 
-    // All that is asked comes from the image: no run is there.
+    // The image alone answers: there is no run.
     let storage = FaultStorage::new();
     storage.put(image, &[&golden]).unwrap();
     let index = open(&storage, options);

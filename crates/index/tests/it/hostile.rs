@@ -1,5 +1,4 @@
-//! Spoilt runs whose digests are right: the function that the fuzz target feeds, on bytes drawn by
-//! a seed.
+//! Spoilt runs with right digests: the fuzz target's function, on bytes drawn from a seed.
 
 use std::sync::LazyLock;
 
@@ -86,7 +85,7 @@ proptest! {
         probe::part(&bytes);
     }
 
-    /// The front alone, so that what it says is what is spoilt.
+    /// Spoils only the front.
     #[test]
     fn no_spoilt_front_panics(spoilt in proptest::collection::vec((10usize..70, any::<u8>()), 1..3)) {
         let mut bytes = run();

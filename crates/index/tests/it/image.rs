@@ -1,5 +1,5 @@
-//! Checkpoints of the index in memory: the same answers after, and whatever is wrong is said, never
-//! believed.
+//! Checkpoints of the index in memory: they keep all answers, and a bad image is reported, never
+//! used.
 
 use env::Storage;
 use env::fault::FaultStorage;
@@ -27,7 +27,7 @@ fn run(number: u32) -> IndexRunName {
     }
 }
 
-/// Three hundred containers, at R = 1/4 or so.
+/// Three hundred containers, at an R of about 1/4.
 fn some() -> MemoryIndex {
     let index = MemoryIndex::new(BUDGET);
     for n in 0..300 {
@@ -105,7 +105,7 @@ fn no_changed_byte_is_believed() {
     );
 }
 
-/// With digests that fit.
+/// The image with fitting digests.
 fn sealed(mut image: Vec<u8>) -> Vec<u8> {
     let Some(len) = image.get(12..16) else {
         return image;
@@ -127,7 +127,7 @@ fn sealed(mut image: Vec<u8>) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::default())]
 
-    /// A forged image may forget and lie; nothing panics.
+    /// A forged image may forget hooks and give wrong answers, but nothing panics.
     #[test]
     fn a_forged_image_does_no_harm(
         at in proptest::collection::vec((any::<bool>(), any::<prop::sample::Index>(), any::<u8>()), 1..4),

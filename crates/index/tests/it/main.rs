@@ -1,4 +1,5 @@
-//! The index as its users see it: answers against a model, damage, merging, catching up, resolving.
+//! The index from its users' view: answers against a model, damage, merging, catching up,
+//! resolving.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,5 @@
-//! The index in memory against a multimap, its bytes an entry, and how often it lies.
+//! The index in memory against a multimap, its bytes for each entry, and the rate of its false
+//! answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,7 @@ fn it_conforms_with_room_for_all() {
 fn it_conforms_sampled() {
     conformance::check(Promise::Sampled, |hooks| {
         let index = MemoryIndex::new(MEMORY_BYTES_MIN);
-        // So many others that the hooks asked for sample only.
+        // So many other hooks that the looked-up ones are only sampled.
         index.add((0..30_000).map(|n| hook(bits(n) | 1 << 63, data(90, 0))));
         index.add(hooks.iter().copied());
         index
@@ -49,12 +50,13 @@ fn hooks_may_come_in_any_order() {
     }
 }
 
-/// A plain model: every hook of every container added and not removed, and the rates that the index
-/// says.
+/// A plain model: every hook of every container that was added and not removed, and the rates of
+/// the index.
 #[derive(Debug, Default)]
 struct Multimap(
     BTreeMap<(HookKind, u64), BTreeMap<ContainerId, Hook>>,
-    /// Had more candidates than are kept when some were removed: the oldest had gone before.
+    /// Bits that had more candidates than are kept when some were removed: the oldest had been
+    /// dropped before.
     BTreeSet<(HookKind, u64)>,
 );
 
@@ -90,8 +92,8 @@ impl Multimap {
                 .filter(|hook| hook.standing.stays_at(rates.of(*kind)))
                 .map(|hook| hook.container)
                 .collect();
-            // What was there at a greater R and pushed others out may be dropped at this one:
-            // anchors do not push. With fewer candidates than are kept nothing is ever pushed out.
+            // A hook at a greater R may have displaced others, and may then be dropped at this R.
+            // Anchors displace none. With fewer candidates than are kept, none is ever displaced.
             if held.len() <= CANDIDATES_MAX && !self.1.contains(&(*kind, *bits)) {
                 let found: BTreeSet<_> = found.iter().copied().collect();
                 let staying: BTreeSet<_> = staying.into_iter().collect();
@@ -106,18 +108,18 @@ impl Multimap {
         }
         let (known, new) = (self.0.keys(), self.0.keys().map(|(kind, bits)| (*kind, !bits)));
         ask_all(index, &known.copied().chain(new).collect::<Vec<_>>());
-        // Half a GiB's look-ups: a third of one is expected.
+        // The look-ups of half a GiB: a third of one false answer is expected.
         assert!(made_up <= 5, "{made_up} of {} are made up", self.0.len());
     }
 }
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A container of so many new chunks, so many known ones, and nodes.
+    /// Adds a container with so many new chunks, so many known ones, and nodes.
     Add(u64, u32, u64, u64, u64),
-    /// All containers of these sessions, by remainder.
+    /// Removes all containers of these sessions, by remainder.
     Remove(u64),
-    /// Written and read back.
+    /// Writes the index and reads it back.
     Checkpoint,
 }
 
@@ -185,7 +187,7 @@ fn through_an_image(index: &MemoryIndex, budget: usize) -> MemoryIndex {
         .0
 }
 
-/// Spread as those of fingerprints are: unevenly.
+/// Spreads bits like those of fingerprints: unevenly.
 fn mixed(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -198,7 +200,7 @@ fn container(n: u64, chunks: u64) -> Vec<Hook> {
     with_anchors(chunks.map(|n| hook(mixed(n), of)).collect())
 }
 
-/// As many whole containers of new chunks as fit without R falling once more.
+/// The most whole containers of new chunks that fit before R falls again.
 fn full(budget: usize, chunks: u64, halvings: u8) -> (MemoryIndex, u64) {
     let index = MemoryIndex::new(budget);
     let fit = (0..)
@@ -310,7 +312,7 @@ fn more_containers_than_a_slot_can_name_widen_it() {
         narrow.rates.data.halvings() >= 1 && narrow.containers == 1,
         "{narrow:?}"
     );
-    // Each with a hook that stays.
+    // Each has a hook that stays.
     let count = 5_000;
     for n in 0..count {
         index.add(with_anchors(vec![hook(mixed(chunks + n), data(n + 2, 0))]));
@@ -326,7 +328,8 @@ fn more_containers_than_a_slot_can_name_widen_it() {
     );
 }
 
-/// As of a store whose writer can choose fingerprints: lines of one segment would be lines of all.
+/// A writer that can choose fingerprints may fill one segment. Lines of one segment are lines of
+/// all.
 #[test]
 fn hooks_of_one_segment_keep_to_the_budget() {
     for budget in [MEMORY_BYTES_MIN, 1 << 20, 8 << 20] {
@@ -342,7 +345,7 @@ fn hooks_of_one_segment_keep_to_the_budget() {
         ask_all(&index, &keys);
         let stats = index.stats();
         assert!(stats.entries[0] > 500, "{stats:?}");
-        // What comes then, and is spread, finds its place.
+        // Later hooks that are spread still find room.
         index.add(with_anchors(
             (0..200).map(|n| hook(bits(n), data(500, 0))).collect(),
         ));

@@ -1,4 +1,4 @@
-//! Merging keeps every answer and the number of runs small.
+//! Merging keeps every answer, and keeps the number of runs small.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,11 +76,11 @@ fn readers_keep_what_a_merge_deletes() {
     assert!(reader.stats().runs <= RUNS_MAX as u64);
 }
 
-/// Dies before putting its n-th part of a run of many; returns how many it has put.
+/// Dies before putting the n-th of a run's many parts. Returns the number of parts put.
 fn cut_short(storage: &FaultStorage, number: u64, parts: u64) {
     let writer = storage.handle();
     let hooks: Vec<_> = (0..600).map(|m| hook(bits(m * 5 + 1), data(number, 0))).collect();
-    // All at once: none are written early.
+    // All hooks in one run: none are written early.
     writer.inject_here(Fault::kill(parts + 1).counting(Counted::Only(OpKind::Put)));
     let options = IndexOptions {
         pending_bytes_max: 1 << 20,
@@ -90,13 +90,13 @@ fn cut_short(storage: &FaultStorage, number: u64, parts: u64) {
     assert!(stopped.is_err());
 }
 
-/// A run as another process is writing it: its parts stay, and once it has its end it answers for
-/// its session.
+/// A run that another process is writing: its parts stay. Once it has its end, it covers its
+/// session.
 #[test]
 fn a_run_that_is_being_written_is_left_alone() {
     let storage = FaultStorage::new();
     with_sessions(&storage, 20);
-    // What the writer will have written, part by part.
+    // The parts that the writer will write.
     let other = FaultStorage::new();
     let whole = IndexOptions {
         pending_bytes_max: 1 << 20,
@@ -135,7 +135,7 @@ fn a_run_that_is_being_written_is_left_alone() {
     }
 }
 
-/// Its writer died: it is merged away when an hour has passed by the storage's clock.
+/// The writer died: after an hour of the storage's clock, its run is merged away.
 #[test]
 fn a_run_without_an_end_is_merged_away_later() {
     let clock = ManualClock::default();

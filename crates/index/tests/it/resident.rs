@@ -1,5 +1,5 @@
-//! The index on disk and held in memory: the same answers as of runs, images, and what becomes of
-//! bad ones.
+//! The index on disk, held in memory: runs and images give the same answers, and bad images are
+//! dropped.
 
 use env::Storage;
 use env::fault::FaultStorage;
@@ -61,12 +61,12 @@ fn look_ups_read_no_run_whatever_is_published_merged_or_rebuilt() {
     model.check(&index);
     index.merge(&|| true, &|_| true).unwrap();
     model.check(&index);
-    // Of another process, which holds nothing in memory.
+    // Sessions of another process, which holds nothing in memory.
     with_sessions(&open(&storage, SMALL), &mut model, 12..24);
     index.reload().unwrap();
     model.check(&index);
     assert_eq!(index.stats().blocks_read, 0);
-    // Of a fingerprint that stands in many runs, memory keeps the newest containers alone.
+    // For a fingerprint in many runs, memory keeps only the newest containers.
     let (entries, held) = (index.stats().entries, index.stats().memory.unwrap().entries);
     let held: u64 = held.iter().sum();
     assert!(held <= entries && held > entries * 9 / 10, "{held} of {entries}");
@@ -118,7 +118,7 @@ fn an_image_spares_reading_the_runs_that_are_in_it() {
     assert!(!open(&storage, SMALL).checkpoint().unwrap(), "nothing is held");
 }
 
-/// Requests for bytes.
+/// Requests to read bytes when the index is opened.
 fn reads_of_opening(storage: &FaultStorage) -> u64 {
     let before = storage.counters();
     open(storage, HELD);
@@ -150,7 +150,7 @@ fn a_bad_image_is_a_warning_and_is_deleted() {
     assert!(images(&storage).is_empty());
     assert!(index.checkpoint().unwrap());
     assert!(open(&storage, HELD).take_warnings().is_empty());
-    // Another budget: it is of no use, and no harm.
+    // An image of another budget is useless and harmless.
     let other = IndexOptions {
         memory_bytes_max: Some(1 << 20),
         ..SMALL

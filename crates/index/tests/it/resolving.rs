@@ -128,7 +128,7 @@ fn a_lost_or_damaged_container_costs_deduplication_alone() {
     assert_eq!(resolver.stats().failed_loads, 2);
 }
 
-/// All of the container, in a storage that otherwise answers.
+/// Makes all of a container unreadable, in a storage that otherwise answers.
 fn make_unreadable(storage: &FaultStorage, n: u64) {
     let name = names::container(data(n, 0), Generation::FIRST);
     let len = storage.head(&name).unwrap().len;
@@ -191,8 +191,8 @@ fn kinds_do_not_mix() {
     }
 }
 
-/// What a catalog that was prefetched lacks costs no second load, nor does one that cannot be
-/// loaded.
+/// If a prefetched catalog lacks a fingerprint, it is not loaded again. Nor is a catalog that
+/// cannot be loaded.
 #[test]
 fn no_catalog_is_loaded_for_what_the_cache_answers() {
     let (storage, mut resolver) = stored(2);
@@ -239,7 +239,7 @@ fn of_equal_chunks_the_preferred_come_first_then_the_newest() {
     );
 }
 
-/// A running session's containers are its own business: when they are sealed must not matter.
+/// A running session's containers are left out: the time when they are sealed must not matter.
 #[test]
 fn a_session_is_left_out() {
     let (_, resolver) = stored(3);
@@ -249,7 +249,7 @@ fn a_session_is_left_out() {
     assert_eq!(resolver.stats().catalog_loads, 1);
 }
 
-/// However many of its containers have a fingerprint: an older container's place is not theirs.
+/// However many of its containers have a fingerprint, they do not displace an older container.
 #[test]
 fn a_session_that_is_left_out_hides_nothing() {
     let (storage, resolver) = stored(3);

@@ -1,4 +1,4 @@
-//! Containers that lost their anchors are found by new ones.
+//! Containers that lost their anchors are found by their new ones.
 
 use container::{CatalogView, Compression, ContainerBuilder, Containers, compress_region};
 use env::fault::FaultStorage;
@@ -44,8 +44,7 @@ fn is_found(index: &Index, fingerprint: &Fingerprint) -> bool {
     out == [data(1, 0)]
 }
 
-/// With next to no budget nothing but anchors is left, whichever of the two runs came first to a
-/// merge.
+/// With next to no budget only anchors are left, whichever of the two runs was merged first.
 #[test]
 fn the_new_anchor_outlives_every_halving() {
     let storage = FaultStorage::new();
@@ -82,7 +81,7 @@ fn the_new_anchor_outlives_every_halving() {
     assert!(is_found(&index, &anchor_of(&rewritten)));
 }
 
-/// At a rate at which none of the survivors samples, publishing keeps one of them.
+/// At a rate at which none of the survivors is sampled, publishing keeps one of them.
 #[test]
 fn published_at_a_low_rate_the_anchor_is_among_the_hooks() {
     let storage = FaultStorage::new();

@@ -1,4 +1,4 @@
-//! What samples, whose anchor stays, and the two equations of the paper.
+//! Sampling, anchors, and the two equations of the paper.
 
 use index::HookKind;
 use index::conformance::fingerprint;
@@ -15,7 +15,7 @@ const GB: f64 = (1u64 << 30) as f64;
 const TB: f64 = 1024.0 * GB;
 
 fn any_fingerprint() -> impl Strategy<Value = Fingerprint> {
-    // Few values of the sample bits' ends, so that ties and high levels occur.
+    // The sample bits end in few different values, so that ties and high levels occur.
     (any::<[u8; 32]>(), 0u8..4).prop_map(|(mut bytes, few)| {
         if few == 0 {
             bytes[4..7].fill(0);
@@ -120,7 +120,7 @@ proptest! {
         let found = predicted_efficiency(1.0 / rate, container_chunks);
         prop_assert!((0.0..=1.0).contains(&found));
         prop_assert!(found <= predicted_efficiency(0.5 / rate, container_chunks), "more hooks find more");
-        // What equation 2 asks for is what equation 1 gives.
+        // The period of equation 2 and the rate of equation 1 agree.
         let period = period_for(efficiency, container_chunks);
         let needed = memory_for(efficiency, container_chunks, entry, chunk, stored * TB);
         let fits = rate_that_fits(needed, entry, chunk, stored * TB);

@@ -1,4 +1,4 @@
-//! What the tests share: an index on a storage that can be damaged, and hooks of known bits.
+//! Shared code of the tests: an index on a storage that can be damaged, and hooks of known bits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(crate) fn hook(bits: u64, container: ContainerId) -> Hook {
     conformance::hook(HookKind::Data, bits, container)
 }
 
-/// Spread over all 64 bits.
+/// Numbers that are spread over all 64 bits.
 pub(crate) fn bits(n: u64) -> u64 {
     n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -67,7 +67,7 @@ pub(crate) fn ask(index: &impl HookIndex, bits: u64, kind: HookKind) -> Vec<Cont
     out
 }
 
-/// Asks for all of these together, and demands what each alone has.
+/// Looks up all of these together, and compares each answer with that of a single look-up.
 pub(crate) fn ask_all(index: &impl HookIndex, keys: &[(HookKind, u64)]) {
     let mut lists = CandidateLists::default();
     for kind in HookKind::ALL {
@@ -82,7 +82,7 @@ pub(crate) fn ask_all(index: &impl HookIndex, keys: &[(HookKind, u64)]) {
     }
 }
 
-/// By the whole fingerprint, which an index in memory samples by.
+/// Looks up by the whole fingerprint, because an index in memory samples by it.
 pub(crate) fn ask_chunk(index: &impl HookIndex, containers: &Containers, n: u64) -> Vec<ContainerId> {
     let mut out = Vec::new();
     let print = containers.fingerprinter().chunk(&chunk(n));
@@ -90,7 +90,7 @@ pub(crate) fn ask_chunk(index: &impl HookIndex, containers: &Containers, n: u64)
     out
 }
 
-/// What an exact index must answer.
+/// The expected answers of an exact index.
 #[derive(Debug, Default)]
 pub(crate) struct Model(BTreeMap<(HookKind, u64), Vec<ContainerId>>);
 
@@ -129,7 +129,7 @@ pub(crate) fn chunk(n: u64) -> Vec<u8> {
     n.to_le_bytes().repeat(4)
 }
 
-/// Seals and puts a container with these chunks, and a node where the kind has any.
+/// Seals and puts a container with these chunks, and a node if the kind has any.
 pub(crate) fn put(containers: &Containers, id: ContainerId, chunks: &[u64]) -> Arc<CatalogView> {
     let mut builder = ContainerBuilder::new(id, Generation::FIRST);
     let mut plain = Vec::new();

@@ -1,5 +1,5 @@
-//! Catalogs that the storage does not give: told once, asked for seldom, and hooked when they are
-//! there again.
+//! Catalogs that the storage cannot read: one warning, few retries, and hooks once they can be read
+//! again.
 
 use env::Storage;
 use env::fault::{Counted, FailWith, Fault, FaultStorage};
@@ -10,7 +10,7 @@ use types::{ByteRange, ContainerId, ObjectName};
 use crate::resident::HELD;
 use crate::store::*;
 
-/// One session with three containers of a chunk each; of the second one the disk gives nothing.
+/// One session with three containers of one chunk each. The disk cannot read the second one.
 pub(crate) struct Bed {
     pub(crate) storage: FaultStorage,
     committed: [SessionContainers; 1],
@@ -54,8 +54,8 @@ impl Bed {
         self.storage.make_unreadable(&self.bad, nowhere);
     }
 
-    /// A process that opens the index and catches up: how many catalogs it read, and what it has to
-    /// tell.
+    /// Opens the index as a new process, and catches up. Returns how many catalogs it read, and its
+    /// warnings.
     pub(crate) fn catch_up(&self, options: IndexOptions) -> (u64, Vec<Warning>) {
         let index = open(&self.storage, options);
         let read = index.catch_up(&containers(&self.storage), &self.committed);
@@ -67,7 +67,7 @@ impl Bed {
         ask_chunk(&open(&self.storage, options), &containers(&self.storage), n)
     }
 
-    /// A later session comes, and puts hooks of its own.
+    /// Adds a later session with hooks of its own.
     pub(crate) fn session_comes(&self, n: u64) {
         open(&self.storage, IndexOptions::default())
             .add_session(session(n), [])
@@ -169,7 +169,7 @@ fn a_rebuild_tells_all_and_remembers_what_it_could_not_read() {
     assert!(index.rebuild(&containers(&bed.storage), &bed.committed).is_err());
 }
 
-/// Dead at any operation: what is covered and not hooked is remembered.
+/// A process dies at any operation: every covered session is hooked or remembered.
 #[test]
 fn who_dies_while_catching_up_leaves_nothing_that_is_neither_hooked_nor_remembered() {
     for heals in [false, true] {
@@ -236,7 +236,7 @@ fn a_list_that_is_no_list_is_a_warning_and_replaced() {
     assert_eq!(bed.lists(), 0);
 }
 
-/// With so little memory that hooks are written early.
+/// There is so little memory that hooks are written early.
 #[test]
 fn what_can_be_read_of_a_session_is_found() {
     let storage = FaultStorage::new();

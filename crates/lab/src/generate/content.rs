@@ -1,7 +1,8 @@
-//! What data is made of: contents, each random bytes of its own, named by a number.
+//! Contents of generated data. Each content is random bytes of its own, and has a number as its
+//! name.
 //!
-//! A [`Slice`] is a stretch of one content, or of zeros. Its bytes and what tells it apart follow
-//! from it and the seed alone, so a trace and bytes that are made of the same slices have the same
+//! A [`Slice`] is a stretch of one content, or of zeros. Its bytes and its identity follow from it
+//! and the seed alone. So a trace and bytes that are made of the same slices have the same
 //! duplicates.
 
 use std::ops::Range;
@@ -10,13 +11,14 @@ use env::{Entropy, SeededEntropy};
 use simulate::Chunk;
 use types::Fingerprint;
 
-/// A bit of `len`: the content ends here, and so does a chunk that has seen enough of it.
+/// A flag in `len`: the content ends here. A chunk that is long enough ends here too.
 const ENDS: u32 = 1 << 31;
-/// The content that is zeros.
+/// The number of the content that is zeros.
 const ZEROS: u64 = u64::MAX;
-/// Turns of random bytes and of one byte, where data is to compress to a half.
+/// Random bytes and one repeated byte alternate after so many bytes, in data that compresses to a
+/// half.
 const TURN_BYTES: usize = 128;
-/// What names one content among several that make a chunk.
+/// Distinguishes the fingerprint of a chunk that is joined from several contents.
 const JOINED: u64 = 0x6a09_e667_f3bc_c909;
 
 /// A stretch of one content, or of zeros.
@@ -24,12 +26,13 @@ const JOINED: u64 = 0x6a09_e667_f3bc_c909;
 pub struct Slice {
     content: u64,
     at: u32,
-    /// With [`ENDS`].
+    /// The length, and the flag [`ENDS`].
     len: u32,
 }
 
 impl Slice {
-    /// All of a content of so many bytes, with its end or cut off there.
+    /// The first `len` bytes of a content. `ends` says whether the content ends there or is cut
+    /// off.
     pub(crate) fn new(content: u64, len: u32, ends: bool) -> Self {
         debug_assert!(
             content != ZEROS && len < ENDS,
@@ -42,7 +45,7 @@ impl Slice {
         }
     }
 
-    /// So many zeros.
+    /// A slice of `len` zeros.
     pub(crate) const fn zeros(len: u32) -> Self {
         Self {
             content: ZEROS,
@@ -51,30 +54,30 @@ impl Slice {
         }
     }
 
-    /// Bytes.
+    /// The length in bytes.
     #[must_use]
     pub const fn len(self) -> u32 {
         self.len & !ENDS
     }
 
-    /// Nothing is in it.
+    /// Whether the slice is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// It is zeros.
+    /// Whether the slice is zeros.
     #[must_use]
     pub const fn is_zeros(self) -> bool {
         self.content == ZEROS
     }
 
-    /// The content ends with it.
+    /// Whether the content ends with this slice.
     pub(crate) const fn ends(self) -> bool {
         self.len & ENDS != 0
     }
 
-    /// What lies in this range of its bytes.
+    /// The part of the slice in this range of its bytes.
     pub(crate) fn part(self, range: Range<u32>) -> Self {
         debug_assert!(
             range.start <= range.end && range.end <= self.len(),
@@ -92,7 +95,7 @@ impl Slice {
         }
     }
 
-    /// Both as one, where the other goes on where this one stops.
+    /// Joins both slices, if `next` continues this one.
     fn with(self, next: Self) -> Option<Self> {
         let goes_on = self.is_zeros() || self.at + self.len() == next.at && !self.ends();
         (self.content == next.content && goes_on).then(|| Self {
@@ -101,7 +104,7 @@ impl Slice {
         })
     }
 
-    /// As a chunk.
+    /// This slice as a chunk.
     pub(crate) fn chunk(self, seed: u64) -> Chunk {
         let fingerprint = if self.is_zeros() {
             None
@@ -137,16 +140,16 @@ impl Slice {
     }
 }
 
-/// How far bytes compress.
+/// How well the bytes compress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
     None,
-    /// To about a half, as the load generator of DD Boost has it (B12).
+    /// To about a half, as in the load generator of DD Boost (B12).
     Half,
 }
 
-/// One chunk of all of these slices: the same whenever its bytes are.
+/// Joins these slices to one chunk. Equal bytes give the same chunk.
 pub(crate) fn chunk(seed: u64, slices: &[Slice], merged: &mut Vec<Slice>) -> Chunk {
     merged.clear();
     for slice in slices.iter().filter(|slice| !slice.is_empty()) {
@@ -164,7 +167,7 @@ pub(crate) fn chunk(seed: u64, slices: &[Slice], merged: &mut Vec<Slice>) -> Chu
     }
 }
 
-/// What tells a whole content apart.
+/// The fingerprint of a whole content.
 fn fingerprint(seed: u64, content: u64) -> Fingerprint {
     // The first word is a bijection of the content, so two contents have two fingerprints.
     words(seed ^ content.wrapping_mul(0xd134_2543_de82_ef95))

@@ -1,8 +1,8 @@
-//! Edits of one kind or several: what chunking is tested with.
+//! A workload of edits, of one kind or several. It tests chunking.
 //!
-//! A stream of new bytes, in each next backup edited. Every kind has its share: so many percent of
-//! the stream's bytes, each backup, in edits of exponential length at even odds anywhere in it.
-//! Bytes around an edit stay as they are.
+//! The first backup is a stream of new bytes. Each further backup is the edited stream. The share
+//! of each kind of edit is in percent of the stream's bytes. Lengths of edits are exponentially
+//! distributed, and their places are uniform. Bytes around an edit stay unchanged.
 
 use simulate::{BackupHead, Extent, SimulateError};
 
@@ -12,12 +12,12 @@ use super::{Parts, Workload, check_chunk_bytes, check_percent, check_some};
 use crate::generate::files::Share;
 use crate::rng::Rng;
 
-/// The workload. Shares are percent of the stream's bytes before the backup.
+/// The workload. Shares are in percent of the bytes of the previous stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edits {
-    /// What all is drawn from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Bytes of the first backup, but for what is repeated in it.
+    /// Bytes of the first backup, without its repetitions.
     pub stream_bytes: u64,
     /// Backups, each of the whole stream.
     pub backups: u32,
@@ -25,17 +25,17 @@ pub struct Edits {
     pub chunk_bytes: u32,
     /// Bytes of an edit on average.
     pub edit_bytes: u64,
-    /// New bytes that come between others.
+    /// Share of newly inserted bytes.
     pub inserted: f64,
-    /// Bytes that go.
+    /// Share of deleted bytes.
     pub deleted: f64,
-    /// Bytes that are replaced by as many new ones.
+    /// Share of bytes that are overwritten by as many new ones.
     pub overwritten: f64,
-    /// Bytes that move to another place.
+    /// Share of bytes that move to another place.
     pub relocated: f64,
-    /// Bytes of the stream that come a second time at another place of it; in the first backup too.
+    /// Share of bytes that are copied to another place of the stream, in the first backup too.
     pub repeated: f64,
-    /// Bytes that are replaced by as many zeros.
+    /// Share of bytes that are overwritten by zeros.
     pub zeroed: f64,
 }
 
@@ -71,8 +71,8 @@ impl Edits {
         check_percent(self.zeroed, "share that is zeroed")
     }
 
-    /// Draws edits of a share: `made` says what is done with so many bytes from a place on, in a
-    /// stream of so many.
+    /// Draws edits up to a share of the stream. `made` receives the place and the length of each
+    /// edit.
     fn draw(&self, percent: f64, len: u64, rng: &mut Rng, mut made: impl FnMut(&mut Rng, u64, u64)) {
         let mut left = Share::percent(percent).of(len);
         while left > 0 {
@@ -182,7 +182,7 @@ mod tests {
     struct Change {
         first: Vec<Chunk>,
         second: Vec<Chunk>,
-        /// Bytes of the second that are not in the first.
+        /// Bytes of the second backup that the first does not have.
         new: u64,
     }
 
@@ -195,8 +195,9 @@ mod tests {
         Change { first, second, new }
     }
 
-    /// Edits of a share of 5 % that each cut so many chunks: what is left of these is new. A chunk
-    /// that is cut is longer than others are: 12,800 bytes on average where all have 8192.
+    /// New bytes of edits with a share of 5 %, each of which cuts so many chunks: the rest of a cut
+    /// chunk is new. A cut chunk is longer than average: 12,800 bytes where the mean of all is
+    /// 8192.
     fn edges(chunks: u64) -> u64 {
         BYTES / 20 / none().edit_bytes * chunks * 12_800
     }
@@ -242,11 +243,11 @@ mod tests {
             ..none()
         });
         let zeros = zeroed.second.iter().filter(|chunk| chunk.fingerprint.is_none());
-        // Less what lies in chunks with other data.
+        // Zeros in a chunk with other data do not count.
         let zeros = bytes(zeros);
         assert!((BYTES / 40..BYTES / 20).contains(&zeros), "{zeros}");
         for change in [overwritten, zeroed] {
-            // Where edits lie upon each other they come one after another.
+            // Overlapping edits take effect one after another.
             assert!(bytes(&change.second).abs_diff(BYTES) < BYTES / 200);
         }
     }
@@ -266,7 +267,8 @@ mod tests {
             .filter_map(|chunk| places.get(&chunk.fingerprint))
             .collect();
         let back = places.windows(2).filter(|pair| pair[0] > pair[1]).count() as u64;
-        // To where it went and on from there: one of both is back.
+        // The order of chunks jumps to the moved bytes, and back from them. One of both jumps goes
+        // backwards.
         assert_near(back, BYTES / 20 / none().edit_bytes);
     }
 

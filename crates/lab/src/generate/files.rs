@@ -1,56 +1,57 @@
-//! Files that change and come: of a snapshot, of a machine, of an image.
+//! Files that change and are added: those of a snapshot, a machine or an image.
 //!
-//! A file is a list of whole contents. What is overwritten of it is cut anew between the contents
-//! that stay.
+//! A file is a list of whole contents. An overwritten stretch gets new contents between those that
+//! stay.
 
 use super::content::Slice;
 use super::lengths::Maker;
 use crate::rng::Rng;
 
-/// Files of one directory, which lie side by side.
+/// Files of one directory. They are adjacent.
 const DIRECTORY: usize = 32;
 
-/// A file as it stands.
+/// The current state of a file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct File {
-    /// What is in it, with its header.
+    /// Its content, with its header.
     pub(crate) slices: Vec<Slice>,
     len: u64,
-    /// When it came, or changed last.
+    /// The day on which it was added or last changed.
     pub(crate) day: u32,
-    /// Where it changed last.
+    /// The place of its last change.
     place: Option<u64>,
 }
 
 impl File {
-    /// Bytes, with its header.
+    /// The length in bytes, with the header.
     pub(crate) const fn len(&self) -> u64 {
         self.len
     }
 }
 
-/// How files are.
+/// Parameters of files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     /// Mean bytes of a file.
     pub(crate) mean: u64,
-    /// Of the logarithm of lengths.
+    /// Standard deviation of the logarithm of lengths.
     pub(crate) sigma: f64,
-    /// In front of each file, and new whenever it changes.
+    /// Bytes of the header in front of each file. The header is new after each change.
     pub(crate) header: u64,
-    /// Lengths are multiples of it.
+    /// Lengths are multiples of this.
     pub(crate) block: u64,
 }
 
 impl Shape {
-    /// As a tar has them. Log-normal, 256 KiB on average: papers do not say how long files are.
+    /// Files in a tar. Lengths are log-normal with a mean of 256 KiB: papers do not say how long
+    /// files are.
     pub(crate) const IN_TAR: Self = Self {
         mean: 256 << 10,
         sigma: 1.2,
         header: 512,
         block: 1,
     };
-    /// The same on a disk.
+    /// The same files on a disk.
     pub(crate) const ON_DISK: Self = Self {
         header: 0,
         block: 4096,
@@ -81,28 +82,28 @@ impl Share {
     }
 }
 
-/// Which files change.
+/// How changed files are picked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pick {
-    /// Any, each as likely.
+    /// Each file with the same probability.
     Evenly,
-    /// Those of one directory after another; some directories are come to far more often, the k-th
-    /// 1/k as often as the first.
+    /// Directory by directory. Some directories are visited far more often: the k-th 1/k as often
+    /// as the first.
     Walking,
 }
 
-/// All files of one place, in the order in which they came.
+/// All files of one place, in the order in which they were added.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// As they stand.
+    /// The current files.
     pub(crate) files: Vec<File>,
     bytes: u64,
     shape: Shape,
-    /// Their numbers, as they were drawn.
+    /// The files' numbers in random order. The last drawn ones are in front.
     order: Vec<usize>,
-    /// Files that are still to change, in shares of one.
+    /// The part of a file's change that earlier days left over, as a [`Share`].
     owed: u64,
-    /// What has changed on this day or later goes on changing in the same place.
+    /// A file that changed on this day or later changes in the same place again.
     goes_on_since: u32,
     lengths: Rng,
     changes: Rng,
@@ -124,25 +125,25 @@ impl Files {
         }
     }
 
-    /// Beginning with the files of others.
+    /// Begins with a copy of these files.
     pub(crate) fn with(mut self, files: &[File]) -> Self {
         self.files.extend_from_slice(files);
         self.bytes += files.iter().map(|file| file.len).sum::<u64>();
         self
     }
 
-    /// A file that has changed on this day or later changes in the same place again: who works at a
-    /// file for some days works at the same part of it.
+    /// From now on, a file that changed on this day or later changes in the same place again:
+    /// people who work on a file for some days work on the same part of it.
     pub(crate) const fn go_on_since(&mut self, day: u32) {
         self.goes_on_since = day;
     }
 
-    /// Bytes of all, with headers.
+    /// Bytes of all files, with headers.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Files of so many bytes in all come, headers not counted.
+    /// Adds files of `bytes` in all, headers not counted.
     pub(crate) fn add(&mut self, bytes: u64, day: u32) {
         let mut left = bytes;
         while left > 0 {
@@ -164,10 +165,10 @@ impl Files {
         }
     }
 
-    /// A share of the files from `first` on have a share of their bytes overwritten. They stay
+    /// Overwrites a share of the bytes of a share of the files from `first` on. The files stay
     /// where they are.
     pub(crate) fn change(&mut self, first: usize, files: Share, bytes: Share, pick: Pick, day: u32) {
-        // What is left of a day's share is the next one's.
+        // The remainder of a day's share counts for the next day.
         let among = self.files.len() - first;
         self.owed += files.0 * among as u64;
         let count = index(self.owed / Share::WHOLE).min(among);
@@ -176,7 +177,7 @@ impl Files {
             Pick::Evenly => {
                 self.order.extend(first + self.order.len()..self.files.len());
                 for n in 0..count {
-                    // Drawn without putting back: those that were drawn stand in front.
+                    // Draws without replacement: drawn files move to the front.
                     let rest = self.order.len() - n;
                     let at = n + index(self.changes.below(rest as u64));
                     self.order.swap(n, at);
@@ -193,8 +194,8 @@ impl Files {
         let mut left = count;
         while left > 0 {
             let mut directory = index(self.changes.skewed_below(directories as u64));
-            // On from a directory all of whose files have changed; not round and round where all
-            // files have.
+            // Moves on from a directory whose files have all changed. Stops when all files have
+            // changed.
             let mut visited = 0;
             loop {
                 let begin = first + directory * DIRECTORY;
@@ -234,7 +235,7 @@ impl Files {
         let (mut begin, mut lost) = (0, 0);
         for slice in &file.slices {
             let end = begin + u64::from(slice.len());
-            // The header is in the first.
+            // The first content includes the header.
             if begin < header || begin < until && from < end {
                 lost += u64::from(slice.len());
             } else {
@@ -305,14 +306,14 @@ mod tests {
                         .map(|slice| u64::from(slice.len()))
                         .sum::<u64>()
                 );
-                // A fifth, its edges and the header.
+                // A fifth was overwritten, and its edges and the header are new.
                 assert!(
                     (len * 66 / 100..=len * 80 / 100).contains(&kept),
                     "{pick:?}: {kept} of {len}"
                 );
                 assert!(!stays(&&files.files[n].slices[0]), "the header is new");
             }
-            // Half a file and half a file are one.
+            // Two half files are one file.
             let counts = [2, 3].map(|day| {
                 files.change(0, Share::percent(0.05), Share::percent(20.0), pick, day);
                 changed(&files, day).len()
@@ -326,8 +327,8 @@ mod tests {
 
     #[test]
     fn what_goes_on_changing_changes_in_the_same_place() {
-        // Percent of bytes that stay as they were through two days of changes, the second on or
-        // after `since` or not.
+        // Percent of bytes that two days of changes leave unchanged. `since` decides whether the
+        // second day changes the same places.
         let kept = |since| {
             let mut files = files(64);
             let before = files.files.clone();
@@ -361,7 +362,7 @@ mod tests {
             visited.dedup();
             (first, visited.len())
         };
-        // 96 files a day, of 100 directories.
+        // 96 files a day, in 100 directories.
         let ((even_first, even), (first, walked)) = (directories(Pick::Evenly), directories(Pick::Walking));
         assert!(
             (60..140).contains(&even_first) && even > 1000,

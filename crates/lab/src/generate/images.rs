@@ -1,16 +1,18 @@
-//! Disk images whose file systems are worked in, backed up in full once a week [RevDedup 4.1, R10]:
+//! Disk images with active file systems, each backed up in full once a week [RevDedup 4.1, R10]:
 //! SG1 to SG5, GP, and the virtual machines of a programming course.
 //!
-//! All images begin as one: files side by side from the front, zeros behind. Each weekday a walk
-//! through the directories picks a share of the files, of each of which a share is overwritten in
-//! place; new files take space from the zeros while there is some. Files have whole blocks of 4
-//! KiB. The paper does not say how long files are nor how the walk goes: here they are log-normal,
-//! 256 KiB on average, and it goes through directories of 32 neighbours each, to the k-th 1/k as
-//! often as to the first. A file that changes on several days of a week changes in the same place:
-//! were each day's place another, no store of chunks could save more than 92.6 % of SG5, of which
-//! the paper's saves 93.6 % at least. Tables of the file system itself are left out.
+//! All images begin as copies of one: files side by side from the front, followed by zeros. Each
+//! weekday a walk through the directories picks a share of the files, and overwrites a share of
+//! each in place. New files take space from the zeros while there is some. Files have whole blocks
+//! of 4 KiB.
 //!
-//! Memory: 16 to 32 bytes a chunk of all images' files.
+//! The paper says neither how long files are nor how the walk chooses. Here lengths are log-normal,
+//! 256 KiB on average. The walk visits directories of 32 adjacent files, the k-th 1/k as often as
+//! the first. A file that changes on several days of a week changes in the same place. With a new
+//! place each day, no store of chunks could save more than 92.6 % of SG5, and the paper saves at
+//! least 93.6 %. The metadata of the file system is left out.
+//!
+//! Memory: 16 to 32 bytes for each chunk of all images' files.
 
 use simulate::{BackupHead, Extent, SimulateError};
 
@@ -22,13 +24,14 @@ use crate::rng::Rng;
 
 const DAYS_A_WEEK: u32 = 5;
 const BLOCK: u64 = 4096;
-/// Of zeros, where chunks are cut by content: the longest that there are.
+/// The length of a chunk of zeros in average chunks, with content-defined chunking: the longest
+/// possible chunk.
 const ZEROS_LENGTHS: u32 = 4;
 
-/// How images are cut.
+/// How images are cut into chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageChunks {
-    /// By content, so many bytes on average.
+    /// By content, with this average length in bytes.
     Content(u32),
     /// In blocks of 4 KiB.
     Blocks,
@@ -37,31 +40,30 @@ pub enum ImageChunks {
 /// The workload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Images {
-    /// What all is drawn from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// As the paper calls it.
+    /// The paper's name.
     pub name: &'static str,
-    /// Images, each a series of its own.
+    /// Number of images, each a series of its own.
     pub series: u32,
     /// Bytes of an image.
     pub image_bytes: u64,
-    /// Bytes of files that an image begins with.
+    /// Bytes of files in the first image.
     pub files_bytes: u64,
     /// Backups of each image.
     pub weeks: u32,
-    /// Files that change in a day, in percent: the paper's alpha.
+    /// Share of files that change in a day, in percent: the paper's alpha.
     pub files_changed: f64,
-    /// How much of each is overwritten, in percent: its beta.
+    /// Share of each changed file that is overwritten, in percent: the paper's beta.
     pub bytes_changed: f64,
-    /// Bytes of new files in a day: its gamma.
+    /// Bytes of new files in a day: the paper's gamma.
     pub new_bytes: u64,
-    /// How images are cut.
+    /// How images are cut into chunks.
     pub chunks: ImageChunks,
 }
 
 impl Images {
-    /// SG1 to SG5, as table I has them: 8 GB with 1.1 GB of files, 78 weeks. `None` for another
-    /// number.
+    /// SG1 to SG5, as in table I: 8 GB with 1.1 GB of files, 78 weeks. `None` for another number.
     #[must_use]
     pub fn sg(number: u32) -> Option<Self> {
         let (name, files_changed, bytes_changed, new_bytes) = match number {
@@ -86,7 +88,8 @@ impl Images {
         })
     }
 
-    /// GP: 16 series of 20 weeks, that begin as one image and change as SG1 does, each by itself.
+    /// GP: 16 series of 20 weeks. They begin as one image, and each changes by itself at the rates
+    /// of SG1.
     #[must_use]
     pub fn gp() -> Self {
         Self {
@@ -97,9 +100,9 @@ impl Images {
         }
     }
 
-    /// Virtual machines of 80 students, from one master image of 7.6 GB, for 12 weeks. Of 7.2 TB in
-    /// all 3.3 TB are not zeros, and of these 1.7 % are unique: what changes in a day is chosen so
-    /// that it comes out like that.
+    /// Virtual machines of 80 students, from one master image of 7.6 GB, for 12 weeks. In the
+    /// paper, 3.3 TB of 7.2 TB are not zeros, and 1.7 % of these are unique. The daily changes are
+    /// chosen to give these figures.
     #[must_use]
     pub fn students() -> Self {
         Self {
@@ -116,7 +119,7 @@ impl Images {
         }
     }
 
-    /// The same picture with images of another size.
+    /// The same proportions with images of another size.
     #[must_use]
     pub fn scaled(self, image_bytes: u64) -> Self {
         let scale = |bytes: u64| {
@@ -149,7 +152,7 @@ impl Images {
         Ok(())
     }
 
-    /// Longest chunk of zeros.
+    /// Length of the longest chunk of zeros.
     fn zeros_bytes(&self) -> u32 {
         match self.chunks {
             ImageChunks::Content(mean) => ZEROS_LENGTHS * mean,
@@ -192,7 +195,7 @@ impl Workload for Images {
             ImageChunks::Content(mean) => Lengths::Content(mean),
             ImageChunks::Blocks => Lengths::Fixed(u32::try_from(BLOCK).expect("four thousand")),
         };
-        // Of each series three, of the image that all begin with the first.
+        // Three backups of each series. All series begin as one image.
         let new = |number: u64| {
             let rng = |n| Rng::new(self.seed, 3 * number + n);
             Files::new(
@@ -215,7 +218,7 @@ impl Workload for Images {
         );
         for week in 1..=self.weeks {
             for (image, number) in images.iter_mut().zip(1..) {
-                // The first backup is of the image as it was prepared.
+                // The first backup is of the image as prepared.
                 let days = if week == 1 { 0 } else { DAYS_A_WEEK };
                 image.go_on_since(week.saturating_sub(2) * DAYS_A_WEEK + 1);
                 for day in 1..=days {
@@ -257,8 +260,7 @@ mod tests {
         chunk.fingerprint.is_some()
     }
 
-    /// Percent of bytes that are no zeros that a store of all chunks would not hold, and of these
-    /// of bytes that are no zeros.
+    /// Percent of bytes that a store of unique chunks would save. Zeros do not count.
     fn saved(seen: &Seen) -> f64 {
         let mut known = HashSet::new();
         let all: Vec<Chunk> = seen.chunks().filter(|chunk| is_data(&chunk)).collect();
@@ -276,14 +278,14 @@ mod tests {
         let (first, second) = (&seen[0].1, &seen[1].1);
         assert_eq!((bytes(first), bytes(second)), (800_000_000, 800_000_000));
         let data = |chunks: &[Chunk]| bytes(chunks.iter().filter(is_data));
-        // Whole blocks.
+        // Files have whole blocks.
         assert!(data(first).abs_diff(110_000_000) < 4096, "{}", data(first));
-        // 1 MB a day.
+        // 1 MB of new files a day.
         assert!(data(second).abs_diff(115_000_000) < 50_000, "{}", data(second));
         let known: HashSet<_> = first.iter().map(|chunk| chunk.fingerprint).collect();
         let new = bytes(second.iter().filter(|chunk| !known.contains(&chunk.fingerprint)));
-        // New files; five times a tenth of 2 % of the others, and the chunks at their edges; at
-        // times the same again.
+        // New files; five times a tenth of 2 % of the other files, with the chunks at the edges;
+        // sometimes the same place again.
         assert!((5_700_000..7_500_000).contains(&new), "{new}");
     }
 
@@ -293,8 +295,8 @@ mod tests {
             let mut images = Images::sg(number).unwrap().scaled(80_000_000);
             let saved = saved(&Seen::of(&mut images));
             println!("SAVED sg{number} {saved}");
-            // The paper's are 93.6 to 97.0; what a chunk has around a change weighs more where more
-            // changes.
+            // The paper has 93.6 to 97.0. Where more changes, the unchanged rest of cut chunks
+            // weighs more.
             let expected = if number == 5 { 88.0..94.0 } else { 93.6..97.0 };
             assert!(expected.contains(&saved), "sg{number}: {saved}");
         }
@@ -339,12 +341,12 @@ mod tests {
                 data + if chunk.fingerprint.is_some() { len } else { 0 },
             )
         });
-        // 3.3 of 7.2 TB.
+        // The paper has 3.3 of 7.2 TB.
         let share = data * 1000 / all;
         assert!((430..490).contains(&share), "{share}");
         let saved = saved(&seen);
         println!("SAVED vm {saved}");
-        // 98.3 with 80 series; that they begin as one is worth 0.3 less with 20.
+        // The paper has 98.3 with 80 series. With 20 series, the common beginning saves 0.3 less.
         assert!((97.6..98.4).contains(&saved), "{saved}");
     }
 

@@ -1,4 +1,4 @@
-//! How long chunks are, and new contents of such lengths.
+//! Lengths of chunks, and new contents of such lengths.
 
 use simulate::SimulateError;
 
@@ -6,16 +6,16 @@ use super::content::Slice;
 use super::{GROUP, Parts};
 use crate::rng::Rng;
 
-/// A series' contents have numbers of their own: this many bits for those of one.
+/// Contents of each series have their own numbers: so many bits number those of one series.
 const SERIES_BITS: u32 = 40;
 
 /// Lengths of chunks, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lengths {
-    /// As content-defined chunking gives them, so many on average: no less than a quarter,
-    /// exponential above it, no more than four times as many.
+    /// As of content-defined chunking, with this mean: at least a quarter of it, exponential above,
+    /// and at most four times as much.
     Content(u32),
-    /// So many each, as images are cut.
+    /// All of this length, as images are cut.
     Fixed(u32),
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    /// Of contents that no other `series` has.
+    /// A maker of contents that no other `series` has.
     pub(crate) fn new(lengths: Lengths, rng: Rng, series: u64) -> Self {
         Self {
             lengths,
@@ -37,21 +37,21 @@ impl Maker {
         }
     }
 
-    /// Appends new contents of so many bytes in all.
+    /// Appends new contents of `bytes` in all.
     pub(crate) fn cut(&mut self, bytes: u64, slices: &mut Vec<Slice>) {
         self.each(bytes, |content, len, _| {
             slices.push(Slice::new(content, len, true))
         });
     }
 
-    /// As [`Self::cut`], but a content that is cut short does not end a chunk.
+    /// Like [`Self::cut`], but a shortened last content does not end a chunk.
     pub(crate) fn insert(&mut self, bytes: u64, slices: &mut Vec<Slice>) {
         self.each(bytes, |content, len, is_whole| {
             slices.push(Slice::new(content, len, is_whole));
         });
     }
 
-    /// Says new contents of so many bytes in all, each a chunk.
+    /// Passes new contents of `bytes` in all to `out`, each as a chunk.
     pub(crate) fn say(&mut self, bytes: u64, out: &mut dyn Parts) -> Result<(), SimulateError> {
         let mut group = Vec::with_capacity(GROUP);
         let mut left = bytes;
@@ -76,7 +76,7 @@ impl Maker {
         }
     }
 
-    /// A new content of at most so many bytes, and whether it is as long as it was drawn.
+    /// A new content of at most `left` bytes, and whether it has its full drawn length.
     fn draw(&mut self, left: u64) -> (u64, u32, bool) {
         let drawn = match self.lengths {
             Lengths::Content(mean) => {

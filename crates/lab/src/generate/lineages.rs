@@ -1,17 +1,18 @@
 //! The load generator of DD Boost [Douglis et al., section IV-B, figures 7 and 8; B12].
 //!
-//! Streams, each with a lineage of its own: nothing is shared across lineages. Each generation adds
-//! 1 % of the file's bytes, deletes 1 %, and moves 3 % within it, in updates that stand in clusters
-//! around a centre or, as in the paper's appendix, anywhere. TestOutput are generation 0, 1
-//! (low-gen), every fifth, and the last (high-gen). The bytes compress to a half.
+//! Each stream has a lineage of its own, and lineages share nothing. Each generation adds 1 % of
+//! the file's bytes, deletes 1 %, and moves 3 % within it. Updates form clusters around centres or,
+//! as in the paper's appendix, are uniform. TestOutput consists of generation 0, 1 (low-gen), every
+//! fifth, and the last (high-gen). The bytes compress to a half.
 //!
-//! The paper has a cluster of additions, one of deletions and two of modifications for each
-//! gigabyte of its 20 GB files; here there are as many clusters in a file of any size, so that a
-//! small file is a small picture of a large one. A centre follows the one before: half of the time
-//! within 1 % of the file's size, and 8 % on average with a deviation of 18 %. The paper does not
-//! say how long an update is, nor how far data moves: here 16 KiB on average, so that a generation
-//! has 8 to 9 % new chunks, half of that compressed: about the 5 % that the paper transfers; and
-//! within its cluster.
+//! The paper has one cluster of additions, one of deletions and two of modifications for each
+//! gigabyte of its 20 GB files. Here a file of any size has as many clusters, so that a small file
+//! is a scaled-down large one. Half of the centres follow the previous one within 1 % of the file's
+//! size. The mean distance is 8 %, with a deviation of 18 %.
+//!
+//! The paper says neither how long an update is nor how far data moves. Here an update has 16 KiB
+//! on average, and data moves within its cluster. Then a generation has 8 to 9 % new chunks,
+//! compressed to half of that: about the 5 % that the paper transfers.
 
 use simulate::{BackupHead, Extent, SimulateError};
 
@@ -25,42 +26,42 @@ use crate::rng::Rng;
 const CLUSTERS_ADDED: u64 = 20;
 const CLUSTERS_DELETED: u64 = 20;
 const CLUSTERS_MODIFIED: u64 = 40;
-/// Shares of a file that change in a generation, in percent.
+/// Shares of a file that each generation changes, in percent.
 const ADDED: f64 = 1.0;
 const DELETED: f64 = 1.0;
 const MODIFIED: f64 = 3.0;
-/// How wide a cluster is, in shares of the file.
+/// Standard deviations of clusters, in shares of the file.
 const DEVIATION_ADDED: f64 = 0.009;
 const DEVIATION_DELETED: f64 = 0.0045;
 const DEVIATION_MODIFIED: f64 = 0.0025;
-/// Half of the next centres are so near, in shares of the file.
+/// Half of the next centres are within this distance, in shares of the file.
 const NEAR: f64 = 0.01;
-/// The others: with this mean and deviation of the logarithm, all are 8 % away on average with a
-/// deviation of 18 %.
+/// Mean distance of the other centres, with the next deviation of its logarithm. Over all centres,
+/// the mean is 8 % and the deviation 18 %.
 const FAR: f64 = 0.155;
 const FAR_SIGMA: f64 = 1.08;
 
-/// Where updates fall.
+/// Where updates are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clusters {
     /// Normally distributed around the centres of clusters: figure 7.
     Normal,
-    /// Anywhere: figure 8.
+    /// Uniformly distributed: figure 8.
     Uniform,
 }
 
 /// The workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lineages {
-    /// What all is drawn from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Bytes of generation 0 of each lineage; the paper's files have 20 GB.
+    /// Bytes of generation 0 of each lineage; the paper has 20 GB.
     pub file_bytes: u64,
-    /// Lineages; the paper has 1 to 64.
+    /// Number of lineages; the paper has 1 to 64.
     pub lineages: u32,
-    /// The last generation; the paper's is 41.
+    /// The number of the last generation; the paper has 41.
     pub generations: u32,
-    /// Where updates fall.
+    /// Where updates are.
     pub clusters: Clusters,
     /// Bytes of an update on average.
     pub update_bytes: u64,
@@ -113,7 +114,7 @@ impl Lineages {
             (Kind::Delete, CLUSTERS_DELETED),
             (Kind::Move, CLUSTERS_MODIFIED),
         ];
-        // What falls short of a byte in one cluster is for the next.
+        // Fractions of a byte carry over from cluster to cluster.
         let mut shares = [ADDED, DELETED, MODIFIED].map(|percent| Share::percent(percent).of(len));
         for n in 0..CLUSTERS_ADDED + CLUSTERS_DELETED + CLUSTERS_MODIFIED {
             if n > 0 {
@@ -152,7 +153,7 @@ impl Lineages {
             let some = rng.exponential(self.update_bytes).clamp(1, left);
             left -= some;
             let at = place(rng);
-            // What would reach beyond the end lies before it.
+            // An update that would reach beyond the end begins earlier.
             let from = at.min(len - some.min(len));
             let delete = |from, delete| Edit {
                 at: from,
@@ -189,7 +190,7 @@ fn next_centre(centre: u64, len: u64, rng: &mut Rng) -> u64 {
     moved(centre, if back { -away } else { away }, len)
 }
 
-/// A place so many shares of the file further on; past its end it goes on at its beginning.
+/// The place at this distance, in shares of the file. Distances wrap around at the end.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -276,7 +277,8 @@ mod tests {
         chunks.into_iter().map(|chunk| u64::from(chunk.len)).sum()
     }
 
-    /// Bytes of the second that the first has not, and in how many places they stand.
+    /// Bytes of the second list that the first does not have, and the number of alternating runs of
+    /// known and new chunks.
     fn new(first: &[Chunk], second: &[Chunk]) -> (u64, usize) {
         let known: HashSet<_> = first.iter().map(|chunk| chunk.fingerprint).collect();
         let is_new = |chunk: &&Chunk| !known.contains(&chunk.fingerprint);
@@ -317,11 +319,12 @@ mod tests {
         for seen in [normal, uniform] {
             let (first, second) = (&seen[0].1, &seen[1].1);
             assert_eq!(bytes(first), BYTES);
-            // As much comes as goes, but for what two updates delete or move at once.
+            // Additions and deletions cancel, except where two updates delete or move the same
+            // bytes.
             assert!(bytes(second).abs_diff(BYTES) < BYTES / 200, "{}", bytes(second));
             let (new, runs) = new(first, second);
-            // 1 %, and the chunks that updates cut: half of that once compressed is near what the
-            // paper transfers.
+            // 1 %, and the chunks that updates cut: compressed to half, this is near what the paper
+            // transfers.
             let share = new * 1000 / BYTES;
             assert!((60..130).contains(&share), "{share}");
             places.push(runs);
@@ -334,7 +337,7 @@ mod tests {
 
     #[test]
     fn what_moves_is_not_lost() {
-        // Each cluster one update, so that little is cut.
+        // Each cluster is one update, so that few chunks are cut.
         let mut workload = Lineages {
             file_bytes: BYTES,
             lineages: 1,
@@ -346,7 +349,8 @@ mod tests {
         let seen = Seen::of(&mut workload).0;
         let (first, second) = (&seen[0].1, &seen[1].1);
         for (a, b) in [(first, second), (second, first)] {
-            // 1 %, and the edges of 80 updates; 3 % more if moved data were other data.
+            // 1 %, and the edges of 80 updates. If moved data were different data, it would be 3 %
+            // more.
             let share = new(a, b).0 * 1000 / BYTES;
             assert!((13..27).contains(&share), "{share}");
         }

@@ -1,10 +1,10 @@
 //! Workloads: seeded, deterministic, streaming.
 //!
-//! A [`Workload`] says of what slices its backups are made, and where their chunks end. So it
-//! replays as a chunk trace ([`Workload::replay`]) and as bytes ([`write()`]), and both have the
-//! same duplicates: bytes that are cut where the trace cuts them are equal exactly where its
-//! fingerprints are. Memory is that of the description, some bytes a chunk of what stands at one
-//! time, never that of the data.
+//! A [`Workload`] describes its backups as slices, and their chunks' boundaries. It replays as a
+//! chunk trace ([`Workload::replay`]) and as bytes ([`write()`]), and both have the same
+//! duplicates: bytes cut at the trace's boundaries are equal exactly where its fingerprints are.
+//! Memory is that of the description, some bytes for each chunk of the current state, never that of
+//! the data.
 
 mod content;
 mod edits;
@@ -32,32 +32,32 @@ pub use unique::Unique;
 pub use vm::Vm;
 pub use workgroup::Workgroup;
 
-/// Chunks that are handed on at once.
+/// Chunks that are passed on together.
 const GROUP: usize = 512;
 
-/// What is backed up, drawn from a seed.
+/// A series of backups that is drawn from a seed.
 pub trait Workload {
-    /// As the command line calls it, and its backups begin.
+    /// Its name on the command line. Names of its backups begin with it.
     fn name(&self) -> &'static str;
 
-    /// What all is drawn from.
+    /// The seed of all random numbers.
     fn seed(&self) -> u64;
 
-    /// How far its bytes compress.
+    /// How well its bytes compress.
     fn compression(&self) -> Compression {
         Compression::None
     }
 
-    /// Says of each backup, the oldest first, what it is made of: the same each time.
+    /// Describes all backups to `out`, the oldest first. The result is the same each time.
     ///
     /// # Errors
-    /// `Settings` where these make no sense; of `out`.
+    /// `Settings` if these make no sense; errors of `out`.
     fn generate(&self, out: &mut dyn Parts) -> Result<(), SimulateError>;
 
     /// Replays its backups as chunks, the oldest first.
     ///
     /// # Errors
-    /// As [`Self::generate`]; of the sink.
+    /// As [`Self::generate`]; errors of the sink.
     fn replay(&self, sink: &mut dyn Sink) -> Result<(), SimulateError> {
         self.generate(&mut Replay {
             seed: self.seed(),
@@ -68,30 +68,30 @@ pub trait Workload {
     }
 }
 
-/// What a workload says its backups into.
+/// Receives the backups of a workload.
 pub trait Parts {
-    /// A backup begins.
+    /// Begins a backup.
     ///
     /// # Errors
-    /// Of what takes it.
+    /// Errors of the receiver.
     fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError>;
 
-    /// Its next chunks: each of these slices is one.
+    /// Adds the next chunks. Each slice is one chunk.
     ///
     /// # Errors
-    /// Of what takes them.
+    /// Errors of the receiver.
     fn chunks(&mut self, slices: &[Slice]) -> Result<(), SimulateError>;
 
-    /// Its next chunk, of all of these slices.
+    /// Adds the next chunk, joined from all of these slices.
     ///
     /// # Errors
-    /// Of what takes it.
+    /// Errors of the receiver.
     fn chunk(&mut self, slices: &[Slice]) -> Result<(), SimulateError>;
 
-    /// It is complete.
+    /// Ends the backup.
     ///
     /// # Errors
-    /// Of what takes it.
+    /// Errors of the receiver.
     fn end(&mut self) -> Result<(), SimulateError>;
 }
 
@@ -153,12 +153,13 @@ impl Parts for Replay<'_> {
     }
 }
 
-/// Writes the bytes of each backup to what `open` gives for it, which is flushed once, when the
-/// backup is complete. Content-defined chunking cuts them elsewhere than the trace. `wrote` is told
-/// the bytes of each chunk of the trace that was written, and may end it.
+/// Writes the bytes of each backup to the writer that `open` returns for it, and flushes it once,
+/// after the backup. Content-defined chunking cuts the bytes at other places than the trace.
+/// `wrote` receives the number of bytes of each written chunk of the trace, and may stop the
+/// writing by an error.
 ///
 /// # Errors
-/// Of the workload, the system, `open` and `wrote`.
+/// Of the workload, the operating system, `open` and `wrote`.
 pub fn write<W: Write>(
     workload: &(impl Workload + ?Sized),
     open: impl FnMut(&BackupHead) -> Result<W, SimulateError>,
@@ -219,7 +220,7 @@ where
     }
 }
 
-/// That chunks can be so long on average.
+/// Checks that chunks can have this average length.
 fn check_chunk_bytes(chunk_bytes: u32) -> Result<(), SimulateError> {
     let lengths = 64..=1 << 20;
     if lengths.contains(&chunk_bytes) {
@@ -232,7 +233,7 @@ fn check_chunk_bytes(chunk_bytes: u32) -> Result<(), SimulateError> {
     }
 }
 
-/// That there is one at least.
+/// Checks that the count is at least one.
 fn check_some(count: u64, what: &str) -> Result<(), SimulateError> {
     if count == 0 {
         return Err(SimulateError::Settings(format!("{what}: at least 1 is needed")));
@@ -240,7 +241,7 @@ fn check_some(count: u64, what: &str) -> Result<(), SimulateError> {
     Ok(())
 }
 
-/// That a percentage is one.
+/// Checks that the percentage is from 0 to 100.
 fn check_percent(percent: f64, what: &str) -> Result<(), SimulateError> {
     if (0.0..=100.0).contains(&percent) {
         Ok(())

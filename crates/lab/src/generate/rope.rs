@@ -1,9 +1,8 @@
-//! A stream that is edited: what is inserted, deleted or moved leaves the bytes around it as they
-//! are.
+//! A stream under edits. An insertion, deletion or move leaves the bytes around it unchanged.
 //!
-//! Its chunks are those that content-defined chunking would find: a content that ends a chunk does
-//! so wherever it comes to stand, unless the chunk is too short there or the content's last bytes
-//! are gone. So an edit changes the chunk that it falls into, and at times the next.
+//! Its chunks are those that content-defined chunking would find. A content that ends a chunk does
+//! so wherever it is moved to, unless the chunk is too short there or the content's last bytes are
+//! gone. So an edit changes the chunk that it hits, and sometimes the next one.
 
 use simulate::SimulateError;
 
@@ -11,12 +10,12 @@ use super::Parts;
 use super::content::Slice;
 use super::lengths::Maker;
 
-/// The bytes before a boundary that make it one: the window of the gear hash.
+/// The bytes before a boundary that decide it: the window of the gear hash.
 const WINDOW_BYTES: u32 = 64;
-/// Longest slice of zeros, so that their lengths add up in 31 bits.
+/// The longest slice of zeros, so that sums of lengths fit into 31 bits.
 const ZEROS_BYTES_MAX: u32 = 1 << 20;
 
-/// What comes in.
+/// The bytes that an edit inserts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Insert {
     /// Nothing.
@@ -25,31 +24,32 @@ pub(crate) enum Insert {
     New(u64),
     /// So many zeros.
     Zeros(u64),
-    /// What lies in the stream as it was before the edits: so many bytes from there.
+    /// Bytes of the stream as it was before the round of edits: the start, and the length.
     Copy(u64, u64),
 }
 
-/// At a place, some bytes go and others come; in the stream as it was before all edits of a round.
+/// An edit: at a place, it deletes some bytes and inserts others. Places refer to the stream before
+/// all edits of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Edit {
     /// The place.
     pub(crate) at: u64,
-    /// So many bytes go.
+    /// The number of deleted bytes.
     pub(crate) delete: u64,
-    /// What comes.
+    /// The inserted bytes.
     pub(crate) insert: Insert,
 }
 
-/// The stream as it stands.
+/// The current stream.
 #[derive(Debug, Default)]
 pub(crate) struct Rope {
     slices: Vec<Slice>,
-    /// Where each ends.
+    /// The end of each slice.
     ends: Vec<u64>,
 }
 
 impl Rope {
-    /// So many new bytes.
+    /// A stream of new bytes.
     pub(crate) fn new(bytes: u64, maker: &mut Maker) -> Self {
         let mut slices = Vec::new();
         maker.insert(bytes, &mut slices);
@@ -58,7 +58,7 @@ impl Rope {
         rope
     }
 
-    /// Bytes.
+    /// The length in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
@@ -70,7 +70,7 @@ impl Rope {
         }
     }
 
-    /// Appends what lies in a range of another.
+    /// Appends a range of another stream.
     fn copy(&mut self, from: &Self, begin: u64, end: u64) {
         let end = end.min(from.len());
         let (mut at, mut n) = (begin, from.ends.partition_point(|end| *end <= begin));
@@ -84,7 +84,7 @@ impl Rope {
         }
     }
 
-    /// Makes a round of edits. Where several lie at one place, each does what is left to do.
+    /// Makes a round of edits. Where several edits overlap, each does what the earlier ones left.
     pub(crate) fn edit(&mut self, edits: &mut [Edit], maker: &mut Maker) {
         edits.sort_by_key(|edit| edit.at);
         let mut next = Self {
@@ -120,7 +120,8 @@ impl Rope {
         *self = next;
     }
 
-    /// Says it as chunks of at least `least` and at most `most` bytes; the last may be shorter.
+    /// Passes the stream on as chunks of at least `least` and at most `most` bytes. The last one
+    /// may be shorter.
     pub(crate) fn say(&self, least: u32, most: u32, out: &mut dyn Parts) -> Result<(), SimulateError> {
         let mut held: Vec<Slice> = Vec::new();
         let mut bytes = 0;
@@ -170,7 +171,7 @@ mod tests {
         Maker::new(Lengths::Content(256), Rng::new(1, 1), 0)
     }
 
-    /// A rope that was edited: a workload of one backup.
+    /// A workload of one backup: an edited rope.
     struct Edited(Vec<Vec<Edit>>);
 
     impl Workload for Edited {
@@ -222,7 +223,7 @@ mod tests {
         prop::collection::vec(edit, 0..6)
     }
 
-    /// The same with bytes.
+    /// The same edits on plain bytes.
     fn edited(old: &[u8], edits: &[Edit]) -> Vec<u8> {
         let range = |from: u64, until: u64| {
             let end = usize::try_from(until).unwrap().min(old.len());

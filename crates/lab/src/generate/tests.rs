@@ -1,4 +1,4 @@
-//! What holds of every workload.
+//! Properties of every workload.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::test_output::TestOutput;
 use crate::trace::open_trace;
 use crate::{DestorWriter, TraceWriter};
 
-/// What was replayed.
+/// The replayed backups.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen(pub(super) Vec<(BackupHead, Vec<Chunk>)>);
 
@@ -46,7 +46,7 @@ impl Sink for Seen {
     }
 }
 
-/// Each of them, so small that its bytes can be looked at.
+/// Every workload, small enough to compare its bytes.
 fn each(seed: u64) -> Vec<Box<dyn Workload>> {
     vec![
         Box::new(TwoYear {

@@ -1,13 +1,13 @@
 //! '2year' [Lillibridge 4.2, L10]: a stress test of fragmentation.
 //!
-//! A snapshot of files; every weekday 2 % of the files have a tenth of their bytes overwritten at a
-//! random offset, and new files come, 2 % of the first snapshot's bytes in all; a week has five
-//! days, the first a full backup, the others incremental ones: the files that changed or came that
-//! day, whole. The paper does not say how long files are: here they are log-normal, 256 KiB on
-//! average unless another mean is asked for.
+//! A snapshot of files. Each weekday, 2 % of the files have a tenth of their bytes overwritten at a
+//! random offset. New files of 2 % of the first snapshot's bytes are added. A week has five days.
+//! The first backup of a week is full. The others are incremental: they have the files that changed
+//! or were added that day, as a whole. The paper does not say how long files are. Here lengths are
+//! log-normal, with a mean of 256 KiB by default.
 //!
-//! A file begins with its tar header, which changes with it. Memory: 16 to 32 bytes a chunk of all
-//! files.
+//! A file begins with its tar header, which changes with it. Memory: 16 to 32 bytes for each chunk
+//! of all files.
 
 use simulate::{BackupHead, Extent, SimulateError};
 
@@ -21,21 +21,21 @@ const DAYS_A_WEEK: u32 = 5;
 /// The workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TwoYear {
-    /// What all is drawn from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Bytes of the first snapshot; the paper's is 10 GB.
+    /// Bytes of the first snapshot; the paper has 10 GB.
     pub snapshot_bytes: u64,
-    /// Weeks of five backups; the paper has 96.
+    /// Number of weeks with five backups; the paper has 96.
     pub weeks: u32,
     /// Bytes of a file on average, without its header: at least [`Self::FILE_BYTES_MIN`], at most
     /// `snapshot_bytes`. The paper does not say.
     pub file_bytes: u64,
-    /// Bytes of a chunk on average; the paper's is 3850.
+    /// Bytes of a chunk on average; the paper has 3850.
     pub chunk_bytes: u32,
 }
 
 impl TwoYear {
-    /// Files that are smaller are little more than their headers.
+    /// The least average length. Smaller files are little more than their headers.
     pub const FILE_BYTES_MIN: u64 = 1 << 10;
 }
 
@@ -147,7 +147,8 @@ mod tests {
         ];
         assert_eq!(extents, [week, week].concat());
         let (first, second) = (&seen[0].1, &seen[5].1);
-        // A day's new files are in the first, five more days' in the second; with headers.
+        // The first full backup has one day's new files, and the second has five more days'.
+        // Headers count.
         assert!(
             (51_000_000..51_400_000).contains(&bytes(first)),
             "{}",
@@ -166,8 +167,8 @@ mod tests {
             .copied()
             .filter(|chunk| !known.contains_key(&chunk.fingerprint))
             .collect();
-        // Of five days: a tenth of 2 % of the bytes, the edges of what is overwritten, headers, and
-        // new files.
+        // Changes of five days: a tenth of 2 % of the bytes, the edges of the overwritten
+        // stretches, headers, and new files.
         let share = bytes(&new) * 1000 / bytes(first);
         assert!((105..125).contains(&share), "{share}");
         assert!(
@@ -191,7 +192,7 @@ mod tests {
         };
         assert_eq!(seen(Shape::IN_TAR.mean)[0].1, self::seen(4).0[0].1, "the default");
         for file_bytes in [TwoYear::FILE_BYTES_MIN, 16 << 10, 64 << 10] {
-            // What is over is headers, one a file: of the snapshot and the new files of a day.
+            // The rest is headers, one for each file of the snapshot and of one day's new files.
             let bytes = bytes(&seen(file_bytes)[0].1);
             let files = (bytes - 51_000_000) / 512;
             let mean = 51_000_000 / files;

@@ -1,7 +1,8 @@
-//! Streams of unique data, and the same again [Guo 4, figure 4 and table 3, G10].
+//! Streams of unique data, and repetitions of them [Guo 4, figure 4 and table 3, G10].
 //!
-//! In the first round every chunk is new, in each other round none. The paper's files have 3 GB
-//! each, and 768 GB in all; its chunks have 4 KiB. Needs no memory: a round is drawn again.
+//! In the first round every chunk is new, and in each other round none is. The paper's files have 3
+//! GB each, and 768 GB in all; its chunks have 4 KiB. The workload needs no memory: it draws each
+//! round again.
 
 use simulate::{BackupHead, Extent, SimulateError};
 
@@ -12,16 +13,16 @@ use crate::rng::Rng;
 /// The workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unique {
-    /// What all is drawn from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Bytes of a stream; the paper's files have 3 GB.
+    /// Bytes of a stream; the paper has 3 GB.
     pub stream_bytes: u64,
-    /// Streams; the paper has 1 to 256 at once.
+    /// Number of streams; the paper has 1 to 256 at once.
     pub streams: u32,
-    /// Rounds of backups of the same streams; the paper has 3: unique, duplicate with cold caches,
-    /// with warm ones.
+    /// Rounds of backups of the same streams. The paper has 3: unique data, duplicates with cold
+    /// caches, and duplicates with warm ones.
     pub rounds: u32,
-    /// Bytes of a chunk on average; the paper's is 4 KiB.
+    /// Bytes of a chunk on average; the paper has 4 KiB.
     pub chunk_bytes: u32,
 }
 

@@ -1,15 +1,15 @@
-//! Four versions of one virtual machine's image [Guo 4, table 4; G3]: an operating system, the same
-//! with its updates, with a large program more, with some small ones.
+//! Four versions of one virtual machine's image [Guo 4, table 4; G3]: an operating system, then its
+//! updates installed, then a large program installed, then some small ones installed.
 //!
-//! Of each the paper has how many chunks of 4 KiB are unique, and of all so far: so it is known how
-//! many of an image's are in those before. It does not say how they lie. Here a disk is a row of
-//! files, log-normal with a mean of 128 KiB, as the installers of operating systems leave them: an
-//! update deletes whole files, drawn at random, and writes new ones, into the places of those that
-//! went while there are such, and behind all others then. One file in twenty is a copy of another,
-//! and between files there are free blocks, zeros, an eighth of the disk.
+//! For each image the paper gives the number of unique chunks of 4 KiB, and the number of unique
+//! chunks in all images so far. From these follows how many chunks of an image are in earlier ones.
+//! The paper does not say where they are. Here a disk is a row of files, as installers of operating
+//! systems leave them, log-normal with a mean of 128 KiB. An update deletes whole files at random,
+//! and writes new ones into the freed places, and then behind all others. One file in twenty is a
+//! copy of another. Free blocks between files, all zeros, are an eighth of the disk.
 //!
-//! Memory: 24 bytes a file of the last version, and 24 a file or free stretch of each version;
-//! nothing for each block.
+//! Memory: 24 bytes for each file of the last version, and 24 for each file or free stretch of each
+//! version. Blocks take none.
 
 use simulate::{BackupHead, Extent, SimulateError};
 
@@ -20,7 +20,7 @@ use crate::rng::Rng;
 
 /// Bytes of a chunk.
 pub(crate) const BLOCK: u32 = 4096;
-/// Unique chunks of each version, and those of all versions so far: table 4.
+/// The number of unique chunks of each version, and of all versions so far: table 4.
 const TABLE: [Counts; 4] = [
     Counts::new(518_326, 518_326),
     Counts::new(733_267, 921_522),
@@ -28,11 +28,11 @@ const TABLE: [Counts; 4] = [
     Counts::new(1_145_029, 1_616_585),
 ];
 
-/// Blocks of a file on average, before the rest of a whole is given to the last.
+/// Blocks of a file on average. The last file takes the remainder.
 const FILE_BLOCKS: u64 = 32;
-/// Of the logarithm of their number.
+/// Standard deviation of the logarithm of that number.
 const FILE_SIGMA: f64 = 1.5;
-/// One file in so many is a copy.
+/// One file in so many is a copy of another.
 const COPIED: u64 = 20;
 /// One block in so many is free.
 const FREE: u64 = 8;
@@ -40,11 +40,11 @@ const FREE: u64 = 8;
 /// The workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vm {
-    /// What all is drawn from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Bytes of unique chunks in the first version; the paper's has 2123 MB.
+    /// Bytes of unique chunks in the first version; the paper has 2123 MB.
     pub unique_bytes: u64,
-    /// Versions that are backed up, at most the paper's four.
+    /// The number of versions to back up: at most the paper's four.
     pub versions: u32,
 }
 
@@ -58,12 +58,12 @@ impl Default for Vm {
     }
 }
 
-/// Blocks of an image.
+/// Numbers of blocks of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Unique ones.
+    /// Unique blocks of the image.
     pub(crate) own: u64,
-    /// Those of it and all before it.
+    /// Unique blocks of this image and all earlier ones.
     pub(crate) union: u64,
 }
 
@@ -73,27 +73,27 @@ impl Counts {
     }
 }
 
-/// Blocks that follow each other, in content as on the disk.
+/// Blocks whose contents are consecutive, as are their places on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stretch {
-    /// From this content on.
+    /// Files, from this content on.
     Data { first: u64, count: u64 },
-    /// Zeros.
+    /// Free blocks: zeros.
     Free { count: u64 },
 }
 
-/// An image, as what it consists of.
+/// An image and its stretches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Image {
     stretches: Vec<Stretch>,
-    /// What its contents are drawn from.
+    /// The seed of its contents.
     pub(crate) seed: u64,
-    /// What it has.
+    /// Its numbers of blocks.
     pub(crate) counts: Counts,
 }
 
 impl Image {
-    /// Its bytes.
+    /// The length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let counts = self.stretches.iter().map(|stretch| match stretch {
             Stretch::Data { count, .. } | Stretch::Free { count } => *count,
@@ -101,7 +101,7 @@ impl Image {
         counts.sum::<u64>() * u64::from(BLOCK)
     }
 
-    /// Its blocks, from the first to the last.
+    /// All blocks in order.
     pub(crate) fn slices(&self) -> impl Iterator<Item = Slice> {
         self.stretches.iter().flat_map(|stretch| {
             let (first, count) = match *stretch {
@@ -117,7 +117,7 @@ impl Image {
 }
 
 impl Vm {
-    /// The paper's images, with one in so many of their blocks.
+    /// The paper's images, with one in `divisor` of their blocks.
     pub(crate) fn one_in(divisor: u64) -> Self {
         let whole = Self::default();
         Self {
@@ -129,7 +129,7 @@ impl Vm {
     /// Each version's image.
     ///
     /// # Errors
-    /// `Settings` where there is nothing in the first, or more versions than the paper has.
+    /// `Settings` if the first image is empty, or if there are more versions than in the paper.
     pub(crate) fn images(&self) -> Result<Vec<Image>, SimulateError> {
         check_some(self.versions.into(), "versions")?;
         check_some(
@@ -193,12 +193,12 @@ impl Workload for Vm {
     }
 }
 
-/// A file, in the order of places.
+/// A file. Files are in the order of their places.
 #[derive(Debug, Clone, Copy)]
 struct File {
     first: u64,
     blocks: u64,
-    /// Its bytes stand elsewhere, too.
+    /// Whether its bytes are a copy of another file's.
     is_copy: bool,
 }
 
@@ -209,12 +209,12 @@ struct Disk {
 }
 
 impl Disk {
-    /// Keeps so many blocks of the files that there are, and writes so many new ones.
+    /// Keeps `kept` blocks of the existing files, and writes `new` blocks of new ones.
     fn update(&mut self, kept: u64, new: u64) {
         let freed = self.delete(kept);
         let mut new = self.write(new).into_iter();
         let mut files = Vec::with_capacity(self.files.len() + new.len());
-        // New files take the places of old ones, and the rest comes last.
+        // New files take the freed places. The remaining ones come last.
         for file in freed {
             match file {
                 Some(file) => files.push(file),
@@ -226,8 +226,8 @@ impl Disk {
         self.copy();
     }
 
-    /// Deletes files, drawn at random, until so many blocks are left: a place is then free. Of
-    /// copies nothing is left.
+    /// Deletes files at random until `kept` blocks are left. A deleted file leaves a free place.
+    /// Copies leave nothing.
     fn delete(&mut self, kept: u64) -> Vec<Option<File>> {
         self.files.retain(|file| !file.is_copy);
         let mut left: Vec<Option<File>> = self.files.drain(..).map(Some).collect();
@@ -244,7 +244,7 @@ impl Disk {
             let place = &mut left[order[n]];
             let Some(file) = place else { continue };
             if file.blocks > surplus {
-                // The last one is cut short.
+                // The last one becomes shorter.
                 file.blocks -= surplus;
                 surplus = 0;
             } else {
@@ -255,7 +255,7 @@ impl Disk {
         left
     }
 
-    /// New files of so many blocks in all.
+    /// New files of `blocks` blocks in all.
     fn write(&mut self, blocks: u64) -> Vec<File> {
         let (mut files, mut left) = (Vec::new(), blocks);
         while left > 0 {
@@ -271,7 +271,7 @@ impl Disk {
         files
     }
 
-    /// Some files are there twice.
+    /// Copies some files.
     fn copy(&mut self) {
         let mut files = Vec::with_capacity(self.files.len() + self.files.len() / 16);
         for file in &self.files {
@@ -287,7 +287,7 @@ impl Disk {
         self.files = files;
     }
 
-    /// What lies on it: files, and free blocks between some of them.
+    /// The stretches of the disk: files, and free blocks between some of them.
     fn stretches(&mut self) -> Vec<Stretch> {
         let mut stretches = Vec::with_capacity(self.files.len() * 5 / 4);
         for file in &self.files {
@@ -295,7 +295,8 @@ impl Disk {
                 first: file.first,
                 count: file.blocks,
             });
-            // One in four is followed by as many free blocks as make one in eight of all.
+            // Free blocks follow one file in four. Their mean makes one block in eight of the disk
+            // free.
             if self.rng.below(4) == 0 {
                 let mean = 4 * FILE_BLOCKS / (FREE - 1);
                 let count = 1 + self.rng.exponential(mean);

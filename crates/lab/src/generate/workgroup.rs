@@ -1,21 +1,22 @@
 //! Workgroup-like [Lillibridge 4.2, L10]: the desktop machines of a group of engineers.
 //!
-//! The paper's collection is not to be had; what it says of it is met here: 20 machines, four
-//! months (91 days with backups), full backups of 3 to 56 GB, 21 GB on average, 154 of them, 392
-//! incremental ones, 3.8 TB in all; a machine's first backup is full, and each week's last is
-//! replaced by a *synthetic full*: the last full with the week's incremental ones applied; files
-//! never go, since their deletion is not in the collection; the backups of one day are one.
+//! The paper's collection is not available. This workload has what the paper says of it: 20
+//! machines; four months (91 days with backups); 154 full backups of 3 to 56 GB, 21 GB on average;
+//! 392 incremental ones; 3.8 TB in all. A machine's first backup is full. Each week's last backup
+//! is replaced by a *synthetic full*: the last full with the week's incremental ones applied. Files
+//! are never deleted, since the collection does not have their deletion. The backups of one day are
+//! one backup.
 //!
-//! It does not say what is in them. Here a machine is used in 37 % of weeks, on 81.5 % of their
-//! days, and backed up on each of these; 80 % of its first full are files of the group's (operating
-//! system, programs, sources), the first of them on all machines, later ones on two of three that
-//! have room for them. On a day that it is used, files of its own change, 18 % of these, each by 5
-//! % of its bytes at a random offset, its directories come to as in [`super::Images`]; new ones
-//! come, 0.3 % of its first full. Every fourth week 2 % of the group's files are updated, on all
-//! machines alike. Files are as long as those of '2year'.
+//! The paper does not say what the backups hold. Here a machine is used in 37 % of the weeks and on
+//! 81.5 % of their days, and is backed up on each of these. 80 % of its first full are files of the
+//! group (operating system, programs, sources). The first of these files are on all machines. Later
+//! ones are on two of three machines that have room for them. On a day of use, 18 % of a machine's
+//! own files change, each by 5 % of its bytes at a random offset; directories are visited as in
+//! [`super::Images`]. New files are 0.3 % of its first full. Every fourth week 2 % of the group's
+//! files are updated, on all machines alike. Files are as long as those of '2year'.
 //!
-//! A file begins with its tar header, which changes with it. Memory: 16 to 32 bytes a chunk of all
-//! machines' files.
+//! A file begins with its tar header, which changes with it. Memory: 16 to 32 bytes for each chunk
+//! of all machines' files.
 
 use simulate::{BackupHead, Extent, SimulateError};
 
@@ -25,41 +26,42 @@ use super::{Parts, Workload, check_chunk_bytes, check_percent, check_some};
 use crate::rng::Rng;
 
 const DAYS_A_WEEK: u32 = 5;
-/// A machine is used in so many of a million weeks, and days of them.
+/// A machine is used in so many of a million weeks, and on so many of a million of their days.
 const WEEKS_USED: u64 = 370_000;
 const DAYS_USED: u64 = 815_000;
-/// Full backups in shares of their mean, least and greatest: 3 and 56 of 21 GB.
+/// The least and the greatest full backup, as fractions of their mean: 3 and 56 of 21 GB.
 const LEAST: (u64, u64) = (3, 21);
 const MOST: (u64, u64) = (56, 21);
 const SIZE_SIGMA: f64 = 0.7;
-/// Of the group's files so many in a hundred are on all machines.
+/// So many percent of the group's files are on all machines.
 const ON_ALL: u64 = 20;
-/// Of the others a machine takes so many of a million.
+/// A machine takes so many of a million of the other files.
 const ON_MANY: u64 = 666_667;
 /// Files that a machine takes together.
 const PACKAGE: usize = 32;
-/// Of its own files, and of a file, in percent; of its first full for new ones.
+/// Percent of its own files, and of each file, that change; percent of its first full that new
+/// files are.
 const FILES_CHANGED: f64 = 18.0;
 const BYTES_CHANGED: f64 = 5.0;
 const NEW: f64 = 0.3;
-/// The group's files that are updated, in percent, and weeks from one update to the next.
+/// Percent of the group's files that are updated, and weeks between updates.
 const UPDATED: f64 = 2.0;
 const UPDATE_WEEKS: u32 = 4;
 
 /// The workload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workgroup {
-    /// What all is drawn from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Machines; the paper has 20.
+    /// Number of machines; the paper has 20.
     pub machines: u32,
     /// Bytes of a machine's first full backup on average; the paper's fulls have 21 GB.
     pub machine_bytes: u64,
-    /// Weeks; the paper's 91 days are 18.
+    /// Number of weeks; the paper's 91 days are 18.
     pub weeks: u32,
-    /// How much of a machine's first full backup others have too, in percent.
+    /// Percent of a machine's first full backup that are files of the group.
     pub shared: f64,
-    /// Bytes of a chunk on average; the paper's is 4 KiB.
+    /// Bytes of a chunk on average; the paper has 4 KiB.
     pub chunk_bytes: u32,
 }
 
@@ -77,20 +79,20 @@ impl Default for Workgroup {
 }
 
 struct Machine {
-    /// Of the group's files, which it has.
+    /// The group's files that it has.
     shared: Vec<usize>,
     own: Files,
     new_bytes: u64,
     rng: Rng,
-    /// When it was backed up last.
+    /// The day of its last backup.
     backed_up: Option<u32>,
 }
 
-/// What a machine gives to a day's backup.
+/// A machine's part of a day's backup.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     machine: usize,
-    /// Files that changed since; of a full backup all.
+    /// The part has files that changed after this day. `None`: all files, for a full backup.
     since: Option<u32>,
 }
 
@@ -123,7 +125,7 @@ impl Workgroup {
                 .clamp(least.max(1), most.max(1))
         };
         let sizes: Vec<u64> = (0..self.machines).map(draw).collect();
-        // On average as large as they are said to be.
+        // Scales the sizes to their given mean.
         let all: u128 = sizes.iter().map(|size| u128::from(*size)).sum();
         let wanted = u128::from(self.machine_bytes) * u128::from(self.machines);
         let scaled = |size: &u64| {
@@ -170,7 +172,8 @@ impl Workgroup {
 }
 
 impl Machine {
-    /// The days of a week on which it is used, the first having this number.
+    /// The days of a week on which the machine is used. `first` is the number of the week's first
+    /// day.
     fn days(&mut self, first: u32) -> Vec<u32> {
         if !self.rng.happens(WEEKS_USED) {
             return Vec::new();
@@ -212,7 +215,7 @@ impl Workload for Workgroup {
             let monday = week * DAYS_A_WEEK + 1;
             let mut used: Vec<Vec<u32>> = machines.iter_mut().map(|machine| machine.days(monday)).collect();
             if week == 0 && used.iter().all(Vec::is_empty) {
-                // There is a first machine to be backed up.
+                // At least one machine is backed up first.
                 used[0] = vec![monday];
             }
             if week > 0 && week.is_multiple_of(UPDATE_WEEKS) {
@@ -228,8 +231,8 @@ impl Workload for Workgroup {
                     if machine.backed_up.is_some() {
                         machine.work(day);
                     }
-                    // What is the last of its week is a synthetic full: with all files as they
-                    // stand now.
+                    // The last backup of a machine's week is a synthetic full: it has all files in
+                    // their current state.
                     let is_last = used[n].last() == Some(&day);
                     let since = if is_last { None } else { machine.backed_up };
                     machine.backed_up = Some(day);
@@ -283,10 +286,10 @@ mod tests {
         let seen = Seen::of(&mut small()).0;
         assert!((85..=90).contains(&seen.len()), "{}", seen.len());
         let all: u64 = seen.iter().map(|(_, chunks)| bytes(chunks)).sum();
-        // 3.8 TB, of machines of 21 GB.
+        // 3.8 TB, in fulls of machines of 21 GB.
         let machines = all / MACHINE;
         assert!((155..210).contains(&machines), "{machines}");
-        // Of the last 30 backups: the paper's figures 4 and 7 begin at 6.
+        // The factor of the last 30 backups: the curves of the paper's figures 4 and 7 begin at 6.
         let kept = &seen[seen.len() - 30..];
         let mut known = HashSet::new();
         let chunks = || kept.iter().flat_map(|(_, chunks)| chunks);
@@ -323,7 +326,7 @@ mod tests {
             shared + machine.own.bytes()
         };
         let sizes: Vec<u64> = machines.iter().map(size).collect();
-        // With tar headers.
+        // Sizes include tar headers.
         assert!(
             sizes.iter().all(|size| (300_000..5_800_000).contains(size)),
             "{sizes:?}"
@@ -344,7 +347,7 @@ mod tests {
         for (n, (head, chunks)) in seen.0.iter().enumerate() {
             let new: HashSet<_> = chunks.iter().map(|chunk| chunk.fingerprint).collect();
             if head.extent == Extent::Full {
-                // What the incremental ones of the week brought is in it, but for what changed
+                // The full backup has what the week's incremental ones brought, except what changed
                 // again.
                 let last: HashSet<_> = files.drain().map(|(print, _)| print).collect();
                 if !last.is_empty() {
@@ -358,11 +361,11 @@ mod tests {
             }
         }
         assert_eq!(seen.0[0].0.extent, Extent::Full);
-        // Files never go.
+        // Files are never deleted.
         assert!(fulls.is_sorted_by_key(|chunks| bytes(*chunks)));
         let incrementals = seen.0.len() - fulls.len();
         let ratio = incrementals * 10 / fulls.len();
-        // 392 to 154 in the paper, whose fulls begin 20 series.
+        // The paper has 392 to 154. Its fulls begin 20 series.
         assert!((20..=35).contains(&ratio), "{incrementals} to {}", fulls.len());
     }
 }

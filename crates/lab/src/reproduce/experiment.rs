@@ -1,18 +1,18 @@
-//! What an experiment gives: rows and plots, as values.
+//! The results of an experiment: rows and plots, as values.
 
 use serde::Serialize;
 use simulate::plot::Plot;
 
-/// A figure, a table or a statement of a paper, measured again.
+/// A repeated figure, table or statement of a paper.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Experiment {
-    /// What its files are called by, of lower-case letters, digits and hyphens: `figure-08`.
+    /// The stem of its files' names, of lower-case letters, digits and hyphens: `figure-08`.
     pub name: String,
-    /// What it is in the paper: `figure 8: speed as RAM usage varies`.
+    /// Its title in the paper: `figure 8: speed as RAM usage varies`.
     pub title: String,
     /// The mechanisms it is about: `L5`.
     pub seeds: Vec<&'static str>,
-    /// What it was measured with: data, container size, memory, schedule.
+    /// Its settings: data, container size, memory, schedule.
     pub setup: String,
     /// Figures.
     pub rows: Vec<Row>,
@@ -20,36 +20,36 @@ pub struct Experiment {
     pub plots: Vec<Plot>,
 }
 
-/// One figure, the paper's beside ours.
+/// One figure of the paper, and ours.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// What is measured.
+    /// The quantity.
     pub what: String,
     /// The paper's figure, in words.
     pub paper: String,
-    /// Ours, in words.
+    /// Our figure, in words.
     pub ours: String,
-    /// Ours, as a number, where it is one.
+    /// Our figure as a number, if it is one.
     pub value: Option<f64>,
-    /// Whether they agree.
+    /// Whether both agree.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
 
-/// Whether ours agrees with the paper's.
+/// Whether our figure agrees with the paper's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", content = "reason", rename_all = "snake_case")]
 pub enum Verdict {
-    /// It does.
+    /// It agrees.
     Met,
-    /// It does not, for this reason.
+    /// It does not agree, for this reason.
     Differs(String),
     /// The paper has no number to compare with.
     NoFigure,
 }
 
 impl Row {
-    /// A figure that the paper has no number for.
+    /// A row without a verdict.
     #[must_use]
     pub fn new(what: impl Into<String>, paper: impl Into<String>, ours: impl Into<String>) -> Self {
         Self {
@@ -61,14 +61,14 @@ impl Row {
         }
     }
 
-    /// Ours as a number.
+    /// Sets our figure as a number.
     #[must_use]
     pub fn value(mut self, value: f64) -> Self {
         self.value = Some(value);
         self
     }
 
-    /// Judges: where it is not met, `reason` says why.
+    /// Sets the verdict. `reason` says why it is not met.
     #[must_use]
     pub fn met(mut self, is_met: bool, reason: impl Into<String>) -> Self {
         self.verdict = if is_met {

@@ -1,6 +1,6 @@
-//! Shares, ratios and how they are shown.
+//! Shares and ratios, and their formats.
 
-/// A share, or a ratio, of two numbers; 0 where there is nothing to share.
+/// A share or ratio of two numbers; 0 if `whole` is 0.
 #[expect(clippy::cast_precision_loss, reason = "shown with four figures at most")]
 pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 {
@@ -10,7 +10,7 @@ pub(super) fn share(part: u64, whole: u64) -> f64 {
     }
 }
 
-/// A number, to be shown.
+/// A number as a float, for display.
 pub(super) fn number(n: u64) -> f64 {
     share(n, 1)
 }
@@ -30,18 +30,18 @@ pub(super) fn megabytes(bytes: u64) -> String {
     format!("{} MB", share(bytes, 1_000_000))
 }
 
-/// `4`, of 2^20.
+/// Bytes in MiB (2^20).
 pub(super) fn mib(bytes: u64) -> f64 {
     share(bytes, 1 << 20)
 }
 
-/// The middle one; 0 of none.
+/// The median; 0 of no values.
 pub(super) fn median(of: &mut [f64]) -> f64 {
     of.sort_unstable_by(f64::total_cmp);
     of.get(of.len() / 2).copied().unwrap_or_default()
 }
 
-/// Processor cores that there are.
+/// The number of processor cores.
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

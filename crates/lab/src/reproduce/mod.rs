@@ -1,12 +1,13 @@
-//! The papers' experiments: each figure measured again, beside what the paper has, with its plot.
+//! The papers' experiments: each figure is measured again, and shown with the paper's figure and a
+//! plot.
 //!
 //! A [`Paper`] runs its experiments one after another, and hands over each [`Experiment`] as soon
 //! as it is complete: rows (the paper's figure, ours, a [`Verdict`]) and plots. A [`Report`] writes
-//! them to a folder. To add a paper: a module with a `Paper` that calls `Run::report` for each
-//! experiment, and its name in [`PAPERS`]; the command line offers what stands there.
+//! them to a folder. To add a paper, write a module with a `Paper` that calls `Run::report` for
+//! each experiment, and add it to [`PAPERS`]. The command line offers the papers in that list.
 //!
-//! Rates of other machines are not the target: shapes, ratios and growth are. What an experiment
-//! measures follows from its scale and seed alone, unless its setup says that it takes times.
+//! The targets are shapes, ratios and growth, not the rates of other machines. The results follow
+//! from scale and seed alone, unless an experiment's setup says that it measures times.
 
 pub mod atc11;
 mod beyond;
@@ -40,21 +41,21 @@ pub const PAPERS: &[Paper] = &[fast13::PAPER, atc11::PAPER, tos14::PAPER, beyond
 /// A paper.
 #[derive(Clone, Copy)]
 pub struct Paper {
-    /// What it is called by: `fast13`.
+    /// Its name on the command line: `fast13`.
     pub name: &'static str,
     /// Authors, title, where it appeared.
     pub title: &'static str,
-    /// What `--full` measures, and what is measured without it: data, scale, memory and time that
-    /// it takes.
+    /// What `--full` measures, and what is measured without it: data, scale, memory, and running
+    /// time.
     pub extents: [&'static str; 2],
-    /// What can be run by itself.
+    /// The parts that can be run by themselves.
     pub parts: &'static [Part],
-    /// Those of them that measure versions of real data too, where some are given.
+    /// The parts that also measure versions of real data, if some are given.
     pub with_versions: &'static [Part],
     run: fn(&mut Run<'_>) -> Result<(), LabError>,
 }
 
-/// A few experiments of a paper that are made together, by what they are called: `equation-2`.
+/// The name of a few experiments that are made together: `equation-2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part(pub &'static str);
 
@@ -67,10 +68,10 @@ impl fmt::Debug for Paper {
 }
 
 impl Paper {
-    /// The parts of these names; of none, all of them.
+    /// The parts with these names; all parts if there are no names.
     ///
     /// # Errors
-    /// `Settings` where there is none of a name.
+    /// `Settings` if a name is unknown.
     pub fn parts_named(&self, names: &[String]) -> Result<Vec<Part>, LabError> {
         if names.is_empty() {
             return Ok(self.parts.to_vec());
@@ -89,10 +90,10 @@ impl Paper {
         named.collect()
     }
 
-    /// Whether all that is asked for can have an effect.
+    /// Checks that everything in the request has an effect.
     ///
     /// # Errors
-    /// `Settings` where versions are given to parts that measure none, or there are none; `Io`.
+    /// `Settings` if versions are given and no part measures them, or if the folder has none; `Io`.
     pub fn check(&self, request: &Request<'_>) -> Result<(), LabError> {
         let Some(folder) = request.versions else {
             return Ok(());
@@ -112,12 +113,12 @@ impl Paper {
         versions::paths(folder).map(drop)
     }
 
-    /// Runs the experiments that are asked for; `report` is handed each when it is complete. Stores
-    /// on disk are made in a folder of their own in `folder`, which is there, and are gone at the
+    /// Runs the requested experiments, and passes each to `report` when it is complete. Stores on
+    /// disk are in a folder of their own inside `folder`, which must exist. They are removed at the
     /// end.
     ///
     /// # Errors
-    /// `Interrupted`; of [`Self::check`], an experiment or `report`.
+    /// `Interrupted`; errors of [`Self::check`], of an experiment or of `report`.
     pub fn run(
         &self,
         request: &Request<'_>,
@@ -137,14 +138,15 @@ impl Paper {
     }
 }
 
-/// What is asked of a paper.
+/// A request to a paper.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// How much is measured.
     pub extent: Extent,
-    /// What.
+    /// The parts to run.
     pub parts: &'a [Part],
-    /// A folder with versions of real data, a file or a folder each, oldest first by name.
+    /// A folder with versions of real data. Each version is a file or a folder. Their names sort by
+    /// age, the oldest first.
     pub versions: Option<&'a Path>,
 }
 
@@ -157,13 +159,13 @@ pub enum Extent {
     Full,
 }
 
-/// What a paper's experiments run in.
+/// The environment of a paper's experiments.
 pub(crate) struct Run<'a> {
     pub(crate) extent: Extent,
     parts: &'a [Part],
-    /// Where versions of real data are, if any are given.
+    /// The folder with versions of real data, if it is given.
     pub(crate) versions: Option<&'a Path>,
-    /// Where stores on disk may be made.
+    /// The folder for stores on disk.
     pub(crate) folder: &'a Path,
     pub(crate) progress: &'a Progress,
     report: &'a mut dyn FnMut(Experiment) -> Result<(), LabError>,
@@ -175,18 +177,18 @@ impl Run<'_> {
         self.parts.contains(&part)
     }
 
-    /// So many bytes if a part is wanted, else none.
+    /// `bytes` if the part is wanted, else 0.
     pub(crate) fn bytes_of(&self, part: Part, bytes: u64) -> u64 {
         if self.wants(part) { bytes } else { 0 }
     }
 
-    /// Hands over an experiment that is complete.
+    /// Passes on a complete experiment.
     pub(crate) fn report(&mut self, experiment: Experiment) -> Result<(), LabError> {
         (self.report)(experiment)
     }
 }
 
-/// How far a run is, told from any thread.
+/// Progress of a run. Any thread may report it.
 ///
 /// Work is counted in bytes of backups, each time they are replayed or looked up.
 #[derive(Debug)]
@@ -198,7 +200,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing is done; `cancelled` asks to stop.
+    /// No progress so far. `cancelled` becomes true when the user asks to stop.
     #[must_use]
     pub fn new(cancelled: Arc<AtomicBool>) -> Self {
         Self {
@@ -209,21 +211,21 @@ impl Progress {
         }
     }
 
-    /// So much more is to be done, in bytes.
+    /// Adds so many bytes to the expected work.
     pub fn expect(&self, bytes: u64) {
         self.total.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// What was expected to be so many bytes turned out to be others.
+    /// Replaces an expectation by the actual number of bytes.
     pub fn correct(&self, expected: u64, bytes: u64) {
         self.total.fetch_add(bytes, Ordering::Relaxed);
         self.total.fetch_sub(expected, Ordering::Relaxed);
     }
 
-    /// So many bytes are done.
+    /// Adds so many bytes to the work done.
     ///
     /// # Errors
-    /// `Interrupted` where someone has asked to stop.
+    /// `Interrupted` if the user asked to stop.
     pub fn advance(&self, bytes: u64) -> Result<(), LabError> {
         self.done.fetch_add(bytes, Ordering::Relaxed);
         if self.cancelled.load(Ordering::Relaxed) {
@@ -232,12 +234,12 @@ impl Progress {
         Ok(())
     }
 
-    /// What asks to stop.
+    /// The flag that asks to stop.
     pub(crate) fn cancelled(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.cancelled)
     }
 
-    /// What is at hand.
+    /// Sets the current task.
     pub fn begin(&self, what: impl Into<String>) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
     }
@@ -248,13 +250,13 @@ impl Progress {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Bytes in all, as far as it is known; 0 while it is not.
+    /// Expected bytes in all, as far as they are known; 0 if they are not.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// What is at hand.
+    /// The current task.
     #[must_use]
     pub fn current(&self) -> String {
         self.current

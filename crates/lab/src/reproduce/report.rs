@@ -1,8 +1,8 @@
-//! A folder of what was measured: `README.md`, a plot `NAME.svg` each, `results.json`.
+//! A folder of results: `README.md`, a file `NAME.svg` for each plot, and `results.json`.
 //!
-//! Everything is written as soon as an experiment is complete, so a run that is stopped leaves what
-//! it knew; its README says that it is not complete. `results.json` has a JSON line for each row
-//! and each plot with its points, from which plots can be made again.
+//! Results are written as soon as an experiment is complete. So a stopped run leaves its results so
+//! far, and its README says that it is incomplete. `results.json` has a JSON line for each row, and
+//! one for each plot with its points. Plots can be drawn again from these.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use super::experiment::{Experiment, Row, Verdict};
 use super::{Extent, Paper, Request};
 use crate::error::LabError;
 
-/// A folder that experiments are written to.
+/// A folder of results.
 #[derive(Debug)]
 pub struct Report {
     folder: PathBuf,
@@ -45,10 +45,10 @@ struct PlotLine<'a> {
 }
 
 impl Report {
-    /// Makes the folder, or takes an empty one.
+    /// Creates the folder, or uses an empty one.
     ///
     /// # Errors
-    /// `Settings` where there is anything in it; of [`Paper::check`]; `Io`.
+    /// `Settings` if the folder is not empty; errors of [`Paper::check`]; `Io`.
     pub fn create(folder: &Path, paper: &Paper, request: &Request<'_>) -> Result<Self, LabError> {
         paper.check(request)?;
         let failed = |source| io(folder, source);
@@ -65,7 +65,7 @@ impl Report {
             Extent::Full => (" --full", paper.extents[0]),
             Extent::Quick => ("", paper.extents[1]),
         };
-        // Of all there is no need to name them.
+        // If all parts run, their names are not needed.
         let some = request.parts.len() < paper.parts.len();
         let some: String = request
             .parts
@@ -90,7 +90,7 @@ impl Report {
     /// Writes an experiment's plots, rows and series.
     ///
     /// # Errors
-    /// `Io`; `Settings` where a plot cannot be drawn.
+    /// `Io`; `Settings` if a plot cannot be drawn.
     pub fn add(&mut self, experiment: Experiment) -> Result<(), LabError> {
         for plot in &experiment.plots {
             let path = self.folder.join(format!("{}.svg", plot.name));
@@ -121,7 +121,7 @@ impl Report {
         self.write_readme(false)
     }
 
-    /// All experiments are complete: the README says so. Gives them back.
+    /// Says in the README that all experiments are complete. Returns them.
     ///
     /// # Errors
     /// `Io`.

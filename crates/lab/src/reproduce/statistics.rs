@@ -1,4 +1,4 @@
-//! Averages, lines through points, and what is near enough.
+//! Averages, lines through points, and closeness to the paper.
 
 pub(super) use simulate::{AVERAGED, mean};
 use simulate::{Memory, Outcome};
@@ -8,11 +8,11 @@ use simulate::{Memory, Outcome};
 pub(super) struct Line {
     pub(super) slope: f64,
     pub(super) intercept: f64,
-    /// The share of the variance that it explains.
+    /// The share of the variance that the line explains.
     pub(super) r_squared: f64,
 }
 
-/// The line through points; none where they do not tell one.
+/// The line through points; `None` if they do not determine one.
 pub(super) fn line(points: &[(f64, f64)]) -> Option<Line> {
     let mean_x = mean(points.iter().map(|(x, _)| *x))?;
     let mean_y = mean(points.iter().map(|(_, y)| *y))?;
@@ -31,8 +31,7 @@ pub(super) fn line(points: &[(f64, f64)]) -> Option<Line> {
     })
 }
 
-/// Containers read for each MiB, the mean over those of these backups that were restored with this
-/// memory.
+/// Containers read for each MiB: the mean over the backups that were restored with this memory.
 pub(super) fn fragmentation(outcomes: &[Outcome], memory: Memory) -> Option<f64> {
     mean(outcomes.iter().filter_map(|outcome| {
         let mut restored = outcome.restored.iter();
@@ -40,11 +39,11 @@ pub(super) fn fragmentation(outcomes: &[Outcome], memory: Memory) -> Option<f64>
     }))
 }
 
-/// The average speed: the mean over these backups of their speed factors, MiB for each container
+/// The average speed: the mean over these backups of their speed factors, in MiB for each container
 /// read [Lillibridge 3.1].
 ///
-/// The captions of figures 2, 4 and 7 to 9 call what they show so: the average of speeds, or of
-/// speed factors. Figures 1, 3, 6, 10 and 11 are of [`fragmentation`], whose inverse is less.
+/// The captions of figures 2, 4 and 7 to 9 use this average of speeds or speed factors. Figures 1,
+/// 3, 6, 10 and 11 show [`fragmentation`]. Its inverse is smaller.
 pub(super) fn speed(outcomes: &[Outcome], memory: Memory) -> Option<f64> {
     mean(outcomes.iter().filter_map(|outcome| {
         let mut restored = outcome.restored.iter();
@@ -52,8 +51,7 @@ pub(super) fn speed(outcomes: &[Outcome], memory: Memory) -> Option<f64> {
     }))
 }
 
-/// MiB for each container read of all these backups together: the longer a backup, the more it
-/// counts.
+/// MiB for each container read, over all these backups together. Longer backups have more weight.
 #[expect(clippy::cast_precision_loss, reason = "a figure to show")]
 pub(super) fn together(outcomes: &[Outcome], memory: Memory) -> Option<f64> {
     let restored = outcomes.iter().flat_map(|outcome| &outcome.restored);
@@ -70,7 +68,7 @@ pub(super) fn factor(outcomes: &[Outcome]) -> Option<f64> {
     mean(outcomes.iter().map(Outcome::factor))
 }
 
-/// What points say at x, along the lines between neighbours in x; none outside of them.
+/// The value at x on the lines between neighbouring points; `None` outside of the points.
 pub(super) fn interpolated(points: &[(f64, f64)], x: f64) -> Option<f64> {
     let mut points = points.to_vec();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -82,12 +80,12 @@ pub(super) fn interpolated(points: &[(f64, f64)], x: f64) -> Option<f64> {
     })
 }
 
-/// The last [`AVERAGED`].
+/// The last [`AVERAGED`] backups.
 pub(super) fn last(outcomes: &[Outcome]) -> &[Outcome] {
     &outcomes[outcomes.len().saturating_sub(AVERAGED)..]
 }
 
-/// Fragmentation over time: the mean of [`AVERAGED`] backups up to each, numbered from 1.
+/// Fragmentation over time: the mean of the [`AVERAGED`] backups up to each one, numbered from 1.
 pub(super) fn moving(outcomes: &[Outcome], memory: Memory) -> Vec<(f64, f64)> {
     let windows = outcomes.windows(AVERAGED).enumerate();
     windows
@@ -99,8 +97,7 @@ pub(super) fn moving(outcomes: &[Outcome], memory: Memory) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Whether a ratio is the paper's within a factor of 1.5: the data of both are drawn, and not the
-/// same.
+/// Whether a ratio is within a factor of 1.5 of the paper's. Both data sets are random, and differ.
 pub(super) fn is_near(ours: f64, paper: f64) -> bool {
     ours * 1.5 >= paper && ours <= paper * 1.5
 }
@@ -111,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// A backup of so many MiB, restored by reading so many containers.
+    /// A backup of `mib` MiB whose restore reads `containers_read` containers.
     fn outcome(mib: u64, containers_read: u64) -> Outcome {
         let memory = Memory {
             bytes: 1,

@@ -1,8 +1,8 @@
 //! One pass over a workload feeds several simulators, on two threads.
 //!
-//! What is generated goes to half of them at once, and through a bounded queue to the other half on
-//! a thread of its own; a single one has that thread for itself. Memory: that of the simulators,
-//! and of a workload of chunks.
+//! The calling thread feeds half of the simulators directly. A bounded queue feeds the other half,
+//! on a thread of its own. A single simulator runs on that thread. Memory: that of the simulators
+//! and of the workload's chunks.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -11,19 +11,19 @@ use simulate::{BackupHead, Chunk, Memory, Outcome, Settings, SimulateError, Simu
 
 use super::Progress;
 
-/// Parts of backups that wait for the other thread.
+/// The most parts of backups that wait for the other thread.
 const QUEUE: usize = 64;
 
-/// With which memories the n-th backup, the first being 0, is restored.
+/// Returns the memories with which the n-th backup is restored, numbered from 0.
 pub(super) type Schedule = Box<dyn Fn(u64) -> Vec<Memory> + Send>;
 
-/// A simulator, and what it restores.
+/// A simulator's settings, and the memories of its restores.
 pub(super) struct Trial {
     pub(super) settings: Settings,
     pub(super) schedule: Schedule,
 }
 
-/// A trial that runs.
+/// A running trial.
 struct Running<T> {
     simulator: Simulator<T>,
     schedule: Schedule,
@@ -44,14 +44,14 @@ impl<T: FnMut(Outcome) -> Result<(), SimulateError>> Sink for Running<T> {
     }
 }
 
-/// A part of a backup, on its way to the other thread.
+/// A part of a backup, for the other thread.
 enum Part {
     Begin(BackupHead),
     Chunks(Vec<Chunk>),
     End,
 }
 
-/// Replays into what is on this thread and what is on the other.
+/// Replays into the simulators of this thread and of the other.
 struct Tee<'a, S> {
     here: Vec<S>,
     there: SyncSender<Part>,
@@ -62,7 +62,7 @@ struct Tee<'a, S> {
 
 impl<S> Tee<'_, S> {
     fn send(&self, part: Part) -> Result<(), SimulateError> {
-        // It has ended only because it failed, and its own error is told in place of this one.
+        // The other thread ends early only if it failed. Its own error replaces this one.
         self.there.send(part).map_err(|_| SimulateError::Interrupted)
     }
 }
@@ -84,13 +84,13 @@ impl<S: Sink> Sink for Tee<'_, S> {
     }
 }
 
-/// Runs trials over a workload; gives what came of each backup, a list for each trial.
+/// Runs trials over a workload. Returns the outcomes of its backups, a list for each trial.
 ///
-/// Progress counts the bytes of all backups once for each trial. What is lost is to be lost to caps
-/// alone: every chunk has a hook.
+/// Progress counts the bytes of all backups once for each trial. Every chunk must have a hook, so
+/// that only caps cost deduplication.
 ///
 /// # Errors
-/// `Settings` of a trial, and where hooks were sampled; `Interrupted`; of `replay`.
+/// `Settings` of a trial, and if hooks were sampled; `Interrupted`; errors of `replay`.
 pub(super) fn run(
     replay: impl FnOnce(&mut dyn Sink) -> Result<(), SimulateError>,
     trials: Vec<Trial>,

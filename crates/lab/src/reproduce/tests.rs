@@ -7,9 +7,9 @@ use simulate::SimulateError;
 
 use super::*;
 
-/// The first.
+/// The first part.
 const FIGURE_1: Part = Part("figure-1");
-/// The second.
+/// The second part.
 const FIGURE_2: Part = Part("figure-2");
 
 const OTHER: Paper = Paper {
@@ -110,7 +110,7 @@ fn versions_are_taken_by_parts_that_measure_them() {
     assert!(readme.contains("--only figure-2 --versions FOLDER\n"), "{readme}");
 }
 
-/// Names are told apart, and by the parts of all papers something is run.
+/// Parts of a paper have different names, and each paper has more than one.
 #[test]
 fn every_paper_has_parts_of_names_of_their_own() {
     for paper in PAPERS {

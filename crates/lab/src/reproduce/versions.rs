@@ -1,4 +1,4 @@
-//! Versions of real data, of which a folder has one each: a file, as a tar, or a folder.
+//! Versions of real data in a folder. Each version is a file, such as a tar, or a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::error::LabError;
 /// The versions in a folder, oldest first: in the order of their names.
 ///
 /// # Errors
-/// `Io`; `Settings` where there is none.
+/// `Io`; `Settings` if there is none.
 pub(super) fn paths(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     let read = || -> std::io::Result<Vec<PathBuf>> {
         let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
@@ -31,7 +31,7 @@ pub(super) fn paths(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     Ok(paths)
 }
 
-/// Bytes of a version, all of which is read for that.
+/// Bytes of a version. The function reads all of it.
 ///
 /// # Errors
 /// `Io`.
@@ -44,8 +44,8 @@ pub(super) fn bytes(path: &Path) -> Result<u64, LabError> {
     Ok(bytes)
 }
 
-/// A version as one stream: a file as it is, of a folder all regular files below, one after another
-/// in the order of their paths.
+/// A version as one stream: a file as it is; of a folder, all regular files below it, one after
+/// another in the order of their paths.
 ///
 /// # Errors
 /// `Io`.

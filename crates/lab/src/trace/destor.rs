@@ -1,11 +1,11 @@
-//! Traces of destor [Fu et al., FAST 2015]: text, one file a backup, so that both run over the same
-//! data.
+//! Traces of destor [Fu et al., FAST 2015]: text, with one file for each backup. With them, destor
+//! and Onefold run over the same data.
 //!
-//! For each file `file start N` and, on the next line, its name of N bytes; a line for each chunk,
-//! 40 hexadecimal digits of its fingerprint and its length; `file end`. At the end `stream end`,
-//! without a line's end. Its fingerprints have 20 bytes: ours are written without their last
-//! twelve, and read with twelve zeros for them. Where files begin is of no meaning here: a backup
-//! is written as one. A run of zeros has 40 zeros.
+//! Each file begins with `file start N`, and its name of N bytes on the next line. Each chunk is a
+//! line with its fingerprint as 40 hexadecimal digits, and its length. `file end` ends the file.
+//! The trace ends with `stream end`, without a newline. Fingerprints of destor have 20 bytes. The
+//! writer drops the last twelve bytes of ours, and the reader appends twelve zeros. Boundaries of
+//! files have no meaning here: the writer writes a backup as one file. A run of zeros has 40 zeros.
 
 use std::io::{BufRead, Write};
 
@@ -17,7 +17,7 @@ use super::{BackupHead, Chunk, Extent, NO_FINGERPRINT, Sink, Source};
 const PRINT_BYTES: usize = 20;
 const GROUP: usize = 512;
 const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-/// No line but a name is longer; names are not kept.
+/// The longest line, names excepted. Names are not kept.
 const LINE_BYTES_MAX: u64 = 128;
 const NAME_BYTES_MAX: u64 = 1 << 20;
 
@@ -39,7 +39,7 @@ where
     F: FnMut(&BackupHead) -> Result<W, SimulateError>,
     W: Write,
 {
-    /// `open` says where a backup is written to.
+    /// `open` returns the writer of a backup.
     pub fn new(open: F) -> Self {
         Self {
             open,
@@ -230,7 +230,7 @@ impl<R: BufRead> Source for DestorReader<R> {
     }
 }
 
-/// Digits alone: no sign, no spaces.
+/// Parses digits alone: no sign, no spaces.
 fn decimal(digits: &[u8]) -> Option<u64> {
     let are_digits = digits.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(digits)

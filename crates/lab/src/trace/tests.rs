@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::test_output::TestOutput;
 
-/// What was replayed.
+/// The replayed backups.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Held(Vec<(BackupHead, Vec<Chunk>, bool)>);
 
@@ -103,7 +103,7 @@ fn read_destor(bytes: &[u8]) -> Result<Held, SimulateError> {
     Ok(held)
 }
 
-/// With what destor keeps of a fingerprint.
+/// Truncates fingerprints as destor does.
 fn cut(chunks: &[Chunk]) -> Vec<Chunk> {
     let each = chunks.iter().map(|chunk| Chunk {
         fingerprint: chunk.fingerprint.map(|fingerprint| {

@@ -1,5 +1,5 @@
-//! The copies of the config's revisions in the storage: reading the newest, publishing the next,
-//! deleting the older. Knows nothing of passwords.
+//! The copies of the config's revisions in the storage: reads the newest, publishes the next,
+//! deletes older ones. Knows nothing of passwords.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,28 +13,29 @@ use types::{ObjectName, Revision};
 use crate::ObjectError;
 use crate::sealer::{list_named, put_or_same};
 
-/// How often what was listed may be gone before it is read: each time, somebody made a newer
-/// revision.
+/// How often listed copies may be gone before they are read: each time, another process made a
+/// newer revision.
 pub(super) const ATTEMPTS_MAX: u32 = 100;
 
-/// A copy that is not as it should be, though the store opened.
+/// A bad or missing copy of a config that could be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigDamage {
     /// The copy.
     pub name: ObjectName,
-    /// What is wrong with it.
+    /// The fault.
     pub fault: CopyFault,
 }
 
-/// What is wrong with a copy.
+/// The fault of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CopyFault {
-    /// It is not there: lost, never written because of a crash, or about to be written by somebody.
+    /// It does not exist: it was lost, never written because of a crash, or will be written soon by
+    /// another process.
     Missing,
-    /// It is there and cannot be decoded.
+    /// It cannot be decoded.
     Undecodable(FormatError),
-    /// The storage reported an error when reading it.
+    /// The storage reported an error when it was read.
     Unreadable(String),
     /// It differs from the copy that opened, and is not sealed under the store's keys.
     Forged,
@@ -52,24 +53,24 @@ impl fmt::Display for ConfigDamage {
     }
 }
 
-/// The newest revision of which a copy decodes.
+/// The newest revision with a copy that can be decoded.
 #[derive(Debug)]
 pub(super) struct Newest {
     pub(super) revision: Revision,
-    /// The contents of its decodable copies: one, unless somebody tampered with the storage.
+    /// The decoded copies: all equal, unless somebody tampered with the storage.
     pub(super) configs: Vec<(ConfigCopy, Config)>,
     pub(super) damage: Vec<ConfigDamage>,
     pub(super) older: Vec<ObjectName>,
-    /// The highest number that any copy has, readable or not: the next revision is above it.
+    /// The highest number of any copy, readable or not. The next revision gets a higher one.
     pub(super) highest: Revision,
 }
 
-/// What is under `config/`.
+/// The state of `config/`.
 #[derive(Debug)]
 pub(super) enum Survey {
-    /// Nothing with a config's name.
+    /// No object with a config's name.
     Empty,
-    /// Copies, none of which decodes: rot, or what a crash in `create` left.
+    /// Copies exist, but none can be decoded: they have rotted, or a crash in `create` left them.
     Unreadable { highest: Revision, newest: ConfigDamage },
     /// A config.
     Found(Newest),
@@ -78,8 +79,8 @@ pub(super) enum Survey {
 /// Reads the newest revision.
 ///
 /// # Errors
-/// `NewerFormat` and `UnknownFeatures` as the newest revision says: an older one must not be used
-/// in its stead. Of the storage; `Contended`.
+/// `NewerFormat` and `UnknownFeatures` of the newest revision: an older one must not be used
+/// instead. Errors of the storage; `Contended`.
 pub(super) fn survey(env: &Env) -> Result<Survey, ObjectError> {
     for _ in 0..ATTEMPTS_MAX {
         if let Some(survey) = survey_once(env)? {
@@ -92,7 +93,7 @@ pub(super) fn survey(env: &Env) -> Result<Survey, ObjectError> {
     })
 }
 
-/// `None` when a listed copy was gone before it could be read.
+/// `None` if a listed copy was gone before it could be read.
 fn survey_once(env: &Env) -> Result<Option<Survey>, ObjectError> {
     let mut listed: BTreeMap<Revision, Vec<ObjectName>> = BTreeMap::new();
     for ((revision, _), meta) in list_named(env, CONFIG_FOLDER, names::parse_config)? {
@@ -129,8 +130,8 @@ fn survey_once(env: &Env) -> Result<Option<Survey>, ObjectError> {
                 Err(StorageError::NotFound { .. }) => CopyFault::Missing,
                 Err(failed @ StorageError::Io { .. }) => {
                     let fault = CopyFault::Unreadable(failed.to_string());
-                    // Should the other copy not do: an error that may pass is no reason to take an
-                    // older revision for the newest.
+                    // The error counts if the other copy is not good either. It may be temporary,
+                    // so an older revision must not pass for the newest.
                     refusal.get_or_insert(failed.into());
                     fault
                 }
@@ -160,22 +161,22 @@ fn survey_once(env: &Env) -> Result<Option<Survey>, ObjectError> {
     Ok(Some(Survey::Unreadable { highest, newest }))
 }
 
-/// What became of an attempt to publish a revision.
+/// The result of an attempt to publish a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Published {
-    /// Both copies are durable, and no higher revision was there after.
+    /// Both copies are durable, and afterwards there was no higher revision.
     Yes,
-    /// A rival was first, or has gone on from ours: look again.
+    /// A rival was first, or has continued from this revision: look again.
     No,
 }
 
-/// Creates both copies of a revision, whose number is above all that were listed, and makes them
-/// durable.
+/// Creates both copies of a revision and makes them durable. Its number must be above all listed
+/// ones.
 pub(super) fn publish(env: &Env, revision: Revision, config: &Config) -> Result<Published, ObjectError> {
     let bytes = config.to_bytes();
     for copy in ConfigCopy::ALL {
-        // A rival may have made a higher revision, and deleted this number before we created it
-        // anew or between our copies.
+        // A rival may have made a higher revision and deleted this number: before copy 0 was
+        // created, or between the copies.
         if !create_copy(env, revision, copy, &bytes)? || highest_listed(env)? != Some(revision) {
             return Ok(Published::No);
         }
@@ -184,7 +185,7 @@ pub(super) fn publish(env: &Env, revision: Revision, config: &Config) -> Result<
     Ok(Published::Yes)
 }
 
-/// Makes what was read durable, and adds the copy that is missing, if one is.
+/// Makes what was read durable. If a copy is missing, adds it.
 pub(super) fn settle(env: &Env, newest: &Newest, config: &Config) -> Result<(), ObjectError> {
     let bytes = config.to_bytes();
     for damage in newest.damage.iter().filter(|d| d.fault == CopyFault::Missing) {
@@ -198,7 +199,7 @@ pub(super) fn settle(env: &Env, newest: &Newest, config: &Config) -> Result<(), 
     Ok(env.storage.barrier()?)
 }
 
-/// Deletes all copies below a durable revision, durably; returns those that the storage keeps.
+/// Durably deletes all copies below a durable revision. Returns those that the storage keeps.
 pub(super) fn delete_older(env: &Env, revision: Revision) -> Result<Vec<ObjectName>, ObjectError> {
     let mut kept = Vec::new();
     let mut deleted = false;
@@ -209,7 +210,7 @@ pub(super) fn delete_older(env: &Env, revision: Revision) -> Result<Vec<ObjectNa
         match env.storage.delete(&meta.name) {
             Ok(()) => deleted = true,
             Err(StorageError::NotFound { .. }) => {}
-            // Credentials that may only append.
+            // The credentials may only append.
             Err(StorageError::Denied { .. } | StorageError::ReadOnly { .. }) => kept.push(meta.name),
             Err(failed) => return Err(failed.into()),
         }

@@ -1,9 +1,9 @@
 //! Making a store.
 //!
 //! The put of copy 0 decides between two creators. A crash leaves one of two states. If the config
-//! opens, the store exists. If the storage has torn copies and nothing else, there is no store: the
-//! next creator takes the next revision, and deletes the torn copies when its own is durable. Torn
-//! copies beside other objects are a damaged store, which [`create`] does not change.
+//! opens, the store exists. If the storage has torn copies and nothing else, there is no store. The
+//! next creator then takes the next revision, and deletes the torn copies when its own is durable.
+//! Torn copies beside other objects are a damaged store, which [`create`] does not change.
 
 use crypto::{DomainKey, EncryptionKey, MasterKeys};
 use env::Env;
@@ -19,14 +19,14 @@ use crate::ObjectError;
 use crate::revisions::next_number;
 use crate::slot_id::SlotId;
 
-/// Makes a store with these settings and key slots, at least one. With `share_domain`, the store
-/// takes part in another's domain: both have the same fingerprints and chunk boundaries, so that
+/// Creates a store with these settings and key slots, at least one. With `share_domain`, the store
+/// joins another store's domain. Both then have the same fingerprints and chunk boundaries, so that
 /// copies between them move references.
 ///
 /// # Errors
-/// `StoreExists`, also when a rival was first; `ConfigDamaged` or `ConfigMissing` when there are
-/// remains of a store; `InvalidConfig`, `Credential`; of the storage. After an error of the storage
-/// there may be a store or not; it can be run again, and says so.
+/// `StoreExists`, also if a rival was first; `ConfigDamaged` or `ConfigMissing` if there are
+/// remains of a store; `InvalidConfig`, `Credential`; errors of the storage. After an error of the
+/// storage the store may exist or not. A second call tells.
 pub fn create(
     env: &Env,
     settings: &Settings,
@@ -67,7 +67,7 @@ pub fn create(
     })
 }
 
-/// Our store under a later revision: somebody who knows a password was quicker.
+/// Our store under a later revision: another process that knows a password was quicker.
 fn succeeded_by(env: &Env, ours: &Config) -> Result<Option<(Revision, Config)>, ObjectError> {
     let Survey::Found(mut newest) = copies::survey(env)? else {
         return Ok(None);
@@ -84,7 +84,7 @@ fn succeeded_by(env: &Env, ours: &Config) -> Result<Option<(Revision, Config)>, 
     Ok(Some((newest.revision, config)))
 }
 
-/// The revision that a new store would begin with.
+/// The first revision of a new store.
 fn vacancy(env: &Env) -> Result<Revision, ObjectError> {
     match copies::survey(env)? {
         Survey::Found(newest) => Err(ObjectError::StoreExists {
@@ -101,7 +101,7 @@ fn vacancy(env: &Env) -> Result<Revision, ObjectError> {
     }
 }
 
-/// A folder of a store, other than the config's, that has objects in it.
+/// A folder of a store, other than the config's, that has objects.
 pub(super) fn remains(env: &Env) -> Result<Option<String>, ObjectError> {
     let fixed = [
         names::MIRROR_FOLDER,
@@ -126,7 +126,7 @@ pub(super) fn remains(env: &Env) -> Result<Option<String>, ObjectError> {
     Ok(None)
 }
 
-/// The error for a config of which no copy decodes.
+/// The error for a config of which no copy can be decoded.
 pub(super) fn damaged(newest: ConfigDamage) -> ObjectError {
     let source = match newest.fault {
         CopyFault::Undecodable(source) => source,

@@ -1,22 +1,22 @@
-//! The store's config: everything that a program must know before it has a key.
+//! The store's config: everything that a program needs before it has a key.
 //!
 //! `config/<revision>.<copy>` holds the format version, the features, the store's id and the key
-//! slots in plain, and the settings sealed with all of that as associated data. Without the keys
-//! nobody can add, remove or change a slot unnoticed by [`open`]. (A process that can write to the
-//! storage can bring back a whole older revision; the threat model says so.)
+//! slots in plain, and the sealed settings. All plain parts are associated data of the seal. So
+//! without the keys nobody can add, remove or change a slot without [`open`] noticing it. (A
+//! process that can write to the storage can bring back a whole older revision; the threat model
+//! says so.)
 //!
 //! Invariants:
-//! - Every revision is created by create-only put of its copy 0; its winner adds copy 1, then a
-//!   barrier, and only then are lower revisions deleted. So at any moment at least one whole copy
-//!   of the newest durable revision exists, and of two changers at once one starts again from the
-//!   other's result.
-//! - A new revision's number is above every number listed, torn remnants of crashes included, and
-//!   its creator lists again after creating it: if there is a higher one, its own is void.
+//! - Every revision is created by a create-only put of its copy 0. The winner adds copy 1, then
+//!   runs a barrier, and only then deletes lower revisions. So at any moment at least one whole
+//!   copy of the newest durable revision exists. Of two processes that change the config at once,
+//!   one starts again from the other's result.
+//! - A new revision's number is above every listed number, including torn copies after crashes. Its
+//!   creator lists again after creating it: if there is a higher one, its own is void.
 //! - The last key slot is never removed.
 //!
-//! Everything may be called from many threads and processes at once. A crash at any point leaves
-//! the old or the new config. A crash in [`create`] leaves nothing that another [`create`] cannot
-//! complete.
+//! Many threads and processes may call everything at once. A crash at any point leaves the old or
+//! the new config. A crash in [`create`] leaves nothing that another [`create`] cannot complete.
 
 mod copies;
 mod create;
@@ -50,16 +50,16 @@ pub struct OpenConfig {
     pub revision: Revision,
     /// Its plain part, key slots included.
     pub config: Config,
-    /// What shapes the bytes in the store.
+    /// Parameters of the bytes in the store.
     pub settings: Settings,
     /// The store's keys.
     pub keys: MasterKeys,
     /// The key slot that opened.
     pub slot: SlotId,
-    /// Copies that are damaged or missing, though the store opened; [`repair`] mends them.
+    /// Damaged or missing copies of the opened config. [`repair`] mends them.
     pub damage: Vec<ConfigDamage>,
-    /// Copies of older revisions, which a crash or a storage that denies deletion left. A removed
-    /// password still opens what is there.
+    /// Copies of older revisions, left by a crash or by a storage that denies deletion. A removed
+    /// password still opens them.
     pub older: Vec<ObjectName>,
 }
 
@@ -70,7 +70,7 @@ impl OpenConfig {
         self.config.store
     }
 
-    /// The features that this program would have to know to change the store; 0 when it knows all.
+    /// The features that this program would need in order to change the store; 0 if it has all.
     #[must_use]
     pub const fn unknown_to_write(&self) -> u64 {
         self.config.features.unknown_to_write()
@@ -84,7 +84,7 @@ impl OpenConfig {
             .map(|slot| SlotInfo::of(slot, self.slot))
     }
 
-    /// What puts and gets the store's sealed objects.
+    /// A sealer that puts and gets the store's sealed objects.
     #[must_use]
     pub fn sealer(&self, env: &Env) -> Sealer {
         Sealer::new(env.clone(), self.store(), self.keys.encryption.clone())

@@ -10,14 +10,14 @@ use super::create::{damaged, remains};
 use super::{OpenConfig, slots};
 use crate::ObjectError;
 
-/// Opens the newest revision of which a copy is whole. Writes nothing.
+/// Opens the newest revision with a whole copy. Writes nothing.
 ///
-/// Damage that was survived is in [`OpenConfig::damage`]. Takes as long as the key slots' costs
-/// together, at most.
+/// [`OpenConfig::damage`] has the damage that did not prevent opening. The call takes at most as
+/// long as the costs of all key slots together.
 ///
 /// # Errors
 /// `NotAStore`, `ConfigMissing`, `ConfigDamaged`, `ConfigForged`; `NewerFormat`, `UnknownFeatures`;
-/// `WrongPassword`, `PasswordNeeded`, `PasswordNotTaken`, `SlotUnusable`; of the storage.
+/// `WrongPassword`, `PasswordNeeded`, `PasswordNotTaken`, `SlotUnusable`; errors of the storage.
 pub fn open(env: &Env, credential: Credential<'_>) -> Result<OpenConfig, ObjectError> {
     match copies::survey(env)? {
         Survey::Found(newest) => unlock(newest, credential),
@@ -34,7 +34,7 @@ pub fn open(env: &Env, credential: Credential<'_>) -> Result<OpenConfig, ObjectE
     }
 }
 
-/// Tries what the copies hold. They differ only if somebody tampered with one, or both.
+/// Tries the decoded copies. They differ only if somebody tampered with one or both.
 fn unlock(newest: Newest, credential: Credential<'_>) -> Result<OpenConfig, ObjectError> {
     let Newest {
         revision,
@@ -52,7 +52,7 @@ fn unlock(newest: Newest, credential: Credential<'_>) -> Result<OpenConfig, Obje
         });
         match attempt {
             Ok(found) if opened.is_none() => opened = Some((config, found)),
-            // Somebody with the keys has published two contents as one revision: the first counts.
+            // A holder of the keys has published two contents as one revision: the first counts.
             Ok(_) => {}
             Err(refused) => {
                 refusal = refused;

@@ -1,4 +1,4 @@
-//! Changing the key slots, and mending the config: each is a new revision.
+//! Changes of the key slots, and repair of the config. Each is a new revision.
 //!
 //! If another process takes the revision's number first, this one reads that revision and applies
 //! its change to it. The costly wrapping is done once, before the race. If an earlier attempt has
@@ -20,7 +20,7 @@ use crate::slot_id::SlotId;
 ///
 /// # Errors
 /// `Credential`, `InvalidConfig` (too many slots, a label too long), `ReadOnly`, `ConfigForged`,
-/// `OtherStore`, `Contended`; of the storage, and then the change is made or not, and
+/// `OtherStore`, `Contended`; errors of the storage. Then the change may be made or not;
 /// [`super::open`] tells.
 pub fn add_slot(
     env: &Env,
@@ -39,8 +39,8 @@ pub fn add_slot(
     Ok((revised, id))
 }
 
-/// Removes a password. Its holder can open no later revision; what they copied before, keys
-/// included, they keep.
+/// Removes a password. Later revisions cannot be opened with it. Its holder keeps everything that
+/// they copied before, keys included.
 ///
 /// # Errors
 /// `NoSuchSlot`, `LastSlot`, and as [`add_slot`].
@@ -78,7 +78,7 @@ pub fn change_slot(
     Ok((revised, id))
 }
 
-/// Publishes the same config as a new revision: two whole copies, and nothing older.
+/// Publishes the same config as a new revision, with two whole copies. Deletes older ones.
 ///
 /// # Errors
 /// As [`add_slot`].
@@ -86,8 +86,8 @@ pub fn repair(env: &Env, open: &OpenConfig) -> Result<OpenConfig, ObjectError> {
     revise(env, open, |current, _| Ok(Some(current.to_vec())))
 }
 
-/// Publishes the next revision with the slots that `change` makes of the newest one's; `None`: they
-/// are as they should be. `change` gets the number of earlier attempts.
+/// Publishes the next revision with the slots that `change` makes of the newest one's. `change`
+/// returns `None` if they are right already. It receives the number of earlier attempts.
 fn revise(
     env: &Env,
     open: &OpenConfig,
@@ -129,7 +129,7 @@ fn revise(
     })
 }
 
-/// The newest revision as it is now, checked to be this store's by its keys.
+/// The newest revision now. Checks by the keys that it belongs to this store.
 fn reread(env: &Env, open: &OpenConfig) -> Result<(Newest, Config), ObjectError> {
     let mut newest = match copies::survey(env)? {
         Survey::Found(newest) => newest,
@@ -176,7 +176,8 @@ fn without(slots: &[KeySlot], id: SlotId) -> Vec<KeySlot> {
         .collect()
 }
 
-/// If the slot is missing after our attempt, it is removed as intended, whoever did it.
+/// If the slot is missing after our attempt, it is removed as intended, by us or by another
+/// process.
 fn done_unless_first(attempt: u32, slot: SlotId) -> Result<Option<Vec<KeySlot>>, ObjectError> {
     if attempt == 0 {
         Err(ObjectError::NoSuchSlot { slot })

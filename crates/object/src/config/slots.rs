@@ -1,6 +1,6 @@
-//! Key slots: from a password to the store's keys and back.
+//! Key slots: from a password to the store's keys, and back.
 //!
-//! The wrapped keys are bound to the store's id and the slot's id, so a slot that is copied into
+//! The wrapped keys are bound to the store's id and the slot's id. So a slot that is copied into
 //! another store or under another id does not open. Pure, except for the random bytes of a new
 //! slot.
 
@@ -13,25 +13,25 @@ use types::{Revision, StoreId};
 use crate::ObjectError;
 use crate::slot_id::SlotId;
 
-/// What a key slot to be made is asked to be.
+/// The parameters of a new key slot.
 #[derive(Debug, Clone, Copy)]
 pub struct NewSlot<'a> {
     /// The password, or none.
     pub credential: Credential<'a>,
     /// For humans: user and host. At most 1024 bytes.
     pub label: &'a str,
-    /// What one guess at the password costs; of no meaning without one.
+    /// The cost of one guess at the password; ignored without a password.
     pub cost: Argon2Cost,
 }
 
-/// What may be shown of a key slot.
+/// The public data of a key slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotInfo<'a> {
     /// Its id.
     pub id: SlotId,
     /// Its label.
     pub label: &'a str,
-    /// What one guess at its password costs; `None`: it has no password.
+    /// The cost of one guess at its password; `None`: it has no password.
     pub cost: Option<Argon2Cost>,
     /// Whether it is the one that opened the store.
     pub is_current: bool,
@@ -72,7 +72,7 @@ fn derivation(kdf: &KeyDerivation) -> SlotDerivation {
     }
 }
 
-/// What a slot's wrapped keys are bound to.
+/// The associated data of a slot's wrapped keys.
 fn slot_aad(store: StoreId, id: SlotId) -> [u8; 24] {
     let mut aad = [0; 24];
     aad[..16].copy_from_slice(store.as_bytes());
@@ -80,7 +80,7 @@ fn slot_aad(store: StoreId, id: SlotId) -> [u8; 24] {
     aad
 }
 
-/// Makes a slot. Takes as long as the cost says.
+/// Makes a slot. This takes as long as the cost says.
 pub(super) fn make(
     env: &Env,
     store: StoreId,
@@ -139,8 +139,8 @@ pub(super) fn unlock(
         match opened {
             Ok(keys) => return Ok((id, keys)),
             Err(CryptoError::OtherCredential) => {}
-            // A slot that could not be tried may have been the right one: that outlasts "wrong
-            // password".
+            // A slot that could not be tried may have been the right one. So this error takes
+            // precedence over "wrong password".
             Err(CryptoError::WrongPassword) => {
                 if !matches!(refusal, ObjectError::SlotUnusable { .. }) {
                     refusal = ObjectError::WrongPassword;
@@ -152,7 +152,7 @@ pub(super) fn unlock(
     Err(refusal)
 }
 
-/// Seals the settings under a fresh salt; the rest of the config must be final.
+/// Seals the settings under a fresh salt. The rest of the config must be final.
 pub(super) fn seal_settings(env: &Env, config: &mut Config, key: &EncryptionKey, settings: &Settings) {
     env.entropy.fill(&mut config.settings_salt);
     let mut sealed = settings.to_bytes();
@@ -161,7 +161,7 @@ pub(super) fn seal_settings(env: &Env, config: &mut Config, key: &EncryptionKey,
     config.sealed_settings = sealed;
 }
 
-/// Opens the settings, and with them checks that a holder of the keys wrote this config.
+/// Opens the settings. This also checks that a holder of the keys wrote this config.
 pub(super) fn open_settings(
     config: &Config,
     key: &EncryptionKey,

@@ -1,4 +1,4 @@
-//! What the storage cannot bring about, for the format refuses it first.
+//! States that the storage cannot cause, because decoding refuses them first.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Making and opening stores, and their passwords, without mishaps.
+//! Creating and opening stores, and their passwords, without faults.
 
 use std::collections::BTreeSet;
 
@@ -174,7 +174,7 @@ fn passwords_are_added_changed_and_removed() {
         config::remove_slot(&env, &store, c),
         Err(ObjectError::LastSlot { .. })
     ));
-    // A change is no removal: the only password can be changed.
+    // A change is no removal: even the only password can be changed.
     let (store, _) = config::change_slot(&env, &store, c, &slot("d")).unwrap();
     assert!(!opens(&env, "c") && opens(&env, "d"));
     assert_eq!(store.revision, revision(4));
@@ -279,7 +279,7 @@ fn change() -> impl Strategy<Value = Change> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(6)))]
 
-    /// Against a plain list of (slot, password).
+    /// The model is a plain list of (slot, password).
     #[test]
     fn slots_are_a_list_of_passwords(changes in proptest::collection::vec(change(), 1..12), seed in any::<u64>()) {
         let env = env_on(MemoryStorage::new(), seed);

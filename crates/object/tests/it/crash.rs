@@ -1,5 +1,5 @@
-//! A crash, a kill and an error at every storage operation of making a store and changing its
-//! passwords.
+//! A crash, a kill or an error at every storage operation while a store is created and its
+//! passwords are changed.
 
 use env::Env;
 use env::fault::{Counted, CrashPolicy, FailWith, Fault, FaultStorage};
@@ -14,8 +14,8 @@ fn policies() -> impl Iterator<Item = CrashPolicy> {
     POLICIES.into_iter().chain((0..12).map(CrashPolicy::Seeded))
 }
 
-/// Runs the scenario on machines that stop at, after or in the midst of each of its operations;
-/// `check` sees what each policy leaves, and whether the scenario had returned success before.
+/// Runs the scenario on machines that stop before, after or during each of its operations. `check`
+/// sees the state after each policy, and whether the scenario had returned success.
 fn at_every_operation(
     set_up: impl Fn(&Env),
     scenario: impl Fn(&Env) -> Result<(), ObjectError>,
@@ -94,7 +94,7 @@ fn an_interrupted_init_leaves_a_store_or_can_be_run_again() {
 
 #[test]
 fn a_second_init_interrupted_after_a_first_one_too() {
-    // Remains of two attempts, one above the other.
+    // The remains of two attempts.
     for first in 1..=4 {
         for second in 1..=6 {
             let storage = FaultStorage::new();
@@ -116,8 +116,8 @@ fn a_second_init_interrupted_after_a_first_one_too() {
     }
 }
 
-/// After any interruption, whoever may open the store can mend it, and then nothing is left of
-/// before.
+/// After any interruption, the holder of a password can repair the store. Afterwards no earlier
+/// copies are left.
 fn mend(env: &Env, password: &str, at: &str) {
     let store = open(env, password).unwrap_or_else(|e| panic!("{at}: {e}"));
     config::repair(env, &store).unwrap_or_else(|e| panic!("{at}: {e}"));
@@ -182,7 +182,7 @@ fn an_interrupted_change_leaves_the_old_password_or_the_new() {
     );
 }
 
-/// Changes one after another, each interrupted, over one storage that is never cleaned by hand.
+/// Several changes, each interrupted, over one storage that is never cleaned by hand.
 #[test]
 fn interruptions_pile_up_without_harm() {
     for seed in 0..30u64 {

@@ -1,5 +1,5 @@
-//! Rot and tampering: one copy is survived, two are an error that says so, and no change passes for
-//! ours.
+//! Rot and tampering: one damaged copy does no harm, two give an error, and no forged change is
+//! accepted.
 
 use env::Env;
 use env::fault::{Counted, FailWith, Fault, FaultStorage, OpKind};
@@ -18,7 +18,7 @@ fn store() -> (FaultStorage, Env, OpenConfig) {
     (storage, env, made)
 }
 
-/// As by somebody who knows the format and lacks the keys.
+/// Changes a copy like somebody who knows the format but does not have the keys.
 fn tamper(storage: &FaultStorage, which: ConfigCopy, change: impl FnOnce(&mut Config)) {
     assert!(storage.damage(&copy(0, which), |bytes| {
         let mut config = Config::decode(bytes).unwrap();
@@ -176,7 +176,7 @@ fn another_store_in_its_place_is_noticed_by_who_has_it_open() {
         if expected == made.store() && found == other.store()));
 }
 
-/// Version 2 in the newest revision, and an older revision that this program could read.
+/// The newest revision has version 2, and this program could read an older revision.
 #[test]
 fn a_newer_store_is_refused_even_if_an_older_revision_is_left() {
     let (storage, env, made) = store();
@@ -218,7 +218,8 @@ fn a_newer_store_is_refused_even_if_an_older_revision_is_left() {
     ));
 }
 
-/// A store of a later program, sealed with its keys, that an older one may read and not change.
+/// A store of a later program, sealed with its keys. An older program may read it but not change
+/// it.
 #[test]
 fn features_required_to_write_open_for_reading_only() {
     let (storage, env, made) = store();

@@ -1,4 +1,4 @@
-//! Several processes at once: one creator wins, and no change of a password is lost.
+//! Several processes at once: one creator wins, and no password change is lost.
 
 use std::sync::{Arc, Barrier};
 
@@ -99,8 +99,8 @@ fn slow_process(shared: &Arc<MemoryStorage>, seed: u64) -> (Arc<Interrupted>, En
     (slow, env)
 }
 
-/// The number that a slow process takes was used and deleted while it slept: what it creates under
-/// it is void, and must not be taken for the change.
+/// A slow process takes a number that was used and deleted meanwhile. Its revision is void, and
+/// must not count as the change.
 #[test]
 fn a_slow_change_is_not_lost_under_a_number_that_was_used_and_deleted() {
     for before in 1..=2 {
@@ -156,7 +156,8 @@ fn a_change_overtaken_but_contained_in_what_overtook_it_counts() {
     let (slow, env) = slow_process(&shared, 1);
     let made = create(&env, &["a"]).unwrap();
     let (rival_env, rival_store) = (Env::simulated(shared.clone(), 2).0, made.clone());
-    // Between the slow one's two copies: its change is visible, and the rival builds on it.
+    // Between the slow process's two copies: its change is visible, and the rival continues from
+    // it.
     slow.before_put(2, move || {
         config::add_slot(&rival_env, &rival_store, &slot("c")).unwrap();
     });
@@ -166,8 +167,8 @@ fn a_change_overtaken_but_contained_in_what_overtook_it_counts() {
     assert_eq!(opened.slots().count(), 3, "not added twice");
 }
 
-/// The rival that went on from our change dies before its barrier: nothing but our own makes
-/// durable what our success, and our deletions, then rest on.
+/// A rival that continued from our change dies before its barrier. Our success and our deletions
+/// rely on its revision, so our own barrier must make that durable.
 #[test]
 fn what_overtook_a_change_is_durable_before_it_counts() {
     for n in 1..=14 {

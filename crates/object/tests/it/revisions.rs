@@ -1,4 +1,4 @@
-//! The next of a series: no update is lost, whoever is slow.
+//! The next of a series: no update is lost, however slow a creator is.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn sealer_on(storage: impl Storage + 'static, seed: u64) -> Sealer {
     )
 }
 
-/// Content is a count; each revision adds one.
+/// The content is a count. Each revision adds one.
 fn add_one(head: Option<&Head>) -> Result<Next, ObjectError> {
     let count = head.map_or(0, |head| head.plain.as_ref().unwrap()[0]);
     Ok(Next::Create(vec![count + 1]))
@@ -59,8 +59,8 @@ fn revisions_follow_one_another() {
     assert_eq!(series(&sealer).list().unwrap().len(), 12);
 }
 
-/// Content is a list of tokens. A creator that is overtaken by who went on from its revision finds
-/// its token there already.
+/// The content is a list of tokens. If a rival has continued from a creator's revision, the creator
+/// finds its token there.
 #[test]
 fn no_update_is_lost_or_made_twice_between_threads() {
     let storage = FaultStorage::new();
@@ -100,7 +100,8 @@ fn a_number_used_and_deleted_is_void_and_the_update_is_made_again() {
         EncryptionKey::from_bytes([7; 32]),
     );
     series(&slow_sealer).create_next(add_one).unwrap();
-    // Between the slow one's look and its put, a rival makes two more and deletes all below.
+    // Between the slow process's look and its put, a rival makes two more revisions and deletes all
+    // below.
     slow.before_put(1, move || {
         let (env, _) = env::Env::simulated(shared.clone(), 2);
         let rival = Sealer::new(

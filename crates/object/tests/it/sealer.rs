@@ -1,4 +1,4 @@
-//! One sealed object: what opens, and what is refused for which reason.
+//! One sealed object: when it opens, and with which errors it is refused.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn sealer() -> (FaultStorage, Sealer) {
     (storage, Sealer::new(env, StoreId::from_bytes([1; 16]), key()))
 }
 
-/// The digest made to fit again, as by somebody who knows the format and lacks the key.
+/// Makes the digest fit again, like somebody who knows the format but does not have the key.
 fn refit(object: &mut Vec<u8>) {
     object.truncate(object.len() - DIGEST_BYTES);
     append_digest(object);

@@ -1,4 +1,5 @@
-//! What the tests share: cheap passwords, environments, and a storage that lets a rival in between.
+//! Shared code of the tests: cheap passwords, environments, and a storage that lets a rival act in
+//! between.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -63,7 +64,7 @@ pub(crate) fn copy(n: u32, copy: ConfigCopy) -> ObjectName {
 
 type Interlude = Box<dyn FnOnce() + Send>;
 
-/// A storage before whose n-th put, counted from now, somebody else gets a turn.
+/// A storage in which another process acts before the n-th put, counted from now.
 pub(crate) struct Interrupted {
     inner: Arc<dyn Storage>,
     interludes: Mutex<Vec<(u32, Interlude)>>,
@@ -86,7 +87,7 @@ impl Interrupted {
         self.interludes.lock().unwrap().push((due, Box::new(interlude)));
     }
 
-    /// The next put is carried out twice, and the second answer is the one that arrives.
+    /// The next put is carried out twice, and the caller gets the second answer.
     pub(crate) fn ask_twice(&self) {
         *self.lies.lock().unwrap() = true;
     }

@@ -1,4 +1,4 @@
-//! Arguments of `onefold-lab generate`: each workload takes those that concern it, and no others.
+//! Arguments of `onefold-lab generate`. Each workload takes only those that concern it.
 
 use std::path::PathBuf;
 
@@ -181,7 +181,7 @@ pub(crate) struct VmSeries {
     pub(crate) to: To,
 }
 
-/// Where updates fall.
+/// Places of updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Clusters {
     /// Around the centres of clusters

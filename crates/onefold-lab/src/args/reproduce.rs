@@ -29,7 +29,7 @@ pub(crate) struct Reproduce {
     pub(crate) versions: Option<PathBuf>,
 }
 
-/// One of the papers that there are.
+/// Parses the name of a paper.
 fn paper() -> impl TypedValueParser<Value = &'static Paper> {
     let names = PAPERS
         .iter()

@@ -15,15 +15,15 @@ use simulate::{BackupHead, SimulateError, Sink};
 
 use super::{Counted, Generated};
 
-/// Where backups are written to, each to a file of its own. Those that are complete stay when it
-/// fails or is stopped.
+/// A folder that receives each backup as a file. Complete backups stay after a failure or an
+/// interrupt.
 pub(super) struct Folder<'a> {
     path: &'a Path,
     was_there: bool,
     complete: Rc<Cell<u64>>,
 }
 
-/// A backup that is being written. Its flush is its end; without it the file goes.
+/// A backup that is being written. A flush completes it; otherwise dropping it deletes the file.
 pub(super) struct Backup {
     path: PathBuf,
     file: BufWriter<File>,
@@ -32,7 +32,7 @@ pub(super) struct Backup {
 }
 
 impl<'a> Folder<'a> {
-    /// Makes the folder, or takes an empty one.
+    /// Creates the folder, or uses an empty one.
     pub(super) fn new(path: &'a Path) -> Result<Self> {
         let place = || path.display().to_string();
         let was_there = path.exists();
@@ -62,12 +62,13 @@ impl<'a> Folder<'a> {
         })
     }
 
-    /// Backups that were written whole.
+    /// Number of complete backups.
     pub(super) fn complete(&self) -> u64 {
         self.complete.get()
     }
 
-    /// What is left of it, if it failed: what was being written is gone by now.
+    /// Adds to an error which backups are kept. The incomplete one must be deleted already. Removes
+    /// the folder if it is new and empty.
     pub(super) fn told<T>(&self, made: Result<T, SimulateError>) -> Result<T> {
         let complete = self.complete();
         if made.is_err() && complete == 0 && !self.was_there {
@@ -99,14 +100,14 @@ impl Write for Backup {
 impl Drop for Backup {
     fn drop(&mut self) {
         if !self.is_complete {
-            // There is nobody left to tell when even this fails.
+            // An error cannot be reported any more.
             drop(fs::remove_file(&self.path));
         }
     }
 }
 
-/// Writes what is replayed as destor's traces, each to the file that `name` says. The folder is
-/// there before the replay begins.
+/// Writes replayed backups as destor's traces, each to the file that `name` returns. The folder
+/// exists before the replay begins.
 pub(super) fn to_destor(
     folder: &Path,
     mut name: impl FnMut(&BackupHead) -> String,
@@ -119,7 +120,7 @@ pub(super) fn to_destor(
     let mut sink = Counted::new(writer, cancelled, done);
     let replayed = replay(&mut sink);
     let made = sink.generated();
-    // What is not complete goes before it is told what is left.
+    // Deletes an incomplete backup, before the kept ones are counted.
     drop(sink);
     folder.told(replayed)?;
     Ok(made)

@@ -33,7 +33,7 @@ pub(super) fn run(args: &Generate, output: Output) -> Result<Code> {
     made.tell(output)
 }
 
-/// What the arguments describe, and where it goes.
+/// The workload that the arguments describe, and its destination.
 fn workload(args: &Workload) -> (Made, &To) {
     let sg = |number, args: &given::Sg| {
         let sg = generate::Images::sg(number).expect("there are five");
@@ -70,8 +70,8 @@ fn workload(args: &Workload) -> (Made, &To) {
 }
 
 fn two_year(args: &given::TwoYear) -> (Made, &To) {
-    // Files of the usual length where there is room for one; what is too little for any is told as
-    // such.
+    // The default length, or shorter if the data are too small for it. `check` refuses data that
+    // are too small for any file.
     let usual = generate::TwoYear::default().file_bytes;
     let workload = generate::TwoYear {
         seed: args.to.seed,

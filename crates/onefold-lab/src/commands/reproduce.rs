@@ -66,7 +66,7 @@ fn status(measured: &Progress) -> Status {
     }
 }
 
-/// Programs read each row as soon as it is known.
+/// Prints each row as soon as it is known, for programs.
 fn rows_at_once(experiment: &Experiment, output: Output) -> std::io::Result<()> {
     experiment.rows.iter().try_for_each(|row| {
         output.object(&RowLine {

@@ -26,7 +26,7 @@ use crate::args::Simulate;
 
 /// Standard input, as an argument names it.
 const STDIN: &str = "-";
-/// So many lines are shown of what was over time, at most.
+/// The most lines of the table over time.
 const STEPS: usize = 20;
 
 #[derive(Serialize)]
@@ -46,7 +46,7 @@ struct Simulated<'a> {
     restored: Vec<RestoredLine>,
 }
 
-/// What the engine's look-ups did.
+/// Counts of the engine's look-ups.
 #[derive(Serialize)]
 struct LookedLine {
     segments: u64,
@@ -164,7 +164,8 @@ pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
     let (cancelled, done) = (cli_support::watch()?, AtomicU64::new(0));
     let mut outcomes = Vec::new();
     let simulator = Simulator::new(settings.clone(), |outcome| {
-        // At once: with `--json` a long simulation that is stopped has told what it knew.
+        // Printed at once: with `--json`, a long simulation that is stopped has printed its results
+        // so far.
         tell_one(&outcome, output).map_err(|source| SimulateError::Io {
             what: "standard output".to_owned(),
             source,
@@ -185,7 +186,7 @@ pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
     Ok(Code::Success)
 }
 
-/// A trace, and what it is called.
+/// Opens a trace. Returns its name, too.
 fn opened(trace: &Path) -> Result<(String, File)> {
     let (name, file) = if trace == Path::new(STDIN) {
         if std::io::stdin().is_terminal() {
@@ -280,7 +281,7 @@ fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()>
     Ok(())
 }
 
-/// What was over time: with each memory, used as the first that was asked for is.
+/// The table over time, for all memories that are used like the first requested one.
 fn tell_over_time(outcomes: &[Outcome], asked: &[Memory], output: Output) -> Result<()> {
     let Some(Memory { assembly, .. }) = asked.first() else {
         return Ok(());

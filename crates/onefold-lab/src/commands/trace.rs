@@ -13,7 +13,7 @@ use super::folder::to_destor;
 use super::{beside_trace, status, to_trace};
 use crate::args::Trace;
 
-/// Bytes of a path that are in a file's name; systems take 255, the number among them.
+/// The most bytes of a path in a file's name. Systems allow 255, which must include the number.
 const NAME_BYTES_MAX: usize = 200;
 
 pub(super) fn run(args: &Trace, output: Output) -> Result<Code> {
@@ -47,12 +47,12 @@ pub(super) fn run(args: &Trace, output: Output) -> Result<Code> {
     made.tell(output)
 }
 
-/// Names of files for backups of these paths: each its own, and in the same order when sorted.
+/// File names for backups of these paths. They are distinct, and sort in the order of the paths.
 fn names(paths: &[PathBuf]) -> Vec<String> {
     let digits = paths.len().to_string().len();
     let name = |(n, path): (usize, &PathBuf)| {
         let number = format!("{:0digits$}", n + 1);
-        // `.` and `/` have no last part.
+        // `.` and `/` have no last component.
         let Some(last) = path.file_name() else {
             return number;
         };

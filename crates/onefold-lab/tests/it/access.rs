@@ -1,4 +1,4 @@
-//! Who can read what is written.
+//! Access rights of written files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

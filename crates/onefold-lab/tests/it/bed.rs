@@ -1,4 +1,4 @@
-//! A temporary folder, and the laboratory's binary run there.
+//! A temporary folder, and runs of the laboratory's binary in it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ impl Bed {
         self.folder.path().join(name)
     }
 
-    /// The binary, in the bed's folder, with these arguments.
+    /// The binary with these arguments, to run in the bed's folder.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onefold-lab"));
         command

@@ -1,4 +1,5 @@
-//! Options that could have no effect are refused, and the environment of stores counts for nothing.
+//! The laboratory refuses options that could have no effect, and ignores the environment variables
+//! of stores.
 
 use std::fs;
 

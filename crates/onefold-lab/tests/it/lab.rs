@@ -1,4 +1,4 @@
-//! The laboratory, from a workload to what restores would read.
+//! The laboratory, from a workload to the reads of restores.
 
 use std::fs;
 
@@ -59,13 +59,13 @@ fn a_workload_is_made_and_simulated_without_a_store() {
             .unwrap()
     };
     assert_eq!(reads(0, 2), backups[0]["containers"], "all of the first, once");
-    // Of the full backup a week later: more memory reads less, however it is used.
+    // The full backup a week later: more memory means fewer reads, in each mode.
     assert!(
         reads(5, 0) > reads(5, 2) && reads(5, 1) > reads(5, 3),
         "{:?}",
         backups[5]
     );
-    // As destor has it: the same backups, in other words.
+    // The same backups as traces of destor.
     bed.ok(with(&["--destor", "destor"]));
     let days: Vec<String> = (1..=10).map(|day| format!("destor/2year-{day:03}")).collect();
     let simulate_days = [
@@ -89,7 +89,8 @@ fn a_workload_is_made_and_simulated_without_a_store() {
         );
         assert_eq!(one["restored"][2], other["restored"][0]);
     }
-    // As the engine finds chunks: a cap stores some again, and is asked for with it alone.
+    // With the engine's look-ups, a cap stores some chunks again, and only then do the options of
+    // caps count.
     let new = |cap: &[&'static str]| {
         let with = simulate.iter().chain(&["--engine", "--json"]).chain(cap);
         let backups = lines(&bed.ok(with).out);
@@ -244,7 +245,7 @@ fn what_is_stopped_leaves_nothing_half_done() {
             some => format!("kept are {some} complete backups"),
         };
         ran.says(&[&kept]);
-        // Each is whole.
+        // Each kept backup is complete.
         let whole = format!("{first}-whole");
         bed.ok(generate("8M", "1", &[to, &whole]));
         for entry in fs::read_dir(bed.path(&whole)).unwrap() {
@@ -260,7 +261,7 @@ fn what_is_stopped_leaves_nothing_half_done() {
 #[test]
 fn a_backup_that_cannot_be_written_goes_and_those_before_it_stay() {
     let bed = Bed::new();
-    // The third has no room among the sizes that the shell allows.
+    // The third backup exceeds the file size limit of the shell.
     let limited = |to: &str| {
         let mut shell = std::process::Command::new("sh");
         let binary = env!("CARGO_BIN_EXE_onefold-lab");

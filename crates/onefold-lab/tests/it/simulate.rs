@@ -1,4 +1,4 @@
-//! The simulator: where traces come from, and what is shown of what was over time.
+//! The simulator: sources of traces, and the table over time.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::lab::generate;
 fn a_trace_goes_through_a_pipe() {
     let bed = Bed::new();
     bed.ok(generate("1M", "2", &["--trace", "t"]));
-    // Standard output is the trace's alone, however it is named, and whatever it is.
+    // Standard output carries only the trace, under any name and for any kind of file.
     let piped = bed.ok(generate("1M", "2", &["--trace", "-"]));
     assert!(piped.out == fs::read(bed.path("t")).unwrap());
     for name in ["-", "/dev/stdout", "/proc/self/fd/1"] {
@@ -34,14 +34,14 @@ fn a_trace_goes_through_a_pipe() {
     bed.fed(["simulate", "-"], &piped.out[..100])
         .expect(1)
         .says(&["standard input", "ends too early"]);
-    // What fails leaves the pipe, and half a trace that is told by its reader.
+    // A failed command keeps the pipe. The reader reports the truncated trace.
     let script =
         "mkfifo pipe && { cat pipe >half & }; \"$0\" trace a gone --output pipe; code=$?; wait; exit $code";
     fs::write(bed.path("a"), [7; 10_000]).unwrap();
     let traced = bed.ok(["trace", "a", "--output", "-"]);
     bed.ok(["trace", "a", "--output", "u"]);
     assert!(traced.out == fs::read(bed.path("u")).unwrap());
-    // Into what is read: it is left out.
+    // The trace is written into the folder that it describes: it is left out.
     fs::create_dir(bed.path("folder")).unwrap();
     fs::write(bed.path("folder/a"), [7; 10_000]).unwrap();
     let mut into = bed.command(["trace", "folder", "--output", "-"]);
@@ -114,7 +114,7 @@ fn what_was_over_time_is_shown_in_steps() {
             assert!((shown - is).abs() < 0.006, "{shown} and {is}: {text}");
         }
     }
-    // Nothing was restored: nothing is said of it.
+    // If nothing was restored, nothing is printed about restores.
     let skipped = bed.ok(["simulate", "t", "--skip", "25"]).out();
     assert!(
         skipped.contains("backups") && !skipped.contains("over time"),

@@ -25,7 +25,7 @@ fn a_trace_of_real_files_says_what_a_store_would_hold() {
         backups[0]
     );
     assert_eq!(backups[1]["bytes_new"], 0);
-    // Not its own output.
+    // The trace leaves out its own output.
     let made = last(&bed.ok(["trace", ".", "-o", "./all", "--json"]));
     let t = fs::metadata(bed.path("t")).unwrap().len();
     assert_eq!(made["bytes"], 751_000 + t);
@@ -91,7 +91,7 @@ fn a_trace_for_destor_is_of_the_same_data() {
         of_one[1]
     );
     assert_eq!(of_one[2]["bytes_new"], 0);
-    // Images are cut evenly.
+    // Images are cut into fixed chunks.
     trace(&["--image-kib", "4", "--destor", "even"]);
     let text = fs::read_to_string(bed.path("even/1-data")).unwrap();
     let full = text.lines().filter(|line| line.ends_with(" 4096")).count();
@@ -111,14 +111,14 @@ fn traces_for_destor_leave_out_where_they_go_and_what_is_half_done() {
     bed.run(["trace", "empty", "--destor", "empty"])
         .expect(1)
         .says(&["empty: is what is written to"]);
-    // One of the two, and no more.
+    // Exactly one of the two options is needed.
     bed.run(["trace", "data"])
         .expect(2)
         .says(&["--output", "--destor"]);
     bed.run(["trace", "data", "--output", "t", "--destor", "d"])
         .expect(2)
         .says(&["cannot be used with"]);
-    // What failed: the folder goes where nothing is in it, and complete backups stay.
+    // After a failure, the folder is deleted if it is empty, and complete backups stay.
     bed.run(["trace", "gone", "--destor", "none"])
         .expect(1)
         .says(&["gone: No such file", "no backup was complete"]);
@@ -127,7 +127,7 @@ fn traces_for_destor_leave_out_where_they_go_and_what_is_half_done() {
         .expect(1)
         .says(&["gone: No such file", "kept are 1 complete backup"]);
     assert_eq!(names(&bed, "some"), ["1-a"]);
-    // Stopped in the middle of a file without end.
+    // Interrupted in the middle of an endless file.
     let endless = ["trace", "data/a", "/dev/zero", "--destor", "stopped"];
     let child = bed.command(endless).spawn().unwrap();
     wait_until(|| bed.path("stopped/2-zero").exists());

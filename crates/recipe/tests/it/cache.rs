@@ -1,4 +1,5 @@
-//! The node cache over sealed containers: one region read serves neighbours, whatever the budget.
+//! The node cache over sealed containers: one region read serves neighbouring nodes, whatever the
+//! budget.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ fn open(env: &Env) -> Containers {
     Containers::new(env.clone(), StoreId::from_bytes([7; 16]), &keys, 1 << 20)
 }
 
-/// Packs entries with their bytes, in regions of some size, and puts the container.
+/// Packs entries with their bytes into regions of a given size, and puts the container.
 fn put(containers: &Containers, mut builder: ContainerBuilder, entries: &[(PendingEntry, Vec<u8>)]) -> usize {
     let (mut plain, mut pending, mut regions) = (Vec::new(), Vec::new(), 0);
     for (n, (entry, bytes)) in entries.iter().enumerate() {
@@ -82,7 +83,7 @@ impl NodeSink for Nodes {
     }
 }
 
-/// A store with one data container and the tree over its chunks; the nodes are not put yet.
+/// A store with one data container, and the tree over its chunks. The nodes are not stored yet.
 fn stream(containers: &Containers) -> (Nodes, TreeRoot) {
     let mut nodes = Nodes::default();
     let mut builder = TreeBuilder::new(printer(), 8);
@@ -143,7 +144,7 @@ fn a_budget_costs_reads_and_nothing_else() {
     for budget in [0, 5000, 50_000] {
         let cache = NodeCache::new(containers.clone(), budget);
         assert_eq!(all(&cache, &root), refs);
-        // One node alone may exceed it.
+        // A single node may exceed the budget.
         assert!(
             cache.bytes() <= budget.max(5000),
             "{} of {budget} bytes",
@@ -177,8 +178,9 @@ fn a_malformed_node_is_named_and_harms_no_other() {
     assert!(cache.node(chunk).is_err());
 }
 
-/// Who misses a node of a region that somebody reads waits for that one, and reads nothing itself.
-/// Two that come at once are a matter of luck, so often.
+/// A thread that misses a node of a region waits for the thread that is reading the region, and
+/// reads nothing itself. Whether two threads meet is a matter of chance, so the test repeats it
+/// often.
 #[test]
 fn threads_that_want_nodes_of_one_region_read_it_once() {
     let containers = open(&environment());
@@ -201,7 +203,7 @@ fn threads_that_want_nodes_of_one_region_read_it_once() {
     assert_eq!(containers.stats().reads - before, rounds);
 }
 
-/// A region that brought somebody nothing holds up nobody else.
+/// A failed read of a region must not block other threads.
 #[test]
 fn threads_that_want_a_malformed_node_are_all_told() {
     let containers = open(&environment());

@@ -1,4 +1,5 @@
-//! What walks and splices cost in nodes read and stored: levels, not lengths (DD Boost III, B3).
+//! Nodes that walks and splices read and store: their number depends on levels, not on lengths (DD
+//! Boost III, B3).
 
 use recipe::{Child, RangeWalker, TreeRoot};
 use types::{ContainerKind, Level};
@@ -35,7 +36,7 @@ fn the_first_piece_costs_a_node_a_level() {
             let mut walker = RangeWalker::new(&store, &root, offset, root.len - offset).unwrap();
             walker.next_up_to(level(up_to)).unwrap().unwrap();
             let reads = store.node_reads.get();
-            // Asking whether a node may be reused costs the way to the range's end, once.
+            // Deciding whether a node may be reused costs the path to the range's end, once.
             let most = u64::from(root.level.get()) * (1 + u64::from(up_to));
             assert!(reads <= most, "{reads} reads at {offset}");
         }
@@ -96,13 +97,14 @@ fn splice(store: &Store, root: &TreeRoot, ranges: &[(u64, u64)]) -> (TreeRoot, u
     (builder.finish(&mut store.sink()).unwrap(), taken)
 }
 
-/// Nodes beside one way from the root to a chunk, on both sides, at every level; and a few on the
-/// way.
+/// The most nodes on both sides of one path from the root to a chunk, at every level; and a few on
+/// the path.
 fn edge_nodes_max(root: Level) -> u64 {
     u64::from(root.get()) * (u64::from(2 * AVG) + 4)
 }
 
-/// At least half the average of children everywhere, but for the last node of a level.
+/// The most nodes over so many chunks: every node has at least half of the average number of
+/// children, except the last one of a level.
 fn nodes_of(chunks: u64) -> u64 {
     let mut sum = 0;
     let mut here = chunks;

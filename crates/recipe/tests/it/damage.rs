@@ -1,5 +1,5 @@
-//! Nodes that lie: each lie is an error that says where (INV-8), and nothing wrong is handed out
-//! (INV-5).
+//! Wrong nodes: each wrong statement is an error that says where (INV-8), and no wrong data is
+//! returned (INV-5).
 
 use format::node::{Node, NodeEntry};
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn first_error(store: &Store, root: &TreeRoot) -> RecipeError {
     error
 }
 
-/// What a changed first node is found to be, before any reference came out.
+/// The error for a changed first node. No reference may be returned before it.
 fn tampered(change: impl FnOnce(&mut Node)) -> (RecipeError, ChunkLocation) {
     let (store, root, first) = stream();
     store.tamper_node(first, change);
@@ -182,7 +182,7 @@ fn a_node_that_contains_itself() {
 
 #[test]
 fn other_chunks_of_equal_length() {
-    // The slots of two chunks exchanged in the catalog: every length and level is right.
+    // The catalog has the slots of two chunks exchanged. Every length and level is right.
     let (store, root, first) = stream();
     let node = store.node(first).unwrap();
     let NodeEntry::Run {
@@ -204,13 +204,13 @@ fn other_chunks_of_equal_length() {
         matches!(error, RecipeError::WrongFingerprint { node, .. } if node == first),
         "{error}"
     );
-    // A range that does not cover the node whole is checked as well.
+    // A range that covers only a part of the node is checked as well.
     let mut part = ChunkRefs::new(&store, &root, 0, 1).unwrap();
     assert!(matches!(
         part.next(),
         Some(Err(RecipeError::WrongFingerprint { .. }))
     ));
-    // And nothing wrong is spliced.
+    // A splice refuses the node as well.
     let mut walker = RangeWalker::new(&store, &root, 0, 1000).unwrap();
     assert!(matches!(
         walker.next(false),
@@ -247,7 +247,7 @@ fn another_root_than_the_manifest_names() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a node says instead: an error, or the very same references.
+    /// A changed node gives an error, or the very same references.
     #[test]
     fn no_lie_gets_through(
         lies in prop::collection::vec((any::<Index>(), 0..4u8, 0..40u32, any::<u32>()), 1..4),

@@ -1,5 +1,4 @@
-//! Archival recipes, whose nodes refer forward to later backups, against the recipes that they were
-//! made of.
+//! Archival recipes with forward references to later backups, compared with the original recipes.
 
 use std::collections::HashMap;
 
@@ -30,7 +29,7 @@ fn forward(to: StreamName, offset: u64, len: u64) -> NodeEntry {
     }
 }
 
-/// The same tree, but what the later stream has is referred to there.
+/// The same tree, with forward references to everything that the later stream has.
 fn archive(store: &Store, stream: &Stream, later: (StreamName, &Stream)) -> TreeRoot {
     let mut places = HashMap::new();
     let mut at = 0;
@@ -140,7 +139,8 @@ proptest! {
         for (n, stream) in made.iter().enumerate() {
             store.set_stream(name(n), stream.root);
         }
-        // Each but the newest becomes archival, the oldest first: chains grow with each step.
+        // Each backup but the newest becomes archival, the oldest first. Chains grow with each
+        // step.
         for step in 1..made.len() {
             let root = archive(&store, &made[step - 1], (name(step), &made[step]));
             store.set_stream(name(step - 1), root);
@@ -159,14 +159,14 @@ proptest! {
     }
 }
 
-/// An archival stream of one segment, all of which a later one has behind three chunks of its own.
+/// An archival stream of one segment. A later stream has all of it, behind three chunks of its own.
 struct Bed {
     store: Store,
     root: TreeRoot,
     segment: ChunkLocation,
-    /// Where it begins in the later one.
+    /// The segment's offset in the later stream.
     at: u64,
-    /// Of its first chunk.
+    /// The number of its first chunk.
     first: u64,
 }
 
@@ -241,16 +241,16 @@ fn other_bytes_than_were_there_are_told() {
         (bed.at - 310, "cut elsewhere"),
     ] {
         let found = why(bed.error(&[forward(name(1), offset, len)]));
-        // Ten zeros are a part of three hundred.
+        // Ten zeros are only a part of the run of three hundred.
         let is_told = found.contains(words) || offset == bed.at - 10 && found.contains("cut elsewhere");
         assert!(is_told, "{offset}: {found}");
     }
-    // With the zeros in front it is longer than the node.
+    // With the zeros in front of it, the range is longer than the node.
     let error = bed.error(&[forward(name(1), bed.at - 300, len + 300)]);
     assert!(why(error).contains("zeros where"));
     let error = bed.error(&[forward(name(1), bed.at, bed.first)]);
     assert!(matches!(error, RecipeError::WrongLength { .. }), "{error}");
-    // The same length, and other chunks.
+    // Other chunks with the same total length.
     let error = bed.error(&[
         forward(name(1), bed.at + bed.first, len - bed.first),
         forward(name(1), bed.at, bed.first),
@@ -262,7 +262,7 @@ fn other_bytes_than_were_there_are_told() {
 fn following_ends() {
     let bed = bed();
     let len = bed.root.len;
-    // To itself, by way of a later backup.
+    // A cycle: to the stream itself, by way of a later backup.
     bed.set(&[forward(name(1), 0, len)]);
     bed.store.set_stream(name(1), bed.root);
     let error = bed.refs().unwrap_err();
@@ -270,7 +270,7 @@ fn following_ends() {
         matches!(error, RecipeError::BrokenForward { why, .. } if why.contains("no later backup")),
         "{error}"
     );
-    // Many links are no deeper a stack.
+    // A long chain does not need a deeper stack.
     let series = 20_000;
     for n in 1..series {
         let node = Node {

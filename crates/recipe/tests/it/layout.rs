@@ -1,4 +1,4 @@
-//! Speed factors of streams whose layout is known.
+//! Speed factors of streams with a known layout.
 
 use recipe::{Child, ChunkRef, LayoutMeter, Place, StreamLayout};
 use types::{ByteLen, ContainerKind};
@@ -52,7 +52,7 @@ fn taking_turns_costs_a_read_an_assembly_area() {
     let small = measure(&turns, 2);
     assert_eq!((small.containers, small.container_reads), (2, 8));
     assert!((small.used_share() - 0.25).abs() < 1e-9);
-    // An area that holds two chunks of each container reads each twice.
+    // If the area holds two chunks of each container, each is read twice.
     assert_eq!(measure(&turns, 4).container_reads, 4);
 }
 

@@ -9,11 +9,11 @@ use crate::store::{Sink, Store, push_all};
 
 const AVG: u32 = 4;
 
-/// What the next stream is made of.
+/// A part of the next stream.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// A range of an earlier stream, between two of its offsets, or two ends of its children: there
-    /// zeros meet, and nodes are whole.
+    /// A range of an earlier stream, between two of its offsets, or between two ends of its
+    /// children: there zeros meet, and nodes are whole.
     Copy {
         stream: Index,
         ends: (Index, Index),
@@ -64,7 +64,7 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 /// One stream, three ways.
 pub(crate) struct Stream {
     pub(crate) bytes: Vec<u8>,
-    /// Every child, zeros coalesced.
+    /// All children, with zeros joined.
     pub(crate) children: Vec<(u64, Option<Child>)>,
     pub(crate) root: TreeRoot,
 }
@@ -90,7 +90,7 @@ fn push_plain(children: &mut Vec<(u64, Option<Child>)>, more: &[(u64, Option<Chi
     }
 }
 
-/// What a copy of a range is by its definition: whole chunks, cut zeros, and re-chunked edges.
+/// The definition of a copied range: whole chunks, cut zeros, and re-chunked edges.
 fn copy_plain(store: &Store, from: &Stream, begin: u64, end: u64) -> Vec<(u64, Option<Child>)> {
     let (mut offset, mut out) = (0, Vec::new());
     for (len, chunk) in &from.children {
@@ -185,7 +185,8 @@ pub(crate) fn read(store: &Store, root: &TreeRoot, begin: u64, len: u64) -> Vec<
     out
 }
 
-/// Nodes are equal all the way down: levels, lengths, bounds, and every reference to a chunk.
+/// Asserts that nodes are equal all the way down: levels, lengths, bounds, and every reference to a
+/// chunk.
 fn assert_same(a: (&Store, TreeRoot), b: (&Store, TreeRoot)) {
     let key = |root: &TreeRoot| (root.level, root.fingerprint, root.len);
     assert_eq!(key(&a.1), key(&b.1));
@@ -232,7 +233,7 @@ pub(crate) fn nodes_below(store: &Store, node: &format::node::Node) -> Vec<TreeR
     out
 }
 
-/// 2048 cases: rare meetings of zeros and edges need as many. `PROPTEST_CASES` scales it, from 256.
+/// 2048 cases, because zeros and edges rarely meet. `PROPTEST_CASES` scales the number, from 256.
 fn cases() -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {
@@ -289,7 +290,7 @@ fn read_segments(store: &Store, root: &TreeRoot, begin: u64, end: u64) -> Vec<u8
     out
 }
 
-/// Reads through pieces, whole nodes among them wherever the flags ask for them.
+/// Reads pieces, with whole nodes wherever the flags ask for them.
 fn read_pieces(store: &Store, root: &TreeRoot, begin: u64, end: u64, flags: &[bool]) -> Vec<u8> {
     let mut walker = RangeWalker::new(store, root, begin, end - begin).unwrap();
     let (mut out, mut flags) = (Vec::new(), flags.iter().cycle());

@@ -1,14 +1,14 @@
 //! Copies a byte range of a stream into a builder by reference (B3), by the builder and the walker
 //! alone.
 //!
-//! Invariant: the builder has the same tree as after pushing the range's chunks and zeros one
-//! by one. It takes whole nodes at the highest level at which builder and stream are both aligned,
-//! and cuts only the edges again. No data container is read.
+//! Invariant: the builder has the same tree as after pushing the range's chunks and zeros one by
+//! one. The splice takes whole nodes at the highest level at which builder and stream are both
+//! aligned, and cuts only the edges again. No data container is read.
 
 use recipe::{Child, NodeSink, NodeSource, Piece, RangeWalker, RecipeError, TreeBuilder, TreeRoot};
 
-/// An edge of the range inside a chunk. The caller reads these bytes, cuts them into chunks of
-/// their own and pushes those (or zeros, if they are zeros) before it continues.
+/// An edge of the range inside a chunk. Before it continues, the caller reads these bytes, cuts
+/// them into new chunks, and pushes these (or zeros, if the bytes are zeros).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PartOfChunk {
     /// The chunk.
@@ -19,7 +19,7 @@ pub(crate) struct PartOfChunk {
     pub(crate) len: u64,
 }
 
-/// One range on its way into a builder.
+/// A range that is being copied into a builder.
 #[derive(Debug)]
 pub(crate) struct Splice<'a, S: ?Sized> {
     walker: RangeWalker<'a, S>,
@@ -39,8 +39,8 @@ impl<'a, S: NodeSource + ?Sized> Splice<'a, S> {
         })
     }
 
-    /// Copies until the range's end (`None`), or until an edge that the caller must push the bytes
-    /// of before it calls again. There are at most two edges.
+    /// Copies up to the range's end (`None`), or up to an edge. The caller must push the edge's
+    /// bytes before the next call. There are at most two edges.
     ///
     /// # Errors
     /// Those of the walk and those of the builder; both are of no use afterwards.
@@ -50,7 +50,7 @@ impl<'a, S: NodeSource + ?Sized> Splice<'a, S> {
         sink: &mut dyn NodeSink,
     ) -> Result<Option<PartOfChunk>, RecipeError> {
         loop {
-            // Zeros held back keep the builder from being aligned; here it is known that none
+            // Held-back zeros keep the builder from being aligned. Here it is known that no zeros
             // follow.
             if builder.has_open_zeros() && self.walker.next_is_chunk()? {
                 builder.close_zeros(sink)?;

@@ -1,4 +1,5 @@
-//! A store in memory: chunks and nodes by place, every node through its encoding, reads counted.
+//! A store in memory. It has chunks and nodes by location, passes every node through its encoding,
+//! and counts reads.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -123,7 +124,7 @@ impl Store {
         Child::chunk(fingerprint, len, place)
     }
 
-    /// An entry in the open container of its kind.
+    /// Adds an entry to the open container of its kind.
     pub(crate) fn put_entry(
         &self,
         kind: ContainerKind,
@@ -155,12 +156,12 @@ impl Store {
         ChunkLocation { slot, ..place }
     }
 
-    /// What references forward find under this name from now on.
+    /// Sets the root that forward references find under this name.
     pub(crate) fn set_stream(&self, name: StreamName, root: TreeRoot) {
         self.contents.borrow_mut().streams.insert(name, root);
     }
 
-    /// Changes a stored node, or its container's catalog, behind everyone's back.
+    /// Changes a stored node, or its container's catalog, without notice.
     pub(crate) fn tamper_node(&self, location: ChunkLocation, change: impl FnOnce(&mut Node)) {
         let mut contents = self.contents.borrow_mut();
         let node = contents.nodes.get_mut(&location).unwrap();

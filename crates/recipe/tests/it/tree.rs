@@ -1,4 +1,4 @@
-//! Small trees, by hand.
+//! Small trees that are built by hand.
 
 use format::node::NodeEntry;
 use format::session::SpineNode;
@@ -240,7 +240,7 @@ proptest! {
         }).collect();
         let root = store.build(&children, 4, &mut store.sink());
         let highest = root.level.get();
-        // Nodes have 2 to 8 children, but for the last of a level.
+        // Nodes have 2 to 8 children, except the last one of a level.
         prop_assert!(8u64.pow(u32::from(highest)) >= u64::from(count));
         prop_assert!(highest == 1 || 2u64.pow(u32::from(highest) - 1) <= u64::from(count));
         let refs = recipe::ChunkRefs::whole(&store, &root);

@@ -1,4 +1,4 @@
-//! Entries out of a listing, in listing order.
+//! Entries of a listing, in listing order.
 
 use std::cmp::Ordering;
 
@@ -7,15 +7,15 @@ use tree::{Listed, ListingReader, TreeError, order};
 
 use super::{BackupListing, Wanted};
 
-/// The entries that are asked for. After a fault it ends.
+/// The requested entries. They end after a fault.
 #[derive(Debug)]
 pub struct Entries<'a> {
     listing: &'a BackupListing<'a>,
     wanted: Wanted,
     reader: ListingReader<StreamBytes<'a>>,
-    /// Read, and not yet handed out.
+    /// An entry that was read and not yet returned.
     peeked: Option<Listed>,
-    /// Whether the fences were asked for the path whose turn it is.
+    /// Whether the fences were already asked for the current path.
     is_sought: bool,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Entries<'a> {
         })
     }
 
-    /// The next entry; none at the end.
+    /// The next entry; `None` at the end.
     ///
     /// # Errors
     /// As [`ListingReader::next_entry`].
@@ -38,7 +38,7 @@ impl<'a> Entries<'a> {
         while let Some(target) = self.wanted.next() {
             let next = self.peeked.as_ref();
             let is_before = next.is_none_or(|next| order::compare(&next.entry.path, &target.path).is_lt());
-            // The root is the first entry.
+            // The root is the first entry, so it needs no jump.
             if is_before && !self.is_sought && target.path != b"/" {
                 self.is_sought = true;
                 let path = target.path.clone();
@@ -76,7 +76,7 @@ impl<'a> Entries<'a> {
         self.is_sought = false;
     }
 
-    /// Goes on where the path begins, if that is not nearly here.
+    /// Jumps to the beginning of the path, if that is ahead.
     fn seek(&mut self, path: &[u8]) -> Result<(), TreeError> {
         let place = self.listing.place(path);
         let Some(place) = place.filter(|place| place.listing_offset > self.reader.offset()) else {

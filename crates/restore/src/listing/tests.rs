@@ -43,7 +43,7 @@ fn stored() -> Stored {
     writer.finish(&mut fences);
     assert!(listing.len() > 200 << 10, "several parts");
 
-    // A fence that leads into a record, and one that leads to a later entry.
+    // Two bad fences: one leads into a record, and one to a later entry.
     let of = |path: &[u8], listing_len: usize| Fence {
         path: path.to_vec(),
         listing_len: listing_len as u64,
@@ -97,7 +97,7 @@ impl Stored {
     }
 }
 
-/// A path that the listing has, nearly has, or is above.
+/// A path that the listing has, almost has, or has entries below.
 fn path() -> impl Strategy<Value = Vec<u8>> {
     (0..32usize, 0..105usize, 0..5u8).prop_map(|(folder, file, what)| {
         match what {
@@ -141,7 +141,8 @@ fn fences_of_no_use_are_told_once_they_are_needed() {
     }
 }
 
-/// What a restore reads of a listing has all that it restores in it, and the folders above.
+/// The entries that a restore reads include all entries that it restores, and the folders above
+/// them.
 #[test]
 fn a_restore_reads_what_it_is_asked_for_and_the_folders_above() {
     let stored = stored();

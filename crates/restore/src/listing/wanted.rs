@@ -1,11 +1,11 @@
-//! Which entries of a listing are asked for.
+//! The requested entries of a listing.
 
 use tree::{RestoreOptions, order};
 
-/// Entries that are asked for, by their paths. In listing order, and none within another.
+/// Requested entries, by their paths. Paths are in listing order, and none is within another.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Last one first.
+    /// The last path first.
     targets: Vec<Target>,
 }
 
@@ -13,7 +13,7 @@ pub struct Wanted {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) path: Vec<u8>,
-    /// Whether all below it is asked for, too.
+    /// Whether everything below it is requested too.
     pub(super) with_below: bool,
 }
 
@@ -24,7 +24,7 @@ impl Wanted {
         Self::below([b"/".to_vec()])
     }
 
-    /// The entries of these paths, and all below them.
+    /// The entries of these paths, and everything below them.
     #[must_use]
     pub fn below(paths: impl IntoIterator<Item = Vec<u8>>) -> Self {
         Self::of(paths.into_iter().map(|path| Target {
@@ -33,7 +33,7 @@ impl Wanted {
         }))
     }
 
-    /// The entries of just these paths.
+    /// Only the entries of these paths.
     #[must_use]
     pub fn just(paths: impl IntoIterator<Item = Vec<u8>>) -> Self {
         Self::of(paths.into_iter().map(|path| Target {
@@ -42,7 +42,7 @@ impl Wanted {
         }))
     }
 
-    /// What a restore needs: where it may find what it is asked for, and the folders above.
+    /// The entries that a restore needs: possible matches of its patterns, and the folders above.
     #[must_use]
     pub fn by_restore(options: &RestoreOptions) -> Self {
         let base = &options.base[..];
@@ -77,7 +77,7 @@ impl Wanted {
 
     fn of(targets: impl IntoIterator<Item = Target>) -> Self {
         let mut targets: Vec<Target> = targets.into_iter().collect();
-        // Of one path, the target with all below it first.
+        // Of equal paths, the target with everything below it comes first.
         targets.sort_by(|a, b| {
             let by_path = order::compare(&a.path, &b.path);
             by_path.then(b.with_below.cmp(&a.with_below))
@@ -95,12 +95,12 @@ impl Wanted {
         Self { targets: kept }
     }
 
-    /// The path whose turn it is.
+    /// The current path.
     pub(super) fn next(&self) -> Option<&Target> {
         self.targets.last()
     }
 
-    /// It is done.
+    /// Moves on to the next path.
     pub(super) fn pass(&mut self) {
         self.targets.pop();
     }

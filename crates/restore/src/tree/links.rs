@@ -1,7 +1,8 @@
-//! Names of what has a first name that is not restored.
+//! Hard links to a first name that is not restored.
 //!
-//! They wait until all else is placed, and their folders for them; then the first of them becomes
-//! what its first name is, with a file's content, and the others become names of that one.
+//! They wait until all other entries are placed, and so does the metadata of their folders. Then
+//! the first of them becomes the entry itself, with a file's content, and the others become links
+//! to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,11 +16,11 @@ use super::{Fault, TreeSink, TreeSource};
 use crate::error::RestoreError;
 use crate::listing::Wanted;
 
-/// By the name that is not restored.
+/// Waiting links, by the name that is not restored.
 pub(super) type WaitingLinks = BTreeMap<Vec<u8>, Vec<PendingLink>>;
 
 impl TreeSink<'_> {
-    /// Makes the names that wait.
+    /// Creates the waiting links.
     pub(super) fn restore_links(&mut self, source: TreeSource<'_>) -> Result<(), RestoreError> {
         let mut links = std::mem::take(&mut self.links);
         if links.is_empty() {
@@ -50,7 +51,7 @@ impl TreeSink<'_> {
         }
     }
 
-    /// Makes all names of one entry; one that cannot be made costs only itself.
+    /// Creates all names of one entry. If one fails, the others are still created.
     fn restore_names(
         &mut self,
         source: TreeSource<'_>,
@@ -79,7 +80,7 @@ impl TreeSink<'_> {
                 }
                 Ok(Placed::Skipped(reason)) => {
                     self.stats.kept += 1;
-                    // Anything else that stays there may be another one.
+                    // Any other entry that stays there may be a different file.
                     reason == SkipReason::Unchanged
                 }
                 Ok(_) => return Err(RestoreError::Internal("an entry was placed as something else")),
@@ -95,7 +96,8 @@ impl TreeSink<'_> {
         Ok(())
     }
 
-    /// Fills a file from the content, and says whether it is there; one that cannot be had costs only itself.
+    /// Fills a file from the content, and returns whether it exists now. A failure affects only
+    /// this file.
     fn copy(&mut self, source: TreeSource<'_>, writer: FileWriter, from: u64) -> bool {
         let done = match fill(source, &writer, from) {
             Ok(()) => {
@@ -121,7 +123,7 @@ impl TreeSink<'_> {
                 self.count_file();
                 true
             }
-            // The same file came meanwhile.
+            // The same file was created meanwhile.
             Ok(None) => {
                 self.stats.kept += 1;
                 true

@@ -1,12 +1,13 @@
-//! Which files' bytes are streamed, whatever becomes of the files.
+//! Which files' bytes are streamed.
 //!
-//! Invariant: the ranges of content that are assembled, and the entries that take bytes from
-//! it, are told by one and the same function, [`Streamed::bytes_of`]: a file that takes bytes which
-//! were not streamed would get the next one's. A file that is not asked for, or stays in the
-//! target, is not streamed. [`tree::Survey`] looks for such files once, before the restore, and the
-//! result is one bit for each entry that is read of the listing.
+//! Invariant: one function, [`Streamed::bytes_of`], decides which ranges of content are assembled
+//! and which entries take bytes from them. A file that takes bytes which were not streamed would
+//! get the next file's bytes. A file that is not requested, or that stays in the target, is not
+//! streamed. [`tree::Survey`] finds such files once, before the restore. Its result is one bit for
+//! each entry of the listing.
 //!
-//! Few entries are held from that look until the restore places them; more are read a second time.
+//! If there are few entries, the survey holds them until the restore places them. Otherwise they
+//! are read a second time.
 
 use std::path::Path;
 
@@ -18,22 +19,22 @@ use super::TreeSource;
 use crate::error::RestoreError;
 use crate::listing::{Entries, Wanted};
 
-/// Memory for entries between the two looks at them.
+/// The most memory for entries that the survey holds.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
-/// The choice.
+/// The result of the survey.
 #[derive(Debug, Default)]
 pub(super) struct Streamed {
-    /// Which entries, by number, have no bytes streamed though they may have some. Entries after
-    /// the end of the vector do.
+    /// One bit for each entry, by its number: whether none of its bytes are streamed. Entries after
+    /// the end of the vector are streamed.
     left_out: Vec<u64>,
-    /// Whether the content is streamed as it is, with what is nobody's.
+    /// Whether the whole content is streamed, including bytes of no entry.
     is_all: bool,
 }
 
 /// The entries that a restore places.
 pub(super) enum Placing<'a> {
-    /// Read as they are placed.
+    /// Read from the listing as they are placed.
     Stored(Box<Entries<'a>>),
     Held(std::vec::IntoIter<Listed>),
 }
@@ -48,7 +49,8 @@ impl Placing<'_> {
 }
 
 impl Streamed {
-    /// The files to stream, and their parts of the content, in order; the entries to place.
+    /// Selects the files to stream. Returns their ranges of the content in order, and the entries
+    /// to place.
     pub(super) fn of<'a>(
         source: TreeSource<'a>,
         target: &Path,
@@ -74,8 +76,8 @@ impl Streamed {
         Ok((streamed, ranges, placing))
     }
 
-    /// Whether the entry of that number has no bytes streamed: of a file that is asked for, it
-    /// exists and stays.
+    /// Whether none of the bytes of the entry with this number are streamed. A requested file with
+    /// this bit exists and stays.
     pub(super) fn is_left_out(&self, number: u64) -> bool {
         let word = usize::try_from(number / 64)
             .ok()
@@ -83,7 +85,8 @@ impl Streamed {
         word.is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// How many bytes of content are streamed for an entry, the `number`th that is read.
+    /// How many bytes of content are streamed for an entry. `number` is its number among the
+    /// entries that are read.
     pub(super) fn bytes_of(&self, number: u64, entry: &ListingEntry) -> u64 {
         if self.is_left_out(number) {
             0
@@ -92,7 +95,7 @@ impl Streamed {
         }
     }
 
-    /// How many bytes of content that are nobody's come before those of an entry.
+    /// How many streamed bytes of no entry precede those of an entry.
     pub(super) fn lead_of(&self, entry: &ListingEntry) -> u64 {
         if self.is_all { entry.lead() } else { 0 }
     }
@@ -107,7 +110,7 @@ impl Streamed {
         self.left_out[word] |= 1 << (number % 64);
     }
 
-    /// The ranges of content, and the entries themselves where they are few.
+    /// The ranges of content, and the entries themselves if there are few.
     fn survey(
         &mut self,
         entries: &mut Entries<'_>,
@@ -141,7 +144,7 @@ impl Streamed {
     }
 }
 
-/// What an entry takes of memory, nearly.
+/// Approximate memory of an entry.
 fn memory_of(entry: &ListingEntry) -> usize {
     let kind = match &entry.kind {
         EntryKind::File { holes, .. } => size_of_val(&holes[..]),

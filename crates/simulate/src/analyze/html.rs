@@ -1,4 +1,4 @@
-//! The analysis as one HTML file that needs nothing else.
+//! The analysis as one self-contained HTML file.
 
 use std::fmt::Write;
 
@@ -90,14 +90,14 @@ fn write(analysis: &Analysis, out: &mut String) -> std::fmt::Result {
     table(out, "backup --cap", &analysis.by_cap, |given| cap_name(given.cap))
 }
 
-/// What the recommended cap gives.
+/// The figures of the recommended cap.
 fn chosen_cap(analysis: &Analysis) -> Option<&Given> {
     let chosen = analysis.recommended.cap;
     let mut given = analysis.by_cap.iter();
     given.find(|given| given.cap == chosen && !given.speeds.is_empty())
 }
 
-/// Rows are named by what the option takes.
+/// A row is named by the value of the option.
 fn table(
     out: &mut String,
     option: &str,
@@ -196,8 +196,8 @@ fn plots(analysis: &Analysis) -> Vec<Plot> {
     plots
 }
 
-/// A curve for each kind of cap, from none on. A kind is called by its caps, in the order of the
-/// points.
+/// One curve for each kind of cap. Each curve begins at the point without a cap. The name of a
+/// curve lists its caps in the order of the points.
 fn caps(analysis: &Analysis) -> Vec<Series> {
     let is_least = |given: &&Given| matches!(given.cap, Cap::Least(_));
     let (least, other): (Vec<&Given>, Vec<&Given>) = analysis
@@ -223,7 +223,7 @@ fn counted(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// With a binary unit and three figures.
+/// Formats bytes with a binary unit and three figures.
 #[expect(clippy::cast_precision_loss, reason = "shown with three figures")]
 fn bytes(count: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -1,8 +1,9 @@
-//! What a user's own data would give with other settings: chunk size, cap, memory.
+//! How a user's own data would deduplicate and restore with other settings: chunk size, cap,
+//! memory.
 //!
-//! Data is read once. For each chunk size it is cut, and each setting has a simulator in which the
-//! engine's policy decides ([`crate::Simulator`]); nothing compresses there. Memory: for each GiB
-//! of distinct data some 100 MiB, and for each segment that a backup has anew some KiB.
+//! Data is read once and cut for each chunk size. Each setting has a simulator in which the
+//! engine's policy decides ([`crate::Simulator`]); nothing compresses there. Memory: some 100 MiB
+//! for each GiB of distinct data, and some KiB for each segment that is new in a backup.
 
 mod html;
 mod names;
@@ -26,31 +27,31 @@ use crate::error::SimulateError;
 use crate::simulator::{Assembly, Averages, Finding, Memory, Outcome, Policy, Schedule, Settings, Simulator};
 use crate::trace::{BackupHead, Extent, Sink};
 
-/// What is tried.
+/// The settings that are tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tried {
     /// Chunk sizes, in bytes on average; ascending.
     pub chunk_bytes: Vec<u32>,
-    /// Whether chunks are all of that length, as disk images are cut.
+    /// Whether all chunks have that length, as in disk images.
     pub fixed: bool,
-    /// Caps beside none, tried with the chunk size that a store has by default, and with as many
-    /// windows remembered as backups do by default ([`Capping::of`]). The default is one of them.
+    /// Caps that are tried besides none, with a store's default chunk size and with the default
+    /// number of remembered windows ([`Capping::of`]). The default cap is one of them.
     pub caps: Vec<Cap>,
     /// Memory of restores, in bytes; ascending.
     pub memories: Vec<u64>,
-    /// Which of these a restore has by default: caps are judged with it.
+    /// A restore's default memory, one of `memories`. Caps are judged with it.
     pub memory: u64,
     /// Size of a container, in bytes.
     pub container_bytes: u64,
 }
 
 impl Tried {
-    /// The chunk size that a store has by default.
+    /// A store's default chunk size.
     pub const CHUNK_BYTES: u32 = 8 << 10;
-    /// As many backups at most are restored: the last ones.
+    /// Only the last backups are restored, at most so many.
     const RESTORED: u64 = 3;
 
-    /// Around the defaults.
+    /// Settings around the defaults.
     #[must_use]
     pub fn around_defaults(fixed: bool) -> Self {
         Self {
@@ -69,7 +70,7 @@ impl Tried {
         }
     }
 
-    /// How a chunk size is asked for, in KiB.
+    /// The option that sets the chunk size, in KiB.
     #[must_use]
     pub const fn chunk_option(&self) -> &'static str {
         if self.fixed {
@@ -103,7 +104,7 @@ impl Tried {
     }
 }
 
-/// What one setting gives.
+/// The results of one setting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Given {
     /// Average chunk, in bytes.
@@ -112,24 +113,24 @@ pub struct Given {
     pub cap: Cap,
     /// Chunks stored.
     pub chunks_stored: u64,
-    /// Their bytes.
+    /// Bytes of the stored chunks.
     pub bytes_stored: u64,
-    /// Bytes of all backups for each that is stored.
+    /// The deduplication factor: bytes of all backups for each stored byte.
     pub factor: f64,
-    /// For each memory of a restore in all, in bytes, the mean of the speed factors of the backups
-    /// that were restored: MiB for each container read. Nothing where nothing is read.
+    /// For each total memory of a restore, in bytes: the mean speed factor of the restored backups,
+    /// in MiB for each container read. Empty if no restore reads anything.
     pub speeds: Vec<(u64, f64)>,
 }
 
 impl Given {
-    /// Memory of an index with a hook for each chunk that is stored, as `--index-memory-mib` holds
-    /// it: 7 to 7.7 bytes each, with what stands beside them.
+    /// Memory of an index with a hook for each stored chunk, under `--index-memory-mib`: 7 to 7.7
+    /// bytes a hook, overhead included.
     #[must_use]
     pub fn index_bytes(&self) -> u64 {
         self.chunks_stored * 8
     }
 
-    /// The speed of restores with so much memory.
+    /// The speed of restores with this memory.
     #[must_use]
     pub fn speed(&self, bytes: u64) -> Option<f64> {
         let mut speeds = self.speeds.iter();
@@ -139,34 +140,34 @@ impl Given {
     }
 }
 
-/// What was found.
+/// The results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Analysis {
-    /// What was read, in order: each is a backup.
+    /// The paths that were read, in order. Each is a backup.
     pub backups: Vec<PathBuf>,
-    /// Bytes of all of them, zeros not counted.
+    /// Bytes of all backups, zeros not counted.
     pub bytes: u64,
-    /// What was tried.
+    /// The settings that were tried.
     pub tried: Tried,
-    /// For each chunk size, without a cap.
+    /// The results of each chunk size, without a cap.
     pub by_size: Vec<Given>,
-    /// For each cap, with the default chunk size; without a cap first.
+    /// The results of each cap, with the default chunk size; the first has no cap.
     pub by_cap: Vec<Given>,
-    /// What follows.
+    /// The settings that follow from the results.
     pub recommended: Recommended,
 }
 
 type Outcomes = Rc<RefCell<Vec<Outcome>>>;
 type Told = Box<dyn FnMut(Outcome) -> Result<(), SimulateError>>;
 
-/// A setting that is tried.
+/// One setting under trial.
 struct Trial {
     cap: Cap,
     simulator: Simulator<Told>,
     outcomes: Outcomes,
 }
 
-/// Chunks of one size, and the settings that are tried with them.
+/// One chunk size, and the settings that are tried with it.
 struct Cut {
     chunk_bytes: u32,
     cutter: Cutter,
@@ -191,12 +192,12 @@ impl Sink for Trials {
     }
 }
 
-/// Reads backups, one a path, and tries settings on them. `read` is told how many bytes were read
-/// more.
+/// Reads backups, one from each path, and tries settings on them. It passes the number of newly
+/// read bytes to `read`.
 ///
 /// # Errors
-/// `Io` with what cannot be read; `Settings` where there is nothing to read, or a default is not
-/// tried; `Interrupted`.
+/// `Io` names what cannot be read. `Settings` if there is nothing to read, or if a default is not
+/// among the settings to try. `Interrupted`.
 pub fn analyze(
     paths: &[PathBuf],
     tried: &Tried,
@@ -279,10 +280,10 @@ fn trial(cap: Cap, tried: &Tried, skip: u64, cancelled: &Arc<AtomicBool>) -> Res
     })
 }
 
-/// As a backup with that cap is made, and restored with each memory.
+/// The settings of a backup with that cap, restored with each memory.
 fn settings(cap: Cap, tried: &Tried, skip: u64) -> Settings {
     let memories = tried.memories.iter().map(|bytes| Memory {
-        // The other half of a restore's memory is for what is read ahead.
+        // The other half of a restore's memory is for reading ahead.
         bytes: bytes / 2,
         assembly: Assembly::LookAhead,
     });
@@ -326,7 +327,7 @@ fn given(chunk_bytes: u32, trial: &Trial) -> Option<Given> {
     let last = outcomes.last()?;
     let averages = Averages::of(&outcomes);
     let speeds = averages.iter().flat_map(|averages| &averages.restored);
-    // What the planner had is half of it.
+    // The planner had half of the restore's memory.
     let speeds = speeds.map(|one| (one.memory.bytes * 2, one.speed_factor));
     Some(Given {
         chunk_bytes,

@@ -1,9 +1,9 @@
-//! What settings are called on the command line, so that they can be pasted: `backup --cap`,
-//! `restore --memory`.
+//! Settings as the command line takes them (`backup --cap`, `restore --memory`), so that a user can
+//! paste them.
 
 use ingest::Cap;
 
-/// As `backup --cap` takes it.
+/// The cap as `backup --cap` takes it.
 #[must_use]
 pub fn cap_name(cap: Cap) -> String {
     match cap {
@@ -14,8 +14,8 @@ pub fn cap_name(cap: Cap) -> String {
     }
 }
 
-/// As `restore --memory` takes it: in bytes, or with the largest of K, M and G that they are a
-/// multiple of.
+/// The memory as `restore --memory` takes it: in the largest of G, M and K that divides it, else in
+/// bytes.
 #[must_use]
 pub fn bytes_name(bytes: u64) -> String {
     let units = [("G", 30), ("M", 20), ("K", 10)];

@@ -1,24 +1,24 @@
-//! Settings that follow from what was tried. What is the default stays where the data do not speak
-//! against it: they are the few versions that were named, and those of years are more scattered.
+//! Settings that follow from the trials. A default stays unless the data argue against it: a user
+//! names only a few versions, and the versions of years are more scattered.
 
 use ingest::{Cap, Capping};
 
 use super::names::{bytes_name, cap_name};
 use super::{Given, Tried};
 
-/// What a stored chunk takes beside its bytes: its entry in a catalog, that in the catalog's copy,
-/// its hook.
+/// What a stored chunk takes beside its bytes: its entry in the catalog, its entry in the catalog's
+/// copy, and its hook.
 const CHUNK_OVERHEAD_BYTES: u64 = 64;
-/// A setting that is no better than this share is as good.
+/// A setting that is better by at most this share counts as equally good.
 const AS_GOOD: f64 = 0.01;
-/// The most that any cap may cost of the deduplication factor without one: what the default was
-/// chosen to keep.
+/// The largest share of the deduplication factor without a cap that any cap may cost. The default
+/// cap was chosen to keep within it.
 const LOSS_MAX: f64 = 0.08;
-/// The most that another cap may cost of the factor that is had without it.
+/// The largest share of the base's deduplication factor that another cap may cost.
 const MORE_LOSS_MAX: f64 = 0.03;
-/// Another cap is worth it from so much more speed.
+/// Another cap must restore at least this many times as fast as the base.
 const MORE_GAIN_MIN: f64 = 1.15;
-/// Memory is enough where more makes restores no faster than this.
+/// Memory is enough if it gives at least this share of the best speed.
 const SPEED_SHARE: f64 = 0.9;
 
 /// Settings, each with the reason in words.
@@ -32,9 +32,9 @@ pub struct Recommended {
     pub cap: Cap,
     /// Why.
     pub cap_why: String,
-    /// How that size is asked for.
+    /// The option that sets the chunk size.
     pub chunk_option: &'static str,
-    /// Memory of restores, in bytes; `None` where none of those restored reads anything.
+    /// Memory of restores, in bytes; `None` if no restore reads anything.
     pub memory: Option<u64>,
     /// Why.
     pub memory_why: String,
@@ -64,7 +64,7 @@ fn all_bytes(given: &Given) -> u64 {
 fn chunk(by_size: &[Given]) -> (u32, String) {
     let least = by_size.iter().map(all_bytes).min().unwrap_or(0);
     let is_as_good = |given: &&Given| all_bytes(given) as f64 <= least as f64 * (1.0 + AS_GOOD);
-    // The default, if it is as good; else the longest, which needs the least memory.
+    // Takes the default if it is as good; else the longest, which needs the least memory.
     let default = by_size
         .iter()
         .filter(is_as_good)
@@ -98,13 +98,13 @@ fn saved(by_size: &[Given], given: &Given) -> f64 {
     })
 }
 
-/// A cap beside none.
+/// A cap compared with no cap.
 #[derive(Debug, Clone, Copy)]
 struct Judged {
     cap: Cap,
     /// How many times as fast restores are.
     times: f64,
-    /// The share of the deduplication factor that is left.
+    /// The share of the deduplication factor that remains.
     kept: f64,
 }
 
@@ -123,13 +123,13 @@ impl Judged {
         self.kept < 1.0 - LOSS_MAX
     }
 
-    /// Restores are not faster by more than deduplication is worse.
+    /// Whether the gain in restore speed is no larger than the loss of deduplication.
     fn gains_nothing(self) -> bool {
         self.times * self.kept <= 1.0 + AS_GOOD
     }
 
-    /// Whether this one is to be taken instead: the same question that is asked of any cap beside
-    /// none, and it is not dear.
+    /// Whether this cap should replace `other`: it is not dear, costs little more, and restores are
+    /// clearly faster.
     fn pays_beside(self, other: Self) -> bool {
         let is_cheap = !self.is_dear() && self.kept >= other.kept * (1.0 - MORE_LOSS_MAX);
         is_cheap && self.times >= other.times * MORE_GAIN_MIN
@@ -144,8 +144,9 @@ impl Judged {
     }
 }
 
-/// The default, or none where the default costs too much or gains nothing; instead of either the
-/// fastest that pays beside it. Judged with the memory that a restore has by default.
+/// The base is the default cap, or no cap if the default costs too much or gains nothing. The
+/// fastest cap that pays compared with the base replaces it. Speeds are those with a restore's
+/// default memory.
 fn cap(by_cap: &[Given], backups: usize, memory: u64) -> (Cap, String) {
     let default = Capping::default().cap;
     let none = by_cap.iter().find(|given| given.cap == Cap::None);
@@ -208,7 +209,7 @@ fn cap(by_cap: &[Given], backups: usize, memory: u64) -> (Cap, String) {
     }
 }
 
-/// The default, but the least that is enough where it is not, and less where less is as good.
+/// The default memory. If it is not enough: the least that is. If less is as good: less.
 fn memory(given: Option<&Given>, default: u64) -> (Option<u64>, String) {
     let speeds = given.map_or(&[][..], |given| &given.speeds);
     let Some(best) = speeds.iter().map(|(_, speed)| *speed).reduce(f64::max) else {

@@ -36,7 +36,7 @@ fn analysis(backups: &[Vec<u8>], tried: &Tried) -> Result<(Analysis, u64), Simul
     Ok((analysis, read.get()))
 }
 
-/// Versions of a MiB, in each of which every 64th KiB is changed where no version before was.
+/// Versions of a MiB. Each changes every 64th KiB, at places that no earlier version changed.
 fn versions(count: usize) -> Vec<Vec<u8>> {
     let mut data = noise(1, 1 << 20);
     let mut all = vec![data.clone()];
@@ -94,8 +94,8 @@ fn a_cap_is_tried_as_backups_have_it_and_restored_with_half_of_the_memory() {
     }
 }
 
-/// 32 backups of 4 MiB, in each of which sixteen times 8 KiB are new: the last ones are in pieces
-/// of all of them.
+/// 32 backups of 4 MiB. Each has sixteen new pieces of 8 KiB, so the last ones are scattered over
+/// all of them.
 fn scattered() -> Vec<Vec<u8>> {
     let mut data = noise(1, 4 << 20);
     let mut all = vec![data.clone()];
@@ -109,8 +109,8 @@ fn scattered() -> Vec<Vec<u8>> {
     all
 }
 
-/// Each cap is tried as `backup --cap` of it alone would be: a stronger one stores more again and
-/// restores faster.
+/// Each cap is tried as `backup --cap` alone would use it: a stronger cap stores more chunks again,
+/// and its restores are faster.
 #[test]
 fn caps_by_bytes_cost_and_bring_something_where_data_are_scattered() {
     let caps = [56, 112].map(|kib| Cap::Least(kib << 10));
@@ -137,7 +137,7 @@ fn caps_by_bytes_cost_and_bring_something_where_data_are_scattered() {
 #[test]
 fn what_never_repeats_gets_the_longest_chunks_or_the_default() {
     let (analysis, _) = analysis(&[noise(3, 1 << 20)], &tried()).unwrap();
-    // 64 bytes of 8 KiB are less than 1 %.
+    // 64 bytes are less than 1 % of 8 KiB.
     assert_eq!(analysis.recommended.chunk_bytes, 8 << 10);
     assert_eq!(analysis.recommended.cap, Capping::default().cap);
     assert!(analysis.recommended.cap_why.contains("several versions"));

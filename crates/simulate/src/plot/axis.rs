@@ -1,8 +1,8 @@
-//! Where points lie on an axis, and where it is marked.
+//! Positions of points on an axis, and its marks.
 
 use super::Scale;
 
-/// Marks on an axis at most.
+/// The most marks on an axis.
 const MARKS_MAX: usize = 11;
 
 /// An axis from one value to another.
@@ -22,7 +22,7 @@ impl Span {
             until = until.max(value);
         }
         if from > until {
-            // Nothing to show.
+            // There is nothing to show.
             (from, until) = (1.0, 2.0);
         }
         if scale == Scale::Linear {
@@ -48,7 +48,7 @@ impl Span {
         }
     }
 
-    /// Values that are marked, the lowest first.
+    /// The marked values, the lowest first.
     pub(super) fn marks(&self, most: usize) -> Vec<f64> {
         let most = most.min(MARKS_MAX);
         let powers = |base: f64, factors: &[f64]| -> Vec<f64> {
@@ -97,7 +97,7 @@ impl Span {
             .collect()
     }
 
-    /// Where a value lies: 0 at the beginning, 1 at the end.
+    /// The position of a value: 0 at the beginning, 1 at the end.
     pub(super) fn share(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => (value - self.from) / (self.until - self.from),
@@ -106,12 +106,13 @@ impl Span {
     }
 }
 
-/// Whether a value has a place on an axis.
+/// Whether an axis can show a value.
 pub(super) fn shows(scale: Scale, value: f64) -> bool {
     value.is_finite() && (scale == Scale::Linear || value > 0.0)
 }
 
-/// 1, 2 or 5 times a power of ten, so that at most so many steps go into the length.
+/// The step between marks: 1, 2 or 5 times a power of ten, so that at most `most` steps fit into
+/// the length.
 fn even_step(length: f64, most: usize) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a handful")]
     let least = length / most.max(1) as f64;
@@ -123,7 +124,7 @@ fn even_step(length: f64, most: usize) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// A number as a mark says it: `0.25`, `512`, `1.2 M`.
+/// A number as a mark shows it: `0.25`, `512`, `1.2 M`.
 pub(super) fn said(value: f64) -> String {
     let magnitude = value.abs();
     let (unit, name) = [(1e12, " T"), (1e9, " G"), (1e6, " M")]

@@ -1,7 +1,7 @@
 //! A plot as SVG.
 //!
 //! The viewer chooses the font (`sans-serif`), so widths of text are estimated. The legend is
-//! beside the frame: nothing covers anything else.
+//! beside the frame, so that nothing overlaps.
 
 use std::fmt::{self, Write};
 
@@ -10,27 +10,27 @@ use super::{Plot, Series};
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 560.0;
-/// Of the frame.
+/// Margins of the frame.
 const LEFT: f64 = 84.0;
 const TOP: f64 = 68.0;
 const BOTTOM: f64 = HEIGHT - 62.0;
 /// Between the frame and the legend.
 const GAP: f64 = 28.0;
-/// Of the legend, beside its names.
+/// Width of a line's sample in the legend.
 const KEY_WIDTH: f64 = 56.0;
 const LINE_HEIGHT: f64 = 22.0;
-/// Of a letter in the legend.
+/// Width of a letter in the legend.
 const LETTER_WIDTH: f64 = 7.0;
-/// Series with more points than this are lines alone.
+/// A series with more points than this is drawn as a line without marks.
 const MARKED_MAX: usize = 40;
-/// Marks on an axis at most.
+/// The most marks on an axis.
 const MARKS_MAX: usize = 11;
-/// Colours that stay apart for the colour-blind, dark ones first.
+/// Colours that the colour-blind can tell apart, dark ones first.
 const COLOURS: [&str; 8] = [
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9", "#808080",
 ];
 
-/// Draws a plot. Points that have no place on its axes, such as 0 on one of powers, are left out.
+/// Draws a plot. It leaves out points that an axis cannot show, such as 0 on an axis of powers.
 #[must_use]
 pub fn svg(plot: &Plot) -> String {
     let mut out = String::new();
@@ -46,7 +46,7 @@ enum Anchor {
     End,
 }
 
-/// The frame and its axes: from values to places on the drawing.
+/// The frame and its axes. It maps values to positions on the drawing.
 struct Frame<'a> {
     plot: &'a Plot,
     x: Span,
@@ -131,7 +131,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The points of a series that have a place.
+/// The points of a series that the axes can show.
 fn placed<'a>(plot: &'a Plot, series: &'a Series) -> impl Iterator<Item = (f64, f64)> + 'a {
     let points = series.points.iter().copied();
     points.filter(|(x, y)| shows(plot.x.scale, *x) && shows(plot.y.scale, *y))

@@ -1,7 +1,7 @@
 //! Plots as values, and as SVG.
 //!
-//! A plot is drawn without a library: a frame, lines of a grid, points joined by lines, a legend.
-//! That is some 200 lines, and keeps a drawing library out of the product.
+//! A plot is drawn without a library: a frame, grid lines, points joined by lines, a legend. That
+//! takes some 200 lines, and keeps a drawing library out of the product.
 
 mod axis;
 mod draw;
@@ -16,11 +16,11 @@ pub use draw::svg;
 /// Series of points over two axes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Plot {
-    /// What its file is called by: `figure-08-2year`.
+    /// The stem of its file's name: `figure-08-2year`.
     pub name: String,
     /// What it shows.
     pub title: String,
-    /// What it was measured with: data, container size, memory.
+    /// What was measured: data, container size, memory.
     pub subtitle: String,
     /// The axis to the right.
     pub x: Axis,
@@ -33,26 +33,26 @@ pub struct Plot {
 /// An axis of a plot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Axis {
-    /// What it measures, with the unit last: `memory, MiB`.
+    /// The quantity, with the unit last: `memory, MiB`.
     pub label: String,
     /// How it is divided.
     pub scale: Scale,
 }
 
 impl Axis {
-    /// Evenly divided. It begins at 0 unless all points lie in the upper half.
+    /// An evenly divided axis. It begins at 0 unless all points are in the upper half.
     #[must_use]
     pub fn linear(label: impl Into<String>) -> Self {
         Self::of(label, Scale::Linear)
     }
 
-    /// Divided by doublings.
+    /// An axis divided by doublings.
     #[must_use]
     pub fn doubling(label: impl Into<String>) -> Self {
         Self::of(label, Scale::Doubling)
     }
 
-    /// Divided by powers of ten.
+    /// An axis divided by powers of ten.
     #[must_use]
     pub fn decades(label: impl Into<String>) -> Self {
         Self::of(label, Scale::Decades)
@@ -81,14 +81,14 @@ pub enum Scale {
 /// Points of one kind, joined in this order.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Series {
-    /// What the legend calls it.
+    /// Its name in the legend.
     pub name: String,
     /// Points (x, y) in the axes' units.
     pub points: Vec<(f64, f64)>,
 }
 
 impl Series {
-    /// These points.
+    /// A series of these points.
     #[must_use]
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self {

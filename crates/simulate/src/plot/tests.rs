@@ -16,7 +16,7 @@ fn plot(x: Axis, y: Axis, points: Vec<(f64, f64)>) -> Plot {
     }
 }
 
-/// Whether tags are closed in the order of their opening, and entities are known.
+/// Checks that tags close in the reverse order of their opening, and that entities are known.
 fn assert_well_formed(xml: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = xml;
@@ -96,7 +96,7 @@ fn axes_are_marked_where_people_expect_it() {
     assert_eq!(marks(Scale::Decades, &[1.0, 20.0]), ["1", "2", "5", "10", "20"]);
     assert_eq!(said(1.23e13), "12.3 T");
     assert_eq!(said(0.000_05), "5e-5");
-    // Also where no power lies between, and where there is nothing.
+    // Also where no power is in between, and where there are no values.
     assert!(marks(Scale::Doubling, &[3.0, 3.5]).len() > 1);
     assert!(marks(Scale::Linear, &[f64::NAN]).len() > 1);
 }

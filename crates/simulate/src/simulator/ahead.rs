@@ -1,13 +1,14 @@
-//! Beyond forward assembly: chunks kept for their next use, which the recipe tells (L9,
-//! [Lillibridge 5, 6]), beside an area of any size. What restores do is `restore::belady`; this is
-//! what that is measured against.
+//! Looking ahead beyond forward assembly: the recipe tells when a chunk is used next, and the
+//! restore keeps it until then (L9, [Lillibridge 5, 6]). An assembly area of any size may come
+//! beside the kept chunks. Real restores use `restore::belady`; this planner is for comparison.
 //!
-//! Memory is an assembly area as the paper's, a cache of single chunks, and references: of the
-//! stream after the area so many are known as fit a share of the memory. When a container is read,
-//! the area's spots are filled, and chunks that the references after it need are kept; when there
-//! is no room, those go that are needed last. An area of nothing is a cache alone: nothing is set
-//! aside for spots that nothing has filled yet, and equal chunks are kept once. With all references
-//! known and for nothing, it is the yardstick: greedy still, so no bound is proved.
+//! Memory has three parts: an assembly area as the paper's, a cache of single chunks, and known
+//! references. References after the area are known up to their share of the memory. A read of a
+//! container fills the area's spots and keeps chunks that the known references need. If there is no
+//! room, the chunk whose next use is latest is dropped. With an area of size 0 there is a cache
+//! alone: no room is set aside for unfilled spots, and equal chunks are kept once. With all
+//! references known at no cost, the planner is a yardstick; it is greedy still, so it proves no
+//! bound.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -23,9 +24,9 @@ use crate::error::SimulateError;
 pub struct Ahead {
     /// Bytes of memory in all.
     pub bytes: u64,
-    /// Of them those of the assembly area, in 64ths.
+    /// Bytes of the assembly area, in 64ths of the memory.
     pub area: u8,
-    /// Of them those of references, in 64ths; `None`: all are known, and take nothing.
+    /// Bytes of references, in 64ths of the memory; `None`: all are known, and take nothing.
     pub references: Option<u8>,
 }
 
@@ -41,7 +42,7 @@ impl Ahead {
     }
 }
 
-/// A spot of the stream that is known.
+/// A known spot of the stream.
 #[derive(Debug, Clone, Copy)]
 struct Spot {
     at: Option<ChunkLocation>,
@@ -49,7 +50,7 @@ struct Spot {
     is_filled: bool,
 }
 
-/// What is kept of a chunk: its bytes, and where it is needed next.
+/// A kept chunk: its bytes, and where it is needed next.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     len: u64,
@@ -65,22 +66,21 @@ struct Area<I> {
     spots: VecDeque<Spot>,
     /// The number of the first spot.
     first: u64,
-    /// The number after the last spot of the area, and bytes of chunks in it.
+    /// The number after the last spot of the area, and the bytes of chunks in the area.
     area_end: u64,
     area_bytes: u64,
-    /// Spots that are known, by chunk and by container.
+    /// Known spots, by chunk and by container.
     by_chunk: HashMap<ChunkLocation, VecDeque<u64>>,
     by_container: HashMap<ContainerId, VecDeque<u64>>,
     kept: HashMap<ChunkLocation, Kept>,
     by_next: BTreeMap<u64, ChunkLocation>,
     kept_bytes: u64,
-    /// What each takes beside its bytes.
+    /// Bytes that each kept chunk takes beside its own.
     kept_extra: u64,
     reads: u64,
 }
 
-/// How many containers a restore reads. `poll` is called now and then, and what it fails with is
-/// passed on.
+/// Counts the containers that a restore reads. Calls `poll` now and then, and returns its error.
 pub(super) fn reads<E>(
     references: impl Iterator<Item = Result<Reference, E>>,
     memory: Ahead,
@@ -121,7 +121,7 @@ where
     I: Iterator<Item = Result<Reference, E>>,
     SimulateError: From<E>,
 {
-    /// Sends the first spot out, reading what it needs; `false` at the end.
+    /// Sends the first spot, after reading what it needs; `false` at the end.
     fn step(&mut self) -> Result<bool, SimulateError> {
         self.know()?;
         let Some(front) = self.spots.front().copied() else {
@@ -140,8 +140,8 @@ where
         Ok(true)
     }
 
-    /// Spots enter the area as far as it has room, and as many references after it are known as may
-    /// be.
+    /// Lets spots enter the area while it has room, and reads references after it up to their
+    /// maximum.
     fn know(&mut self) -> Result<(), SimulateError> {
         loop {
             self.enter();
@@ -169,13 +169,13 @@ where
         }
     }
 
-    /// Spots after the area.
+    /// The number of known spots after the area.
     fn ahead(&self) -> u64 {
         self.first + self.spots.len() as u64 - self.area_end.max(self.first)
     }
 
-    /// Spots enter the area while it has room, filled where their chunk is kept. The first is
-    /// always in it.
+    /// Lets spots enter the area while it has room, and fills those whose chunk is kept. The first
+    /// spot is always in it.
     fn enter(&mut self) {
         self.area_end = self.area_end.max(self.first);
         while self.area_bytes < self.area_max || self.area_end == self.first {
@@ -195,7 +195,7 @@ where
         }
     }
 
-    /// Reads a container: fills what the area needs of it, and keeps what is needed after.
+    /// Reads a container: fills spots of the area, and keeps chunks that later spots need.
     fn read(&mut self, container: ContainerId) {
         self.reads += 1;
         let numbers = self.by_container.get(&container).cloned().unwrap_or_default();
@@ -227,8 +227,7 @@ where
         }
     }
 
-    /// A chunk that is kept has been used: it stays for the next spot that needs it after the area,
-    /// if one is known.
+    /// Keeps a used chunk for the next spot after the area that needs it, if one is known.
     fn keep_for_next(&mut self, at: ChunkLocation) {
         let end = self.area_end;
         let next = self
@@ -249,7 +248,7 @@ where
     }
 }
 
-/// The first spot has gone.
+/// Removes the first spot, which was sent.
 fn forget<K: std::hash::Hash + Eq>(spots: &mut HashMap<K, VecDeque<u64>>, key: &K) {
     if let Some(numbers) = spots.get_mut(key) {
         numbers.pop_front();

@@ -1,21 +1,20 @@
-//! The forward assembly area [Lillibridge 3.3, L5], which restores that look ahead are measured
-//! against.
+//! The forward assembly area [Lillibridge 3.3, L5], for comparison with restores that look ahead.
 //!
 //! The next `window` bytes of the stream are laid out as *spots*. The earliest unfilled spot names
-//! the container to read, and every spot of the window that needs a chunk of it is filled at once.
-//! *Rolling*: filled spots at the front are sent, and as much of the recipe enters behind; a
-//! container is read at most once a window. *Fixed*: a window is filled and sent as a whole before
-//! the next begins.
+//! the container to read. The read fills every spot of the window that needs a chunk of that
+//! container. A *rolling* area sends filled spots at the front, and as much of the recipe enters at
+//! the end; a container is read at most once a window. A *fixed* area fills and sends a whole
+//! window before the next one begins.
 
 use std::collections::{HashMap, VecDeque};
 
 use restore::plan::{Reference, SPOT_BYTES};
 use types::ContainerId;
 
-/// So many spots are always held.
+/// The area always holds at least so many spots.
 const SPOTS_MIN: u64 = 1024;
 
-/// Plans read by read, taking references only as far as the window reaches.
+/// Plans one read at a time. Takes references only as far as the window reaches.
 #[derive(Debug)]
 pub(super) struct AreaPlanner<I> {
     references: I,
@@ -35,11 +34,11 @@ struct Spot {
     is_filled: bool,
 }
 
-/// A container is read.
+/// A read of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Read {
     pub(super) container: ContainerId,
-    /// Spots that are filled from it, by their numbers in the stream.
+    /// The spots that it fills, by their numbers in the stream.
     pub(super) filled: Vec<u64>,
 }
 
@@ -74,7 +73,7 @@ where
         Ok(front.map(|container| self.read(container)))
     }
 
-    /// Whether any spot entered the area.
+    /// Lays out spots. Returns whether any entered the area.
     fn lay_out(&mut self) -> Result<bool, E> {
         let before = self.spots.len();
         let spots_max = (self.window_bytes / SPOT_BYTES).max(SPOTS_MIN);
@@ -108,7 +107,7 @@ where
         Read { container, filled }
     }
 
-    /// Filled spots leave at the front.
+    /// Removes filled spots at the front.
     fn retire(&mut self) {
         while let Some(spot) = self.spots.pop_front_if(|spot| spot.is_filled) {
             self.first_spot += 1;

@@ -1,22 +1,22 @@
-//! The ways to use a restore's memory that are compared. Restores look ahead; the others are those
-//! of Lillibridge 3 and 4, replayed as plans alone.
+//! The compared ways to use a restore's memory. Restores look ahead. The other ways are those of
+//! Lillibridge 3 and 4, replayed as plans alone.
 
 /// How a restore uses memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Assembly {
-    /// A forward assembly area that rolls: space that is sent out is laid out anew at once (L5).
+    /// A rolling forward assembly area: sent space is laid out anew at once (L5).
     Rolling,
-    /// A forward assembly area that is filled and sent as a whole before the next one (L5).
+    /// A fixed forward assembly area: it is filled and sent as a whole before the next one (L5).
     Fixed,
-    /// Whole containers are kept, and the least recently used one is dropped first
-    /// [Lillibridge 4, the baseline; L2].
+    /// Keeps whole containers, and drops the least recently used one first [Lillibridge 4, the
+    /// baseline; L2].
     Lru,
-    /// Chunks are kept for their next use, which the recipe tells (L9): what restores do.
+    /// Keeps chunks for their next use, which the recipe tells (L9). Real restores do this.
     LookAhead,
 }
 
 impl Assembly {
-    /// As `onefold-lab simulate --assembly` takes it.
+    /// The name that `onefold-lab simulate --assembly` takes.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,39 +1,38 @@
-//! What backups have on average: the last of them, as the paper gives it, and all of them as they
-//! come [Lillibridge 4.3].
+//! Averages over backups [Lillibridge 4.3]: over the last ones, as in the paper, and over
+//! successive groups of all.
 //!
-//! A backup counts as much as any other, whatever its length: full and incremental ones alike.
+//! Every backup has the same weight, whatever its length, full or incremental.
 
 use super::assembly::Assembly;
 use super::{Memory, Outcome};
 
-/// So many of the last backups are averaged.
+/// The number of last backups that are averaged.
 pub const AVERAGED: usize = 20;
 
-/// What the last backups have on average.
+/// Averages over the last backups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Averages {
-    /// How many are averaged.
+    /// The number of averaged backups.
     pub backups: usize,
     /// The cumulative deduplication factor after each of them.
     pub factor: f64,
-    /// What restoring them is like, with each memory with which anything is read.
+    /// Averages of restores, for each memory with which anything is read.
     pub restored: Vec<Average>,
 }
 
-/// What restoring backups with a memory is like on average.
+/// Averages of restores with one memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Average {
     /// The memory.
     pub memory: Memory,
-    /// The mean of the speed factors, which are MiB for each container read: the paper's average
-    /// speed.
+    /// The mean of the speed factors, in MiB for each container read: the paper's average speed.
     pub speed_factor: f64,
-    /// The mean of containers read for each MiB. Its inverse is less than the mean of the speed
-    /// factors, but where all are equally fast.
+    /// The mean of containers read for each MiB. Its inverse is below the mean of the speed
+    /// factors, unless all are equally fast.
     pub containers_a_mib: f64,
 }
 
-/// Backups in a row, on average.
+/// Averages over successive backups.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// The first of them, by number from 1.
@@ -42,14 +41,14 @@ pub struct Step {
     pub last: usize,
     /// The cumulative deduplication factor after each.
     pub factor: f64,
-    /// The mean of containers read for each MiB, for each of the memories that was asked for; none
-    /// where nothing is restored.
+    /// The mean of containers read for each MiB, for each requested memory; `None` where nothing is
+    /// restored.
     pub containers_a_mib: Vec<Option<f64>>,
 }
 
 impl Averages {
-    /// Of those of the last [`AVERAGED`] backups of which anything was restored; `None` where there
-    /// are none.
+    /// Averages over those of the last [`AVERAGED`] backups of which anything was restored; `None`
+    /// if there are none.
     #[must_use]
     pub fn of(outcomes: &[Outcome]) -> Option<Self> {
         let last = &outcomes[outcomes.len().saturating_sub(AVERAGED)..];
@@ -71,8 +70,8 @@ impl Averages {
     }
 }
 
-/// All backups of which anything was restored, in at most so many steps of equally many, with the
-/// memories that are used this way: these, and the steps.
+/// Divides all backups of which anything was restored into at most `steps` steps of equally many.
+/// Returns the memories that `assembly` used, and the steps.
 #[must_use]
 pub fn over_time(outcomes: &[Outcome], assembly: Assembly, steps: usize) -> (Vec<Memory>, Vec<Step>) {
     let numbered = outcomes.iter().enumerate().filter(|(_, one)| is_restored(one));
@@ -105,7 +104,7 @@ fn is_restored(outcome: &Outcome) -> bool {
     outcome.restored.iter().any(|one| one.bytes > 0)
 }
 
-/// The mean; none of nothing.
+/// The mean; `None` without values.
 pub fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0.0);
     for value in values {
@@ -123,8 +122,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A backup of so many MiB, restored with one container slot and with two, and with a rolling
-    /// area, reading so many containers.
+    /// A backup of `mib` MiB. The restores with one container slot, with two, and with a rolling
+    /// area read `reads` containers.
     fn outcome(mib: u64, kept_mib: u64, reads: [u64; 3]) -> Outcome {
         let memory = |bytes, assembly| Memory { bytes, assembly };
         let memories = [
@@ -179,7 +178,7 @@ mod tests {
         assert_eq!((rolling.speed_factor, rolling.containers_a_mib), (2.0, 0.5));
         assert_eq!((two.speed_factor, two.containers_a_mib), (1.25, 1.25));
         assert_eq!(two.memory.bytes, 2);
-        // Twenty, at most.
+        // At most twenty are averaged.
         let many: Vec<Outcome> = (1..=30).map(|n| outcome(n, n, [1; 3])).collect();
         let averages = Averages::of(&many).unwrap();
         assert_eq!((averages.backups, averages.restored[0].speed_factor), (20, 20.5));

@@ -1,13 +1,13 @@
-//! What no restore can do with less of, whatever it knows and keeps: the yardstick that is proved
-//! (L9).
+//! A proved lower bound on the containers that a restore reads, whatever it knows and keeps: the
+//! yardstick (L9).
 //!
-//! Cut the stream into phases. When a phase begins, memory holds so many bytes at most, whatever
-//! they are; all else that the phase needs is read before it ends. A container that is read in it
-//! brings no more than the bytes that the phase needs of it, so at least as many containers are
-//! read as of the largest such shares make up what is missing. No read falls into two phases, so
-//! their sum bounds the whole; before the first one memory is empty, so the stream as one phase
-//! gives the number of its containers. Of some lengths of phases the best bound is taken. A
-//! container that is being read is memory too.
+//! The proof cuts the stream into phases. When a phase begins, memory holds at most a given number
+//! of bytes. The restore reads all other bytes of the phase before the phase ends. Each read of a
+//! container brings at most the bytes that the phase needs of it. So the phase reads at least as
+//! many containers as it takes to cover the missing bytes, the largest shares first. No read
+//! belongs to two phases, so the sum over the phases bounds the whole. Memory is empty before the
+//! first phase, so the whole stream as one phase gives the number of its containers. The bound is
+//! the best one of several phase lengths. Memory includes the container that is being read.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -15,11 +15,11 @@ use std::convert::Infallible;
 use restore::plan::{ChunkPart, Reference};
 use types::{ChunkLocation, ContainerId};
 
-/// Bytes that a phase needs, in quarters of those that memory holds; 0: all of the stream is one.
+/// Bytes that a phase needs, in quarters of the memory; 0: the whole stream is one phase.
 const LENGTHS: [u64; 8] = [0, 5, 6, 8, 12, 16, 32, 64];
 
-/// Containers that are read at least, by who keeps so many bytes at most. Each call of `references`
-/// gives the stream anew.
+/// The least number of containers that any restore reads with a memory of `held_bytes`. Each call
+/// of `references` returns the stream from its beginning.
 pub(super) fn reads_at_least<I>(references: impl Fn() -> I, held_bytes: u64) -> u64
 where
     I: Iterator<Item = Result<Reference, Infallible>>,
@@ -32,7 +32,7 @@ where
         };
         let mut phase = Phase::default();
         let mut reads = 0;
-        // Nothing is held when the first one begins.
+        // Memory is empty when the first phase begins.
         let mut held = 0;
         for Ok(reference) in references() {
             let Some(chunk) = reference.chunk else { continue };
@@ -47,7 +47,7 @@ where
     bounds.into_iter().max().unwrap_or(0)
 }
 
-/// What a phase needs, each chunk once.
+/// The chunks that a phase needs, each once.
 #[derive(Debug, Default)]
 struct Phase {
     chunks: HashSet<ChunkLocation>,
@@ -63,7 +63,8 @@ impl Phase {
         }
     }
 
-    /// Containers that it reads at least, when so many bytes are there; the next one begins.
+    /// Ends the phase. Returns the least number of containers that it reads, if memory held
+    /// `held_bytes` at its beginning.
     fn end(&mut self, held_bytes: u64) -> u64 {
         let mut missing = self.bytes.saturating_sub(held_bytes);
         let mut shares: Vec<u64> = self.shares.drain().map(|(_, bytes)| bytes).collect();

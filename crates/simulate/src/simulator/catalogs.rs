@@ -1,4 +1,4 @@
-//! Catalogs as look-ups see them, of containers that have no bytes.
+//! Catalogs of simulated containers, for look-ups.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::stored::Stored;
 pub(super) struct Listed {
     stored: Arc<Stored>,
     id: ContainerId,
-    /// Of a data container.
+    /// The number of a data container.
     number: Option<u32>,
 }
 
 impl Listed {
-    /// `None` where nothing is left of the container.
+    /// `None` if nothing of the container is left.
     pub(super) fn of(stored: &Arc<Stored>, id: ContainerId) -> Option<Self> {
         let number = match id.kind {
             ContainerKind::Data if stored.containers.is_any_of(id) => stored.containers.number(id),
@@ -32,7 +32,7 @@ impl Listed {
         })
     }
 
-    /// What it lists.
+    /// The kind of its entries.
     pub(super) fn kind(&self) -> HookKind {
         if self.number.is_some() {
             HookKind::Data
@@ -64,7 +64,7 @@ impl Catalog for Listed {
                 .flat_map(|table| table.positions(fingerprint));
             found.filter(move |position| {
                 let held = container.chunks.get(*position as usize);
-                // What is gone is not in a catalog any more.
+                // A catalog does not list removed chunks.
                 held.is_some_and(|held| held.fingerprint == *fingerprint && held.uses > 0)
             })
         });

@@ -1,16 +1,16 @@
-//! Containers of chunks that have no bytes.
+//! Containers of chunks without bytes.
 
 use container::FingerprintTable;
 use types::{ChunkLocation, ContainerId, ContainerKind, Fingerprint, SequenceNumber, SessionId, Slot};
 
 use crate::error::SimulateError;
 
-/// A chunk, of which only this is left.
+/// A chunk without its bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
     pub(super) fingerprint: Fingerprint,
     pub(super) len: u32,
-    /// How often it is named.
+    /// The number of references to it.
     pub(super) uses: u32,
 }
 
@@ -18,13 +18,13 @@ pub(super) struct Held {
 #[derive(Debug, Default)]
 pub(super) struct Container {
     pub(super) chunks: Vec<Held>,
-    /// Of chunks that are named.
+    /// Bytes of chunks with a reference.
     pub(super) bytes: u64,
-    /// To find chunks by, once it is full and where that is wanted.
+    /// For finding chunks, once the container is full, and only if it is wanted.
     pub(super) table: Option<FingerprintTable>,
 }
 
-/// Where a chunk lies: the container's number, and its own in that.
+/// The place of a chunk: the container's number, and the chunk's number in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct At {
     pub(super) container: u32,
@@ -39,20 +39,20 @@ pub(super) struct Containers {
     bytes: u64,
 }
 
-/// From numbers to ids: every backup is a session, its containers are numbered on.
+/// Maps numbers to ids. Every backup is a session, and numbers its containers from 0.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
-    /// Of each session's first.
+    /// The number of each session's first container.
     firsts: Vec<u32>,
 }
 
 impl Ids {
-    /// The next session begins with this number.
+    /// Begins the next session with this container number.
     pub(super) fn begin(&mut self, first: u32) {
         self.firsts.push(first);
     }
 
-    /// The session that began last.
+    /// The last session that began.
     pub(super) fn session(&self) -> Result<SessionId, SimulateError> {
         SessionId::new(self.firsts.len() as u64).map_err(|_| {
             SimulateError::Settings("the workload has more backups than a store has sessions".to_owned())
@@ -60,8 +60,8 @@ impl Ids {
     }
 
     /// # Panics
-    /// When no session has begun, or one has more containers than there are numbers, which
-    /// [`Containers::push`] refuses.
+    /// If no session has begun, or if a session has more containers than there are numbers.
+    /// [`Containers::push`] refuses the latter.
     pub(super) fn id(&self, kind: ContainerKind, number: u32) -> ContainerId {
         let session = self.firsts.partition_point(|first| *first <= number);
         let sequence = number - self.firsts[session - 1];
@@ -81,7 +81,7 @@ impl Ids {
 }
 
 impl Containers {
-    /// Those that are added from now on are the next session's.
+    /// Begins the next session. Containers that are added from now on belong to it.
     pub(super) fn begin_session(&mut self) -> Result<SessionId, SimulateError> {
         self.ids.begin(self.next()?);
         self.ids.session()
@@ -96,7 +96,7 @@ impl Containers {
         })
     }
 
-    /// Adds a container; its number comes back.
+    /// Adds a container and returns its number.
     pub(super) fn push(&mut self, container: Container) -> Result<u32, SimulateError> {
         let number = self.next()?;
         let first = self.ids.firsts.last().copied().unwrap_or(0);
@@ -114,7 +114,7 @@ impl Containers {
     /// Adds a chunk to the last container.
     ///
     /// # Panics
-    /// When there is no container, or it has no slot left: the caller asks.
+    /// If there is no container, or if it has no free slot; the caller checks.
     pub(super) fn push_chunk(&mut self, held: Held) -> At {
         let container = u32::try_from(self.all.len() - 1).expect("checked when it was added");
         let chunks = &mut self.all[container as usize].chunks;
@@ -128,12 +128,12 @@ impl Containers {
     }
 
     /// # Panics
-    /// When nothing was ever there, or it has gone.
+    /// If the container never existed or was removed.
     pub(super) fn held(&self, at: At) -> &Held {
         &self.all[at.container as usize].chunks[at.slot as usize]
     }
 
-    /// Whether a chunk is named: what is not is gone.
+    /// Whether a chunk has a reference. Chunks without one are gone.
     pub(super) fn is_there(&self, at: At) -> bool {
         let held = self
             .get(at.container)
@@ -151,8 +151,8 @@ impl Containers {
         held.uses += 1;
     }
 
-    /// One name less; the chunk, if that was the last. A container of which nothing is left gives
-    /// its memory back.
+    /// Removes a reference. Returns the chunk if that was the last one. A container without chunks
+    /// frees its memory.
     pub(super) fn unname(&mut self, at: At) -> Option<Held> {
         let container = &mut self.all[at.container as usize];
         let held = &mut container.chunks[at.slot as usize];
@@ -177,7 +177,7 @@ impl Containers {
         self.ids.number(id)
     }
 
-    /// Whether anything is left of a container.
+    /// Whether a container has any chunk left.
     pub(super) fn is_any_of(&self, id: ContainerId) -> bool {
         let container = self.number(id).and_then(|number| self.get(number));
         container.is_some_and(|container| container.bytes > 0)
@@ -197,12 +197,12 @@ impl Containers {
         })
     }
 
-    /// Bytes of all chunks that are named.
+    /// Bytes of all chunks with a reference.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Containers that have any chunk.
+    /// The number of containers that have any chunk.
     pub(super) fn count(&self) -> u64 {
         self.all.iter().filter(|container| container.bytes > 0).count() as u64
     }

@@ -2,10 +2,10 @@
 //! segments, capping ([`ingest::dedup`], [`index::Resolver`], [`index::MemoryIndex`]; G3, G4, L3,
 //! L8, L9).
 //!
-//! What is not there are bytes: containers are full when the engine's would be if nothing
-//! compresses ([`container::SizeCount`]), each backup is a session, backups of less than a MiB are
-//! no exception, and nodes above segments are left out. A backup that goes takes with it at once
-//! what it alone named.
+//! The simulation has no bytes. A container is full when the engine's would be if nothing
+//! compresses ([`container::SizeCount`]). Each backup is a session, and backups of less than a MiB
+//! are no exception. Nodes above segments are left out. The deletion of a backup deletes at once
+//! what only this backup referred to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,27 +33,28 @@ use crate::cut::trace_printer;
 use crate::error::SimulateError;
 use crate::trace::Chunk;
 
-/// How the engine's policy is set.
+/// Settings of the engine's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// How many containers a window may refer to.
     pub capping: Capping,
-    /// Memory of look-ups, for each backup.
+    /// Memory of one backup's look-ups.
     pub memory: LookupMemory,
     /// Memory of the index, in bytes.
     pub index_bytes: usize,
-    /// R is at most this, however much memory the index has: hooks are the more sparse.
+    /// The maximum of R, however much memory the index has. A lower maximum makes hooks more
+    /// sparse.
     pub sampling: SamplingRate,
     /// Chunks of a segment on average.
     pub segment_chunks: u32,
-    /// Bytes of a region, at least: containers are filled by whole ones.
+    /// The least bytes of a region. Containers are filled by whole regions.
     pub region_bytes: u32,
-    /// Whether prefetched catalogs stay for the next backup, which no backup of the engine does.
+    /// Whether prefetched catalogs stay for the next backup. No backup of the engine does this.
     pub warm: bool,
 }
 
 impl Default for Policy {
-    /// As the command line's backups are made.
+    /// The policy of the command line's backups.
     fn default() -> Self {
         Self {
             capping: Capping::default(),
@@ -67,24 +68,24 @@ impl Default for Policy {
     }
 }
 
-/// What look-ups did for a backup, and what the index holds.
+/// Counts of a backup's look-ups, and of the index.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Looked {
     /// Segments of the backup.
     pub segments: u64,
-    /// Of these, found whole.
+    /// Segments that were found whole.
     pub segments_known: u64,
     /// Chunks that were stored.
     pub chunks_new: u64,
-    /// Chunks that were found and stored again, for the cap's sake.
+    /// Chunks that were found, and stored again because of the cap.
     pub chunks_capped: u64,
-    /// Their bytes.
+    /// Bytes of these chunks.
     pub bytes_capped: u64,
-    /// Look-ups, of chunks and segments together.
+    /// Look-ups of chunks and segments together.
     pub lookups: ResolverStats,
-    /// The index, once the backup's hooks are in it.
+    /// The index, after the backup's hooks were added.
     pub index: MemoryStats,
-    /// One chunk in so many has a hook there.
+    /// One chunk in so many has a hook in the index.
     pub period: u64,
 }
 
@@ -93,11 +94,11 @@ pub struct Looked {
 struct Hooks(Arc<MemoryIndex>);
 
 impl Hooks {
-    /// Adds those of a container's chunks at this rate or less, or of its nodes.
+    /// Adds hooks of a container: of its chunks, at `of_chunks` or a lower rate, or of its nodes.
     fn add(&self, id: ContainerId, kind: HookKind, prints: &[Fingerprint], of_chunks: SamplingRate) {
         let rate = match kind {
             HookKind::Data => of_chunks,
-            // The rate of nodes is the last to fall: memory alone lowers it.
+            // The rate of nodes falls last; only the index's memory lowers it.
             HookKind::Node => SamplingRate::ONE,
         };
         let anchors = Anchors::of(prints.iter().map(|print| (kind, print)));
@@ -132,7 +133,7 @@ impl HookIndex for Hooks {
     }
 }
 
-/// Catalogs of what is stored.
+/// Catalogs of stored containers.
 #[derive(Debug, Clone)]
 struct Shelves(Arc<Stored>);
 
@@ -144,7 +145,7 @@ impl index::CatalogSource for Shelves {
     }
 }
 
-/// One look-up's view.
+/// The view of one look-up.
 struct View<'a>(&'a Stored);
 
 impl Holdings for View<'_> {
@@ -195,7 +196,7 @@ struct Backup {
 
 const STREAM: StreamIndex = StreamIndex(0);
 
-/// Finds what the engine would find.
+/// Finds the chunks that the engine would find.
 #[derive(Debug)]
 pub(super) struct EngineStore {
     pub(super) container_bytes: u64,
@@ -203,7 +204,7 @@ pub(super) struct EngineStore {
     index: Hooks,
     stored: Arc<Stored>,
     backup: Option<Backup>,
-    /// Look-ups of the backup before: their memory is used again.
+    /// Look-ups of the previous backup, whose memory is reused.
     kept: [Option<Resolver<Hooks, Shelves>>; 2],
 }
 
@@ -280,7 +281,7 @@ impl EngineStore {
         Ok(())
     }
 
-    /// What hooks of chunks are sampled at.
+    /// The sampling rate of hooks of chunks.
     fn rate(&self) -> SamplingRate {
         self.policy.sampling.min(self.index.0.rates().data)
     }
@@ -307,7 +308,8 @@ impl EngineStore {
         backup.place_all(&self.stored)
     }
 
-    /// The backup is complete: its recipe, the bytes stored for it, and what look-ups did.
+    /// Ends the backup. Returns its recipe, the bytes stored for it, and the counts of its
+    /// look-ups.
     pub(super) fn end(&mut self) -> Result<(Recipe, u64, Looked), SimulateError> {
         let Some(mut backup) = self.backup.take() else {
             return Err(SimulateError::Settings("the end is of no backup".to_owned()));
@@ -345,7 +347,7 @@ impl EngineStore {
         Ok((recipe, counters.bytes_new.get(), looked))
     }
 
-    /// What was stored for a backup is there from now on, and found.
+    /// Stores what a backup wrote. Look-ups find it from now on.
     fn commit(&mut self, filled: Filled) -> Result<Recipe, SimulateError> {
         let stored = alone(&mut self.stored);
         for container in filled.containers {
@@ -378,9 +380,9 @@ impl EngineStore {
         Ok(recipe)
     }
 
-    /// Backups go, and what they alone named. As the engine's, hooks of containers that are gone
-    /// stay and lead nowhere, and of those that have lost something what is left is hooked again:
-    /// it may have another anchor now.
+    /// Deletes backups, and what only they referred to. As in the engine, hooks of deleted
+    /// containers stay and lead nowhere. A container that lost a part is hooked again, because its
+    /// anchor may have changed.
     pub(super) fn forget(&mut self, recipes: &[Recipe]) {
         let stored = alone(&mut self.stored);
         let mut rewritten = BTreeSet::new();
@@ -417,7 +419,7 @@ impl Backup {
     }
 }
 
-/// No backup is under way, so nobody else has it.
+/// No backup is under way, so nobody shares it.
 fn alone(stored: &mut Arc<Stored>) -> &mut Stored {
     Arc::get_mut(stored).expect("look-ups end with their backup")
 }

@@ -1,7 +1,7 @@
-//! The paper's store: an index of all chunks, which is never wrong [Lillibridge 4.1].
+//! The paper's store: a complete index of all chunks [Lillibridge 4.1].
 //!
-//! Memory: up to some 180 bytes a stored chunk, and sixteen for each run of a recipe. A chunk that
-//! is gone takes 40 until its whole container is.
+//! Memory: up to some 180 bytes for each stored chunk, and sixteen for each run of a recipe. A
+//! removed chunk takes 40 until its whole container is removed.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,13 +13,13 @@ use super::recipe::{Part, Recipe};
 use crate::error::SimulateError;
 use crate::trace::Chunk;
 
-/// Fingerprints are nearly random already.
+/// A trivial hash: fingerprints are nearly random already.
 #[derive(Debug, Default)]
 struct PrintHasher(u64);
 
 impl Hasher for PrintHasher {
     fn write(&mut self, bytes: &[u8]) {
-        // All of it: what other programs wrote may be random in a few bytes alone.
+        // Hashes all bytes: in traces of other programs, only a few bytes may be random.
         for word in bytes.as_chunks::<8>().0 {
             let mixed =
                 (self.0.rotate_left(29) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -32,14 +32,14 @@ impl Hasher for PrintHasher {
     }
 }
 
-/// Finds whatever is stored.
+/// Finds every stored chunk.
 #[derive(Debug)]
 pub(super) struct ExactStore {
     pub(super) container_bytes_max: u64,
     seal: bool,
     index: HashMap<Fingerprint, At, BuildHasherDefault<PrintHasher>>,
     pub(super) containers: Containers,
-    /// Whether the last container takes more, and its bytes.
+    /// The bytes of the last container, if it takes more chunks.
     open_bytes: Option<u64>,
     bytes_taken: u64,
     taken_before: u64,
@@ -82,7 +82,7 @@ impl ExactStore {
         Ok(())
     }
 
-    /// Puts a new chunk in the open container, or in the next where that is full.
+    /// Puts a new chunk into the open container, or into a new one if that is full.
     fn add(&mut self, fingerprint: Fingerprint, len: u32) -> Result<At, SimulateError> {
         let bytes = u64::from(len);
         let has_slot = self
@@ -105,7 +105,7 @@ impl ExactStore {
         Ok(at)
     }
 
-    /// The backup is complete: its recipe, and the bytes stored for it.
+    /// Ends the backup. Returns its recipe and the bytes stored for it.
     pub(super) fn end(&mut self) -> (Recipe, u64) {
         if self.seal {
             self.open_bytes = None;
@@ -116,7 +116,7 @@ impl ExactStore {
         )
     }
 
-    /// A backup goes, and what it alone named.
+    /// Deletes a backup, and what only this backup referred to.
     pub(super) fn forget(&mut self, recipe: &Recipe) {
         for part in &recipe.parts {
             let Part::Run { first, count } = *part else {

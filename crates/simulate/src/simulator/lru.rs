@@ -1,19 +1,18 @@
-//! Container LRU: the baseline that forward assembly is measured against [Lillibridge 4.2, figures
-//! 2 and 8; L2].
+//! Container LRU: the baseline of forward assembly [Lillibridge 4.2, figures 2 and 8; L2].
 //!
-//! References are served in order. A needed container that is not in memory is read whole, and the
-//! least recently used ones are dropped until the rest fits.
+//! References are served in order. The planner reads a needed container that is not in memory as a
+//! whole. It drops the least recently used ones until the rest fits.
 
 use std::collections::{BTreeMap, HashMap};
 
 use restore::plan::Reference;
 use types::ContainerId;
 
-/// Plans by whole containers.
+/// Plans reads of whole containers.
 #[derive(Debug)]
 pub(super) struct LruPlanner<I, W> {
     references: I,
-    /// A container's plain bytes.
+    /// Returns a container's plain bytes.
     weigh: W,
     memory_bytes: u64,
     /// Kept containers: their bytes, and when they were last used.
@@ -28,8 +27,8 @@ where
     I: Iterator<Item = Result<Reference, E>>,
     W: FnMut(ContainerId) -> u64,
 {
-    /// Plans with so much memory for whole containers; the last one read is kept whatever it takes.
-    /// `weigh` tells a container's plain bytes.
+    /// Plans with `memory_bytes` for whole containers. The last container read is always kept.
+    /// `weigh` returns a container's plain bytes.
     pub(super) fn new(references: I, memory_bytes: u64, weigh: W) -> Self {
         Self {
             references,
@@ -42,7 +41,7 @@ where
         }
     }
 
-    /// The next container that is read; `None` at the end.
+    /// The next container to read; `None` at the end.
     pub(super) fn next_read(&mut self) -> Result<Option<ContainerId>, E> {
         while let Some(reference) = self.references.next().transpose()? {
             let container = reference.chunk.map(|part| part.location.container);
@@ -53,7 +52,7 @@ where
         Ok(None)
     }
 
-    /// Whether the container is kept. Marks it used, and keeps it from now on.
+    /// Whether the container was kept. Marks it as used, and keeps it from now on.
     fn is_kept(&mut self, container: ContainerId) -> bool {
         let now = self.next_use;
         self.next_use += 1;
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
     use crate::simulator::test_recipes::recipes;
 
-    /// As one would write it down: a list, the most recently used last.
+    /// The straightforward model: a list, with the most recently used container last.
     fn by_list(recipe: &[Reference], memory: u64, weigh: impl Fn(ContainerId) -> u64) -> Vec<ContainerId> {
         let (mut kept, mut read): (Vec<ContainerId>, Vec<ContainerId>) = Default::default();
         for container in recipe.iter().filter_map(|r| Some(r.chunk?.location.container)) {

@@ -1,5 +1,5 @@
-//! What restores read: planners over a simulated recipe, the engine's own and those that it is
-//! compared with.
+//! Counts the reads of restores, by planners over a simulated recipe: the engine's own, and those
+//! for comparison.
 
 use std::convert::Infallible;
 
@@ -17,18 +17,18 @@ use crate::error::SimulateError;
 /// How a restore uses memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Bytes of the assembly area, or of the containers kept.
+    /// Bytes of the assembly area, or of the kept containers.
     pub bytes: u64,
     /// How they are used.
     pub assembly: Assembly,
 }
 
-/// What a restore reads.
+/// The reads of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restored {
-    /// With this memory.
+    /// The memory of the restore.
     pub memory: Memory,
-    /// Containers that are read, each time counted.
+    /// Containers read. Each read counts.
     pub containers_read: u64,
     /// Bytes restored, zeros not counted.
     pub bytes: u64,
@@ -36,7 +36,7 @@ pub struct Restored {
 
 impl Restored {
     /// Containers read for each MiB: how fragmented the backup is for this memory [Lillibridge 2].
-    /// None where nothing is restored.
+    /// `None` if nothing is restored.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a figure to show")]
     pub fn containers_a_mib(&self) -> Option<f64> {
@@ -44,7 +44,7 @@ impl Restored {
         (self.bytes > 0).then(|| self.containers_read as f64 / mib)
     }
 
-    /// MiB restored for each container read [Lillibridge 4.1]: the higher, the faster. None where
+    /// MiB restored for each container read [Lillibridge 4.1]: the higher, the faster. `None` if
     /// nothing is read.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a figure to show")]
@@ -54,8 +54,7 @@ impl Restored {
     }
 }
 
-/// What restoring a backup reads. `poll` is called now and then, and what it fails with is passed
-/// on.
+/// Counts the reads of a backup's restores. Calls `poll` now and then, and returns its error.
 pub(super) fn restore(
     store: &Store,
     recipe: &Recipe,
@@ -90,7 +89,7 @@ pub(super) fn restore(
     })
 }
 
-/// A stretch of the stream that lies in one place.
+/// A stretch of the stream with one location.
 enum Stretch {
     Zeros(u64),
     Run { first: At, count: u32 },
@@ -161,15 +160,15 @@ impl Store {
     }
 }
 
-/// The sum of what `next` gives until its end.
+/// The sum of the values of `next` until its end.
 fn count(mut next: impl FnMut() -> Result<Option<u64>, SimulateError>) -> Result<u64, SimulateError> {
     std::iter::from_fn(|| next().transpose()).sum()
 }
 
-/// References between two polls.
+/// The number of references between two polls.
 const POLL_REFERENCES: u32 = 1 << 12;
 
-/// The references, and what `poll` fails with in between.
+/// The references. Each error of `poll` appears between them.
 fn polled<'a>(
     references: impl Iterator<Item = Result<Reference, Infallible>> + 'a,
     poll: &'a dyn Fn() -> Result<(), SimulateError>,

@@ -1,11 +1,11 @@
-//! The simulator: what a store would hold and a restore would read, without a byte of payload.
+//! The simulator: what a store would hold and a restore would read, computed without payload.
 //!
-//! Of how chunks are found there are two kinds. [`Finding::Exact`] is the simulator of Lillibridge
-//! 4.1: a full index of chunks, containers that are full when the next chunk would put them over
-//! their size. [`Finding::Engine`] is the engine's policy itself, over traces instead of bytes.
-//! With both, backups are deleted by a [`Schedule`], chunks that nobody refers to are gone from
-//! their containers. Restores are planned by the engine's own planner ([`restore::belady`]) and by
-//! those that it is compared with ([`Assembly`]).
+//! There are two ways to find chunks. [`Finding::Exact`] is the simulator of Lillibridge 4.1: it
+//! has a full index of chunks, and a container is full when the next chunk would exceed its size.
+//! [`Finding::Engine`] is the engine's policy itself, over traces instead of bytes. With both, a
+//! [`Schedule`] deletes backups, and chunks without a reference leave their containers. Restores
+//! are planned by the engine's own planner ([`restore::belady`]) and by other planners for
+//! comparison ([`Assembly`]).
 
 mod ahead;
 mod area;
@@ -46,36 +46,36 @@ pub use schedule::Schedule;
 use crate::error::SimulateError;
 use crate::trace::{BackupHead, Chunk, Extent, Sink};
 
-/// How chunks that are stored already are found.
+/// How stored chunks are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finding {
-    /// All of them, by a full index; nothing is capped.
+    /// A full index finds all of them. Nothing is capped.
     Exact {
-        /// Whether each backup begins a container of its own, as sessions do; the paper's go on
-        /// with the last one.
+        /// Whether each backup begins a new container, as sessions do. The paper's store continues
+        /// the last one.
         seal: bool,
     },
-    /// As the engine does.
+    /// The engine's policy.
     Engine(Policy),
 }
 
-/// How the store is laid out, and what is measured.
+/// The layout of the store, and the measurements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// A container's plain bytes at most, or, where the engine decides, those of the object at
-    /// which it is full; the paper's is 4 MB.
+    /// The most plain bytes of a container. With the engine's policy: the size of the object at
+    /// which a container is full. The paper has 4 MB.
     pub container_bytes: u64,
     /// How chunks are found.
     pub finding: Finding,
     /// Which backups are kept.
     pub schedule: Schedule,
-    /// Each backup is restored with each of these.
+    /// Each backup is restored with each of these memories.
     pub memories: Vec<Memory>,
-    /// The first so many backups are not restored.
+    /// The number of first backups that are not restored.
     pub skip: u64,
 }
 
-/// What came of a backup.
+/// The results of one backup.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// Its name.
@@ -92,21 +92,21 @@ pub struct Outcome {
     pub bytes_kept: u64,
     /// Bytes of all chunks that are stored.
     pub bytes_stored: u64,
-    /// Containers that have any.
+    /// Containers that have any of these chunks.
     pub containers: u64,
-    /// What the engine's look-ups did, where they did.
+    /// Counts of the engine's look-ups, with [`Finding::Engine`].
     pub looked: Option<Looked>,
-    /// What its restores read, for each of [`Settings::memories`]; none where it was skipped.
+    /// The reads of its restores, for each of [`Settings::memories`]; empty if it was skipped.
     pub restored: Vec<Restored>,
-    /// Containers that are read with each way to look ahead ([`Simulator::looking_ahead`]).
+    /// Containers read, for each way to look ahead ([`Simulator::looking_ahead`]).
     pub ahead: Vec<(Ahead, u64)>,
-    /// Containers that any restore reads with such memory, at least, for each size of it among
-    /// those.
+    /// For each size of memory in `ahead`: the least number of containers that any restore with it
+    /// reads.
     pub at_least: Vec<(u64, u64)>,
 }
 
 impl Outcome {
-    /// The cumulative deduplication factor: bytes of all backups that are kept, to bytes stored.
+    /// The cumulative deduplication factor: bytes of all kept backups divided by stored bytes.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a figure to show")]
     pub fn factor(&self) -> f64 {
@@ -136,7 +136,7 @@ impl Store {
         }
     }
 
-    /// What keeping a container takes: a slot of a cache, as large as a container may be
+    /// Memory that a kept container takes: a slot of a cache, as large as a container may be
     /// [Lillibridge 4.5].
     fn slot_bytes(&self) -> u64 {
         match self {
@@ -180,7 +180,7 @@ impl Store {
     }
 }
 
-/// Takes backups, and tells of each what came of it.
+/// Takes backups, and passes the results of each to `tell`.
 #[derive(Debug)]
 pub struct Simulator<T> {
     settings: Settings,
@@ -231,14 +231,14 @@ impl<T: FnMut(Outcome) -> Result<(), SimulateError>> Simulator<T> {
         self
     }
 
-    /// Stops with [`SimulateError::Interrupted`] once this is true, within a restore as well.
+    /// Stops with [`SimulateError::Interrupted`] once the flag is true, even within a restore.
     #[must_use]
     pub fn until(mut self, cancelled: Arc<AtomicBool>) -> Self {
         self.cancelled = cancelled;
         self
     }
 
-    /// From now on backups are restored with each of these memories.
+    /// Restores later backups with each of these memories.
     pub fn restore_with(&mut self, memories: Vec<Memory>) {
         self.settings.memories = memories;
     }
@@ -318,7 +318,7 @@ impl<T: FnMut(Outcome) -> Result<(), SimulateError>> Sink for Simulator<T> {
     }
 }
 
-/// A fingerprint has one length.
+/// Equal fingerprints must have equal lengths.
 fn check_len(held: &Held, len: u64) -> Result<(), SimulateError> {
     if u64::from(held.len) == len {
         return Ok(());

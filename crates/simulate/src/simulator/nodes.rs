@@ -1,4 +1,4 @@
-//! Segments' nodes, in recipe containers.
+//! Nodes of segments, in recipe containers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::containers::Ids;
 use super::slots::slot;
 use crate::error::SimulateError;
 
-/// Nodes of a recipe container at most: some MiB of them.
+/// The most nodes of a recipe container: some MiB of them.
 const CONTAINER_NODES: usize = 1 << 14;
 
 /// A node that was written.
@@ -27,11 +27,11 @@ pub(super) struct Written {
 #[derive(Debug)]
 struct HeldNode {
     fingerprint: Fingerprint,
-    /// Until nobody names it.
+    /// Removed with the last reference to it.
     node: Option<Arc<Node>>,
     chunks: u64,
     bytes: u64,
-    /// How many backups, or places of one, name it.
+    /// The number of references to it, from one backup or several.
     uses: u32,
 }
 
@@ -39,7 +39,7 @@ struct HeldNode {
 struct RecipeContainer {
     first: u32,
     count: u32,
-    /// Nodes that are named.
+    /// The number of nodes with a reference.
     named: u32,
     table: FingerprintTable,
 }
@@ -63,7 +63,7 @@ impl Nodes {
         number(self.all.len())
     }
 
-    /// Adds a backup's nodes; their containers come back, with what is in them.
+    /// Adds a backup's nodes. Returns their containers with the nodes in each.
     pub(super) fn add(
         &mut self,
         nodes: Vec<Written>,
@@ -96,7 +96,7 @@ impl Nodes {
     }
 
     /// # Panics
-    /// When nobody names it any more.
+    /// If the node has no reference any more.
     pub(super) fn node(&self, number: u32) -> &Arc<Node> {
         let node = self.all[number as usize].node.as_ref();
         node.expect("who asks names it")
@@ -108,7 +108,7 @@ impl Nodes {
         (held.chunks, held.bytes)
     }
 
-    /// Names it once more; whether it was not named before.
+    /// Adds a reference. Returns whether it is the first.
     pub(super) fn name(&mut self, number: u32) -> bool {
         let container = self.container_of(number);
         let held = &mut self.all[number as usize];
@@ -118,7 +118,7 @@ impl Nodes {
         is_first
     }
 
-    /// Names it once less; whether nobody does any more.
+    /// Removes a reference. Returns whether it was the last.
     pub(super) fn unname(&mut self, number: u32) -> bool {
         let container = self.container_of(number);
         let held = &mut self.all[number as usize];
@@ -150,7 +150,7 @@ impl Nodes {
         self.containers.get(self.ids.number(id)? as usize)
     }
 
-    /// Whether any node of a container is named.
+    /// Whether any node of a container has a reference.
     pub(super) fn is_any_of(&self, id: ContainerId) -> bool {
         self.container(id).is_some_and(|container| container.named > 0)
     }
@@ -160,13 +160,13 @@ impl Nodes {
         (at.slot.get() < container.count).then(|| container.first + at.slot.get())
     }
 
-    /// The node there, if it is named.
+    /// The node at this location, if it has a reference.
     pub(super) fn named_at(&self, at: ChunkLocation) -> Option<&Arc<Node>> {
         let held = &self.all[self.number_at(at)? as usize];
         held.node.as_ref().filter(|_| held.uses > 0)
     }
 
-    /// Fingerprints of a container's nodes that are named, by slot.
+    /// Fingerprints of a container's referenced nodes, by slot.
     pub(super) fn listed(&self, id: ContainerId) -> impl Iterator<Item = (Fingerprint, Slot)> {
         let container = self.container(id);
         container.into_iter().flat_map(|container| {
@@ -176,7 +176,7 @@ impl Nodes {
         })
     }
 
-    /// Slots of a container whose nodes have a fingerprint and are named.
+    /// Slots of a container whose nodes have this fingerprint and a reference.
     pub(super) fn slots_of(&self, id: ContainerId, fingerprint: &Fingerprint) -> impl Iterator<Item = Slot> {
         let container = self.container(id);
         container.into_iter().flat_map(move |container| {

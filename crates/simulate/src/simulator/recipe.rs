@@ -1,4 +1,4 @@
-//! What a backup is made of.
+//! The parts of a backup's stream.
 
 use super::containers::At;
 
@@ -8,12 +8,12 @@ pub(super) enum Part {
     Zeros {
         len: u64,
     },
-    /// Chunks of one container in a row.
+    /// Successive chunks of one container.
     Run {
         first: At,
         count: u32,
     },
-    /// A segment: the node of this number.
+    /// The number of a segment's node.
     Node(u32),
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    /// Zeros that follow each other are one run.
+    /// Adds zeros. Successive zeros form one run.
     pub(super) fn push_zeros(&mut self, more: u64) {
         if let Some(Part::Zeros { len }) = self.parts.last_mut() {
             *len += more;

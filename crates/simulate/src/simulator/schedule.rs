@@ -1,25 +1,25 @@
-//! Which backups are kept [Lillibridge 4.2].
+//! The deletion schedules of backups [Lillibridge 4.2].
 
 use std::collections::VecDeque;
 
 use super::recipe::Recipe;
 use crate::trace::Extent;
 
-/// When backups go.
+/// Which backups are deleted, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schedule {
-    /// Never.
+    /// No backup is deleted.
     All,
-    /// The n-th before goes as the next comes: 30 is the paper's 'cycle30'.
+    /// Keeps the last n backups, the newest included: 30 is the paper's 'cycle30'.
     Cycle(usize),
-    /// Grandfather, father, son: beside the next one, so many of those before stay, of the full
-    /// ones so many, and of every fourth full one so many.
+    /// Grandfather, father, son. Beside the newest backup, this keeps the last backups, the last
+    /// full ones, and the last of every fourth full one.
     Generations {
-        /// The last backups.
+        /// How many of the last backups stay.
         sons: usize,
-        /// The last full ones: weeks.
+        /// How many of the last full backups stay: weeks.
         fathers: usize,
-        /// The last of every fourth full one: months.
+        /// How many of every fourth full backup stay: months.
         grandfathers: usize,
     },
 }
@@ -28,11 +28,11 @@ pub enum Schedule {
 struct Kept {
     recipe: Recipe,
     number: u64,
-    /// How many full backups came before it, if it is one.
+    /// For a full backup: the number of full backups before it.
     full: Option<u64>,
 }
 
-/// The backups that are kept.
+/// The kept backups.
 #[derive(Debug, Default)]
 pub(super) struct Backups {
     kept: VecDeque<Kept>,
@@ -40,16 +40,16 @@ pub(super) struct Backups {
     full: u64,
 }
 
-/// Of full backups one in so many is a month's.
+/// One full backup in so many is a monthly one.
 const MONTH: u64 = 4;
 
 impl Backups {
-    /// Those that go as the next one comes.
+    /// Removes and returns the backups that the next one displaces.
     pub(super) fn leaving(&mut self, schedule: Schedule) -> Vec<Recipe> {
         let (count, full) = (self.count, self.full);
         let stays = |kept: &Kept| match schedule {
             Schedule::All => true,
-            // The one that comes counts as well.
+            // The incoming backup counts as well.
             Schedule::Cycle(backups) => kept.number.saturating_add(backups as u64) > count,
             Schedule::Generations {
                 sons,
@@ -71,7 +71,7 @@ impl Backups {
         leave.into_iter().map(|kept| kept.recipe).collect()
     }
 
-    /// One more.
+    /// Adds a backup.
     pub(super) fn add(&mut self, recipe: Recipe, extent: Extent) {
         let full = (extent == Extent::Full).then_some(self.full);
         self.full += u64::from(full.is_some());
@@ -88,8 +88,8 @@ impl Backups {
 mod tests {
     use super::*;
 
-    /// Weeks of a full backup and four incremental ones; the numbers that are there beside the
-    /// newest.
+    /// Replays weeks of one full backup and four incremental ones. Returns the numbers of the kept
+    /// backups besides the newest.
     fn kept(schedule: Schedule, backups: u64) -> Vec<u64> {
         let mut all = Backups::default();
         for number in 0..backups {
@@ -114,7 +114,7 @@ mod tests {
             fathers: 2,
             grandfathers: 3,
         };
-        // Full ones are 0, 5, 10, ...; every fourth of them 0, 20, 40, 60, ...
+        // Full backups are 0, 5, 10, ...; every fourth of them is 0, 20, 40, 60, ...
         assert_eq!(kept(generations, 74), [20, 40, 60, 65, 70, 71, 72, 73]);
     }
 }

@@ -1,5 +1,4 @@
-//! What a backup stores while it is made: regions, containers that fill up, and nodes, as the
-//! engine's packer does.
+//! What a running backup stores, as the engine's packer does: regions, containers, and nodes.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -38,14 +37,14 @@ pub(super) struct OpenSession {
     region: Vec<Held>,
     region_len: u64,
     containers: Vec<Container>,
-    /// Of the last container.
+    /// The size of the last container.
     size: SizeCount,
-    /// Segments in order, of which the first waits for a place.
+    /// Segments in order. The first one waits for places of its chunks.
     waiting: VecDeque<PlacedSegment>,
     /// The first node's number.
     nodes_from: u32,
     nodes: Vec<Written>,
-    /// Node of each fresh segment, by its number.
+    /// Nodes of new segments, by the segment's number.
     fresh: HashMap<u64, u32>,
     recipe: Recipe,
 }
@@ -76,7 +75,7 @@ impl OpenSession {
         })
     }
 
-    /// Puts the open region's chunks into a container: the open one if it is not full.
+    /// Puts the open region's chunks into the open container, or into a new one if that is full.
     fn close_region(&mut self) -> Result<(), SimulateError> {
         let chunks = std::mem::take(&mut self.region);
         if chunks.is_empty() {
@@ -108,13 +107,13 @@ impl OpenSession {
             slot: slot(first),
         };
         self.places.assign(at, count);
-        // Its room is used again.
+        // Reuses the allocation.
         self.region = chunks;
         self.region.clear();
         self.settle()
     }
 
-    /// The last container gets its table.
+    /// Builds the table of the last container.
     fn seal(&mut self) {
         if let Some(last) = self.containers.last_mut() {
             last.chunks.shrink_to_fit();
@@ -124,7 +123,7 @@ impl OpenSession {
         }
     }
 
-    /// What is stored at a place, or will be.
+    /// The chunk at a location, stored before or by this backup.
     fn held(&self, at: ChunkLocation) -> Option<&Held> {
         if at.container.session == self.session {
             let container = self.containers.get(at.container.sequence.get() as usize)?;
@@ -209,7 +208,7 @@ impl OpenSession {
         }))
     }
 
-    /// The backup is complete.
+    /// Completes the backup.
     pub(super) fn finish(mut self) -> Result<Filled, SimulateError> {
         self.close_region()?;
         self.settle()?;
@@ -230,7 +229,7 @@ impl OpenSession {
 impl Outlet<()> for OpenSession {
     type Error = SimulateError;
 
-    /// A trace has chunks to be read alone.
+    /// A trace has no bytes to read.
     fn fetch(&mut self, _at: ChunkLocation, _fingerprint: &Fingerprint) -> Result<Option<()>, SimulateError> {
         Ok(None)
     }

@@ -1,4 +1,4 @@
-//! Slots and chunks that containers begin with.
+//! Conversions to slots and to new chunks of containers.
 
 use types::{Fingerprint, Slot};
 
@@ -9,7 +9,7 @@ pub(super) fn slot(number: u32) -> Slot {
     Slot::new(number).expect("no container has more chunks than slots")
 }
 
-/// A chunk that nobody names yet.
+/// A chunk without a reference.
 pub(super) fn unnamed(fingerprint: Fingerprint, len: u32) -> Held {
     Held {
         fingerprint,

@@ -1,4 +1,4 @@
-//! What is stored.
+//! The content of the simulated store.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use types::ContainerId;
 use super::containers::{At, Containers};
 use super::nodes::Nodes;
 
-/// What is stored, and does not change while a backup is made.
+/// The content of the store. It does not change while a backup runs.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
     pub(super) containers: Containers,

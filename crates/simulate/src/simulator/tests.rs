@@ -95,7 +95,7 @@ fn memory(bytes: u64, assembly: Assembly) -> Memory {
 
 #[test]
 fn a_scattered_backup_reads_each_container_once_with_an_area_and_more_often_without() {
-    // Two containers of two chunks each, and a backup that goes from one to the other and back.
+    // Two containers of two chunks each, and a backup that alternates between them.
     let workload = vec![vec![5, 10, 15, 20], vec![5, 15, 10, 20, 5, 15]];
     let outcomes = run(
         workload,
@@ -129,8 +129,8 @@ fn a_scattered_backup_reads_each_container_once_with_an_area_and_more_often_with
 }
 
 proptest! {
-    /// A plain model: what is stored is what was ever new and is named still. The engine's look-ups
-    /// find all of so few chunks.
+    /// A plain model: stored chunks are those that were ever new and still have a reference. The
+    /// engine's look-ups find all of so few chunks.
     #[test]
     fn a_store_is_what_a_plain_model_says(
         workload in prop::collection::vec(prop::collection::vec(0..40_u8, 0..60), 1..12),
@@ -152,7 +152,8 @@ proptest! {
             prop_assert_eq!(outcome.bytes_new, sum(&now) - sum(&before));
             prop_assert_eq!(outcome.bytes_kept, kept.iter().flatten().filter(|n| **n > 0).map(len).sum::<u64>());
             prop_assert_eq!(outcome.bytes, workload[at].iter().filter(|n| **n > 0).map(len).sum::<u64>());
-            // Nothing fits beside the chunk in front, or all containers stay.
+            // With little memory, nothing fits beside the first chunk; with much, all containers
+            // stay.
             let distinct: HashMap<u8, ()> = workload[at].iter().filter(|n| **n > 0).map(|n| (*n, ())).collect();
             prop_assert!(outcome.restored[1].containers_read <= distinct.len() as u64);
             prop_assert!(outcome.restored[1].containers_read <= outcome.containers);
@@ -220,7 +221,7 @@ fn backups_begin_and_end_one_after_another() {
     }
 }
 
-/// What a cache kept, and how sparse hooks are, show in what look-ups do.
+/// A warm cache loads fewer catalogs, and a lower R gives fewer hooks.
 #[test]
 fn warm_caches_load_less_and_sparse_hooks_are_fewer() {
     let printer = crate::cut::trace_printer();
@@ -255,7 +256,7 @@ fn warm_caches_load_less_and_sparse_hooks_are_fewer() {
                 extent: Extent::Full,
             };
             simulator.begin(&head).unwrap();
-            // A new chunk in every segment, so that none is known whole.
+            // Every segment has a new chunk, so that none is known whole.
             for (n, part) in chunks.chunks(100).enumerate() {
                 let new = [backup.to_le_bytes(), u32::try_from(n).unwrap().to_be_bytes()].concat();
                 let new = Chunk {
@@ -289,10 +290,11 @@ fn warm_caches_load_less_and_sparse_hooks_are_fewer() {
     assert_eq!((cold[3].period, sparse[3].period), (1, 16));
 }
 
-/// What is gone from a container makes its slot in the cache no smaller.
+/// Chunks removed from a container do not make its slot in the cache smaller.
 #[test]
 fn a_slot_of_the_cache_is_as_large_as_a_container_may_be() {
-    // Two containers, of which half is gone when the last backup goes to and fro between them.
+    // Two containers, each with half of its chunks removed when the last backup alternates between
+    // them.
     let workload = vec![vec![5, 10, 15, 20], vec![5, 15, 5, 15]];
     let reads = |bytes| {
         let outcomes = run(workload.clone(), Some(1), 2, &[memory(bytes, Assembly::Lru)]);
@@ -311,7 +313,7 @@ fn a_slot_of_the_cache_is_as_large_as_a_container_may_be() {
     assert_eq!((reads(3), reads(4)), (4, 2));
 }
 
-/// A recipe of chunks, each as its container and its slot there; chunk lengths follow from both.
+/// A recipe of chunks, each given by its container and its slot. Chunk lengths follow from both.
 fn references(
     chunks: &[(u8, u8)],
 ) -> impl Iterator<Item = Result<restore::plan::Reference, std::convert::Infallible>> {
@@ -333,7 +335,7 @@ fn references(
             chunk_len: len,
             skip: 0,
         };
-        // Container 0 is zeros.
+        // Container 0 stands for zeros.
         let chunk = (*container > 0).then_some(part);
         Ok(Reference { chunk, len })
     })
@@ -360,7 +362,7 @@ proptest! {
         prop_assert_eq!(looking(&chunks, 64, 64, Some(0)), rolling(&chunks, 64));
     }
 
-    /// However memory is used, and of whatever recipe: nobody reads less than is proved.
+    /// No way to use memory reads less than the proved bound, whatever the recipe.
     #[test]
     fn nobody_reads_less_than_the_bound(chunks in prop::collection::vec((0..12_u8, 0..9_u8), 0..300), units in 1..4_u64) {
         let bytes = units * 64;
@@ -378,8 +380,8 @@ proptest! {
         prop_assert!(bound(1) >= at_least);
     }
 
-    /// Room for all reads each container once; to know more reads no more than an area of the same
-    /// bytes.
+    /// With room for everything, each container is read once. A planner that knows all references
+    /// reads no more than an area of the same bytes.
     #[test]
     fn who_knows_all_reads_least(chunks in prop::collection::vec((0..6_u8, 0..9_u8), 0..200), units in 1..4_u64) {
         let bytes = units * 64;

@@ -1,4 +1,4 @@
-//! The engine's side: a store in memory, whose backups come and go.
+//! The engine's side: a store in memory. Backups are made in it and deleted from it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use types::ContainerKind;
 
 use crate::{CHUNK_BYTES, CONTAINER_BYTES, Case, MEMORIES, REGION_BYTES, ROOMY, SEGMENT_CHUNKS};
 
-/// What the engine counts.
+/// The engine's counts.
 pub(crate) struct Counted {
     pub(crate) report: BackupReport,
-    /// Containers that each way to restore it read.
+    /// The containers read by each way to restore it.
     pub(crate) reads: Vec<u64>,
-    /// Plain bytes of all chunks that are stored, and the containers that have them.
+    /// Plain bytes of all stored chunks, and the number of containers with any.
     pub(crate) stored: (u64, u64),
 }
 
@@ -37,7 +37,7 @@ impl StreamOutput for Nowhere {
     }
 }
 
-/// A store with nothing in it.
+/// An empty store.
 pub(crate) fn init() -> Env {
     let env = Env {
         storage: Arc::new(FaultStorage::new()),
@@ -55,15 +55,15 @@ pub(crate) fn init() -> Env {
 }
 
 fn open(env: &Env, policy: Policy) -> Store {
-    // Read where it lies, hooks are looked up one by one; held in memory, many together, as the
-    // simulator does.
+    // With a limit, the index is held in memory and looks up many hooks together, as the simulator
+    // does. Without, it is read on the storage, hook by hook.
     let options = OpenOptions::default()
         .index_memory_bytes_max((policy.index_bytes < ROOMY).then_some(policy.index_bytes));
     Store::open(env, &Credential::None, &options).unwrap()
 }
 
-/// Backs all of them up, in one process or each in its own; before each, what the schedule lets go
-/// is forgotten and pruned.
+/// Backs up all generations, in one process or each in its own. Before each backup, it forgets and
+/// prunes the backups that the schedule deletes.
 pub(crate) fn count(env: &Env, case: Case, generations: Vec<Vec<u8>>) -> Vec<Counted> {
     let policy = case.policy;
     let options = BackupOptions::default()
@@ -108,8 +108,8 @@ pub(crate) fn count(env: &Env, case: Case, generations: Vec<Vec<u8>>) -> Vec<Cou
     generations.into_iter().map(back_up).collect()
 }
 
-/// Forgets a backup, and gives back all that it alone had: containers that still have something are
-/// written anew without the rest, and none become one.
+/// Forgets a backup and reclaims what only this backup had. Prune rewrites each container that
+/// keeps some chunks, and merges none.
 fn leave(store: &Store, id: SessionId) {
     let request = ForgetRequest::new(ForgetWhat::Named(vec![id.to_string()]))
         .is_dry_run(false)
@@ -126,7 +126,7 @@ fn reads(store: &Store, id: SessionId) -> Vec<u64> {
     let snapshot = snapshots.iter().find(|snapshot| snapshot.id == id).unwrap();
     let read = MEMORIES.map(|bytes| {
         let assembling = AssembleOptions::default()
-            // Half of it is the planner's.
+            // The planner has half of it.
             .budget_bytes(2 * bytes)
             .workers(1)
             .scouts(0)
@@ -138,7 +138,7 @@ fn reads(store: &Store, id: SessionId) -> Vec<u64> {
     read.to_vec()
 }
 
-/// What data containers hold, by their catalogs.
+/// The content of data containers, by their catalogs.
 fn stored(env: &Env) -> (u64, u64) {
     let config = object::config::open(env, crypto::Credential::NoPassword).unwrap();
     let containers = Containers::new(env.clone(), config.store(), &config.keys, 1 << 20);

@@ -1,4 +1,4 @@
-//! What both back up.
+//! The data that both sides back up.
 
 /// A sequence of numbers that is the same in every run.
 struct Draws(u64);

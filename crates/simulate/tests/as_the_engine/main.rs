@@ -1,4 +1,4 @@
-//! The same backups through the engine and through the simulator: identical counts.
+//! The same backups through the engine and through the simulator give identical counts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,21 +17,21 @@ const CHUNK_BYTES: u32 = 1 << 10;
 const CONTAINER_BYTES: u32 = 64 << 10;
 const REGION_BYTES: u32 = 8 << 10;
 const SEGMENT_CHUNKS: u32 = 16;
-/// Memory of an index that all hooks have room in.
+/// Memory of an index that has room for all hooks.
 const ROOMY: usize = 64 << 20;
 
-/// What each backup is restored with, in bytes. Of the smaller one, references and spots take 112
-/// KiB: some are always known.
+/// Memories of the restores, in bytes. References and spots take 112 KiB of the smaller one: some
+/// are always known.
 const MEMORIES: [u64; 2] = [256 << 10, 1 << 20];
 
-/// What both do.
+/// The settings of both sides.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     policy: Policy,
-    /// Of the file at first.
+    /// Length of the first generation.
     bytes: usize,
     schedule: Schedule,
-    /// All of the engine's backups are one process', or each has its own.
+    /// Whether one process makes all of the engine's backups, or one process each.
     in_one_process: bool,
 }
 
@@ -58,7 +58,7 @@ impl Case {
         self
     }
 
-    /// So little memory for hooks that R falls while backups are made.
+    /// Gives hooks so little memory that R falls while backups are made.
     fn sampled(mut self) -> Self {
         self.policy.index_bytes = 64 << 10;
         self.bytes = 12 << 20;
@@ -80,7 +80,7 @@ fn memory(bytes: u64) -> Memory {
     }
 }
 
-/// What the simulator counts of each backup.
+/// The simulator's counts of each backup.
 fn by_simulator(env: &Env, case: Case) -> Vec<Outcome> {
     let config = object::config::open(env, crypto::Credential::NoPassword).unwrap();
     let printer = Fingerprinter::new(&config.keys.domain);
@@ -107,7 +107,7 @@ fn by_simulator(env: &Env, case: Case) -> Vec<Outcome> {
     outcomes
 }
 
-/// Demands of both the same counts, and gives the simulator's.
+/// Asserts that both sides have the same counts, and returns the simulator's.
 fn compare(case: Case) -> Vec<Outcome> {
     let env = engine::init();
     let counted = engine::count(&env, case, generations(case.bytes));
@@ -165,7 +165,7 @@ fn without_a_cap() {
     assert!(looked[7].segments_known > 0 && looked[7].segments_known < looked[7].segments);
 }
 
-/// So little memory for look-ups of chunks that catalogs are loaded again and again. Catalogs of
+/// Look-ups of chunks have so little memory that catalogs are loaded again and again. Catalogs of
 /// nodes list more nodes in the engine than in the simulator: those above segments.
 #[test]
 fn with_a_small_cache() {
@@ -211,7 +211,7 @@ fn with_each_kind_of_cap() {
     }
 }
 
-/// What a backup alone had goes with it.
+/// The deletion of a backup deletes what only this backup had.
 #[test]
 fn with_backups_that_go() {
     for kept in [1, 3] {
@@ -232,8 +232,8 @@ fn with_sampled_hooks_and_backups_that_go() {
     }
 }
 
-/// Of what a process has prefetched for one backup, the next one finds nothing: counts are those of
-/// a process for each.
+/// A backup does not use what its process prefetched for the previous one: the counts equal those
+/// of one process for each backup.
 #[test]
 fn with_a_process_for_each_backup() {
     for capping in [UNCAPPED, capping(Cap::Least(4000), 2)] {

@@ -1,4 +1,4 @@
-//! Lines as a terminal gets them.
+//! Lines of the terminal.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use onefold::{SessionId, UnixNanos};
 
 use super::*;
 
-/// A terminal that keeps what was written last on its line.
+/// A terminal that keeps the last text of its line.
 #[derive(Debug, Clone, Default)]
 struct Line(Arc<Mutex<String>>);
 
@@ -54,7 +54,7 @@ impl TermLike for Line {
     }
 }
 
-/// What stands there after the last of these.
+/// The text of the line after the last of these statuses.
 fn shown(statuses: &[Status]) -> String {
     let line = Line::default();
     let mut bar = Bar::new("prune", ProgressDrawTarget::term_like(Box::new(line.clone())));

@@ -1,4 +1,4 @@
-//! Injected faults and counts: every operation passes here first and last.
+//! Injected faults and counts. Every operation begins and ends here.
 
 use super::{Armed, Counters, Fault, OpKind, Operation, Verdict, World};
 use crate::StorageError;
@@ -36,7 +36,7 @@ impl World {
         self.trace.take().unwrap_or_default()
     }
 
-    /// Lets an operation in, or says why not.
+    /// Admits an operation, or returns the error.
     pub(in crate::fault) fn begin(
         &mut self,
         process: u64,
@@ -63,8 +63,8 @@ impl World {
                     self.end(process);
                     return Err(gone());
                 }
-                // Ended when the operation is: a barrier still needs to know what the process has
-                // seen.
+                // The process ends together with the operation, because a barrier still needs the
+                // objects that the process has seen.
                 Verdict::Unheard
             }
             Some(Action::Tear) => {
@@ -78,7 +78,8 @@ impl World {
         Ok(verdict)
     }
 
-    /// Ends an operation that was let in; with an error, its caller hears that and not the outcome.
+    /// Ends an admitted operation. If this returns an error, the caller gets that instead of the
+    /// outcome.
     pub(in crate::fault) fn finish(
         &mut self,
         process: u64,

@@ -8,7 +8,7 @@ use crate::{LockState, StorageError};
 impl World {
     pub(in crate::fault) fn lock(&mut self, process: u64, name: &ObjectName) -> Result<u64, StorageError> {
         let host = self.host(process);
-        // Of another host's lock it cannot be told whether it is held, so it must not be taken.
+        // Whether another host's lock is held is unknown, so it must not be taken.
         if self
             .locks
             .get(name)

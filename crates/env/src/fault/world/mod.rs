@@ -1,4 +1,4 @@
-//! The machine: live and durable objects, its processes, and the faults to come.
+//! The machine: live and durable objects, its processes, and the armed faults.
 
 mod control;
 mod locks;
@@ -18,9 +18,9 @@ use crate::Clock;
 #[derive(Debug)]
 pub(super) struct World {
     objects: BTreeMap<ObjectName, History>,
-    /// Those that no barrier covers.
+    /// Trims that no barrier covers.
     trims: Vec<Trim>,
-    /// Counts changes of objects: the time of histories.
+    /// The number of changes of objects: the time of histories.
     changes: u64,
     live_bytes: u64,
     capacity: Option<u64>,
@@ -30,7 +30,7 @@ pub(super) struct World {
     processes: BTreeMap<u64, Process>,
     next_process: u64,
     faults: Vec<Armed>,
-    /// Of each object the bytes that no read gets.
+    /// The unreadable bytes of each object.
     unreadable: BTreeMap<ObjectName, ByteRange>,
     counters: Counters,
     trace: Option<Vec<Operation>>,
@@ -41,12 +41,13 @@ pub(super) struct World {
 struct Process {
     host: u64,
     dead: bool,
-    /// What it has put, deleted, read or listed since its last barrier: the change it knows of.
+    /// The objects that it has put, deleted, read or listed since its last barrier, each with the
+    /// change that it knows of.
     seen: BTreeMap<ObjectName, u64>,
     counters: Counters,
 }
 
-/// An object's other name, and what it was under the first.
+/// A renamed object, and its version before the trim.
 #[derive(Debug, Clone)]
 struct Trim {
     from: ObjectName,
@@ -58,7 +59,7 @@ struct Trim {
 #[derive(Debug, Clone)]
 struct LockFile {
     host: u64,
-    /// The holding process and the lock it got.
+    /// The holding process, and the number of its lock.
     holder: Option<(u64, u64)>,
 }
 
@@ -69,11 +70,11 @@ struct Armed {
     counted: u64,
 }
 
-/// What becomes of an operation that was let in.
+/// The course of an admitted operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Done,
-    /// Carried out, but its caller hears no more of it.
+    /// The operation is carried out, but its caller gets no answer.
     Unheard,
     Torn,
 }
@@ -114,7 +115,7 @@ impl World {
         }
         for trim in self.trims.iter().rev() {
             let stands = after.objects.get(&trim.to).and_then(History::live).cloned();
-            // Who has put the first name anew since was later, and journals keep to the order of
+            // A process that put the first name again did so later, and journals keep the order of
             // names.
             if let Some(trimmed) = stands
                 && !after.objects.contains_key(&trim.from)
@@ -148,7 +149,7 @@ impl World {
         let id = self.next_process;
         self.next_process += 1;
         let (seen, counters) = (BTreeMap::new(), Counters::default());
-        // A host of its own is named by the first process that runs there.
+        // The first process on another host gives that host its number.
         self.processes.insert(
             id,
             Process {
@@ -165,7 +166,7 @@ impl World {
         self.processes.get(&process).map_or(process, |p| p.host)
     }
 
-    /// The process ends, by itself or by force.
+    /// Ends the process, voluntarily or by force.
     pub(super) fn end(&mut self, process: u64) {
         if let Some(p) = self.processes.get_mut(&process) {
             p.dead = true;

@@ -11,8 +11,8 @@ use crate::fault::OpKind;
 use crate::fault::crash::tear;
 use crate::plain::without;
 
-/// The wall time of a machine without a clock of its own: 2024-01-01 00:00 UTC, a second later with
-/// each change.
+/// The wall time of the first change on a machine without a clock of its own: 2024-01-01 00:00 UTC.
+/// Each change adds a second.
 const FIRST_PUT_NANOS: i64 = 1_704_067_200_000_000_000;
 
 impl World {
@@ -73,8 +73,7 @@ impl World {
         Ok(())
     }
 
-    /// What is durable of it is decided for both names together, after a crash
-    /// ([`World::after_crash`]).
+    /// A crash decides for both names together which changes are durable ([`World::after_crash`]).
     pub(in crate::fault) fn trim(
         &mut self,
         process: u64,
@@ -112,7 +111,7 @@ impl World {
         Ok(true)
     }
 
-    /// Makes durable what the process has seen, and nothing else.
+    /// Makes durable the changes that the process has seen, and nothing else.
     pub(in crate::fault) fn barrier(&mut self, process: u64) {
         let Some(p) = self.processes.get_mut(&process) else {
             return;
@@ -137,7 +136,7 @@ impl World {
             .ok_or_else(|| StorageError::NotFound { name: name.clone() })
     }
 
-    /// Whether the disk gives these bytes of the object.
+    /// Whether the disk can read these bytes of the object.
     pub(in crate::fault) fn gives(&self, name: &ObjectName, range: ByteRange) -> Result<(), StorageError> {
         let bad = self.unreadable.get(name);
         if bad.is_none_or(|bad| bad.end() <= range.offset || range.end() <= bad.offset) {
@@ -158,7 +157,7 @@ impl World {
         self.add_bytes(process, bytes, |counters, bytes| counters.get_bytes += bytes);
     }
 
-    /// What is live under the prefix; that the rest is not counts as seen, too.
+    /// The live objects under the prefix. That no others exist counts as seen, too.
     pub(in crate::fault) fn list(
         &mut self,
         process: u64,
@@ -179,8 +178,8 @@ impl World {
         live
     }
 
-    /// Names of all live objects; nothing counts as seen, as a folder's name says nothing of its
-    /// objects.
+    /// Names of all live objects. Nothing counts as seen, because a folder's name says nothing of
+    /// its objects.
     pub(in crate::fault) fn live_names(&self) -> impl Iterator<Item = &ObjectName> {
         self.objects
             .iter()

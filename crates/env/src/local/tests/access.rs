@@ -1,4 +1,4 @@
-//! Nobody else can read stored objects, or only the group of the folder can.
+//! Only the owner can read stored objects, or also the group of the folder.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -15,7 +15,7 @@ fn modes(folder: &Path) -> BTreeMap<String, u32> {
     found
 }
 
-/// Creates one of everything that a storage makes: small and large objects in each way, a lock, a
+/// Creates every kind of file that a storage makes: small and large objects in each way, a lock, a
 /// temporary file.
 fn fill(root: &Path) -> LocalStorage {
     for (number, first_way) in [PublishWay::Link, PublishWay::Rename, PublishWay::Exclusive]
@@ -63,7 +63,7 @@ fn a_shared_store_is_its_groups_too_and_nobody_elses() {
         assert_eq!(mode, expected, "{name}: {mode:o}");
     }
     drop((temporary, storage));
-    // The group access is taken back: new files are for their owner alone.
+    // The group access is removed: new files are for their owner alone.
     fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
     LocalStorage::open(&root)
         .unwrap()

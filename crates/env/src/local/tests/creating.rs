@@ -1,4 +1,4 @@
-//! How objects get their names, and what a failing file system makes of it.
+//! How objects get their names, also on a failing file system.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 
-/// Ways of publishing that answer with an error of the system instead of being carried out.
+/// Ways of publishing that fail with an error of the system.
 #[derive(Debug, Clone, Default)]
 struct Refusing {
     link: Option<i32>,
@@ -106,7 +106,7 @@ fn an_error_that_is_not_about_the_way_is_reported_and_leaves_nothing() {
     }
 }
 
-/// A network file system that carries a link out, loses the answer, and is asked again.
+/// A network file system that carries out a link, loses the answer, and repeats the call.
 #[derive(Debug)]
 struct AskedTwice;
 

@@ -1,4 +1,5 @@
-//! Writing past the page cache: the same bytes, and the usual way where that is refused.
+//! Writing past the page cache: it gives the same bytes, and falls back to the page cache if the
+//! system refuses.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -9,8 +10,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{ALIGN_BYTES, AlignedBuffer};
 
-/// A system that keeps to the rules of direct writes, and counts and spoils them. One file at a
-/// time.
+/// A system that enforces the rules of direct writes, counts them, and can spoil them. One file at
+/// a time.
 #[derive(Debug, Clone, Default)]
 struct Strict(Arc<Mutex<Seen>>);
 
@@ -20,7 +21,7 @@ struct Seen {
     asked: usize,
     direct_bytes: usize,
     other_bytes: usize,
-    /// Direct writes left until `spoil` happens to each.
+    /// The number of direct writes before `spoil` affects each.
     sound: usize,
     spoil: Option<Spoil>,
 }
@@ -130,7 +131,7 @@ fn aligned_bytes_are_written_from_where_they_are() {
     storage.put(&name("b"), &[&buffer[1..]]).unwrap();
     assert!(storage.get(&name("a")).unwrap() == buffer[..]);
     assert!(storage.get(&name("b")).unwrap() == buffer[1..]);
-    // One call for the first, three for what had to be gathered and one for its end.
+    // One call for the aligned part, three for gathered bytes, and one for the end.
     assert_eq!(calls.0.lock().unwrap().asked, 2);
     assert_eq!(calls.0.lock().unwrap().other_bytes, ALIGN_BYTES - 1);
 }
@@ -196,7 +197,7 @@ fn the_suite_passes_with_every_object_direct() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
-    /// Through the system itself, whatever it makes of direct writes here.
+    /// Uses the system itself, whether it supports direct writes or not.
     #[test]
     fn any_parts_are_the_object(lens in prop::collection::vec((0..20_000_usize, any::<bool>()), 0..8)) {
         let (folder, calls) = (tempfile::tempdir().unwrap(), Strict::default());

@@ -1,4 +1,4 @@
-//! Barriers: what they sync, what they cost, and what a failure does.
+//! Barriers: which files they sync, what they cost, and what happens after a failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -21,11 +21,11 @@ enum Synced {
 /// Counts the calls of all handles, and makes them fail.
 #[derive(Debug, Clone, Default)]
 struct Recorder {
-    /// Numbers all that happens.
+    /// Numbers all events.
     now: Arc<AtomicU64>,
     calls: Arc<Mutex<Vec<(u64, Synced)>>>,
     fail: Arc<Mutex<Option<Fail>>>,
-    /// As on a system that cannot sync a whole file system.
+    /// Simulates a system that cannot sync a whole file system.
     one_by_one: bool,
 }
 
@@ -49,7 +49,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Files, folders and whole file systems synced since the last question.
+    /// Files, folders and whole file systems synced since the last call.
     fn take(&self) -> (usize, usize, usize) {
         let calls = std::mem::take(&mut *self.calls.lock().unwrap());
         let count = |kind: fn(&Synced) -> bool| calls.iter().filter(|(_, synced)| kind(synced)).count();
@@ -316,8 +316,8 @@ fn a_failed_sync_is_reported_and_never_taken_back() {
             "{fail:?}"
         );
         *calls.fail.lock().unwrap() = None;
-        // The system may have dropped the bytes and call them clean: its next word is worth
-        // nothing.
+        // The system may have dropped the bytes and count them as written, so its next answer is
+        // worthless.
         let again = storage.barrier().unwrap_err();
         assert!(again.to_string().contains("earlier"), "{again}");
         assert_eq!(
@@ -331,7 +331,7 @@ fn a_failed_sync_is_reported_and_never_taken_back() {
     }
 }
 
-/// Syncs of files wait for a word, and say when they have begun.
+/// Syncs of files signal that they have begun, and wait for a signal.
 #[derive(Debug)]
 struct Gate {
     begun: mpsc::Sender<()>,
@@ -407,14 +407,15 @@ fn puts_go_on_beside_a_barrier_and_are_left_to_the_next() {
     });
 }
 
-/// The oracle: when each object and folder came or went, and what each handle has seen of it.
+/// The oracle: when each object and folder was made or removed, and what each handle has seen of
+/// it.
 struct World {
     _folder: TempDir,
     calls: Recorder,
     handles: [LocalStorage; 2],
-    /// The last change of each name's entry: since when, and the file's inode if there is one.
+    /// For each name, the last change of its entry: the time, and the file's inode if there is one.
     entries: BTreeMap<ObjectName, (u64, Option<u64>)>,
-    /// When each folder was made.
+    /// The time when each folder was made.
     folders: BTreeMap<String, u64>,
     seen: [BTreeMap<ObjectName, (u64, Option<u64>)>; 2],
 }
@@ -497,8 +498,8 @@ impl World {
         }
     }
 
-    /// What is seen is durable when its bytes are, its entry (or that it has none), and the
-    /// folders' entries.
+    /// A seen state is durable if the bytes are, the entry (or its absence) is, and the folders'
+    /// entries are.
     fn check(&self, name: &ObjectName, since: u64, inode: Option<u64>) -> Result<(), String> {
         let now = self.entries[name];
         if let Some(inode) = inode

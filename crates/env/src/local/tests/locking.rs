@@ -1,4 +1,4 @@
-//! Locks of this host, of others, and of dead processes.
+//! Locks of this host, of other hosts, and of dead processes.
 
 use super::super::host::Reach;
 use super::*;
@@ -36,7 +36,7 @@ fn another_hosts_lock_is_unknown_and_not_taken() {
     assert_eq!(there.lock_state(&lock).unwrap(), LockState::Held);
     assert_eq!(here.lock_state(&lock).unwrap(), LockState::Unknown);
     drop(held);
-    // To us it looks unlocked either way, so it must look the same.
+    // The lock looks unlocked here in both cases, so both must give the same state.
     assert_eq!(here.lock_state(&lock).unwrap(), LockState::Unknown);
     assert!(matches!(here.lock(&lock), Err(StorageError::Locked { .. })));
     here.drop_lock(&lock).unwrap();
@@ -148,8 +148,8 @@ fn a_taker_waits_for_one_who_asks() {
     let (folder, storage) = store();
     let lock = name("lock");
     drop(storage.lock(&lock).unwrap());
-    // One who asks holds the file shared for a moment. On a busy machine a moment can be long: one
-    // of several tries is enough.
+    // A query of the state locks the file in shared mode for a moment. On a busy machine the moment
+    // can be long, so one success in several attempts is enough.
     let waits = || {
         let asker = File::open(folder.path().join(".locks/lock")).unwrap();
         rustix::fs::flock(&asker, rustix::fs::FlockOperation::LockShared).unwrap();

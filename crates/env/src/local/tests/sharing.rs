@@ -1,4 +1,4 @@
-//! Several processes: temporary files of dead ones go, those of others stay.
+//! Several processes: temporary files of dead ones are removed, and those of others stay.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::{Clock, SystemClock};
 
-/// A folder of temporary files as that host's process would leave it.
+/// A folder of temporary files as a process on that host would leave it.
 fn leave(root: &Path, host: &str, alive: bool) -> PathBuf {
     let folder = root.join(".tmp").join(format!("{host}-0123456789abcdef"));
     fs::create_dir_all(&folder).unwrap();
@@ -73,7 +73,7 @@ fn sweepers_and_writers_at_once_do_not_disturb_each_other() {
 
 const CHILD_STORE: &str = "ONEFOLD_TEST_CHILD_STORE";
 
-/// The other process of the test below; without its variable, nothing.
+/// The other process of the test below. Without its variable, it does nothing.
 #[test]
 fn child_that_holds_a_lock() {
     let Some(root) = std::env::var_os(CHILD_STORE) else {

@@ -1,4 +1,4 @@
-//! Parts of files that are given back: space, hard links, file systems that cannot.
+//! Giving back parts of files: space, hard links, and file systems without support.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -39,7 +39,7 @@ fn a_file_that_has_a_second_name_is_left_alone() {
     storage.put(&name("data/1"), &[&[7; 1000]]).unwrap();
     fs::hard_link(folder.path().join("data/1"), folder.path().join("copy")).unwrap();
     assert!(!storage.can_trim(&name("data/1")).unwrap());
-    // Nor is it where the second name came after somebody had asked.
+    // Nor is it trimmed if the second name was made after the query.
     storage.put(&name("data/2"), &[&[7; 100_000]]).unwrap();
     assert!(storage.can_trim(&name("data/2")).unwrap());
     fs::hard_link(folder.path().join("data/2"), folder.path().join("copy2")).unwrap();
@@ -64,7 +64,7 @@ fn asking_leaves_nothing_behind() {
     assert_eq!(before, after);
 }
 
-/// A file system that takes nothing back.
+/// A file system that cannot free parts of files.
 #[derive(Debug)]
 struct Whole;
 
@@ -80,7 +80,7 @@ fn where_nothing_is_taken_back_it_is_said() {
     let storage = open_with(folder.path(), Whole, &LocalOptions::default());
     storage.put(&name("data/1"), &[&[7; 1000]]).unwrap();
     assert!(!storage.can_trim(&name("data/1")).unwrap());
-    // A caller that does not ask renames, and that is all.
+    // A caller that does not ask before only renames the file.
     let range = ByteRange { offset: 0, len: 10 };
     let given_back = storage.trim(&name("data/1"), &name("data/2"), &[range]);
     assert!(!given_back.unwrap());

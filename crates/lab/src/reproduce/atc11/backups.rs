@@ -10,15 +10,15 @@ use crate::reproduce::{Axis, Experiment, Part, Plot, Row, Run, Series};
 const WORKERS: [usize; 3] = [1, 2, 4];
 /// Backups of each stream: of unique data, of duplicates, and of these again.
 const PASSES: u64 = 3;
-/// Forms of the index are compared with so many streams at most.
+/// Forms of the index are compared with at most so many streams.
 const COMPARED_MAX: u64 = 16;
-/// A time or rate is that of another where it is within this share.
+/// A time or rate counts as equal to another if it is at least this share of it.
 const SAME: f64 = 0.8;
 const STORE: &str = "Backups by the engine, chunks of 4 KiB, containers of 16 MiB, not compressed, into a store in memory that gives \
                      up data containers' regions, which were fingerprinted, sealed and put";
 
-/// Figures 4 and 6, tables 2 and 3: streams at once, workers, forms of the index, an index near
-/// full.
+/// Figures 4 and 6, tables 2 and 3: concurrent streams, workers, forms of the index, and an index
+/// near full.
 pub(super) const PART: Part = Part("throughput");
 
 /// Bytes of all backups.
@@ -35,7 +35,7 @@ fn compared(size: &Size) -> impl Iterator<Item = u64> {
         .filter(|streams| *streams <= COMPARED_MAX)
 }
 
-/// Runs all of them.
+/// Runs all of these experiments.
 pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     run.progress.begin("streams at once");
     let setting = |streams, index| Setting {
@@ -78,11 +78,12 @@ pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     run.report(figure_6(&pairs, size.near_full_bytes))
 }
 
-/// Two settings by turns: the best of each rate, for what else runs on a machine only slows.
+/// Two settings, measured alternately. Each rate is the best of several runs, because other work on
+/// the machine only slows it.
 struct Pair {
     rates: [Rates; 2],
-    /// The worst rate of any to the best of the same: what the machine itself makes of it. 1 of one
-    /// run.
+    /// The worst rate of any run divided by the best of the same kind: the machine's own variation.
+    /// 1 with one run.
     spread: f64,
 }
 
@@ -280,7 +281,7 @@ fn table_3(rates: &[Rates]) -> Experiment {
     }
 }
 
-/// Rows of one form beside another.
+/// Rows that compare the second form with the first.
 fn beside(pairs: &[Pair], paper: impl Fn(u64) -> &'static str) -> Vec<Row> {
     let row = |pair: &Pair| {
         let [first, second] = &pair.rates;

@@ -1,4 +1,5 @@
-//! Containers of unique chunks that nobody stores: their fingerprints alone, drawn.
+//! Containers of unique chunks that are never stored. Only their fingerprints exist, drawn at
+//! random.
 
 use index::sampling::{Anchors, SamplingRate};
 use index::{Hook, HookKind};
@@ -11,12 +12,12 @@ pub(super) const CONTAINER_CHUNKS: u64 = 4096;
 /// Containers of a session.
 const SESSION_CONTAINERS: u64 = 1 << 20;
 
-/// The first 8 of a fingerprint's bytes: what node boundaries and sampling go by.
+/// The first 8 bytes of a fingerprint. Node boundaries and sampling depend on them.
 const fn first_word(seed: u64, chunk: u64) -> u64 {
     drawn(seed, chunk)
 }
 
-/// The fingerprint of a chunk. Random as a keyed hash is.
+/// The fingerprint of a chunk, as random as a keyed hash.
 pub(super) fn fingerprint(seed: u64, chunk: u64) -> Fingerprint {
     let mut bytes = [0; Fingerprint::BYTES];
     let mut word = first_word(seed, chunk);
@@ -27,7 +28,7 @@ pub(super) fn fingerprint(seed: u64, chunk: u64) -> Fingerprint {
     Fingerprint::from_bytes(bytes)
 }
 
-/// The container of this number, in the order in which they were sealed.
+/// The container with this number. Numbers are in the order of sealing.
 pub(super) fn container(n: u64) -> ContainerId {
     let sequence = u32::try_from(n % SESSION_CONTAINERS).expect("less than the containers of a session");
     ContainerId {
@@ -42,13 +43,12 @@ pub(super) fn number_of(container: ContainerId) -> u64 {
     (container.session.get() - 1) * SESSION_CONTAINERS + u64::from(container.sequence.get())
 }
 
-/// Adds to `out` those of a container's fingerprints that are hooks at this rate. Every chunk's is
-/// drawn and looked at; where none samples, it is the container's anchor alone.
+/// Appends those fingerprints of a container that are hooks at this rate. It draws and checks the
+/// fingerprint of every chunk. If none is sampled, the anchor is the container's only hook.
 pub(super) fn sampled(seed: u64, n: u64, rate: SamplingRate, out: &mut Vec<Fingerprint>) {
     let chunks = n * CONTAINER_CHUNKS..(n + 1) * CONTAINER_CHUNKS;
     let before = out.len();
-    // The sample bits are the upper half, and those below are not asked: as `SampleLevel::of` does
-    // it.
+    // The sample bits are the upper half. The bits below do not count, as in `SampleLevel::of`.
     let mask = (rate.period() - 1) << 32;
     let sampling = chunks
         .clone()
@@ -61,7 +61,8 @@ pub(super) fn sampled(seed: u64, n: u64, rate: SamplingRate, out: &mut Vec<Finge
     }
 }
 
-/// A fingerprint of the first so many containers, drawn from all that sample at this rate. Some do.
+/// A random fingerprint of the first `containers` containers that is sampled at this rate. Some
+/// must be.
 pub(super) fn one_sampled(seed: u64, containers: u64, rate: SamplingRate, drawing: &mut u64) -> Fingerprint {
     let mask = (rate.period() - 1) << 32;
     loop {
@@ -73,8 +74,8 @@ pub(super) fn one_sampled(seed: u64, containers: u64, rate: SamplingRate, drawin
     }
 }
 
-/// The hooks of a container whose [`sampled`] fingerprints are given: the anchor is among those of
-/// the highest level, so among them.
+/// The hooks of a container with these [`sampled`] fingerprints. The anchor has the highest level,
+/// so it is among them.
 pub(super) fn hooks(n: u64, sampled: &[Fingerprint]) -> impl Iterator<Item = Hook> {
     let anchors = Anchors::of(sampled.iter().map(|print| (HookKind::Data, print)));
     sampled
@@ -101,7 +102,7 @@ mod tests {
         }
     }
 
-    /// Each is a hook of one of those containers, and they are of nearly all.
+    /// Each drawn fingerprint is a hook of one of the containers, and nearly all hooks are drawn.
     #[test]
     fn one_sampled_is_of_the_hooks_of_any_container() {
         let (rate, containers) = (SamplingRate::new(7).unwrap(), 50);
@@ -114,7 +115,7 @@ mod tests {
             .map(|_| one_sampled(3, containers, rate, &mut drawing))
             .collect();
         assert!(drawn.iter().all(|print| all.contains(print)));
-        // Of 1,600 hooks, 2,000 draws with putting back meet 71 %.
+        // 2,000 draws with replacement hit 71 % of 1,600 hooks.
         assert!(
             drawn.len() > all.len() * 6 / 10,
             "{} of {}",
@@ -123,7 +124,7 @@ mod tests {
         );
     }
 
-    /// What is drawn for a rate is what the engine would keep of all.
+    /// The hooks drawn for a rate are those that the engine would keep of all.
     #[test]
     fn hooks_of_a_rate_are_those_of_all_that_stay_at_it() {
         let (mut all, mut some) = (Vec::new(), Vec::new());

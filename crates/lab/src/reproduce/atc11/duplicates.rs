@@ -9,16 +9,16 @@ use crate::reproduce::{Axis, Experiment, Part, Plot, Row, Run, Series};
 
 /// T: R = 1/128.
 const PERIOD: u64 = 128;
-/// The cache has room for one in so many of all unique blocks of the images; and where it is far
-/// smaller.
+/// The cache has room for one in so many of all unique blocks of the images; the second value makes
+/// it far too small.
 const CACHED: u64 = 2;
 const HARDLY_CACHED: u64 = 8;
-/// Blocks of a turn where two streams come back woven into each other: no segment, of 512 blocks on
-/// average, is as it was.
+/// Blocks of a turn when two streams return interleaved. No segment, of 512 blocks on average, is
+/// the same as before.
 const TURN: u64 = 256;
-/// Each image's efficiency is at least this.
+/// The least efficiency of each image.
 const EFFICIENCY: f64 = 0.97;
-/// And of synthetic duplicates, this share is found.
+/// The least share of synthetic duplicates that is found.
 const FOUND: f64 = 0.975;
 
 /// Section 4.2: duplicates of synthetic data.
@@ -32,7 +32,7 @@ pub(super) fn bytes(size: &Size, run: &Run<'_>) -> u64 {
     run.bytes_of(IMAGES, images) + run.bytes_of(STREAMS, 4 * size.stream_bytes)
 }
 
-/// Runs all of them.
+/// Runs all of these experiments.
 pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     if run.wants(STREAMS) {
         streams(size, run)?;

@@ -1,9 +1,9 @@
 //! Deduplication of the whole engine with a sampled index and a cache smaller than the working set
 //! [Guo 4.2] (G3).
 //!
-//! Backups run through the engine as ever, into a store that gives up its payload. Its index gets
-//! the memory at which R is the one wanted: the engine chooses R by its budget, and this looks for
-//! the budget.
+//! Backups run through the unchanged engine, into a store that drops its payload. The engine
+//! chooses R by the memory of its index. So the experiment searches for the memory that gives the
+//! wanted R.
 
 use index::Eviction;
 use ingest::{IngestOptions, LookupMemory, StreamPiece, StreamSource};
@@ -20,22 +20,22 @@ use crate::rng::noise;
 
 /// Bytes that the cache takes for each fingerprint.
 const PLACE_BYTES: u64 = 42;
-/// An index that never samples.
+/// Memory with which an index never samples.
 const UNLIMITED: u64 = 1 << 40;
-/// The stream of the block that is backed up so that the index is written anew.
+/// The stream of a one-block backup that makes the index rewrite its runs.
 const ONE_BLOCK: u64 = 1 << 40;
 
-/// An image that was backed up after those before it.
+/// An image that was backed up after the earlier ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Backed {
     pub(super) counts: Counts,
-    /// Of the image, in bytes.
+    /// Bytes of the image.
     pub(super) bytes: u64,
     /// Plain bytes stored of all images so far.
     pub(super) real_bytes: u64,
-    /// T at which it was looked up; 1 for the first, when there was nothing to sample.
+    /// T while the image was looked up; 1 for the first image, when there was nothing to sample.
     pub(super) period: u64,
-    /// Bytes stored when the same image was backed up once more.
+    /// Bytes that a second backup of the same image stored.
     pub(super) again_bytes: u64,
     /// Catalogs loaded.
     pub(super) catalog_loads: u64,
@@ -47,23 +47,23 @@ impl Backed {
         self.counts.union * u64::from(CHUNK_BYTES)
     }
 
-    /// As in table 4: of ideal and real.
+    /// The efficiency of table 4: ideal bytes divided by real bytes.
     pub(super) fn efficiency(&self) -> f64 {
         share(self.ideal_bytes(), self.real_bytes)
     }
 }
 
-/// How large a cache is, beside what is looked up.
+/// The size of a cache, relative to what is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cache {
-    /// For fingerprints of prefetched catalogs.
+    /// Bytes for fingerprints of prefetched catalogs.
     pub(super) bytes: u64,
-    /// Fingerprints that it has room for.
+    /// Number of fingerprints that fit.
     pub(super) places: u64,
 }
 
 impl Cache {
-    /// Room for so many fingerprints, at least four containers'.
+    /// A cache for so many fingerprints, and for at least four containers'.
     pub(super) fn of(places: u64) -> Self {
         let places = places.max(4 * CONTAINER_CHUNKS);
         Self {
@@ -72,7 +72,7 @@ impl Cache {
         }
     }
 
-    /// For chunks and for segments' nodes alike a share of what is looked up.
+    /// Splits the memory equally between look-ups of chunks and of segments' nodes.
     fn options(self, workers: usize) -> IngestOptions {
         ingest_options(workers, 0).lookup(LookupMemory {
             catalog_bytes: self.bytes,
@@ -106,7 +106,8 @@ pub(super) fn back_up_images(
             let mut ran = engine.back_up(vec![job(image, name, progress)], &options, progress)?;
             Ok(ran.reports.remove(0))
         };
-        // Each is a series of its own: nothing is known of an image before.
+        // Each image is a series of its own: no backup takes over unchanged parts of an earlier
+        // image.
         let report = once(&format!("image-{n}"))?;
         real_bytes += report.totals.bytes_new;
         let again = once(&format!("image-{n}-again"))?;
@@ -128,29 +129,29 @@ pub(super) fn bytes_of_images(divisor: u64) -> u64 {
     2 * images(divisor).iter().map(Image::bytes).sum::<u64>()
 }
 
-/// Unique streams that were backed up, and then once more.
+/// Unique streams that were backed up twice.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Repeated {
-    /// Of the duplicates, those that were found.
+    /// The share of duplicates that was found.
     pub(super) found: f64,
-    /// T at which they were looked up.
+    /// T while they were looked up.
     pub(super) period: u64,
     pub(super) cache: Cache,
     pub(super) chunks: u64,
     pub(super) catalog_loads: u64,
 }
 
-/// How unique streams come back.
+/// The order in which unique streams return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    /// As they were.
+    /// The same order.
     Same,
-    /// Two of them by turns, so many blocks of each: no segment is as it was, so every chunk is
-    /// looked up.
+    /// Two streams alternate after so many blocks. No segment is the same as before, so every chunk
+    /// is looked up.
     Woven(u64),
 }
 
-/// Backs up two streams of unique data, so many bytes in all, and once more at this T.
+/// Backs up two streams of unique data, of `bytes` in all, and then once more at this T.
 pub(super) fn back_up_again(
     bytes: u64,
     order: Order,
@@ -183,12 +184,12 @@ pub(super) fn back_up_again(
     })
 }
 
-/// Sees to it that R is 1/T for hooks to chunks, and stays so; the T that came of it. Nodes are
-/// few, and keep theirs.
+/// Sets R to 1/T for hooks to chunks, and returns the resulting T. R stays from then on. Nodes are
+/// few, and keep their R.
 ///
-/// It looks for the memory at which the engine takes that R, and has a backup of one block begin
-/// with it: then all runs are written anew at that R. What was sampled once stays so, and new runs
-/// are written at the R of those before; so more memory from then on changes nothing.
+/// The function searches for the memory at which the engine chooses that R. A backup of one block
+/// then begins with this memory, and rewrites all runs at that R. Sampled runs stay sampled, and
+/// new runs use the R of existing ones. So more memory changes nothing from then on.
 fn sample(engine: &mut Engine, period: u64, progress: &Progress) -> Result<u64, LabError> {
     let open = |bytes| OpenOptions::default().index_bytes_max(bytes);
     let mut at = |bytes| -> Result<u64, LabError> {
@@ -199,7 +200,7 @@ fn sample(engine: &mut Engine, period: u64, progress: &Progress) -> Result<u64, 
     if unlimited >= period {
         return Ok(unlimited);
     }
-    // The least memory at which R is no lower than this.
+    // The least memory at which T is no larger than `period`.
     let mut least = |period: u64| -> Result<u64, LabError> {
         let (mut small, mut large) = (0, UNLIMITED);
         while large - small > 1 {
@@ -212,7 +213,7 @@ fn sample(engine: &mut Engine, period: u64, progress: &Progress) -> Result<u64, 
         }
         Ok(large)
     };
-    // In the middle, for the engine's forecast of what a run will take is about right.
+    // Takes the middle, because the engine's forecast of the size of runs is only about right.
     let middle = u64::midpoint(least(period)?, least((period / 2).max(1))?);
     engine.reopen(&open(middle))?;
     let block = Unique::jobs(ONE_BLOCK..ONE_BLOCK + 1, CHUNK_BYTES.into(), progress);
@@ -221,13 +222,13 @@ fn sample(engine: &mut Engine, period: u64, progress: &Progress) -> Result<u64, 
     Ok(engine.stats()?.index.rates.data.period())
 }
 
-/// Two unique streams by turns.
+/// Two unique streams that alternate.
 struct Woven<'a> {
     streams: [u64; 2],
-    /// Words of a turn, and of each stream in all.
+    /// Words of a turn, and words of each stream in all.
     turn: u64,
     words: u64,
-    /// Words that came of both.
+    /// Words that both streams delivered so far.
     at: u64,
     progress: &'a Progress,
 }

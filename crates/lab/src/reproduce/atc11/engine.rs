@@ -1,4 +1,4 @@
-//! The engine itself: a store in memory, and backups of many streams at once.
+//! The engine itself, with a store in memory, and concurrent backups of many streams.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ pub(super) const CONTAINER_BYTES: u32 = 16 << 20;
 /// Whether a store keeps data containers' regions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Payload {
-    /// It does: backups can be restored.
+    /// The regions stay: backups can be restored.
     Kept,
-    /// It does not: [`HollowStorage`].
+    /// The regions are dropped: [`HollowStorage`].
     GivenUp,
 }
 
@@ -40,8 +40,8 @@ const KEYS: u64 = 11;
 pub(super) struct Engine {
     env: Env,
     store: Store,
-    /// The storage's own, which stands still until it is moved: what the engine measures are the
-    /// system's times.
+    /// The storage's own clock. It stands still until the experiment moves it. The engine measures
+    /// with the system's clock.
     storage_clock: ManualClock,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Job<'a> {
     pub(super) source: Box<dyn StreamSource + 'a>,
 }
 
-/// Backups that ran at once.
+/// Backups that ran concurrently.
 #[derive(Debug)]
 pub(super) struct Ran {
     /// From the beginning of the first to the end of the last.
@@ -68,7 +68,7 @@ impl Engine {
             Payload::Kept => memory,
             Payload::GivenUp => Arc::new(HollowStorage::new(memory)),
         };
-        // All stores cut and fingerprint alike, so that what they do can be compared.
+        // All stores cut and fingerprint data alike, so that their work can be compared.
         let env = Env {
             entropy: Arc::new(SeededEntropy::new(KEYS)),
             ..Env::system(storage)
@@ -83,12 +83,12 @@ impl Engine {
         })
     }
 
-    /// Moves the storage's clock: what was put before is older.
+    /// Moves the storage's clock forward: existing objects become older.
     pub(super) fn pass(&self, time: Duration) {
         self.storage_clock.advance(time);
     }
 
-    /// Opens the store anew: nothing is cached, and it uses memory otherwise.
+    /// Opens the store again with these options, and with nothing cached.
     pub(super) fn reopen(&mut self, options: &OpenOptions) -> Result<(), LabError> {
         self.store = Store::open(&self.env, &Credential::None, options)?;
         Ok(())
@@ -110,7 +110,8 @@ impl Engine {
         Ok(self.store.stats()?)
     }
 
-    /// Backs up all of them at once, a thread and a session each. Their sources tell of progress.
+    /// Backs up all jobs concurrently, each with its own thread and session. Their sources report
+    /// progress.
     pub(super) fn back_up(
         &self,
         jobs: Vec<Job<'_>>,
@@ -147,7 +148,7 @@ impl Engine {
             ended.collect()
         });
         let elapsed = self.clock().monotonic().saturating_sub(began);
-        // A source that was stopped is an error of its own to the engine.
+        // The engine reports a stopped source as an error of the source.
         progress.advance(0)?;
         let reports: Result<_, _> = done.into_iter().collect();
         Ok(Ran {
@@ -156,8 +157,8 @@ impl Engine {
         })
     }
 
-    /// Restores all of them at once, a thread each; nobody keeps what comes. The time that it took,
-    /// and what each cost.
+    /// Restores all backups concurrently, each with its own thread, and discards the bytes. Returns
+    /// the time, and the cost of each.
     pub(super) fn restore(
         &self,
         backups: &[SessionId],
@@ -196,7 +197,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Reclaims all that is free; the time that it took.
+    /// Reclaims all free space. Returns the time.
     pub(super) fn prune(&self, options: &PruneOptions) -> Result<(Duration, PruneReport), LabError> {
         let began = self.clock().monotonic();
         let (report, _) = self.store.prune(options, &Monitor::default())?;
@@ -204,7 +205,7 @@ impl Engine {
     }
 }
 
-/// How backups are made here: nothing is compressed, for what is drawn does not shrink; nothing is
+/// Options of backups here. Nothing is compressed, because random data does not shrink. Nothing is
 /// capped.
 pub(super) fn ingest_options(workers: usize, lookup_bytes: u64) -> IngestOptions {
     IngestOptions::for_cores(workers)
@@ -213,7 +214,7 @@ pub(super) fn ingest_options(workers: usize, lookup_bytes: u64) -> IngestOptions
         .capping(Some(Capping::NONE))
 }
 
-/// What is restored goes nowhere.
+/// Discards restored bytes.
 struct Nowhere;
 
 impl StreamOutput for Nowhere {
@@ -225,7 +226,7 @@ impl StreamOutput for Nowhere {
     }
 }
 
-/// A file of the paper's synthetic data [Guo 4]: no chunk is like another, in this stream or any
+/// A file of the paper's synthetic data [Guo 4]. No chunk equals another, in this stream or any
 /// other.
 #[derive(Debug)]
 pub(super) struct Unique<'a> {
@@ -236,7 +237,7 @@ pub(super) struct Unique<'a> {
 }
 
 impl<'a> Unique<'a> {
-    /// So many bytes of the stream of this number, whole words.
+    /// `len` bytes of the stream with this number, in whole words.
     pub(super) fn new(stream: u64, len: u64, progress: &'a Progress) -> Self {
         Self {
             stream,
@@ -246,7 +247,7 @@ impl<'a> Unique<'a> {
         }
     }
 
-    /// Streams of these numbers, each to be backed up.
+    /// Jobs that back up streams with these numbers.
     pub(super) fn jobs(streams: impl Iterator<Item = u64>, len: u64, progress: &'a Progress) -> Vec<Job<'a>> {
         let job = |stream| Job {
             name: format!("unique-{stream}"),
@@ -270,9 +271,9 @@ impl StreamSource for Unique<'_> {
     }
 }
 
-/// Tells of progress from within a source, which ends its backup where someone has asked to stop.
+/// Reports progress from within a source. The source ends its backup if the user asked to stop.
 pub(super) fn advance(progress: &Progress, bytes: u64) -> std::io::Result<()> {
-    // Not `Interrupted`, which readers try again.
+    // The error must not be `Interrupted`: readers retry that one.
     progress.advance(bytes).map_err(std::io::Error::other)
 }
 

@@ -1,5 +1,5 @@
-//! The index in memory filled to a scale, and asked on the way [Guo 3.2.3, 4.1.1, 4.3] (G4, G5,
-//! G11).
+//! Fills the index in memory to a scale, and times look-ups on the way [Guo 3.2.3, 4.1.1, 4.3] (G4,
+//! G5, G11).
 
 use std::sync::mpsc;
 
@@ -14,46 +14,46 @@ use super::{median, nanos_each, share};
 use crate::error::LabError;
 use crate::reproduce::Progress;
 
-/// Containers whose hooks are drawn together, by a thread of its own: as few, which are added in
-/// less than a millisecond, or as many.
+/// A thread draws the hooks of so many containers at a time. The index adds those of few containers
+/// in less than a millisecond.
 const FEW: u64 = 16;
 const MANY: u64 = 1 << 16;
-/// Containers that come one by one before the index is asked, so that insertion is timed as it is
+/// Containers that are added one at a time before look-ups are timed, so that insertion is timed as
 /// in a backup.
 const SINGLE: u64 = 2048;
-/// Look-ups that are timed together: so few that another process hardly ever comes between.
+/// Look-ups that are timed together: few enough that another process hardly ever interrupts them.
 const ROUND: usize = 512;
-/// Times that each kind is asked at a load, by turns with the index that is nearly empty.
+/// Rounds of each kind of look-up at a load, alternating with the nearly empty index.
 const ROUNDS: usize = 601;
-/// Of the seeds: chunks that are stored, and chunks that are not.
+/// Seeds of stored chunks, and of chunks that are not stored.
 const STORED: u64 = 11;
 const NEW: u64 = 12;
 
-/// What to fill, and how far.
+/// How much the index is filled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Scale {
-    /// Of the index, in bytes.
+    /// Memory of the index, in bytes.
     pub(super) budget_bytes: usize,
-    /// Hooks to end with, about.
+    /// The approximate final number of hooks.
     pub(super) hooks: u64,
-    /// At which they are drawn.
+    /// The sampling rate of the drawn hooks.
     pub(super) rate: SamplingRate,
 }
 
 /// The index at a load.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
-    /// Of the hooks to end with.
+    /// Share of the final number of hooks.
     pub(super) share: f64,
-    /// What it holds.
+    /// The content of the index.
     pub(super) stats: MemoryStats,
-    /// Insertion of the hooks of the last containers before, nanoseconds each.
+    /// Insertion time of the last hooks before this load, in nanoseconds for each hook.
     pub(super) insert_ns: f64,
-    /// Look-ups of hooks that it has, and of chunks that it does not have: nanoseconds each.
+    /// Look-up time of hooks in the index, and of chunks that are not in it: nanoseconds each.
     pub(super) known_ns: f64,
     pub(super) new_ns: f64,
-    /// The rate of look-ups, as a share of that of an index of the same budget at 1 % of the hooks,
-    /// asked by turns.
+    /// The rate of look-ups, divided by that of an index of the same budget with 1 % of the hooks.
+    /// Both are measured alternately.
     pub(super) known_ratio: f64,
     pub(super) new_ratio: f64,
 }
@@ -63,25 +63,25 @@ pub(super) struct Load {
 pub(super) struct Filled {
     pub(super) scale: Scale,
     pub(super) loads: Vec<Load>,
-    /// Chunks whose fingerprints were drawn and looked at.
+    /// Chunks whose fingerprints were drawn and checked.
     pub(super) chunks: u64,
-    /// Of all hooks asked for that were added, those that were not found.
+    /// Looked-up hooks that were added but not found.
     pub(super) lost: u64,
-    /// Of all chunks asked for that were not, those for which a container was named.
+    /// Looked-up chunks that were not added, but for which the index named a container.
     pub(super) made_up: u64,
-    /// Removing one container in 16 at once: nanoseconds a hook that went.
+    /// Time to remove one container in 16 at once: nanoseconds for each removed hook.
     pub(super) remove_ns: f64,
-    /// The rate of look-ups when all hooks were there, as a share of that of the same index after
-    /// all but 1 % of them were removed from it: it has all its memory still, and the hooks are
-    /// spread over all of that.
+    /// The rate of look-ups with all hooks, divided by that of the same index after the removal of
+    /// all but 1 % of them. The emptied index still has all its memory, and its hooks are spread
+    /// over all of it.
     pub(super) emptied_known_ratio: f64,
     pub(super) emptied_new_ratio: f64,
 }
 
-/// Loads at which it is asked; the first is what the others are compared with.
+/// The loads at which look-ups are timed. The others are compared with the first.
 pub(super) const LOADS: [f64; 5] = [0.01, 0.25, 0.5, 0.75, 1.0];
 
-/// Fills an index, and says what that and look-ups cost at each of [`LOADS`].
+/// Fills an index, and measures insertion and look-ups at each of [`LOADS`].
 pub(super) fn fill(scale: Scale, clock: &dyn Clock, progress: &Progress) -> Result<Filled, LabError> {
     let containers = containers(scale);
     let at = |share: f64| {
@@ -160,18 +160,18 @@ pub(super) fn fill(scale: Scale, clock: &dyn Clock, progress: &Progress) -> Resu
     Ok(filled)
 }
 
-/// Containers that have so many hooks.
+/// The number of containers that have so many hooks.
 pub(super) fn containers(scale: Scale) -> u64 {
     (scale.hooks * scale.rate.period()).div_ceil(CONTAINER_CHUNKS)
 }
 
-/// How hooks come to the index.
+/// The order in which hooks are added to the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// As containers are sealed.
+    /// Container by container, as they are sealed.
     ByContainer,
-    /// Of many containers together, in the order of their bits, as from a run when a store is
-    /// opened: quicker, since the index is then written to in one place after another.
+    /// Hooks of many containers together, in the order of their bits, as from a run when a store is
+    /// opened. This is faster, since the index writes to adjacent places.
     Sorted,
 }
 
@@ -185,8 +185,8 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// Draws all hooks, as many containers' at a time as the order needs, until `send` takes no
-    /// more.
+    /// Draws the hooks of all containers, in batches as large as the order needs, until `send`
+    /// returns `false`.
     fn draw(self, mut send: impl FnMut(u64, Vec<Hook>) -> bool) {
         let batch = match self.order {
             Order::ByContainer => FEW,
@@ -201,7 +201,8 @@ impl Stretch {
                 prints.clear();
                 chunks::sampled(STORED, container, self.rate, &mut prints);
                 let mut hooks = chunks::hooks(container, &prints);
-                // One of each comes in the order of containers, in which the index numbers them.
+                // The index numbers containers in the order of their first hooks, so the first hook
+                // of each comes in the order of containers.
                 first.extend(hooks.next());
                 match self.order {
                     Order::ByContainer => first.extend(hooks),
@@ -218,7 +219,7 @@ impl Stretch {
     }
 }
 
-/// Adds hooks; the time that the index took for each, in nanoseconds: the median of all batches.
+/// Adds hooks. Returns the index's time for each in nanoseconds: the median over all batches.
 fn add(
     index: &MemoryIndex,
     stretch: Stretch,
@@ -239,15 +240,15 @@ fn add(
     })
 }
 
-/// What is asked for.
+/// Fingerprints to look up.
 struct Asked {
     known: Vec<Fingerprint>,
     new: Vec<Fingerprint>,
 }
 
 impl Asked {
-    /// Hooks of the first so many containers, drawn one by one with putting back, so that they are
-    /// of as many containers as they can be, and chunks of none.
+    /// Random hooks of the first `containers` containers, drawn with replacement so that they
+    /// belong to as many containers as possible; and chunks of no container.
     fn new(containers: u64, rate: SamplingRate) -> Self {
         let count = (ROUND * ROUNDS) as u64;
         let mut drawing = 0;
@@ -259,7 +260,7 @@ impl Asked {
     }
 }
 
-/// What look-ups cost in one index, and beside another.
+/// Look-up times of one index, and its rate relative to another.
 struct Compared {
     nanos: f64,
     ratio: f64,
@@ -267,10 +268,10 @@ struct Compared {
     missed: u64,
 }
 
-/// An index, and what it is asked for.
+/// An index, and fingerprints to look up in it.
 type Question<'a> = (&'a MemoryIndex, &'a Vec<Fingerprint>);
 
-/// Asks both by turns, so that other work on the machine disturbs both alike; medians.
+/// Times both alternately, so that other work on the machine disturbs both alike. Returns medians.
 fn compare((index, prints): Question, (other, prints_of_other): Question, clock: &dyn Clock) -> Compared {
     let (mut nanos, mut ratios, mut found) = (Vec::new(), Vec::new(), 0);
     for (round, round_of_other) in prints.chunks(ROUND).zip(prints_of_other.chunks(ROUND)) {
@@ -288,7 +289,7 @@ fn compare((index, prints): Question, (other, prints_of_other): Question, clock:
     }
 }
 
-/// Nanoseconds a look-up, and how many found something.
+/// Nanoseconds for each look-up, and the number of look-ups that found something.
 fn ask(index: &MemoryIndex, prints: &[Fingerprint], clock: &dyn Clock) -> (f64, u64) {
     let (mut out, mut found) = (CandidateLists::default(), 0);
     let began = clock.monotonic();
@@ -305,15 +306,15 @@ fn ask(index: &MemoryIndex, prints: &[Fingerprint], clock: &dyn Clock) -> (f64, 
 /// The index at the moment when R was halved.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Halving {
-    /// Stored by then, in chunks.
+    /// Chunks stored by then.
     pub(super) chunks: u64,
-    /// What the index held.
+    /// The content of the index.
     pub(super) before: MemoryStats,
-    /// R that equation 1 has for this memory, these entries and this much data.
+    /// The R that equation 1 gives for this memory, these entries and this much data.
     pub(super) predicted: f64,
 }
 
-/// Fills an index with every chunk's hook, from R = 1 on, until R has been halved so often:
+/// Fills an index with every chunk's hook, beginning at R = 1, until R was halved so often:
 /// progressive sampling [Guo 3.2.2].
 pub(super) fn halve(
     budget_bytes: usize,
@@ -382,7 +383,7 @@ mod tests {
             last.stats
         );
         assert_eq!(filled.lost, 0);
-        // Four look-ups in a million meet a tag of another's.
+        // Four look-ups in a million match the tag of another hook.
         assert!(filled.made_up < 40, "{}", filled.made_up);
         assert_eq!(last.stats.rates.data, SamplingRate::ONE, "all fitted");
         assert!(

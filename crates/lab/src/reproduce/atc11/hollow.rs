@@ -1,11 +1,11 @@
-//! A storage that gives up the payload of data containers, as Guo and Efstathopoulos did to test a
-//! store larger than their disks [Guo 4.3] (G11).
+//! A storage that drops the payload of data containers. Guo and Efstathopoulos did the same, to
+//! test a store larger than their disks [Guo 4.3] (G11).
 //!
-//! Invariant: all but the regions of data containers is as it was put: their headers, catalogs and
-//! trailers, recipes, manifests, marks, the index. Lengths are those of the whole objects. Bytes
-//! that were given up read as zeros, which no region's digest takes for its bytes: a restore fails,
-//! and never gives wrong bytes. What was given up is known to this value alone: a storage is made
-//! hollow from its first object on, for one process.
+//! Invariant: everything except the regions of data containers stays as it was put: their headers,
+//! catalogs and trailers, recipes, manifests, marks, the index. Lengths are those of the whole
+//! objects. Dropped bytes read as zeros. Zeros never match a region's digest, so a restore fails,
+//! and never gives wrong bytes. Only this value knows what was dropped. So a storage must be hollow
+//! from its first object on, and within one process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +15,14 @@ use format::container::{ContainerTail, FOOTER_BYTES, HEADER_BYTES, TailParse};
 use format::names;
 use types::{ByteRange, ContainerKind, ObjectName};
 
-/// Bytes that an object lost, at one place.
+/// The dropped bytes of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Gap {
     offset: u64,
     len: u64,
 }
 
-/// Wraps the storage that keeps the rest. May be used from many threads at once, as that.
+/// Wraps the storage that keeps the rest. Many threads may use it at once, as that storage allows.
 #[derive(Debug)]
 pub struct HollowStorage {
     inner: Arc<dyn Storage>,
@@ -30,7 +30,8 @@ pub struct HollowStorage {
 }
 
 impl Gap {
-    /// What of an object is payload. Nothing where it is no whole data container, or a trimmed one.
+    /// The payload of an object. `None` if the object is no whole data container, or is a trimmed
+    /// one.
     fn of(name: &ObjectName, object: &[u8]) -> Option<Self> {
         let (id, _) = names::parse_container(name)?;
         if id.kind != ContainerKind::Data {
@@ -58,7 +59,7 @@ impl Gap {
 }
 
 impl HollowStorage {
-    /// A hollow storage; `inner` is empty, or has no data containers of anybody's.
+    /// A hollow storage. `inner` must be empty, or hold no data container of any store.
     #[must_use]
     pub fn new(inner: Arc<dyn Storage>) -> Self {
         Self {
@@ -67,7 +68,7 @@ impl HollowStorage {
         }
     }
 
-    /// Bytes that were given up, of all objects that are there.
+    /// Dropped bytes of all existing objects.
     #[must_use]
     pub fn given_up_bytes(&self) -> u64 {
         self.gaps().values().map(|gap| gap.len).sum()
@@ -107,7 +108,7 @@ impl Storage for HollowStorage {
             .ok()
             .zip(usize::try_from(gap.end()).ok());
         let (begin, end) = places.expect("the gap lies within an object that is in memory");
-        // Its length is known before anybody can see it.
+        // Stores the gap before the object becomes visible.
         let before = self.gaps().insert(name.clone(), gap);
         let put = self.inner.put(name, &[&object[..begin], &object[end..]]);
         if put.is_err() {
@@ -203,13 +204,13 @@ impl Storage for HollowStorage {
 
     fn trim(&self, from: &ObjectName, to: &ObjectName, ranges: &[ByteRange]) -> Result<bool, StorageError> {
         let Some(gap) = self.gap(from) else {
-            // Renamed before, or never hollow.
+            // The object was renamed before, or never had a gap.
             return match self.gap(to) {
                 Some(_) => Ok(false),
                 None => self.inner.trim(from, to, ranges),
             };
         };
-        // Its payload has gone already.
+        // Its payload was dropped already.
         let moved = self.inner.trim(from, to, &[]);
         if moved.is_ok() {
             let mut gaps = self.gaps();

@@ -16,7 +16,7 @@ pub(super) fn images(divisor: u64) -> Vec<Image> {
         .expect("a part of the paper's is not empty")
 }
 
-/// An image to be backed up under this name.
+/// The job that backs up an image under this name.
 pub(super) fn job<'a>(image: &'a Image, name: &str, progress: &'a Progress) -> Job<'a> {
     Job {
         name: name.to_owned(),
@@ -29,7 +29,7 @@ pub(super) fn job<'a>(image: &'a Image, name: &str, progress: &'a Progress) -> J
     }
 }
 
-/// An image read from its beginning to its end; free blocks are read like others.
+/// Reads an image from its beginning to its end, free blocks included.
 struct ImageBytes<'a, S> {
     slices: S,
     seed: u64,
@@ -39,8 +39,8 @@ struct ImageBytes<'a, S> {
 
 impl<S: Iterator<Item = Slice> + Send> StreamSource for ImageBytes<'_, S> {
     fn next(&mut self, buffer: &mut [u8]) -> std::io::Result<StreamPiece> {
-        // Buffers hold several of the longest chunk, so at least one block; no slice is drawn that
-        // has no room.
+        // A buffer has room for several of the longest chunks, so for at least one block. A slice
+        // is taken only if it fits.
         let mut filled = 0;
         for (block, slice) in buffer.chunks_exact_mut(BLOCK as usize).zip(&mut self.slices) {
             self.block.clear();
@@ -79,7 +79,7 @@ mod tests {
             }
             assert_eq!(bytes, image.bytes());
         }
-        // And zeros.
+        // Zeros are one more block.
         assert_eq!(blocks.len() as u64, images[3].counts.union + 1);
     }
 }

@@ -1,10 +1,10 @@
 //! Guo and Efstathopoulos, "Building a High-performance Deduplication System", USENIX ATC 2011: the
 //! evaluation, section 4, and equations 1 and 2 (G2-G7, G10-G12).
 //!
-//! What decides is the engine: its index, its look-ups through prefetched catalogs, whole backups
-//! into a store, reclaiming. Stores are in memory and give up the payload where the paper gives it
-//! up ([`hollow`]). Rates of R are powers of two: 1/128 and 1/64 stand beside the paper's 1/101.
-//! Machines differ, so what is judged are shapes and ratios.
+//! The engine makes all decisions: its index, its look-ups through prefetched catalogs, its
+//! backups, and its reclamation. Stores are in memory, and drop the payload where the paper drops
+//! it ([`hollow`]). R is a power of two: rows with 1/128 and 1/64 are compared with the paper's
+//! 1/101. Machines differ, so verdicts compare shapes and ratios.
 
 mod backups;
 mod chunks;
@@ -79,28 +79,28 @@ fn run_all(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
 /// How much is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Size {
-    /// Hooks and index memory are the paper's, divided by this.
+    /// Divides the paper's number of hooks and memory of the index.
     index_divisor: u64,
-    /// Memory of the index that fills from R = 1 on.
+    /// Memory of the index that begins at R = 1.
     halving_bytes: usize,
     /// Containers of the stream that is looked up again at many rates.
     repeated_containers: u64,
     /// Containers of the index in runs.
     runs_containers: u64,
-    /// The images' blocks are the paper's, divided by this.
+    /// Divides the paper's number of blocks of the images.
     image_divisor: u64,
-    /// Of all streams together, in bytes.
+    /// Bytes of all streams together.
     stream_bytes: u64,
-    /// Streams at once.
+    /// Numbers of concurrent streams.
     streams: Vec<u64>,
-    /// Best of so many, where two rates are compared.
+    /// Number of runs, where two rates are compared. The best counts.
     repeats: usize,
-    /// The index' bytes where one that is nearly full is compared with an empty one.
+    /// Bytes of the index, in the comparison of one near full with an empty one.
     near_full_bytes: u64,
-    /// What fills the store in which references are updated, and the least change.
+    /// Unique data in the full store when references are updated, and the smallest change.
     filled_bytes: u64,
     change_bytes: u64,
-    /// Of each stream that is restored.
+    /// Bytes of each restored stream.
     restored_bytes: u64,
 }
 
@@ -148,7 +148,7 @@ fn streams(n: u64) -> String {
     }
 }
 
-/// Nanoseconds for each of so many; 0 where there was nothing to do.
+/// Nanoseconds for each of `count` actions; 0 if there are none.
 #[expect(clippy::cast_precision_loss, reason = "a time")]
 fn nanos_each(took: Duration, count: u64) -> f64 {
     if count == 0 {

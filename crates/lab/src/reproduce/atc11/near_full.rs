@@ -1,20 +1,20 @@
-//! The index in memory near full, beside another that is nearly empty and beside itself emptied:
-//! figure 6, sections 4.1.1 and 4.3.
+//! The index in memory near full, compared with one that is nearly empty and with itself after
+//! emptying: figure 6, sections 4.1.1 and 4.3.
 
 use super::engine::CHUNK_BYTES;
 use super::fill::{self, Filled};
 use super::number;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Series};
 
-/// The index of 1.2 billion hooks has this much memory at most.
+/// The most memory of the index with 1.2 billion hooks.
 pub(super) const BUDGET_BYTES: u64 = 10_000_000_000;
 pub(super) const HOOKS: u64 = 1_200_000_000;
-/// The paper's processor, in cycles a nanosecond.
+/// Cycles of the paper's processor in a nanosecond.
 const CYCLES: f64 = 3.0;
-/// A look-up rate near full is at least this share of that at 1 %.
+/// The least rate of look-ups near full, relative to that at 1 %.
 const NEAR_FULL: f64 = 0.8;
 
-/// What was measured of an index that holds one in so many of the paper's hooks.
+/// The experiment on an index that holds one in `divisor` of the paper's hooks.
 pub(super) fn experiment(filled: &Filled, divisor: u64) -> Experiment {
     let first = filled.loads.first();
     let Some((first, last)) = first.zip(filled.loads.last()) else {
@@ -44,8 +44,8 @@ pub(super) fn experiment(filled: &Filled, divisor: u64) -> Experiment {
             "the fuller table misses the processor's caches more often",
         )
     };
-    // Of those that a backup of duplicates makes, one in T finds: what comes before each
-    // container's first hook is asked for in vain.
+    // In a backup of duplicates, one look-up in T finds a hook: look-ups before each container's
+    // first hook find nothing.
     let mixed = |known: f64, new: f64| known + (number(filled.scale.rate.period()) - 1.0) * new;
     let of_other = mixed(last.known_ns * known, last.new_ns * new);
     let as_asked = of_other / mixed(last.known_ns, last.new_ns);

@@ -1,10 +1,9 @@
-//! Time to update references when data is added or deleted, in a store that is empty and in one
-//! that is not [Guo 4.1.2, figure 5] (G7).
+//! Times to update references when data is added or deleted, in an empty and in a filled store [Guo
+//! 4.1.2, figure 5] (G7).
 //!
-//! As in the paper what is added or deleted is unique data. References are updated by `prune`: the
-//! marks of what was added are made by the next, and what was deleted is reclaimed by it. What was
-//! committed in the last minute before is looked at again by the next one, so the storage's clock
-//! is moved on before each.
+//! As in the paper, the added and deleted data is unique. `prune` updates references: the next
+//! prune makes the marks of added data, and reclaims deleted data. A prune looks again at commits
+//! of the minute before the last one, so the storage's clock is moved forward before each prune.
 
 use std::time::Duration;
 
@@ -14,40 +13,40 @@ use super::engine::{Engine, Payload, Unique, cores, ingest_options};
 use crate::error::LabError;
 use crate::reproduce::Progress;
 
-/// After which nothing is looked at again.
+/// After this time no prune looks at a commit again.
 const SETTLED: Duration = Duration::from_secs(120);
-/// Bytes of a series of the store that is not empty.
+/// Memory of look-ups of each backup.
 const LOOKUP_BYTES: u64 = 16 << 20;
-/// Numbers of the streams that fill a store begin here.
+/// The first number of the streams that fill a store.
 const FILLING: u64 = 1 << 32;
 
-/// What is measured.
+/// The settings of the measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Setting {
-    /// Unique data in the store before; 0: none.
+    /// Unique data in the store beforehand; 0: none.
     pub(super) filled_bytes: u64,
-    /// Of each of the backups that it came with, each a series of its own.
+    /// Bytes of each backup that fills the store. Each is a series of its own.
     pub(super) filled_each: u64,
-    /// Data that is added, and deleted again.
+    /// Amounts of data to add, and to delete again.
     pub(super) changes: Vec<u64>,
-    /// The least time of so many: what else runs on a machine only slows.
+    /// Number of runs. The least time counts, because other work on the machine only slows.
     pub(super) runs: usize,
 }
 
-/// Of one amount of data.
+/// The results for one amount of data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Updated {
     pub(super) bytes: u64,
     /// Seconds.
     pub(super) added: f64,
     pub(super) deleted: f64,
-    /// Nodes read to mark what was added.
+    /// Nodes that prune read to mark the added data.
     pub(super) nodes_read: u64,
-    /// Containers removed when it was deleted.
+    /// Containers that prune removed after the deletion.
     pub(super) containers_removed: u64,
 }
 
-/// A prune that finds nothing to do, in seconds, and what each change took.
+/// Measures each change, and a prune that finds nothing to do, in seconds.
 pub(super) fn update(setting: &Setting, progress: &Progress) -> Result<(f64, Vec<Updated>), LabError> {
     let engine = Engine::new(Payload::GivenUp, &OpenOptions::default())?;
     let ingest = ingest_options(cores(), LOOKUP_BYTES);
@@ -90,7 +89,7 @@ pub(super) fn update(setting: &Setting, progress: &Progress) -> Result<(f64, Vec
             let (took, report) = prune()?;
             deleted.push(took.as_secs_f64());
             containers_removed = report.containers_removed;
-            // What the last one has left to the next is not the next change's.
+            // Work that the last prune left over must not count for the next change.
             prune()?;
             idle.push(prune()?.0.as_secs_f64());
         }
@@ -125,7 +124,7 @@ mod tests {
         let (_, empty) = update(&setting(0), &progress).unwrap();
         let (_, full) = update(&setting(24 << 20), &progress).unwrap();
         for (empty, full) in empty.iter().zip(&full) {
-            // In the full one there are six streams more.
+            // The filled store has six more streams.
             assert!(full.nodes_read <= empty.nodes_read + 8, "{empty:?} {full:?}");
             assert_eq!(
                 empty.containers_removed, full.containers_removed,

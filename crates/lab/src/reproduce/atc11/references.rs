@@ -8,11 +8,11 @@ use crate::error::LabError;
 use crate::reproduce::statistics::line;
 use crate::reproduce::{Axis, Experiment, Part, Plot, Row, Run, Series};
 
-/// Restores at once.
+/// Numbers of concurrent restores.
 const RESTORES: [u64; 3] = [1, 2, 4];
-/// Changes are so many times the least.
+/// Amounts of data, as multiples of the smallest change.
 const CHANGES: [u64; 4] = [1, 2, 4, 8];
-/// The least of so many.
+/// Number of runs, of which the least time counts.
 const CHANGE_RUNS: usize = 5;
 
 /// Figure 5: updating references, and restores.
@@ -26,7 +26,7 @@ pub(super) fn bytes(size: &Size) -> u64 {
     references + (RESTORES.iter().sum::<u64>() + most) * size.restored_bytes
 }
 
-/// Runs both.
+/// Runs both experiments.
 pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     run.progress.begin("references");
     let setting = |filled_bytes| reclaim::Setting {

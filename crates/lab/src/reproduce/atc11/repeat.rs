@@ -1,5 +1,5 @@
-//! Duplicates found through sampled hooks and prefetched catalogs, chunk by chunk, beside equation
-//! 2 [Guo 3.2.1, 4.2] (G3, G4).
+//! Duplicates that are found chunk by chunk, through sampled hooks and prefetched catalogs,
+//! compared with equation 2 [Guo 3.2.1, 4.2] (G3, G4).
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const SEED: u64 = 21;
 /// Bytes that the cache takes for each fingerprint.
 const PLACE_BYTES: u64 = 42;
 
-/// How a stream is looked up again.
+/// The settings of a repeated look-up of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Setting {
     /// R.
@@ -30,30 +30,30 @@ pub(super) struct Setting {
     pub(super) containers: u64,
     /// Containers whose fingerprints the cache has room for.
     pub(super) cached: u64,
-    /// Which go first.
+    /// The order of eviction.
     pub(super) eviction: Eviction,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Repeated {
     pub(super) setting: Setting,
-    /// Of the duplicates, those that were found.
+    /// The share of duplicates that was found.
     pub(super) found: f64,
-    /// What equation 2 has.
+    /// The share that equation 2 gives.
     pub(super) predicted: f64,
     pub(super) stats: ResolverStats,
 }
 
-/// Looks a stream up that is stored already, in its order and chunk by chunk: what is not found
-/// would be stored again.
+/// Looks up a stored stream in its order, chunk by chunk. A backup would store again each chunk
+/// that is not found.
 pub(super) fn repeat(setting: Setting, progress: &Progress) -> Result<Repeated, LabError> {
     let keys = MasterKeys {
         domain: DomainKey::from_bytes([1; 32]),
         encryption: EncryptionKey::from_bytes([2; 32]),
     };
     let (env, _) = Env::simulated(Arc::new(MemoryStorage::new()), SEED);
-    // Catalogs are all in memory: what is measured is which of them are asked for.
+    // All catalogs are in memory: the experiment measures which of them are requested.
     let containers = Containers::new(env, StoreId::from_bytes([3; 16]), &keys, u64::MAX);
     let index =
         MemoryIndex::new(usize::try_from(setting.containers * CONTAINER_CHUNKS * 10).unwrap_or(usize::MAX));
@@ -119,7 +119,7 @@ mod tests {
                 eviction: Eviction::ContainerLru,
             };
             let repeated = repeat(setting, &progress).unwrap();
-            // Three times the standard deviation of what comes before the first hook of 24
+            // Three standard deviations of the number of chunks before the first hook, over 24
             // containers.
             let period = f64::from(1_u32 << halvings);
             let room = 3.0 * period / 24_f64.sqrt() / 4096.0;

@@ -1,5 +1,5 @@
-//! The index in sorted runs, the form for SSD, beside the one in memory: what look-ups read and
-//! take, and what writing it anew takes [Guo 3.2.3, table 2] (G6).
+//! The index in sorted runs, the form for SSD, compared with the index in memory: reads and time of
+//! look-ups, and time to rewrite the runs [Guo 3.2.3, table 2] (G6).
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use crate::rng::drawn;
 
 const STORED: u64 = 41;
 const NEW: u64 = 42;
-/// Look-ups that are timed together, so few that another process hardly ever comes between; and how
-/// often, by turns with the index in memory.
+/// Look-ups that are timed together: few enough that another process hardly ever interrupts them.
+/// And the number of rounds, alternating with the index in memory.
 const ROUND: usize = 512;
 const ROUNDS: usize = 401;
 
-/// What look-ups cost, of one kind.
+/// The cost of one kind of look-up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cost {
-    /// Blocks read for each look-up, resident ones not counted.
+    /// Blocks read for each look-up, without resident ones.
     pub(super) blocks: f64,
-    /// Nanoseconds each, what is read being in memory.
+    /// Nanoseconds for each, with the read blocks in memory.
     pub(super) nanos: f64,
-    /// The same hooks in the index in memory.
+    /// Nanoseconds for each, with the same hooks in the index in memory.
     pub(super) memory_nanos: f64,
 }
 
-/// An index of so many runs.
+/// The results of an index with a number of runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
     pub(super) runs: u64,
@@ -41,11 +41,11 @@ pub(super) struct Measured {
     pub(super) resident_bytes: u64,
     pub(super) known: Cost,
     pub(super) new: Cost,
-    /// Sorting and writing its hooks, in MB (10^6) of runs a second.
+    /// The rate of sorting and writing its hooks, in MB (10^6) of runs a second.
     pub(super) written: f64,
 }
 
-/// Writes the hooks of so many containers as so many runs, and asks.
+/// Writes the hooks of `containers` containers as `runs` runs, and times look-ups.
 pub(super) fn measure(
     containers: u64,
     runs: u64,
@@ -124,7 +124,7 @@ fn of(session: SessionId, hook: Hook) -> Hook {
     Hook { container, ..hook }
 }
 
-/// Nanoseconds a look-up.
+/// Nanoseconds for each look-up.
 fn time(index: &dyn HookIndex, prints: &[Fingerprint], known: bool, clock: &dyn Clock) -> f64 {
     let (mut out, mut found) = (Vec::new(), 0);
     let began = clock.monotonic();

@@ -1,5 +1,5 @@
-//! What is measured of the index and of look-ups alone: sampling, scale, equations 1 and 2, the
-//! form for SSD.
+//! Experiments on the index and look-ups alone: sampling, scale, equations 1 and 2, the form for
+//! SSD.
 
 use env::Clock;
 use index::Eviction;
@@ -17,9 +17,9 @@ use crate::reproduce::{Axis, Experiment, Part, Plot, Row, Run, Series};
 
 /// R = 1/128.
 const HALVINGS: u8 = 7;
-/// The rates that equation 2 is looked at for, as halvings.
+/// The rates at which equation 2 is measured, as halvings.
 const RATES: [u8; 8] = [2, 3, 4, 5, 6, 7, 8, 9];
-/// Of synthetic duplicates at the paper's rate, this share is found.
+/// The least share of synthetic duplicates that is found at the paper's rate.
 const FOUND: f64 = 0.975;
 const CACHED_CONTAINERS: u64 = 16;
 
@@ -32,12 +32,12 @@ pub(super) const RUNS: Part = Part("runs");
 /// Figure 6, sections 4.1.1 and 4.3: the index near full.
 pub(super) const INDEX: Part = Part("index");
 
-/// Bytes of the backups that all this stands for.
+/// Bytes of the backups that these experiments simulate.
 pub(super) fn bytes(size: &Size, run: &Run<'_>) -> u64 {
     let scale = scale(size);
     let containers = fill::containers(scale) + fill::containers(scale) / 100;
-    // R is halved when it has taken, at R = 1, some 7 bytes a chunk; until the last it is doubled
-    // each time.
+    // At R = 1, R is halved after some 7 bytes a chunk. Until the last halving, the number of
+    // chunks doubles each time.
     let halving = (size.halving_bytes as u64 / 7) << (HALVINGS - 1);
     let repeated = RATES.len() as u64 * size.repeated_containers * CONTAINER_CHUNKS;
     let chunks = run.bytes_of(INDEX, containers * CONTAINER_CHUNKS)
@@ -49,7 +49,7 @@ pub(super) fn bytes(size: &Size, run: &Run<'_>) -> u64 {
 fn scale(size: &Size) -> Scale {
     Scale {
         budget_bytes: usize::try_from(BUDGET_BYTES / size.index_divisor).unwrap_or(usize::MAX),
-        // A little more: how many of so many chunks sample is drawn.
+        // Slightly more, because the number of sampled chunks is random.
         hooks: (HOOKS + HOOKS / 4000) / size.index_divisor,
         rate: rate(HALVINGS),
     }
@@ -59,7 +59,7 @@ fn rate(halvings: u8) -> SamplingRate {
     SamplingRate::new(halvings).expect("far above the least")
 }
 
-/// Runs all of them.
+/// Runs all of these experiments.
 pub(super) fn run(size: &Size, clock: &dyn Clock, run: &mut Run<'_>) -> Result<(), LabError> {
     if run.wants(EQUATION_1) {
         run.progress.begin("equation 1");
@@ -132,7 +132,7 @@ fn equation_1(budget_bytes: usize, halvings: &[Halving]) -> Experiment {
         .met(here >= 1.0 / 86.0, "an entry takes more"),
     );
     let at = |one: &Halving| 1000.0 * fill::terabytes(one.chunks);
-    // R is what it was until then, and half of it from then on.
+    // R has its old value until a halving, and half of it from then on.
     let steps = halvings
         .iter()
         .flat_map(|one| [(at(one), period(one)), (at(one), 2.0 * period(one))]);
@@ -166,8 +166,8 @@ fn equation_2(repeated: &[Repeated]) -> Experiment {
     let mut rows: Vec<Row> = repeated
         .iter()
         .map(|one| {
-            // One standard deviation of the mean of what comes before each container's first hook
-            // is T / sqrt(containers).
+            // The number of chunks before each container's first hook has a mean over all
+            // containers. The standard deviation of this mean is T / sqrt(containers).
             let room =
                 3.0 * number(period(one)) / number(one.setting.containers).sqrt() / number(CONTAINER_CHUNKS);
             Row::new(
@@ -186,7 +186,7 @@ fn equation_2(repeated: &[Repeated]) -> Experiment {
     let paper = predicted_efficiency(101.0, number(CONTAINER_CHUNKS));
     let around = |wanted: u64| repeated.iter().find(|one| period(one) == wanted);
     if let Some((more, fewer)) = around(64).zip(around(128)) {
-        // Equation 2 is a line over T.
+        // Equation 2 is linear in T.
         let at_101 = more.found + (fewer.found - more.found) * (101.0 - 64.0) / 64.0;
         rows.push(
             Row::new(

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use super::*;
 use crate::reproduce::{Experiment, Progress, Verdict};
 
-/// Seconds, also where nothing is optimised.
+/// Runs in seconds, even without optimisation.
 fn tiny() -> Size {
     Size {
         index_divisor: 20_000,
@@ -82,7 +82,7 @@ fn every_experiment_is_reported_with_its_rows_and_points() {
     for seed in ["G3", "G4", "G5", "G6", "G7", "G10", "G11", "G12"] {
         assert!(seeds.contains(seed), "{seed}");
     }
-    // What depends on no time is met at any scale.
+    // Figures that do not depend on time must be met at any scale.
     for name in ["equation-1", "table-2-index"] {
         let one = told.iter().find(|one| one.name == name).unwrap();
         let differs = one

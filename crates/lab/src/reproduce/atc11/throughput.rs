@@ -1,5 +1,5 @@
-//! Backups of many streams at once, of unique and of duplicate data, by the whole engine [Guo 4.1,
-//! 4.3] (G6, G10, G11, G12).
+//! Concurrent backups of many streams, of unique and of duplicate data, by the whole engine [Guo
+//! 4.1, 4.3] (G6, G10, G11, G12).
 
 use std::time::Duration;
 
@@ -12,38 +12,38 @@ use super::share;
 use crate::error::LabError;
 use crate::reproduce::Progress;
 
-/// Memory of look-ups, of all streams together: at least a MiB for each.
+/// Memory of look-ups for all streams together: at least a MiB for each.
 const LOOKUP_BYTES: u64 = 64 << 20;
 /// The seed of hooks that only fill the index.
 const FILLING: u64 = 31;
-/// Containers of such a session.
+/// Containers of each session that only fills the index.
 const FILLING_CONTAINERS: u64 = 2048;
-/// Sessions that only the index knows begin here, far from those of backups.
+/// The first number of the sessions that only the index has, far from those of backups.
 const FILLING_SESSIONS: u64 = 1 << 30;
 
-/// What is backed up, and how.
+/// Settings of the backups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Setting {
-    /// Backups at once.
+    /// Number of concurrent backups.
     pub(super) streams: u64,
-    /// Of all together.
+    /// Bytes of all backups together.
     pub(super) bytes: u64,
-    /// Threads that fingerprint, of each backup; `None`: the cores, shared by the streams.
+    /// Fingerprinting threads of each backup; `None`: the streams share the cores.
     pub(super) workers: Option<usize>,
-    /// The index.
+    /// The form of the index.
     pub(super) index: IndexForm,
 }
 
 /// Where hooks are when they are looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IndexForm {
-    /// In sorted runs, as the paper's on SSD: nothing is held in memory but what a look-up touches.
+    /// In sorted runs, as the paper's on SSD: memory holds only what look-ups touch.
     Runs,
     /// All in memory.
     Memory,
-    /// In sorted runs of so many bytes at most, of which nine tenths were used before.
+    /// In sorted runs with this budget in bytes. Nine tenths are used beforehand.
     NearFull(u64),
-    /// As that, without anything in it.
+    /// In sorted runs with the same budget, empty beforehand.
     Empty(u64),
 }
 
@@ -51,15 +51,15 @@ pub(super) enum IndexForm {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rates {
     pub(super) setting: Setting,
-    /// Of data that was never seen.
+    /// Backups of new data.
     pub(super) unique: f64,
-    /// Of the same, by a store that was opened anew.
+    /// Backups of the same data, by a store that was just opened.
     pub(super) duplicates: f64,
-    /// Of the same at once again.
+    /// Backups of the same data right afterwards.
     pub(super) again: f64,
-    /// Of all duplicates, those that were found, in the worse of both runs.
+    /// The share of duplicates that was found, in the worse of both runs.
     pub(super) found: f64,
-    /// Of the budget of the index, what was used before the first backup.
+    /// The share of the index's budget that was used before the first backup.
     pub(super) index_used: f64,
 }
 
@@ -74,7 +74,7 @@ impl IndexForm {
     }
 }
 
-/// Backs up unique streams, and twice more.
+/// Backs up unique streams three times.
 pub(super) fn back_up(setting: Setting, progress: &Progress) -> Result<Rates, LabError> {
     let options = setting.index.options();
     let mut engine = Engine::new(Payload::GivenUp, &options)?;
@@ -120,20 +120,20 @@ impl Ran {
         megabytes_a_second(self.bytes(), self.elapsed)
     }
 
-    /// Of the bytes, those that were not stored.
+    /// The share of bytes that was not stored.
     pub(super) fn found(&self) -> f64 {
         let new: u64 = self.reports.iter().map(|report| report.totals.bytes_new).sum();
         1.0 - share(new, self.bytes())
     }
 }
 
-/// Of 10^6 bytes.
+/// A rate in MB (10^6 bytes) a second.
 pub(super) fn megabytes_a_second(bytes: u64, took: Duration) -> f64 {
     share(bytes, 1_000_000) / took.as_secs_f64().max(1e-9)
 }
 
-/// Gives a store's index the hooks of containers that nobody has, until nine tenths of its bytes
-/// are used.
+/// Adds hooks of nonexistent containers to a store's index, until nine tenths of its bytes are
+/// used.
 fn fill_runs(engine: &Engine, bytes: u64, progress: &Progress) -> Result<(), LabError> {
     let options = IndexOptions {
         bytes_max: bytes,
@@ -173,17 +173,17 @@ fn fill_runs(engine: &Engine, bytes: u64, progress: &Progress) -> Result<(), Lab
     }
 }
 
-/// Rates of restores, in MB (10^6) a second, so many at once.
+/// Rates of so many concurrent restores, in MB (10^6) a second.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Restored {
     pub(super) streams: u64,
     pub(super) rate: f64,
-    /// MiB a container read.
+    /// MiB for each container read.
     pub(super) speed_factor: f64,
 }
 
-/// Backs up unique streams, deletes the index, and restores one of them, then two at once, and so
-/// on: nothing asks the index [Guo 3.2] (G2).
+/// Backs up unique streams, and deletes the index. Then it restores one stream, then two
+/// concurrently, and so on: no restore asks the index [Guo 3.2] (G2).
 pub(super) fn restore(
     streams: &[u64],
     bytes_each: u64,

@@ -1,8 +1,9 @@
-//! Other caps than fixed ones: what do they read at the same loss of deduplication, with the same
-//! memory? (L9)
+//! Caps other than fixed ones: how many containers do their restores read, at the same loss of
+//! deduplication and with the same memory? (L9)
 //!
-//! Every cap is a curve of what it loses and what restores read. Curves are compared where they
-//! lose as much: at most so many percent, between the points that were measured along a line.
+//! Each kind of cap gives a curve: its loss of deduplication, and the reads of restores. Curves are
+//! compared at equal loss: at most so many percent, with straight lines between the measured
+//! points.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +16,16 @@ use crate::reproduce::statistics::{factor, interpolated};
 use crate::reproduce::tee::{self, Trial};
 use crate::reproduce::{Axis, Experiment, Plot, Progress, Row, Run, Series};
 
-/// Backups that are restored: the last ones, a week of '2year' with its full one.
+/// The number of last backups that are restored: a week of '2year' with its full one.
 const RESTORED: u64 = 5;
-/// Windows that are remembered, where any are.
+/// Number of remembered windows, for kinds that remember any.
 const REMEMBERED: u32 = 3;
 /// Losses of the deduplication factor at which curves are compared, in percent.
 const LOST: [f64; 3] = [2.0, 4.0, 8.0];
-/// Simulators that run beside each other: each holds a whole store.
+/// Simulators that run concurrently. Each holds a whole store.
 const AT_ONCE: usize = 8;
 
-/// A kind of cap: what its curve is called, and the caps along it.
+/// A kind of cap: the name of its curve, and the caps along it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Fixed,
@@ -90,10 +91,10 @@ impl Kind {
     }
 }
 
-/// How often each data set is gone through: once for each cap.
+/// Replays of each data set: one for each cap.
 pub(super) const REPLAYS: u64 = 30;
 
-/// What is tried, no cap first.
+/// The caps to try, no cap first.
 fn tries() -> Vec<(Option<Kind>, Capping)> {
     let kinds = Kind::ALL.into_iter();
     let capped = kinds.flat_map(|kind| kind.tried().into_iter().map(move |one| (Some(kind), one)));
@@ -107,17 +108,17 @@ enum Way {
     Cache,
 }
 
-/// What came of a cap.
+/// The results of a cap.
 #[derive(Debug, Clone, PartialEq)]
 struct Tried {
     kind: Option<Kind>,
-    /// Of the deduplication factor without a cap, in percent.
+    /// Loss of deduplication: percent of the factor without a cap.
     lost: f64,
-    /// Containers read with each memory: rolling area, cache that looks ahead.
+    /// Containers read with each memory: by the rolling area, and by the cache that looks ahead.
     reads: Vec<[f64; 2]>,
 }
 
-/// Measures them all.
+/// Measures all data sets.
 pub(super) fn run(run: &mut Run<'_>, all: &mut [Data], bytes: u64) -> Result<(), LabError> {
     let memories = [(bytes / 64).max(2 * CONTAINER_BYTES), bytes / 4];
     let mut rows = Vec::new();
@@ -189,8 +190,8 @@ fn trial(data: &Data, capping: Capping, bytes: u64, memories: &[u64]) -> Trial {
             })
         })
         .collect();
-    // Nothing falls out of the index or look-ups: what is ever stored has some 4 KB a chunk, 96
-    // bytes of look-ups and 64 of hooks.
+    // The index and look-ups never drop an entry. A stored chunk has some 4 KB, and takes 96 bytes
+    // of look-ups and 64 of hooks.
     let policy = Policy {
         capping,
         memory: LookupMemory::within(bytes / 4),
@@ -214,7 +215,7 @@ fn last(outcomes: &[Outcome]) -> &[Outcome] {
     &outcomes[outcomes.len().saturating_sub(last)..]
 }
 
-/// Containers read by all that were restored, with the n-th of so many memories.
+/// Containers that all restores read with the n-th of so many memories.
 #[expect(clippy::cast_precision_loss, reason = "numbers of containers")]
 fn reads(outcomes: &[Outcome], n: usize, memories: usize) -> [f64; 2] {
     [n, memories + n].map(|n| {
@@ -223,7 +224,7 @@ fn reads(outcomes: &[Outcome], n: usize, memories: usize) -> [f64; 2] {
     })
 }
 
-/// The points of a kind, no cap first: what is lost, and containers read.
+/// The points of a kind, no cap first: the loss, and containers read.
 fn curve(tried: &[Tried], kind: Kind, n: usize, way: Way) -> Vec<(f64, f64)> {
     let are = tried
         .iter()
@@ -231,7 +232,7 @@ fn curve(tried: &[Tried], kind: Kind, n: usize, way: Way) -> Vec<(f64, f64)> {
     are.map(|one| (one.lost, one.reads[n][way as usize])).collect()
 }
 
-/// The fewest containers that a curve reads where it loses at most so much.
+/// The fewest containers on a curve with at most this loss.
 fn at_most(curve: &[(f64, f64)], lost: f64) -> Option<f64> {
     let there = curve.iter().filter(|point| point.0 <= lost).map(|point| point.1);
     there
@@ -239,7 +240,8 @@ fn at_most(curve: &[(f64, f64)], lost: f64) -> Option<f64> {
         .min_by(|a, b| a.total_cmp(b))
 }
 
-/// Each kind's reads to those of fixed caps with a rolling area, where all lose at most so much.
+/// The reads of each kind, divided by those of fixed caps with a rolling area, with at most this
+/// loss for all.
 fn relative(tried: &[Tried], n: usize, way: Way, lost: f64) -> BTreeMap<Kind, f64> {
     let Some(fixed) = at_most(&curve(tried, Kind::Fixed, n, Way::Rolling), lost) else {
         return BTreeMap::new();
@@ -335,7 +337,7 @@ mod tests {
         assert_eq!(relative(&tried, 0, Way::Rolling, 2.0)[&Kind::Least], 0.9);
     }
 
-    /// Every cap is tried on every data set, small, and stores no less than none does.
+    /// Every cap is tried on every small data set, and stores no less than no cap.
     #[test]
     fn every_data_set_is_capped_in_every_way() {
         let bytes = 8_000_000;

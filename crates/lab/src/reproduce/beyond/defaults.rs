@@ -1,5 +1,5 @@
-//! Backups and restores that are told nothing, on '2year': what do they cost beside other caps and
-//! none, and how fast do restores stay? (L3, L9; figure 5)
+//! Backups and restores with default options, on '2year': what do they cost compared with other
+//! caps and with none, and how fast do restores stay? (L3, L9; figure 5)
 
 use ingest::{Cap, Capping, LookupMemory};
 use simulate::{Assembly, Finding, Memory, Outcome, Policy, Schedule, Settings};
@@ -11,13 +11,13 @@ use crate::reproduce::statistics::{AVERAGED, factor, fragmentation, last, speed}
 use crate::reproduce::tee::{self, Trial};
 use crate::reproduce::{Axis, Experiment, Plot, Progress, Row, Run, Series};
 
-/// Of the first snapshot.
+/// Bytes of the first snapshot.
 const SNAPSHOT_BYTES: u64 = 1_000_000_000;
 /// The paper's smaller memory of figure 5.
 const MEMORY_BYTES: u64 = 128 << 20;
 /// Backups of a week, the first of which is full.
 const WEEK: u64 = 5;
-/// What may be lost at most, in percent, and how much faster restores must be.
+/// The largest loss of deduplication in percent, and the least gain of restore speed.
 const LOST_MAX: f64 = 8.0;
 const FASTER: f64 = 2.5;
 
@@ -34,13 +34,13 @@ const LOOK_AHEAD: Memory = Memory {
     assembly: Assembly::LookAhead,
 };
 
-/// What is set against the default: none, and other bytes that a container holds of a window, in
-/// KiB.
+/// Caps to compare with the default, besides none: other minimums of bytes that a container must
+/// hold of a window, in KiB.
 const LEAST_KIB: [u64; 2] = [48, 96];
 
 const TRIALS: u64 = 2 + LEAST_KIB.len() as u64;
 
-/// Weeks of '2year', with so many bytes at first.
+/// Weeks of '2year', with this size of the first snapshot.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     snapshot_bytes: u64,
@@ -52,8 +52,8 @@ impl Extent {
         WEEK * u64::from(self.weeks)
     }
 
-    /// Of all backups: files grow by 2 % of the first bytes each time; a fifth of the backups is
-    /// full, the others hold some 4 %.
+    /// Bytes of all backups: files grow by 2 % of the first snapshot each time. A fifth of the
+    /// backups is full, and the others hold some 4 %.
     fn bytes(self) -> u64 {
         let mean = self.snapshot_bytes + self.snapshot_bytes / 100 * self.backups();
         (mean / 5 + mean / 25) * self.backups()
@@ -75,7 +75,7 @@ pub(super) fn run(run: &mut Run<'_>, weeks: u32) -> Result<(), LabError> {
     run.report(experiment(extent, &outcomes))
 }
 
-/// Without a cap, as backups are made by default, and with the other caps.
+/// The outcomes without a cap, with the default cap, and with the other caps.
 fn measure(extent: Extent, progress: &Progress) -> Result<Vec<Vec<Outcome>>, LabError> {
     let load = TwoYear {
         snapshot_bytes: extent.snapshot_bytes,
@@ -84,7 +84,7 @@ fn measure(extent: Extent, progress: &Progress) -> Result<Vec<Vec<Outcome>>, Lab
     };
     let trial = |capping| {
         let backups = extent.backups();
-        // Every chunk has a hook, and look-ups forget nothing within a backup.
+        // Every chunk has a hook, and look-ups drop no entry within a backup.
         let policy = Policy {
             capping,
             memory: LookupMemory::within(extent.snapshot_bytes / 2),
@@ -114,7 +114,7 @@ fn measure(extent: Extent, progress: &Progress) -> Result<Vec<Vec<Outcome>>, Lab
     Ok(tee::run(|sink| load.replay(sink), trials, progress)?)
 }
 
-/// What each is called.
+/// The names of the caps.
 fn names() -> Vec<String> {
     let name = |what: &str, cap| match cap {
         Cap::Least(bytes) => format!("{what}least {} KiB, 3 windows remembered", bytes >> 10),
@@ -145,7 +145,7 @@ fn experiment(extent: Extent, outcomes: &[Vec<Outcome>]) -> Experiment {
     }
 }
 
-/// What a cap loses, and how much faster it restores.
+/// The loss of a cap, and its gain of restore speed.
 fn judged(name: &str, none: &[Outcome], capped: &[Outcome]) -> Vec<Row> {
     let mut rows = Vec::new();
     if let (Some(without), Some(with)) = (factor(none), factor(capped)) {

@@ -1,11 +1,11 @@
-//! Restores that look ahead: does a cache of chunks read less than an assembly area of the same
-//! memory?
+//! Restores that look ahead: does a cache of chunks read fewer containers than an assembly area of
+//! the same memory?
 //!
-//! Memory may be an assembly area, a cache of single chunks for what the recipe needs after it, or
-//! both. The question of how to split it is answered by measuring every split, on every data set,
-//! beside what restores do: a cache alone, which keeps only what is likely to stay. There are two
-//! yardsticks: a cache that knows the whole recipe for nothing, which is greedy; and what any
-//! restore reads at least, which is proved and perhaps out of reach.
+//! Memory may hold an assembly area, a cache of single chunks that the recipe needs after it, or
+//! both. The experiment measures every split on every data set. It compares them with real
+//! restores, which use a cache alone and keep only chunks that are likely to stay. There are two
+//! yardsticks. A cache that knows the whole recipe at no cost is greedy. The proved lower bound of
+//! all restores may be out of reach.
 
 use restore::belady::{KEPT_BYTES, REFERENCE_BYTES};
 use simulate::{
@@ -16,25 +16,25 @@ use super::{CONTAINER_BYTES, Data};
 use crate::error::LabError;
 use crate::reproduce::{Axis, Experiment, Plot, Progress, Row, Run, Series};
 
-/// Backups that are restored: the last ones.
+/// The number of last backups that are restored.
 const RESTORED: u64 = 4;
-/// Of memory, in 64ths, what references take.
+/// The share of memory for references, in 64ths.
 const KNOWN: u8 = 8;
-/// Splits that are tried: the area, in 64ths of memory.
+/// The splits to try: the area's share of memory, in 64ths.
 const AREAS: [u8; 4] = [0, 14, 28, 42];
-/// What a split may read more than the best one.
+/// A split is as good as the best one if it reads at most this multiple.
 const AS_GOOD: f64 = 1.02;
 
-/// How often each data set is gone through.
+/// Replays of each data set.
 pub(super) const REPLAYS: u64 = 2;
 
-/// Measures them all, with two sizes of memory.
+/// Measures all data sets, with two sizes of memory.
 pub(super) fn run(run: &mut Run<'_>, all: &mut [Data], bytes: u64) -> Result<(), LabError> {
     let mut rows = Vec::new();
     let mut plots = Vec::new();
     for data in all {
         run.progress.begin(data.name);
-        // Backups are some 256 MB or more, so these differ.
+        // Backups have some 256 MB or more, so both sizes differ.
         for memory in [(bytes / 64).max(2 * CONTAINER_BYTES), bytes / 16] {
             let outcomes = replay(data, memory, run.progress)?;
             let (row, plot) = judged(data, memory, &outcomes);
@@ -57,7 +57,7 @@ pub(super) fn run(run: &mut Run<'_>, all: &mut [Data], bytes: u64) -> Result<(),
     })
 }
 
-/// Counts what passes.
+/// A sink that counts, and passes everything on.
 struct Counted<'a, S> {
     sink: S,
     progress: &'a Progress,
@@ -111,7 +111,7 @@ fn replay(data: &mut Data, memory: u64, progress: &Progress) -> Result<Vec<Outco
     Ok(outcomes)
 }
 
-/// Containers read, over all that were restored.
+/// Containers that all restores together read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Reads {
     lru: f64,
@@ -222,8 +222,8 @@ mod tests {
     use super::super::data;
     use super::*;
 
-    /// Data of every kind, small: each is restored in every way, and who knows all reads no more
-    /// than an area does.
+    /// Small data of every kind is restored in every way. A planner that knows everything reads no
+    /// more than an area does.
     #[test]
     fn every_data_set_is_restored_in_every_way() {
         let bytes = 8_000_000;

@@ -1,9 +1,9 @@
-//! Beyond the papers: what reads less than capping and a rolling assembly area, with the same
-//! memory and the same loss? (L9)
+//! Beyond the papers: what reads fewer containers than capping and a rolling assembly area, with
+//! the same memory and the same loss of deduplication? (L9)
 //!
-//! Restores that look ahead with a cache of chunks stand against assembly areas, and other caps
-//! against fixed ones, on ten data sets; stores of the engine's whose newest backup is repaired,
-//! against those where it is not, on two.
+//! On ten data sets, restores that look ahead with a cache of chunks are compared with assembly
+//! areas, and other caps with fixed ones. On two data sets, stores whose newest backup is repaired
+//! are compared with stores without repair.
 
 mod caps;
 mod defaults;
@@ -16,7 +16,7 @@ use super::{Extent, Paper, Part, Run};
 use crate::error::LabError;
 use crate::generate::{Clusters, Edits, Images, Lineages, TwoYear, Workgroup, Workload};
 
-/// What is beyond them.
+/// The experiments beyond the papers.
 pub(super) const PAPER: Paper = Paper {
     name: "beyond",
     title: "Beyond the papers: restores that look ahead with a cache of chunks, other caps, and layout repair.",
@@ -35,13 +35,13 @@ struct Data {
     name: &'static str,
     workload: Box<dyn Workload>,
     schedule: Schedule,
-    /// Its backups, and their bytes, once counted.
+    /// Its number of backups, and their bytes, once counted.
     backups: u64,
     bytes: u64,
 }
 
 impl Data {
-    /// Counts what it is, without keeping any of it.
+    /// Counts backups and bytes, without keeping any data.
     fn count(&mut self) -> Result<(), SimulateError> {
         struct Counts(u64, u64);
         impl Sink for Counts {
@@ -122,7 +122,7 @@ fn data(bytes: u64, weeks: u32) -> Vec<Data> {
     all
 }
 
-/// Restores that look ahead, against assembly areas of the same memory.
+/// Restores that look ahead, compared with assembly areas of the same memory.
 const LOOK_AHEAD: Part = Part("look-ahead");
 /// Kinds of cap, at the same loss and memory.
 const CAPS: Part = Part("caps");

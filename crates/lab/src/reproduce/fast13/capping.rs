@@ -1,9 +1,8 @@
 //! Figures 4, 5, 6, 7 and 9: capping, by the engine's own policy [Lillibridge 3.2, 4.4, 4.6; L3,
 //! L4, L6].
 //!
-//! The baseline is the engine without a cap, so that what else it does otherwise than the paper's
-//! simulator (a container begun for each backup, windows that end with segments) stands on both
-//! sides.
+//! The baseline is the engine without a cap. So differences between the engine and the paper's
+//! simulator affect both sides: each backup begins a container, and windows end with segments.
 
 use ingest::{Cap, Capping};
 use simulate::{Assembly, Memory, Outcome};
@@ -14,32 +13,32 @@ use crate::reproduce::Progress;
 use crate::reproduce::statistics::{AVERAGED, factor, interpolated, is_near, last, moving, speed};
 use crate::reproduce::{Axis, Experiment, Plot, Row, Series};
 
-/// The paper's segments, in MB: a window is at least so long.
+/// The length of the paper's segments, in MB. A window has at least this length.
 const WINDOW_MB: u64 = 20;
-/// The paper's caps, containers a window; 0 stands for none.
+/// The paper's caps, in containers for each window; 0 means none.
 pub(super) const CAPS: [u32; 14] = [0, 250, 200, 150, 130, 110, 90, 70, 50, 40, 30, 20, 15, 10];
-/// A few of them.
+/// A selection of them.
 pub(super) const SOME_CAPS: [u32; 6] = [0, 130, 90, 50, 20, 10];
-/// What figure 6 shows, over time.
+/// The caps of figure 6, over time.
 const OVER_TIME: [u32; 5] = [0, 90, 50, 20, 10];
-/// Of the memory that figure 6 restores with.
+/// The memory of the restores in figure 6.
 const OVER_TIME_MIB: u64 = 128;
 /// LRU caches of figures 4 and 5.
 const LRU_MIB: [u64; 4] = [32, 128, 1024, 8192];
 /// Memories of figures 7 and 9.
 const BOTH_MIB: [u64; 2] = [128, 1024];
-/// Simulators that run beside each other: each holds the whole store.
+/// Simulators that run concurrently. Each holds the whole store.
 const AT_ONCE: usize = 6;
 
-/// What is tried.
+/// A cap and window to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Try {
-    /// Containers a window; 0 for no cap.
+    /// Containers for each window; 0 for no cap.
     pub(super) cap: u32,
     pub(super) window_mb: u64,
 }
 
-/// A cap and what came of it.
+/// A cap and its results.
 pub(super) type Tried = (Try, Vec<Outcome>);
 
 /// The caps of figures 4, 5, 6 and 9.
@@ -48,7 +47,8 @@ pub(super) fn caps(caps: &[u32]) -> Vec<Try> {
     caps.iter().map(|cap| Try { cap: *cap, window_mb }).collect()
 }
 
-/// The same caps for each MB, at longer windows too, for figure 7. What [`caps`] has is left out.
+/// The same caps for each MB, at longer windows too, for figure 7. Skips the ones that [`caps`]
+/// has.
 pub(super) fn windows(windows_mb: &[u64], caps: &[u32]) -> Vec<Try> {
     let each = windows_mb.iter().filter(|mb| **mb != WINDOW_MB);
     each.flat_map(|mb| {
@@ -61,7 +61,7 @@ pub(super) fn windows(windows_mb: &[u64], caps: &[u32]) -> Vec<Try> {
     .collect()
 }
 
-/// Runs them, a few at once.
+/// Runs all tries, a few concurrently.
 pub(super) fn measure(data: &Data, tries: &[Try], progress: &Progress) -> Result<Vec<Tried>, LabError> {
     let mut tried = Vec::with_capacity(tries.len());
     for group in tries.chunks(AT_ONCE) {
@@ -114,7 +114,7 @@ fn setup(data: &Data) -> String {
 }
 
 fn of_window(tried: &[Tried], window_mb: u64) -> impl Iterator<Item = (u32, &[Outcome])> {
-    // Without a cap windows do not matter.
+    // Without a cap, the length of windows does not matter.
     let are = tried
         .iter()
         .filter(move |(one, _)| one.cap == 0 || one.window_mb == window_mb);
@@ -128,8 +128,8 @@ fn curve(tried: &[Tried], window_mb: u64, memory: Memory) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Of each cap the percentage of the deduplication factor that it loses, and how many times faster
-/// it restores.
+/// For each cap: the percentage of the deduplication factor that it loses, and how many times as
+/// fast it restores.
 fn gains(tried: &[Tried], window_mb: u64, memory: Memory) -> Vec<(f64, f64)> {
     let curve = curve(tried, window_mb, memory);
     let Some((factor, speed)) = curve.first().copied() else {
@@ -198,7 +198,7 @@ pub(super) fn trade_off(data: &Data, tried: &[Tried]) -> Experiment {
     }
 }
 
-/// Figure 5: what is lost and gained, relatively.
+/// Figure 5: relative loss and gain.
 pub(super) fn relative(data: &Data, tried: &[Tried]) -> Experiment {
     let of = |mib| gains(tried, WINDOW_MB, data.memory(mib, Assembly::Lru));
     let mut rows = Vec::new();
@@ -213,7 +213,7 @@ pub(super) fn relative(data: &Data, tried: &[Tried]) -> Experiment {
         let row = Row::new(what, format!("{paper}X"), format!("{gain:.1}X")).value(gain);
         rows.push(row.met(gain * 1.5 >= *paper, data.far_with_lru(*mib)));
     }
-    // What must show: the best of the caps that lose at most 8 %.
+    // The paper's claim: the best of the caps that lose at most 8 %.
     let best = of(OVER_TIME_MIB)
         .into_iter()
         .filter(|(lost, _)| *lost <= 8.0)
@@ -321,7 +321,7 @@ pub(super) fn longer_windows(data: &Data, tried: &[Tried], windows_mb: &[u64]) -
         let size = said_mib(mib);
         let short = gains(tried, WINDOW_MB, memory);
         for mb in windows_mb.iter().filter(|mb| **mb != WINDOW_MB) {
-            // At the middle of what both curves span.
+            // Compares at the middle of the range that both curves span.
             let long = gains(tried, *mb, memory);
             let most = |curve: &[(f64, f64)]| curve.iter().fold(0.0_f64, |most, (lost, _)| most.max(*lost));
             let lost = most(&short).min(most(&long)).min(15.0);

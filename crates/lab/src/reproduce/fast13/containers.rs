@@ -8,22 +8,22 @@ use crate::reproduce::Progress;
 use crate::reproduce::statistics::{AVERAGED, fragmentation, last};
 use crate::reproduce::{Axis, Experiment, Plot, Row, Series};
 
-/// Sizes that are tried, to the size that the other figures have.
+/// The sizes to try, relative to that of the other figures.
 const TIMES: [(u64, u64); 7] = [(1, 4), (1, 2), (1, 1), (2, 1), (4, 1), (8, 1), (16, 1)];
 const SIZES_MIB: [u64; 4] = [128, 256, 512, 1024];
-/// Simulators that run beside each other.
+/// Simulators that run concurrently.
 const AT_ONCE: usize = 4;
-/// Of the paper's sample system: opening a container, and reading a MB.
+/// The paper's sample system: milliseconds to open a container, and to read a MB.
 const OPEN_MS: f64 = 20.0;
 const READ_MS: f64 = 1.0;
 
-/// So many trials there are.
+/// The number of trials.
 pub(super) const TRIALS: u64 = TIMES.len() as u64;
 
-/// Sizes of containers in bytes, and what came of each.
+/// Sizes of containers in bytes, and the results of each.
 pub(super) type Sized = Vec<(u64, Vec<Outcome>)>;
 
-/// Runs all sizes, a few at once.
+/// Runs all sizes, a few concurrently.
 pub(super) fn measure(data: &Data, progress: &Progress) -> Result<Sized, LabError> {
     let sizes = TIMES.map(|(times, part)| data.container_bytes * times / part);
     let mut sized = Vec::new();
@@ -48,7 +48,7 @@ fn memories(data: &Data, backup: u64) -> Vec<Memory> {
     [each(Assembly::Lru), each(Assembly::Rolling)].concat()
 }
 
-/// Of each size of containers, in MiB, what restoring a MiB reads.
+/// For each size of containers in MiB: what a restore reads for each MiB.
 fn reads(data: &Data, sized: &Sized, mib: u64, assembly: Assembly) -> Vec<(f64, f64)> {
     let memory = data.memory(mib, assembly);
     let each = sized.iter();
@@ -113,7 +113,7 @@ pub(super) fn experiment(data: &Data, sized: &Sized, assembly: Assembly) -> Expe
     }
 }
 
-/// Figure 12: what the paper's sample system would restore in a second.
+/// Figure 12: the restore rate of the paper's sample system.
 pub(super) fn speed(data: &Data, sized: &Sized) -> Experiment {
     let mut rows = Vec::new();
     let mut series = Vec::new();

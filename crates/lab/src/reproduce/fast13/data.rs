@@ -1,4 +1,4 @@
-//! The paper's data sets at a scale, and what the paper says of each.
+//! The paper's data sets at a scale, and the paper's figures for each.
 
 use ingest::{Capping, LookupMemory};
 use simulate::{
@@ -11,26 +11,26 @@ use crate::generate::{TwoYear, Workgroup, Workload as _};
 use crate::reproduce::Progress;
 use crate::reproduce::tee::{self, Trial};
 
-/// Of the paper's containers.
+/// Bytes of the paper's containers.
 const PAPER_CONTAINER_BYTES: u64 = 4 << 20;
-/// Of a chunk on average, at least.
+/// The least average bytes of a chunk.
 const CHUNK_BYTES: u64 = 3000;
-/// Of look-ups for each chunk: 42 bytes in half of the memory.
+/// Bytes of look-ups for each chunk: 42 bytes in half of the memory.
 const LOOKUP_BYTES: u64 = 96;
-/// Of the index for each chunk: what is stored again has a hook more, those of containers that are
-/// gone stay, and up to eight of a chunk are kept, each of at most 8 bytes.
+/// Bytes of the index for each chunk. A chunk that is stored again has another hook, and hooks of
+/// deleted containers stay. The index keeps up to eight hooks of a chunk, of at most 8 bytes each.
 const HOOK_BYTES: u64 = 64;
-/// Memory of look-ups is at least so much.
+/// The least memory of look-ups.
 const LOOKUPS_LEAST: u64 = 16 << 20;
 /// Bytes of the paper's first snapshot of '2year'.
 const TWO_YEAR_BYTES: u64 = 10_000_000_000;
 
-/// Snapshots of more are large.
+/// Data with larger snapshots count as large.
 const LARGE_BYTES: u64 = 2_000_000_000;
 /// Mean bytes of the paper's full backups of a Workgroup machine.
 const MACHINE_BYTES: u64 = 21_000_000_000;
 
-/// What is backed up.
+/// The workload of a data set.
 #[derive(Debug, Clone)]
 enum Load {
     TwoYear(TwoYear),
@@ -51,50 +51,50 @@ impl Load {
 pub(super) struct Data {
     pub(super) name: &'static str,
     load: Load,
-    /// How large it is at first, in words.
+    /// The size of the first backup, in words.
     size: String,
     pub(super) backups: u64,
-    /// Of all backups together.
+    /// Bytes of all backups together.
     bytes: u64,
-    /// Of what is ever stored, at most.
+    /// The most bytes that are ever stored.
     unique_bytes: u64,
-    /// Too large for all backups to be restored with several memories.
+    /// Whether the data are too large to restore all backups with several memories.
     pub(super) is_large: bool,
-    /// Of a container at most.
+    /// The most bytes of a container.
     pub(super) container_bytes: u64,
-    /// Bytes of memory here, to those of the paper's by whose size it is called.
+    /// Memory here divided by the paper's memory whose name it has.
     scale: (u64, u64),
     pub(super) says: &'static Says,
 }
 
-/// What the paper says of a data set. Memory is in MiB.
+/// The paper's figures for a data set. Memory is in MiB.
 #[derive(Debug)]
 pub(super) struct Says {
     /// Its figure of fragmentation over time.
     pub(super) over_time: (&'static str, &'static str),
-    /// R² of the lines through fragmentation over time, at least.
+    /// The least R² of the lines through fragmentation over time.
     pub(super) r_squared: f64,
     /// How many times fragmentation grows, for a memory.
     pub(super) growth: &'static [(u64, f64)],
     /// Containers read for each MB at the end, for a memory.
     pub(super) at_end: &'static [(u64, f64)],
-    /// How many times faster 8 GB restore than 32 MB, at the first period and at the last: at
-    /// least, at most.
+    /// How many times as fast 8 GB restore as 32 MB: the least and the most, for the first period
+    /// and for the last.
     pub(super) most_memory: ((f64, f64), (f64, f64)),
-    /// How many times faster 1 GB restores than 128 MB, at the first period and at the last.
+    /// How many times as fast 1 GB restores as 128 MB, in the first period and in the last.
     pub(super) more_memory: (f64, f64),
-    /// How many times faster a rolling area restores than LRU, at 128 MB to 1 GB.
+    /// How many times as fast a rolling area restores as LRU, at 128 MB to 1 GB.
     pub(super) rolling: (f64, f64),
     /// The same with twice the memory for LRU.
     pub(super) rolling_half: (f64, f64),
-    /// How many times faster a cap restores that loses so much of the deduplication factor: memory,
-    /// percent, times; with LRU.
+    /// How many times as fast a cap restores that loses so much of the deduplication factor, with
+    /// LRU: memory, percent, times.
     pub(super) gains: &'static [(u64, f64, f64)],
-    /// How many times fragmentation grows with a cap, at 128 MB; 0 stands for none.
+    /// How many times fragmentation grows with a cap, at 128 MB; 0 means no cap.
     pub(super) capped_growth: &'static [(u32, f64)],
-    /// What windows of 160 MB bring at 1 GB.
+    /// The gain of windows of 160 MB, at 1 GB.
     pub(super) longer_windows: f64,
-    /// Why figures may differ: what it does not say of the data.
+    /// Why figures may differ: facts about the data that the paper does not give.
     pub(super) untold: &'static str,
 }
 
@@ -102,7 +102,7 @@ const TWO_YEAR: Says = Says {
     over_time: ("figure-01", "figure 1"),
     r_squared: 0.96,
     growth: &[(128, 11.0), (1024, 18.0)],
-    // The first from 3 MB/s with 24 ms for a container, so between 12 and 17.
+    // The first follows from 3 MB/s with 24 ms for a container: it is between 12 and 17.
     at_end: &[(128, 13.9), (1024, 5.0)],
     most_memory: ((9.0, 10.0), (9.0, 10.0)),
     more_memory: (4.7, 2.2),
@@ -166,15 +166,15 @@ impl Sink for Count<'_> {
 }
 
 impl Data {
-    /// '2year' with so many bytes at first.
+    /// '2year' with a first snapshot of so many bytes.
     pub(super) fn two_year(snapshot_bytes: u64, weeks: u32, container_bytes: u64) -> Self {
         let load = TwoYear {
             snapshot_bytes,
             weeks,
             ..TwoYear::default()
         };
-        // Files grow by 2 % of the first bytes a day. A fifth of the backups is full, the others
-        // hold 4 % of what there is.
+        // Files grow by 2 % of the first snapshot each day. A fifth of the backups is full, and the
+        // others hold 4 % of the current data.
         let backups = 5 * u64::from(weeks);
         let mean = snapshot_bytes + snapshot_bytes / 100 * backups;
         Self {
@@ -187,7 +187,7 @@ impl Data {
             ),
             backups,
             bytes: (mean / 5 + mean / 25) * backups,
-            // New files, and what is overwritten with what is cut anew beside it.
+            // New files, and overwritten stretches with the cut chunks beside them.
             unique_bytes: snapshot_bytes + snapshot_bytes / 25 * backups,
             is_large: snapshot_bytes > LARGE_BYTES,
             container_bytes,
@@ -196,7 +196,8 @@ impl Data {
         }
     }
 
-    /// Workgroup-like, with so many bytes a machine. It is gone through once, to count its backups.
+    /// Workgroup-like, with so many bytes for each machine. It is replayed once, to count its
+    /// backups.
     ///
     /// # Errors
     /// `Interrupted`; `Settings`.
@@ -227,8 +228,8 @@ impl Data {
             ),
             backups: count.backups,
             bytes: count.bytes,
-            // The group's files, as many as the largest machine has, a fifth of each machine, and
-            // what changes.
+            // The group's files, as many as the largest machine has; a fifth of each machine; and
+            // the changes.
             unique_bytes: machine_bytes * u64::from(20 + weeks),
             is_large: false,
             container_bytes,
@@ -237,7 +238,7 @@ impl Data {
         })
     }
 
-    /// With the paper's whole memory, however small the data are.
+    /// Uses the paper's whole memory, however small the data are.
     #[must_use]
     pub(super) fn with_whole_memory(self) -> Self {
         Self {
@@ -246,7 +247,7 @@ impl Data {
         }
     }
 
-    /// What stands for so many MiB of the paper's memory.
+    /// Memory that corresponds to so many MiB of the paper's memory.
     pub(super) fn memory(&self, mib: u64, assembly: Assembly) -> Memory {
         let (here, paper) = self.scale;
         let scaled = (u128::from(mib) << 20) * u128::from(here) / u128::from(paper);
@@ -258,12 +259,13 @@ impl Data {
         }
     }
 
-    /// Why a figure is more than a factor of 1.5 away.
+    /// The reason for a figure that is off by more than a factor of 1.5.
     pub(super) fn far(&self) -> String {
         format!("more than a factor of 1.5 away: {}", self.says.untold)
     }
 
-    /// The same of an LRU cache of so many MiB of the paper's, which may be of few containers here.
+    /// The same for an LRU cache of so many MiB in the paper. Here it may hold only a few
+    /// containers.
     pub(super) fn far_with_lru(&self, mib: u64) -> String {
         let here = self.memory(mib, Assembly::Lru).bytes / self.container_bytes;
         let paper = (mib << 20) / PAPER_CONTAINER_BYTES;
@@ -297,7 +299,7 @@ impl Data {
         )
     }
 
-    /// A simulator of the paper's kind: all chunks are found, nothing is capped.
+    /// A simulator like the paper's: all chunks are found, and nothing is capped.
     pub(super) fn exact(
         &self,
         container_bytes: u64,
@@ -315,23 +317,23 @@ impl Data {
         }
     }
 
-    /// A simulator of the engine's policy with a cap: every chunk has a hook, and no look-up
-    /// forgets, from one backup to the next either.
+    /// A simulator of the engine's policy with a cap. Every chunk has a hook, and look-ups drop no
+    /// entry, not even between backups.
     pub(super) fn capped(
         &self,
         capping: Capping,
         schedule: impl Fn(u64) -> Vec<Memory> + Send + 'static,
     ) -> Trial {
-        // Nothing falls out of index or look-ups, nor have they much more: caches take what they
-        // are given.
+        // The index and look-ups never drop an entry, but have little more memory than that: caches
+        // fill the memory that they get.
         let chunks = self.unique_bytes / CHUNK_BYTES;
         let memory = LookupMemory::within((LOOKUP_BYTES * chunks).max(LOOKUPS_LEAST));
         let policy = Policy {
             capping,
             memory,
             index_bytes: usize::try_from(HOOK_BYTES * chunks).unwrap_or(usize::MAX),
-            // Else each backup would fetch the catalogs of the whole store anew, which is most of
-            // its time.
+            // Otherwise each backup would load the catalogs of the whole store again, which would
+            // take most of the time.
             warm: true,
             ..Policy::default()
         };
@@ -347,12 +349,12 @@ impl Data {
         }
     }
 
-    /// So many trials over it are to come.
+    /// Announces so many trials of this data set.
     pub(super) fn expect(&self, trials: u64, progress: &Progress) {
         progress.expect(self.bytes * trials);
     }
 
-    /// Runs trials over it, at once. They were [expected](Self::expect) before.
+    /// Runs trials of this data set concurrently. They were [announced](Self::expect) before.
     pub(super) fn replay(
         &self,
         trials: Vec<Trial>,
@@ -366,7 +368,7 @@ impl Data {
     }
 }
 
-/// A size in words, with the paper's where that is another.
+/// A size in words, with the paper's size if that differs.
 fn beside_paper(said: String, here: u64, paper: u64) -> String {
     if here == paper {
         said
@@ -383,7 +385,7 @@ fn said_share((here, paper): (u64, u64)) -> String {
     }
 }
 
-/// Bytes in words: binary where they are round so, else decimal.
+/// Bytes in words: with binary units if they are round in these, else with decimal ones.
 pub(super) fn said_bytes(bytes: u64) -> String {
     let units = [
         (1 << 30, "GiB"),
@@ -407,7 +409,7 @@ pub(super) fn said_bytes(bytes: u64) -> String {
     }
 }
 
-/// A size of memory as the paper calls it.
+/// A size of memory under the paper's name.
 pub(super) fn said_mib(mib: u64) -> String {
     said_bytes(mib << 20)
 }

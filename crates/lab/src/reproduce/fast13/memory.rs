@@ -1,4 +1,4 @@
-//! Figures 2 and 8: what more memory brings, and how it is used [Lillibridge 4.3, 4.5; L2, L5].
+//! Figures 2 and 8: the gain of more memory, and ways to use it [Lillibridge 4.3, 4.5; L2, L5].
 
 use simulate::{Assembly, Memory, Outcome};
 
@@ -8,18 +8,18 @@ use crate::reproduce::{Axis, Experiment, Plot, Row, Series};
 
 /// From 32 MB to 8 GB.
 const SIZES_MIB: [u64; 9] = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
-/// What the paper regards as practical.
+/// The sizes that the paper regards as practical.
 const PRACTICAL_MIB: [u64; 4] = [128, 256, 512, 1024];
-/// The data set is looked at after each of so many equal parts.
+/// The data set is divided into so many equal parts, and evaluated after each.
 const PERIODS: u64 = 4;
 
-/// The numbers, from 0, of the backups that a period's averages are taken over.
+/// The backups over which a period's averages are taken, numbered from 0.
 fn period(data: &Data, n: u64) -> std::ops::Range<u64> {
     let end = data.backups * (n + 1) / PERIODS;
     end.saturating_sub(AVERAGED as u64)..end
 }
 
-/// What this backup is restored with.
+/// The memories with which this backup is restored.
 pub(super) fn memories(data: &Data, backup: u64) -> Vec<Memory> {
     let each = |assembly| SIZES_MIB.map(|mib| data.memory(mib, assembly));
     if period(data, PERIODS - 1).contains(&backup) {
@@ -62,7 +62,7 @@ fn plot(name: String, title: String, data: &Data, series: Vec<Series>) -> Plot {
     }
 }
 
-/// Figure 2: speed as the LRU cache grows, at several times.
+/// Figure 2: speed over the size of the LRU cache, after each period.
 pub(super) fn lru(data: &Data, outcomes: &[Outcome]) -> Experiment {
     let name = format!("figure-02-{}", data.name);
     let gain = |n, (less, more)| {
@@ -123,13 +123,13 @@ pub(super) fn lru(data: &Data, outcomes: &[Outcome]) -> Experiment {
     }
 }
 
-/// Whether it is within the bounds, or near one.
+/// Whether the value is within the bounds, or near one of them.
 fn is_between(ours: f64, (least, most): (f64, f64)) -> bool {
     (least..=most).contains(&ours) || is_near(ours, least) || is_near(ours, most)
 }
 
-/// The same by other averages: the paper's captions say which it shows, and figures of it alone are
-/// judged.
+/// The same figures by other averages. The paper's captions name its average, so only figures of
+/// that one are judged.
 fn by_other_averages(data: &Data, outcomes: &[Outcome]) -> Vec<Row> {
     type Speed = fn(&[Outcome], Memory) -> Option<f64>;
     let averages: [(&str, Speed); 2] = [

@@ -1,13 +1,14 @@
 //! Lillibridge, Eshghi, Bhagwat: Improving Restore Speed for Backup Systems that Use Inline
 //! Chunk-Based Deduplication, FAST 2013, section 4 (L1-L10).
 //!
-//! The paper's MB are taken as MiB: containers of 4 MiB, memory in powers of two; its first
-//! snapshot of '2year' as 10^10 bytes. Where the data are smaller than the paper's and nothing is
-//! capped, memory is smaller in the same proportion (never below one container), so that it holds
-//! the same share of a backup; it is called by the paper's size. Containers and chunks stay as they
-//! are: what a container read brings depends on them. Where caps vary, memory is the paper's whole:
-//! windows and caps are as well, and what they bring depends on how many of a window's containers
-//! an LRU cache has room for.
+//! The paper's MB are taken as MiB: containers of 4 MiB, memory in powers of two. Its first
+//! snapshot of '2year' is taken as 10^10 bytes.
+//!
+//! Data may be smaller than the paper's. Where nothing is capped, memory is then scaled down in the
+//! same proportion, but not below one container. So it holds the same share of a backup, and it has
+//! the name of the paper's size. Containers and chunks are not scaled: the gain of a container read
+//! depends on them. Where caps vary, memory is not scaled either, and nor are windows and caps:
+//! their gain depends on how many of a window's containers fit into an LRU cache.
 
 mod capping;
 mod containers;
@@ -45,10 +46,10 @@ pub(super) const PAPER: Paper = Paper {
     run,
 };
 
-/// The paper's cycle: the 30th backup before goes before the next comes.
+/// The paper's cycle of 30 backups: the oldest is deleted before the next one is made.
 const CYCLE: usize = 30;
 
-/// Of what the figures are measured.
+/// The data sets of the figures.
 struct Extents {
     /// Figures 1, 2 and 8.
     two_year: Data,
@@ -58,11 +59,11 @@ struct Extents {
     workgroup: Data,
     /// Figures 4, 5, 6, 7 and 9: with the paper's whole memory.
     workgroup_small: Data,
-    /// Caps that are tried.
+    /// Caps to try.
     caps: &'static [u32],
     /// Windows of figure 7, in MB.
     windows_mb: &'static [u64],
-    /// Caps that are tried with each of these.
+    /// Caps to try with each of these windows.
     windows_caps: &'static [u32],
 }
 
@@ -72,7 +73,7 @@ impl Extents {
     fn of(extent: Extent, progress: &Progress) -> Result<Self, LabError> {
         let two_year = |bytes| Data::two_year(bytes, 96, CONTAINER_BYTES);
         let workgroup = |bytes| Data::workgroup(bytes, 18, CONTAINER_BYTES, progress);
-        // Small ones are the same in both.
+        // The small data sets are the same for both extents.
         let two_year_small = two_year(500_000_000).with_whole_memory();
         let workgroup_small = workgroup(525_000_000)?.with_whole_memory();
         Ok(match extent {

@@ -12,8 +12,8 @@ const SIZES_MIB: [u64; 4] = [32, 128, 1024, 8192];
 /// Backups of a week of '2year'.
 const WEEK: u64 = 5;
 
-/// What a backup is restored with: each of them; of large data one week of four, which every
-/// [`AVERAGED`] backups have.
+/// The memories with which a backup is restored. All backups are restored with each size; of large
+/// data only one week in four, so that every [`AVERAGED`] backups include one.
 pub(super) fn memories(data: &Data, backup: u64) -> Vec<Memory> {
     let weeks = AVERAGED as u64 / WEEK;
     let is_last = backup + AVERAGED as u64 >= data.backups;
@@ -23,7 +23,7 @@ pub(super) fn memories(data: &Data, backup: u64) -> Vec<Memory> {
     SIZES_MIB.map(|mib| data.memory(mib, Assembly::Lru)).to_vec()
 }
 
-/// Containers read for each MiB, of each backup.
+/// Containers read for each MiB, for each backup.
 pub(super) fn experiment(data: &Data, outcomes: &[Outcome]) -> Experiment {
     let (name, figure) = data.says.over_time;
     let mut rows = Vec::new();
@@ -73,7 +73,7 @@ pub(super) fn experiment(data: &Data, outcomes: &[Outcome]) -> Experiment {
     }
 }
 
-/// A row with the paper's figure for this memory, where it has one.
+/// A row with the paper's figure for this memory, if it has one.
 fn beside(data: &Data, says: &[(u64, f64)], mib: u64, what: String, ours: f64, unit: &str) -> Row {
     let ours_said = format!("{ours:.1}{unit}");
     let Some((_, paper)) = says.iter().find(|(size, _)| *size == mib) else {

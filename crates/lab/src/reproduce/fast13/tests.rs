@@ -66,7 +66,7 @@ fn figures_come_in_seconds_of_tiny_data_with_all_their_points() {
     let over_time = &named("figure-01").plots[0];
     assert_eq!(over_time.series.len(), 4);
     for series in &over_time.series {
-        // Thirty backups, a moving average of twenty.
+        // Thirty backups, with a moving average of twenty.
         assert_eq!(series.points.len(), 11, "{}", series.name);
         let (first, last) = (series.points[0].1, series.points[10].1);
         assert!(first < last, "fragmentation grows: {series:?}");
@@ -90,7 +90,7 @@ fn figures_come_in_seconds_of_tiny_data_with_all_their_points() {
             "{plot:?}"
         );
     }
-    // A cap costs deduplication and buys speed.
+    // A cap trades deduplication for restore speed.
     let lost = &named("figure-05-2year").plots[0].series[1].points;
     assert!(
         lost[0] == (0.0, 1.0) && lost[2].0 > lost[1].0 && lost[2].1 > 1.0,

@@ -1,14 +1,16 @@
-//! A model of disks with heads under a storage: what the papers' testbeds had, and machines like
-//! this one have no more.
+//! Simulates disks with heads on top of a storage. The papers' testbeds had such disks; current
+//! machines do not.
 //!
-//! An object lies on all disks in stripes, from one that its name decides, and on each disk in one
-//! piece. A read takes from each disk that it touches a seek, unless it goes on where that disk's
-//! last one ended, and the time of its bytes; it waits for the slowest. Disks serve one read at a
-//! time, in the order in which reads come, and all at once. Reads alone take time, and those of
-//! what is mapped (the index) do not: it is for restores.
+//! An object is striped over all disks. A hash of its name chooses the first disk, and each disk
+//! has its stripes in one piece. A read takes, on each disk that it touches, the time of its bytes.
+//! It also takes a seek, unless it continues where that disk's last read ended. The read waits for
+//! the slowest disk. Each disk serves one read at a time, in the order of the requests; the disks
+//! work concurrently. Only reads take time. Reads of mapped objects (the index) take none: the
+//! model is for restores.
 //!
-//! Time passes for real: whoever reads waits until the model's disk is done, if the storage below
-//! was faster. So put it over one that is. May be used from many threads at once, as that.
+//! Time passes for real: a read blocks until the model's disk is done, if the storage below was
+//! faster. So the storage below must be faster than the model. Many threads may use it at once, as
+//! the storage below allows.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,22 +21,22 @@ use std::time::Duration;
 use env::{AlignedBuffer, Clock, LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
 use types::{ByteRange, ObjectName};
 
-/// What disks there are.
+/// Parameters of the disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reproduce) struct Disks {
     pub(in crate::reproduce) count: u64,
-    /// Until a disk's head is where a read begins, and the disk has turned there.
+    /// Time to move the head to the beginning of a read, half a turn included.
     pub(in crate::reproduce) seek: Duration,
-    /// Of one disk.
+    /// Transfer rate of one disk.
     pub(in crate::reproduce) bytes_a_second: u64,
-    /// Bytes on one disk before the next one's turn.
+    /// Bytes on one disk before the next disk follows.
     pub(in crate::reproduce) stripe_bytes: u64,
 }
 
 impl Disks {
     /// The testbed of `RevDedup` [4.1]: RAID-0 of eight Seagate ST1000DM003 with stripes of 512
-    /// KiB, which read 1.235 GB/s [table II]. Of seeks the paper says nothing: 8.5 ms on average by
-    /// the disks' data sheet, and half a turn at 7200 a minute.
+    /// KiB, which read 1.235 GB/s [table II]. The paper does not give seek times. The disks' data
+    /// sheet has 8.5 ms on average, and half a turn at 7200 a minute adds 4.2 ms.
     pub(in crate::reproduce) const PAPERS: Self = Self {
         count: 8,
         seek: Duration::from_micros(8_500 + 4_167),
@@ -42,7 +44,7 @@ impl Disks {
         stripe_bytes: 512 << 10,
     };
 
-    /// So many disks that few requests meet at one, and slow: for storage that is far away.
+    /// Distant storage: slow, with so many disks that few requests use the same one.
     pub(in crate::reproduce) const FAR: Self = Self {
         count: 256,
         seek: Duration::from_millis(30),
@@ -50,13 +52,13 @@ impl Disks {
         stripe_bytes: 1 << 20,
     };
 
-    /// One of the paper's.
+    /// One of the paper's disks.
     pub(in crate::reproduce) const ONE: Self = Self {
         count: 1,
         ..Self::PAPERS
     };
 
-    /// Which part of each disk's piece of an object a range is, with the disk's number.
+    /// The parts of each disk's piece of an object that a range covers, with the disk's number.
     fn parts(&self, object: u64, range: ByteRange) -> Vec<(usize, Range<u64>)> {
         let mut parts: Vec<(usize, Range<u64>)> = Vec::new();
         let end = range.offset.saturating_add(range.len);
@@ -81,7 +83,7 @@ impl Disks {
     }
 }
 
-/// Where a head stands, and from when on it may go elsewhere.
+/// The position of a head, and the time from which it is free.
 #[derive(Debug, Clone, Copy, Default)]
 struct Head {
     at: Option<(u64, u64)>,
@@ -98,7 +100,7 @@ pub(in crate::reproduce) struct DiskArray {
 }
 
 impl DiskArray {
-    /// Disks that nobody has read from.
+    /// Disks without any earlier read.
     pub(in crate::reproduce) fn new(inner: Arc<dyn Storage>, clock: Arc<dyn Clock>, disks: Disks) -> Self {
         let heads = (0..disks.count).map(|_| Head::default()).collect();
         Self {
@@ -109,7 +111,7 @@ impl DiskArray {
         }
     }
 
-    /// When a read that is asked for now is done.
+    /// The time at which a read that is requested now is complete.
     fn done(&self, name: &ObjectName, range: ByteRange) -> Duration {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
@@ -268,12 +270,12 @@ mod tests {
             clock.monotonic() - began
         };
         let millis = Duration::from_millis;
-        // Two stripes of each disk, then on from there, then over a part, then back.
+        // Two stripes of each disk; the next bytes; a gap; back to the beginning.
         assert_eq!(took(&one, 0, 4000), millis(10 + 2));
         assert_eq!(took(&one, 4000, 4000), millis(2));
         assert_eq!(took(&one, 9500, 500), millis(10) + Duration::from_micros(500));
         assert_eq!(took(&one, 0, 500), millis(10) + Duration::from_micros(500));
-        // One disk's head was elsewhere, the other's not.
+        // The first disk's head was elsewhere.
         assert_eq!(took(&other, 0, 500), millis(10) + Duration::from_micros(500));
         let began = clock.monotonic();
         assert_eq!(array.get_tail(&other, 9999).unwrap(), (vec![7; 500], 500));
@@ -291,7 +293,7 @@ mod tests {
         let name = ObjectName::new("data/1").unwrap();
         let done = |offset, len| array.done(&name, ByteRange { offset, len });
         let first = done(0, 1000);
-        // On the other disk, and on the same.
+        // One read on the other disk, and one on the same disk.
         assert_eq!(done(1000, 1000), first);
         assert_eq!(done(4000, 1000), first + Duration::from_millis(11));
     }

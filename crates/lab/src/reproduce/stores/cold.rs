@@ -1,4 +1,4 @@
-//! Folders of stores: copied, removed at the end, and out of the page cache.
+//! Folders of stores: copying, removal, and eviction from the page cache.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use simulate::SimulateError;
 
 use crate::error::LabError;
 
-/// A folder for stores, which is gone with this value.
+/// A folder for stores. Dropping this value removes it.
 #[derive(Debug)]
 pub(in crate::reproduce) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes it.
+    /// Creates the folder.
     ///
     /// # Errors
-    /// `Io`, also where it is there.
+    /// `Io`, also if it exists already.
     pub(in crate::reproduce) fn new(place: PathBuf) -> Result<Self, LabError> {
         fs::create_dir(&place).map_err(|source| io(&place, source))?;
         Ok(Self(place))
@@ -29,12 +29,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nobody is left who could be told.
+        // An error cannot be reported any more.
         fs::remove_dir_all(&self.0).ok();
     }
 }
 
-/// Copies all files of a folder to one that is made for them.
+/// Copies all files of a folder to a new one.
 ///
 /// # Errors
 /// `Io`.
@@ -52,7 +52,7 @@ pub(in crate::reproduce) fn copy(from: &Path, to: &Path) -> Result<(), LabError>
     })
 }
 
-/// Removes a folder with all that is in it.
+/// Removes a folder with its content.
 ///
 /// # Errors
 /// `Io`.
@@ -60,7 +60,7 @@ pub(in crate::reproduce) fn remove(folder: &Path) -> Result<(), LabError> {
     fs::remove_dir_all(folder).map_err(|source| io(folder, source))
 }
 
-/// Writes what waits to be written, and lets go of all that is in the page cache of these files.
+/// Flushes these files, and evicts them from the page cache.
 ///
 /// # Errors
 /// `Io`.
@@ -77,7 +77,7 @@ pub(in crate::reproduce) fn drop_cached(folder: &Path) -> Result<(), LabError> {
     })
 }
 
-/// Calls `visit` with each file and folder in a folder, a folder before what is in it.
+/// Calls `visit` with each file and folder below a folder, each folder before its content.
 fn each(folder: &Path, visit: &mut dyn FnMut(&Path, bool) -> Result<(), LabError>) -> Result<(), LabError> {
     for entry in fs::read_dir(folder).map_err(|source| io(folder, source))? {
         let entry = entry.map_err(|source| io(folder, source))?;

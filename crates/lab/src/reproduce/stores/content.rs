@@ -1,5 +1,5 @@
-//! Backups' bytes in memory: made once, and handed to each store, so that no time is of making
-//! them.
+//! Bytes of backups in memory. They are generated once and given to each store, so that no measured
+//! time includes their generation.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use simulate::{BackupHead, Extent, SimulateError};
 use crate::error::LabError;
 use crate::generate::{Compression, Parts, Slice, Workload};
 
-/// What comes next of a backup.
+/// The next piece of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Piece {
     Data(usize),
@@ -19,11 +19,11 @@ enum Piece {
 /// A backup.
 #[derive(Debug, Default)]
 pub(in crate::reproduce) struct Content {
-    /// Its series: what its name is before the week, or before its number.
+    /// Its series: the part of its name before the week, or before its number.
     pub(in crate::reproduce) series: String,
-    /// How much of the data it holds, where that is told.
+    /// Whether the backup is full or incremental, if that is known.
     pub(in crate::reproduce) extent: Option<Extent>,
-    /// What is not zeros.
+    /// All bytes but zeros.
     bytes: Vec<u8>,
     pieces: Vec<Piece>,
 }
@@ -39,7 +39,7 @@ impl Content {
         }
     }
 
-    /// Bytes, but for zeros, which are left out of all figures as the paper does.
+    /// Bytes without zeros. All figures leave zeros out, as the paper does.
     pub(in crate::reproduce) fn data_bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
@@ -71,7 +71,7 @@ impl Content {
         }
     }
 
-    /// To be backed up.
+    /// The backup as a source.
     pub(in crate::reproduce) fn source(&self) -> ContentSource<'_> {
         ContentSource {
             content: self,
@@ -93,7 +93,7 @@ pub(in crate::reproduce) struct ContentSource<'a> {
     content: &'a Content,
     piece: usize,
     at: usize,
-    /// What is left of the data at hand.
+    /// The remaining range of the current data.
     data: Range<usize>,
 }
 
@@ -119,10 +119,10 @@ impl StreamSource for ContentSource<'_> {
     }
 }
 
-/// Makes each backup of a workload, the oldest first, and hands it over.
+/// Generates each backup of a workload, the oldest first, and passes it to `take`.
 ///
 /// # Errors
-/// Of the workload, and of who takes them.
+/// Errors of the workload, and of `take`.
 pub(in crate::reproduce) fn each(
     workload: &dyn Workload,
     mut take: impl FnMut(&Content) -> Result<(), LabError>,

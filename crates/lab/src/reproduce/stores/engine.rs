@@ -1,4 +1,4 @@
-//! A store of one layout, and what is done with it, with its times.
+//! A store of one layout, and timed operations on it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::content::Content;
 use crate::error::LabError;
 use crate::reproduce::figures::cores;
 
-/// A store. No password.
+/// A store without a password.
 #[derive(Debug)]
 pub(in crate::reproduce) struct Engine {
     env: Env,
@@ -29,16 +29,16 @@ pub(in crate::reproduce) struct Engine {
     compression: Compression,
 }
 
-/// Bytes that a store takes.
+/// Bytes of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::reproduce) struct Stored {
-    /// Containers of chunks, with the catalogs in them.
+    /// Containers of chunks, including their catalogs.
     pub(in crate::reproduce) chunks: u64,
-    /// Everything.
+    /// All objects.
     pub(in crate::reproduce) all: u64,
 }
 
-/// What reverse deduplication did, and the prune after it.
+/// The results of reverse deduplication, and of the prune after it.
 #[derive(Debug)]
 pub(in crate::reproduce) struct Reversed {
     pub(in crate::reproduce) optimized: OptimizeReport,
@@ -48,11 +48,11 @@ pub(in crate::reproduce) struct Reversed {
 }
 
 impl Engine {
-    /// A new store in memory, or in a folder that is made, of a domain of its own or of another
-    /// store: data is cut and fingerprinted there as it is here then.
+    /// A new store, in memory or in a new folder. It has a domain of its own or that of another
+    /// store. Stores of one domain cut and fingerprint data alike.
     ///
     /// # Errors
-    /// Of the engine.
+    /// Errors of the engine.
     pub(in crate::reproduce) fn new(
         folder: Option<&Path>,
         init: &InitOptions,
@@ -65,10 +65,10 @@ impl Engine {
         Self::made(env, folder, init, domain_of)
     }
 
-    /// A new store in memory, all of whose keys follow from a seed.
+    /// A new store in memory, with all keys from a seed.
     ///
     /// # Errors
-    /// Of the engine.
+    /// Errors of the engine.
     pub(in crate::reproduce) fn seeded(seed: u64, init: &InitOptions) -> Result<Self, LabError> {
         let env = Env {
             entropy: Arc::new(SeededEntropy::new(seed)),
@@ -88,10 +88,10 @@ impl Engine {
         Self::with(env, folder)
     }
 
-    /// The store in a folder, nothing of it read before.
+    /// Opens the store in a folder, with nothing of it read before.
     ///
     /// # Errors
-    /// Of the engine.
+    /// Errors of the engine.
     pub(in crate::reproduce) fn open(folder: &Path) -> Result<Self, LabError> {
         let env = Env::local(folder).map_err(onefold::Error::from)?;
         Self::with(env, Some(folder))
@@ -108,13 +108,13 @@ impl Engine {
         })
     }
 
-    /// Backups have this cap, and not none.
+    /// Makes backups with this cap. Without this call there is none.
     pub(in crate::reproduce) fn capped(self, capping: Capping) -> Self {
         Self { capping, ..self }
     }
 
-    /// Backups are compressed as by default, and not stored as they are: what is rewritten always
-    /// is.
+    /// Compresses backups as by default. Without this call they are stored uncompressed. Rewritten
+    /// data is always compressed.
     pub(in crate::reproduce) fn compressed(self) -> Self {
         let compression = IngestOptions::for_cores(1).compression;
         Self { compression, ..self }
@@ -126,8 +126,8 @@ impl Engine {
         Ok((self.env.clock.monotonic().saturating_sub(began), done))
     }
 
-    /// Backs up a content, in chunks that follow it or, for images of machines, in blocks. Durable
-    /// at the end of the time.
+    /// Backs up a content: images of machines in blocks, other content in content-defined chunks.
+    /// It is durable at the end of the returned time.
     pub(in crate::reproduce) fn back_up(
         &self,
         content: &Content,
@@ -154,8 +154,8 @@ impl Engine {
         })
     }
 
-    /// Makes archival what has left its live window, and reclaims what that lets go of, as a prune
-    /// does that is told nothing: a twentieth may stay unused.
+    /// Makes backups archival that left their live window. Then reclaims with the defaults of
+    /// prune: a twentieth may stay unused.
     pub(in crate::reproduce) fn optimize(&self) -> Result<Reversed, LabError> {
         let request = OptimizeRequest::default().workers(cores());
         let (took, optimized) = self.timed(|| Ok(self.store.optimize(&request, &Monitor::default())?))?;
@@ -168,11 +168,11 @@ impl Engine {
         })
     }
 
-    /// Repairs the layout of the newest backup, if it is due, within so many percent of what was
-    /// stored anew.
+    /// Repairs the layout of the newest backup, if it is due, within so many percent of the newly
+    /// stored bytes.
     ///
     /// # Errors
-    /// Of the engine; a backup that cannot be repaired is one.
+    /// Errors of the engine. A backup that cannot be repaired is an error.
     pub(in crate::reproduce) fn repair(&self, percent: u16) -> Result<Option<Repaired>, LabError> {
         let request = OptimizeRequest::default().repair(Some(percent)).workers(cores());
         let report = self.store.optimize(&request, &Monitor::default())?;
@@ -184,7 +184,7 @@ impl Engine {
         Ok(report.repaired.first().map(|(_, repaired)| *repaired))
     }
 
-    /// Reclaims all that is free, whatever is copied for it.
+    /// Reclaims all free space, however much must be copied for it.
     pub(in crate::reproduce) fn prune_all(&self) -> Result<(Duration, PruneReport), LabError> {
         self.prune(PruneLimits::default().unused_max(PruneUnused::Bytes(0)))
     }
@@ -192,7 +192,7 @@ impl Engine {
     /// Reclaims within these limits.
     ///
     /// # Errors
-    /// Of the engine.
+    /// Errors of the engine.
     pub(in crate::reproduce) fn prune(
         &self,
         limits: PruneLimits,
@@ -202,7 +202,7 @@ impl Engine {
         Ok((took, report))
     }
 
-    /// Forgets these and reclaims all that is free then.
+    /// Forgets these backups, and reclaims all space that they free.
     pub(in crate::reproduce) fn expire(
         &self,
         backups: &[SessionId],
@@ -212,7 +212,7 @@ impl Engine {
         Ok((took + pruning, report))
     }
 
-    /// Forgets these.
+    /// Forgets these backups.
     pub(in crate::reproduce) fn forget(&self, backups: &[SessionId]) -> Result<Duration, LabError> {
         let request = ForgetRequest::new(ForgetWhat::Named(
             backups.iter().map(ToString::to_string).collect(),
@@ -229,8 +229,8 @@ impl Engine {
         Ok(list.snapshots.iter().map(|snapshot| snapshot.id).collect())
     }
 
-    /// Restores a backup by a store that was opened anew, and where it is on disk from there:
-    /// nothing of it is in the page cache. Nobody keeps what comes.
+    /// Restores a backup with a store that was just opened, and discards the bytes. A store on disk
+    /// is read from disk: the page cache has nothing of it.
     pub(in crate::reproduce) fn restore(
         &self,
         backup: SessionId,
@@ -243,11 +243,10 @@ impl Engine {
         self.restore_through(&self.env, backup, options)
     }
 
-    /// The same from disks with heads, which are modelled: the store's files may be in the page
-    /// cache.
+    /// The same with simulated disks with heads. The page cache may have the store's files.
     ///
     /// # Errors
-    /// Of the engine.
+    /// Errors of the engine.
     pub(in crate::reproduce) fn restore_from(
         &self,
         disks: Disks,
@@ -273,14 +272,14 @@ impl Engine {
         self.timed(|| Ok(store.dump(&snapshot, None, &mut Nowhere, options, &Monitor::default())?))
     }
 
-    /// Containers that each backup reads, the oldest first, with the engine's own measure: an area
-    /// of 128 MiB.
+    /// Containers that each backup reads, the oldest first, counted by the engine for an area of
+    /// 128 MiB.
     pub(in crate::reproduce) fn containers_read(&self) -> Result<Vec<u64>, LabError> {
         let list = self.store.snapshots()?;
         self.containers_read_by(&list.snapshots)
     }
 
-    /// That of one backup.
+    /// The same count for one backup.
     pub(in crate::reproduce) fn containers_read_of(&self, backup: SessionId) -> Result<u64, LabError> {
         let snapshot = self.snapshot(backup)?;
         Ok(self.containers_read_by(&[snapshot])?.iter().sum())
@@ -297,7 +296,7 @@ impl Engine {
         wanted.ok_or_else(|| LabError::settings(format!("backup {backup} is gone")))
     }
 
-    /// What it takes.
+    /// The bytes that the store takes.
     pub(in crate::reproduce) fn stored(&self) -> Result<Stored, LabError> {
         let stats = self.store.stats()?;
         let of_chunks = ["data", "archive", "small"];
@@ -309,7 +308,7 @@ impl Engine {
     }
 }
 
-/// What is restored goes nowhere.
+/// Discards restored bytes.
 struct Nowhere;
 
 impl StreamOutput for Nowhere {

@@ -1,4 +1,4 @@
-//! Stores of the engine's that experiments make, with what is backed up into them.
+//! Stores of the engine that experiments create, and the data for them.
 
 pub(super) mod array;
 pub(super) mod cold;

@@ -1,4 +1,5 @@
-//! Unique data written and read, against the same bytes through the same storage alone: table II.
+//! Rates of writing and reading unique data, compared with the same bytes through the storage
+//! alone: table II.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ use crate::reproduce::stores::content::Content;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 use crate::rng::noise;
 
-/// Of raw rates.
+/// The least write rate, relative to the raw rate.
 const WRITE_MIN: f64 = 0.75;
 const READ_MIN: f64 = 0.85;
 /// Threads that put containers in a backup.
@@ -36,7 +37,7 @@ pub(super) fn bytes(size: &Size) -> u64 {
     4 * bytes * runs as u64
 }
 
-/// Data that is like no other.
+/// Data without duplicates.
 pub(super) fn unique(bytes: u64) -> Result<Vec<u8>, LabError> {
     let too_large = |_| LabError::settings(format!("{bytes} bytes of unique data"));
     let mut data = vec![0; usize::try_from(bytes).map_err(too_large)?];
@@ -44,7 +45,7 @@ pub(super) fn unique(bytes: u64) -> Result<Vec<u8>, LabError> {
     Ok(data)
 }
 
-/// By turns raw and by the engine.
+/// Measures raw rates and the engine's alternately.
 pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     run.progress.begin("table II");
     let folder = Folder::new(run.folder.join("stores"))?;
@@ -64,8 +65,8 @@ fn failed(error: env::StorageError) -> LabError {
     LabError::from(onefold::Error::from(error))
 }
 
-/// Objects as large as containers, put and read by as many threads as the engine does, from a cold
-/// page cache.
+/// Writes and reads objects of the size of containers, with as many threads as the engine and a
+/// cold page cache.
 pub(super) fn raw(size: &Size, folder: &Path, bytes: &[u8]) -> Result<Rates, LabError> {
     let env = Env::create_local(folder).map_err(failed)?;
     let clock = &env.clock;

@@ -1,8 +1,8 @@
-//! How much the images are that these experiments back up.
+//! The size of the images in these experiments.
 
 use crate::generate::Images;
 
-/// How many bytes all backups of such images have, but for zeros, about.
+/// The approximate bytes of all backups of such images, without zeros.
 pub(in crate::reproduce) fn data_bytes(images: &Images) -> u64 {
     let backups = u64::from(images.weeks);
     let grown = 5 * images.new_bytes * backups.saturating_sub(1) / 2;

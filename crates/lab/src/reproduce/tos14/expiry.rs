@@ -12,17 +12,17 @@ use crate::reproduce::stores::cold;
 use crate::reproduce::stores::engine::Engine;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
-/// So many times faster than reclaiming from an inline store.
+/// The least speed-up, compared with reclaiming from an inline store.
 const TIMES_MIN: f64 = 20.0;
-/// The slowest to the fastest, where time is flat.
+/// The largest ratio of the slowest to the fastest that counts as flat.
 const FLAT_MAX: f64 = 2.0;
-/// What one expiry counts as, in bytes of progress.
+/// Bytes of progress that one expiry counts as.
 const STEP: u64 = 16 << 20;
 
-/// Backups that went.
+/// Expired backups.
 #[derive(Debug, Clone, Copy, Default)]
 struct Expired {
-    /// How many, or up to which.
+    /// The number of expired backups, or the number of the last one.
     backups: u64,
     took: Duration,
     copied: u64,
@@ -44,16 +44,16 @@ impl Expired {
     }
 }
 
-/// Counts of progress.
+/// Bytes of progress.
 pub(super) fn bytes(size: &Size) -> u64 {
     2 * STEP * (u64::from(size.weeks.1).saturating_sub(1) + size.batches as u64)
 }
 
-/// Lets backups of copies of both stores go.
+/// Expires backups in copies of both stores.
 pub(super) fn run(size: &Size, stores: &Stores, run: &mut Run<'_>) -> Result<(), LabError> {
     let places = Stores::places(&stores.folder);
     let copy = stores.folder.join("copy");
-    // What the weeks left unused is no expiry's.
+    // The times of expiry must not include what earlier weeks left unused.
     stores.conventional.prune_all()?;
     stores.hybrid.prune_all()?;
     let (mut singly, mut batches) = (Vec::new(), Vec::new());
@@ -86,7 +86,7 @@ fn in_batches(size: &Size, place: &Path, copy: &Path, run: &Run<'_>) -> Result<V
         let engine = copied(place, copy)?;
         let backups = engine.backups()?;
         let most = backups.len().saturating_sub(1);
-        // From one to all but the newest.
+        // From one backup to all but the newest.
         let count = 1 + (most - 1) * batch / (size.batches - 1).max(1);
         let (took, report) = engine.expire(&backups[..count])?;
         all.push(Expired::of(count, took, &report));
@@ -97,8 +97,8 @@ fn in_batches(size: &Size, place: &Path, copy: &Path, run: &Run<'_>) -> Result<V
     Ok(all)
 }
 
-/// A copy of a store, written to the disk, opened, and pruned once, which finds nothing: what it
-/// reads for that, later ones need not.
+/// A copy of a store, flushed to the disk, opened, and pruned once. That prune finds nothing, but
+/// it reads objects that later prunes need not read again.
 fn copied(place: &Path, copy: &Path) -> Result<Engine, LabError> {
     cold::copy(place, copy)?;
     cold::drop_cached(copy)?;

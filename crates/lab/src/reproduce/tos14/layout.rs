@@ -1,4 +1,4 @@
-//! The layouts that are compared.
+//! The layouts under comparison.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use onefold::{InitOptions, Layout, SettingsChange};
 use crate::error::LabError;
 use crate::reproduce::stores::engine::Engine;
 
-/// Bytes of a chunk, on average or of fixed length, as in the paper.
+/// Bytes of a chunk as in the paper, on average or fixed.
 const CHUNK_BYTES: u32 = 4 << 10;
 
-/// How backups are laid out.
+/// A layout of backups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StoreLayout {
     /// Layout `inline`, no cap: the paper's Conv.
@@ -19,18 +19,18 @@ pub(super) enum StoreLayout {
     Hybrid {
         /// Bytes of a segment on average.
         segment_bytes: u32,
-        /// Backups that stay as they were written.
+        /// Number of newest backups that stay as they were written.
         live: u16,
-        /// What layout repair may copy for the newest one, in percent of what is stored anew.
+        /// What layout repair may copy for the newest backup, in percent of newly stored bytes.
         repair: u16,
     },
 }
 
 impl StoreLayout {
-    /// A new store in memory, or in a folder that is made.
+    /// A new store, in memory or in a new folder.
     ///
     /// # Errors
-    /// Of the engine.
+    /// Errors of the engine.
     pub(super) fn store(self, folder: Option<&Path>, container_bytes: u32) -> Result<Engine, LabError> {
         let series = match self {
             Self::Conventional => SettingsChange::default(),

@@ -7,10 +7,10 @@ use crate::error::LabError;
 use crate::reproduce::stores::content;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
-/// Segments of the default length ask so many times less often.
+/// With segments of the default length there are at least so many times fewer look-ups.
 const LESS_MIN: f64 = 100.0;
 
-/// The second backup of one layout.
+/// The second backup in one layout.
 struct Second {
     layout: StoreLayout,
     look_ups: u64,
@@ -33,7 +33,7 @@ pub(super) fn bytes(size: &Size) -> u64 {
     layouts(size).len() as u64 * data_bytes(&sg1((size.look_ups_bytes, 2)))
 }
 
-/// Backs up twice in each layout.
+/// Makes two backups in each layout.
 pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     run.progress.begin("table III");
     let engine = |layout: StoreLayout| layout.store(None, size.container_bytes);

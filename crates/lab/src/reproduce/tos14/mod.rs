@@ -1,10 +1,10 @@
 //! Li, Xu, Ng and Lee, "Efficient Hybrid Inline and Out-of-Line Deduplication for Backup Storage"
 //! (`RevDedup`), ACM TOS 11(1), 2014: the evaluation, section 4 (R1-R10).
 //!
-//! What decides is the engine: layout `hybrid`, optimize and prune, against its own conventional
-//! mode, layout `inline` in chunks of 4 KiB without a cap. Containers are of 32 MiB, segments of 4
-//! MiB, the live window is one backup, and all backups are kept, as in the paper; null chunks are
-//! left out of all figures. Images are a part of the paper's.
+//! The engine makes all decisions: layout `hybrid`, optimize and prune are compared with the
+//! engine's own conventional mode, layout `inline` in chunks of 4 KiB without a cap. As in the
+//! paper, containers have 32 MiB, segments 4 MiB, the live window is one backup, and all backups
+//! are kept. Null chunks are left out of all figures. Images are a part of the paper's.
 
 mod baseline;
 mod data;
@@ -96,7 +96,7 @@ fn run_all(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     if run.wants(WINDOWS) {
         windows::run(size, run)?;
     }
-    // How many bytes images have was estimated.
+    // The number of bytes was an estimate.
     run.progress
         .correct(bytes.iter().sum(), run.progress.done() - before);
     Ok(())
@@ -109,24 +109,24 @@ const PAPERS_IMAGE: u64 = 8_000_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Size {
     container_bytes: u32,
-    /// Those that are compared; the second is the default.
+    /// Bytes of the compared segments. The second is the default.
     segments: [u32; 3],
-    /// Bytes of an image of SG1 to SG4 in figure 4, and of SG5, and their weeks.
+    /// For figure 4: bytes of an image of SG1 to SG4, bytes of one of SG5, and weeks.
     savings: ([u64; 2], u32),
-    /// Bytes of an image, series and weeks of GP, and of the virtual machines.
+    /// For GP and for the virtual machines: bytes of an image, series, and weeks.
     groups: [(u64, u32, u32); 2],
     /// Bytes of an image for table III.
     look_ups_bytes: u64,
-    /// Bytes of an image of SG1 on disk, and weeks.
+    /// For SG1 on disk: bytes of an image, and weeks.
     weeks: (u64, u32),
-    /// Every so manieth backup is restored, and the newest.
+    /// Every n-th backup is restored, and the newest.
     restored_every: usize,
-    /// Sizes of batches that expire.
+    /// The number of batch sizes in the experiment with expiry.
     batches: usize,
-    /// Bytes of an image of SG1, and weeks, for live windows of these lengths.
+    /// For live windows of these lengths: bytes of an image of SG1, and weeks.
     windows: (u64, u32),
     live: [u16; 3],
-    /// Unique data, and how often it is written and read.
+    /// Bytes of unique data, and how often they are written and read.
     unique: (u64, usize),
 }
 
@@ -161,7 +161,7 @@ impl Size {
         }
     }
 
-    /// The layout that the paper has by default.
+    /// The paper's default layout.
     fn hybrid(&self) -> StoreLayout {
         self.hybrid_with(1, 0)
     }
@@ -175,19 +175,19 @@ impl Size {
         }
     }
 
-    /// Whether each backup of so many is restored.
+    /// Whether the backup with this number is restored, of so many.
     fn is_restored(&self, backup: usize, of: usize) -> bool {
         backup.is_multiple_of(self.restored_every) || backup + 1 == of
     }
 }
 
-/// SG1 of so many bytes and weeks.
+/// SG1 with so many bytes and weeks.
 fn sg1((image_bytes, weeks): (u64, u32)) -> Images {
     let images = Images::sg(1).expect("there is a first").scaled(image_bytes);
     Images { weeks, ..images }
 }
 
-/// What all stores have in common.
+/// The common settings of all stores.
 fn setup(size: &Size) -> String {
     format!(
         "The engine, chunks of 4 KiB, containers of {} MiB, segments of {} MiB where nothing else is said, live window of 1 backup, all backups \
@@ -198,7 +198,7 @@ fn setup(size: &Size) -> String {
     )
 }
 
-/// Of 10^6 bytes.
+/// A rate in MB (10^6 bytes) a second.
 fn megabytes_a_second(bytes: u64, took: std::time::Duration) -> f64 {
     share(bytes, 1_000_000) / took.as_secs_f64().max(1e-9)
 }

@@ -1,5 +1,5 @@
-//! Restores with more and fewer requests under way at once, from storages that answer late; the
-//! paper has no such figure.
+//! Restores with more or fewer concurrent requests, from storages with high latency. The paper has
+//! no such figure.
 
 use onefold::AssembleOptions;
 
@@ -9,7 +9,7 @@ use crate::error::LabError;
 use crate::reproduce::stores::array::Disks;
 use crate::reproduce::{Experiment, Row, Run};
 
-/// Storages that this machine has not.
+/// Storages that this machine does not have.
 const STORAGES: [(&str, Disks); 2] = [
     ("the paper's array of 8 disks", Disks::PAPERS),
     ("256 disks with seeks of 30 ms", Disks::FAR),
@@ -21,8 +21,8 @@ const WAYS: usize = 3;
 /// Restores of the newest backup.
 pub(super) const RESTORES: usize = STORAGES.len() * 2 * WAYS;
 
-/// How restores ask: with threads for cores alone and one after another for recipes, as by default,
-/// and with many.
+/// Three ways: fetching threads for the cores alone and no scouts; the default; 32 requests at
+/// once.
 fn ways() -> [(String, AssembleOptions); WAYS] {
     let default = AssembleOptions::for_cores(cores());
     let few = default.with_requests(cores() + 2).scouts(0);
@@ -30,7 +30,7 @@ fn ways() -> [(String, AssembleOptions); WAYS] {
     [few, default, many].map(|options| (format!("{} and {}", options.workers, options.scouts), options))
 }
 
-/// Restores the newest backup of both layouts each way.
+/// Restores the newest backup of both layouts in each way.
 pub(super) fn run(size: &Size, stores: &Stores, run: &mut Run<'_>) -> Result<(), LabError> {
     run.progress.begin("requests");
     let ways = ways();

@@ -1,4 +1,5 @@
-//! Restores after all weeks: figures 6 and 8; with layout repair besides, which the paper has not.
+//! Restores after all weeks: figures 6 and 8. Layout repair is added, which the paper does not
+//! have.
 
 use std::time::Duration;
 
@@ -12,11 +13,11 @@ use crate::reproduce::stores::array::Disks;
 use crate::reproduce::stores::engine::Engine;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
-/// The newest backup: so many times fewer containers, and faster.
+/// For the newest backup: the least factor of fewer containers, and of speed.
 const TIMES_MIN: f64 = 4.0;
-/// Restores of the newest backup, of which the median counts.
+/// Restores of the newest backup. The median counts.
 const RUNS: usize = 3;
-/// Disks that this machine has not.
+/// Disks that this machine does not have.
 const HEADS: [(&str, Disks); 2] = [
     ("the paper's array of 8 disks", Disks::PAPERS),
     ("one of its disks", Disks::ONE),
@@ -42,12 +43,12 @@ impl Restored {
     }
 }
 
-/// Bytes of all restores, about.
+/// Approximate bytes of all restores.
 pub(super) fn bytes(size: &Size) -> u64 {
     let each = data_bytes(&sg1(size.weeks)) / u64::from(size.weeks.1);
     let restored = (size.weeks.1 as usize).div_ceil(size.restored_every) + RUNS;
-    // Twice with two layouts and once with each that is repaired; and the newest of each from all
-    // kinds of disks with heads.
+    // Two restores for two layouts, and one for each repaired store; the newest backup of each from
+    // all kinds of disks with heads.
     let repaired = REPAIR_PERCENTS.len();
     each * ((4 + repaired) * restored + (2 + repaired) * HEADS.len() + requests::RESTORES) as u64
 }
@@ -119,10 +120,10 @@ fn restore_all(
     Ok(restored)
 }
 
-/// Restores from a store.
+/// Restores from one store.
 struct Restores {
     each: Vec<Restored>,
-    /// Of the newest backup from [`HEADS`], in MB (10^6) a second.
+    /// Restores of the newest backup from [`HEADS`], in MB (10^6) a second.
     on_heads: [f64; 2],
 }
 
@@ -150,7 +151,7 @@ fn points(of: &[Restored], value: fn(&Restored) -> f64) -> Vec<(f64, f64)> {
     of.iter().map(|one| (number(one.week), value(one))).collect()
 }
 
-/// Of the newest backup, a layout to conventional.
+/// Rows that compare the newest backup in a layout with the conventional one.
 fn newest(what: &str, inline: &Restores, ours: &Restores) -> Vec<Row> {
     let (Some(of_inline), Some(of_ours)) = (inline.each.last(), ours.each.last()) else {
         return Vec::new();

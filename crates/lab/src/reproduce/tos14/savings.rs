@@ -1,4 +1,4 @@
-//! What is saved: figure 4.
+//! Savings: figure 4.
 
 use super::data::data_bytes;
 use super::layout::StoreLayout;
@@ -10,14 +10,14 @@ use crate::reproduce::stores::content;
 use crate::reproduce::stores::engine::{Engine, Stored};
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
-/// At least so much is saved in the paper, and conventional deduplication no more than so many
-/// points more.
+/// The least savings in the paper, and the most percentage points that conventional deduplication
+/// saves more.
 const SAVED_MIN: f64 = 0.936;
 const POINTS_MAX: f64 = 0.03;
-/// Images of so many bytes are too many for stores in memory.
+/// Stores of images of this size do not fit into memory.
 const LARGE_BYTES: u64 = 2_000_000_000;
 
-/// A data set, and what it says in the paper.
+/// A data set, and its figures in the paper.
 struct Data {
     images: Images,
     paper: &'static str,
@@ -25,15 +25,15 @@ struct Data {
     saved_min: f64,
 }
 
-/// What a layout saves of a data set.
+/// The savings of a layout on a data set.
 #[derive(Debug, Clone, Copy)]
 struct Saved {
     layout: StoreLayout,
-    /// Without reverse deduplication.
+    /// Before reverse deduplication.
     alone: f64,
-    /// In the end, catalogs within containers counted.
+    /// At the end, with catalogs in containers counted.
     all: f64,
-    /// And all that a store has besides.
+    /// At the end, with everything in the store counted.
     whole: f64,
 }
 
@@ -67,8 +67,8 @@ fn data_sets(size: &Size) -> Vec<Data> {
     all
 }
 
-/// Those that are compared: of images as large as these with shorter segments instead of longer
-/// ones, one after another on disk.
+/// The layouts to compare. With large images there are shorter segments instead of longer ones, and
+/// the stores are on disk, one after another.
 fn layouts(size: &Size, images: &Images) -> (Vec<StoreLayout>, bool) {
     let [short, default, long] = size.segments;
     let hybrid = |segment_bytes| StoreLayout::Hybrid {
@@ -117,7 +117,7 @@ fn measure(size: &Size, images: &Images, run: &Run<'_>) -> Result<Vec<Saved>, La
     Ok(all)
 }
 
-/// With stores, their layouts, and what each has stored anew.
+/// Measures the savings of these engines. Each has its layout, and the bytes that it stored newly.
 fn measure_with(
     images: &Images,
     mut engines: Vec<(Engine, StoreLayout, u64)>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::*;
 use crate::reproduce::{Experiment, Progress};
 
-/// Seconds, also where nothing is optimised.
+/// Runs in seconds, even without optimisation.
 fn tiny() -> Size {
     Size {
         container_bytes: 256 << 10,
@@ -91,7 +91,7 @@ fn what_depends_on_no_time_is_as_the_engine_promises() {
         let row = one.rows.iter().find(|row| row.what == what);
         row.unwrap_or_else(|| panic!("{what}: {one:?}")).value.unwrap()
     };
-    // Archival backups go by whole containers.
+    // Expiry of archival backups deletes whole containers.
     for what in ["one by one", "batches of the oldest"] {
         let copied = value("figure-10", &format!("{what}: bytes copied, hybrid"));
         assert!(copied == 0.0, "{what}: {copied}");

@@ -14,29 +14,29 @@ use crate::reproduce::stores::content;
 use crate::reproduce::stores::engine::Engine;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
-/// Of raw reading and writing of the same bytes.
+/// The least rate of reverse deduplication, relative to raw reading and writing of the same bytes.
 const REVERSE_MIN: f64 = 0.5;
-/// Bytes that raw rates are measured with, and how often.
+/// Bytes for measuring raw rates, and the number of runs.
 const RAW_BYTES: u64 = 512 << 20;
 const RAW_RUNS: usize = 3;
 
-/// What a week cost.
+/// The cost of a week.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Week {
-    /// Of the backup, without zeros.
+    /// Bytes of the backup, without zeros.
     pub(super) bytes: u64,
     conventional: Duration,
     hybrid: Duration,
-    /// What each stored anew.
+    /// Bytes that each store added.
     new: [u64; 2],
-    /// Making the backup before archival, and the prune; none in the first week.
+    /// Times of making the previous backup archival, and of the prune; `None` in the first week.
     reverse: Option<(Duration, Duration)>,
-    /// What that copied to archive containers, and what prune copied.
+    /// Bytes copied to archive containers, and bytes that prune copied.
     archived: u64,
     copied: u64,
 }
 
-/// What layout repair may copy, in percent of what is stored anew: as much, and twice as much.
+/// What layout repair may copy, in percent of newly stored bytes: as much, and twice as much.
 pub(super) const REPAIR_PERCENTS: [u16; 2] = [100, 200];
 
 /// The stores with all weeks.
@@ -44,18 +44,19 @@ pub(super) struct Stores {
     pub(super) folder: Folder,
     pub(super) conventional: Engine,
     pub(super) hybrid: Engine,
-    /// Layout `hybrid` with layout repair, within [`REPAIR_PERCENTS`], where it is asked for.
+    /// Stores of layout `hybrid` with layout repair, within [`REPAIR_PERCENTS`]; empty if repair is
+    /// not requested.
     pub(super) repaired: Vec<RepairedStore>,
     pub(super) weeks: Vec<Week>,
     raw: Rates,
 }
 
-/// A store whose newest backup is put in order each week.
+/// A store whose newest backup is repaired each week.
 pub(super) struct RepairedStore {
     /// Its budget.
     pub(super) percent: u16,
     pub(super) engine: Engine,
-    /// Bytes that its backups stored anew, that repairs copied, and that prunes did.
+    /// Bytes that its backups added, bytes that repairs copied, and bytes that prunes copied.
     pub(super) new: u64,
     pub(super) by_repairs: u64,
     pub(super) by_prunes: u64,
@@ -77,20 +78,19 @@ impl RepairedStore {
 }
 
 impl Stores {
-    /// Where the first two are, conventional first.
+    /// The folders of the first two stores, conventional first.
     pub(super) fn places(folder: &Folder) -> [PathBuf; 2] {
         ["conventional", "hybrid"].map(|name| folder.join(name))
     }
 }
 
-/// Bytes of all backups, with stores whose layout is repaired or without.
+/// Bytes of all backups, with or without the repaired stores.
 pub(super) fn bytes(size: &Size, with_repair: bool) -> u64 {
     let repaired = if with_repair { REPAIR_PERCENTS.len() } else { 0 };
     (3 + 2 * repaired as u64) * data_bytes(&sg1(size.weeks))
 }
 
-/// Backs up all weeks in both layouts, and in further stores whose layout is repaired if that is
-/// asked for.
+/// Backs up all weeks in both layouts, and in repaired stores if they are requested.
 pub(super) fn build(size: &Size, with_repair: bool, run: &Run<'_>) -> Result<Stores, LabError> {
     run.progress.begin("figures 5 and 7");
     let folder = Folder::new(run.folder.join("stores"))?;
@@ -151,13 +151,13 @@ pub(super) fn build(size: &Size, with_repair: bool, run: &Run<'_>) -> Result<Sto
     })
 }
 
-/// What they cost.
+/// Reports the cost of the weeks.
 pub(super) fn report(size: &Size, stores: &Stores, run: &mut Run<'_>) -> Result<(), LabError> {
     run.report(figure_5(size, stores))?;
     run.report(figure_7(size, stores))
 }
 
-/// Where the data come from.
+/// The origin of the data, in words.
 pub(super) fn data_words(size: &Size, stores: &Stores) -> String {
     let (image_bytes, weeks) = size.weeks;
     format!(
@@ -169,7 +169,7 @@ pub(super) fn data_words(size: &Size, stores: &Stores) -> String {
     )
 }
 
-/// The mean of a quarter of points, the first or the last.
+/// The mean of the first and of the last quarter of the points.
 fn quarters(points: &[(f64, f64)]) -> (f64, f64) {
     let count = points.len().div_ceil(4);
     let of = |part: &[(f64, f64)]| mean(part.iter().map(|point| point.1)).unwrap_or(0.0);

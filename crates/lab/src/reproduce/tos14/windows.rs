@@ -7,15 +7,15 @@ use crate::reproduce::statistics::{is_near, mean};
 use crate::reproduce::stores::content;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Run, Series};
 
-/// What the longest window costs in the paper, in percent of all backups.
+/// The cost of the longest window in the paper, in percent of all backups.
 const POINTS: f64 = 3.4;
 
 /// A series with one live window.
 struct Window {
     live: u16,
-    /// MiB restored for each container read, of each backup in the end.
+    /// The final speed factor of each backup: MiB restored for each container read.
     speeds: Vec<f64>,
-    /// What was saved after each week, of bytes without zeros.
+    /// The savings after each week, of bytes without zeros.
     saved: Vec<f64>,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn bytes(size: &Size) -> u64 {
     size.live.len() as u64 * data_bytes(&sg1(size.windows))
 }
 
-/// Runs all windows.
+/// Runs all lengths of windows.
 pub(super) fn run(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
     run.progress.begin("figure 9");
     let engine = |live| size.hybrid_with(live, 0).store(None, size.container_bytes);

@@ -3,7 +3,8 @@ use super::*;
 const DEFAULT: Cap = Cap::Least(56 << 10);
 const MEMORY: u64 = 96 << 20;
 
-/// More memory than the default is the other way round: it must not be what is judged by.
+/// With more memory than the default, the order of speeds is reversed: a test fails if caps are
+/// judged with that memory.
 fn given(cap: Cap, factor: f64, with_default: f64) -> Given {
     Given {
         chunk_bytes: Tried::CHUNK_BYTES,
@@ -15,7 +16,7 @@ fn given(cap: Cap, factor: f64, with_default: f64) -> Given {
     }
 }
 
-/// Factor and speed without a cap are 10 and 1.
+/// Without a cap, the factor is 10 and the speed is 1.
 fn capped(usual: (f64, f64), others: &[(Cap, f64, f64)], backups: usize) -> (Cap, String) {
     let mut all = vec![given(Cap::None, 10.0, 1.0), given(DEFAULT, usual.0, usual.1)];
     all.extend(
@@ -53,7 +54,7 @@ fn what_gains_no_more_than_it_costs_is_not_recommended() {
     let (cap, why) = capped((10.0, 1.0), &[], 3);
     assert_eq!(cap, Cap::None);
     assert!(why.contains("nothing is gained"), "{why}");
-    // 5 % faster for 5 %.
+    // Restores are 5 % faster, and deduplication is 5 % worse.
     assert_eq!(capped((9.5, 1.05), &[], 3).0, Cap::None);
     assert_eq!(capped((9.5, 1.08), &[], 3).0, DEFAULT);
 }
@@ -82,7 +83,7 @@ fn another_takes_the_default_s_place_where_it_pays_beside_it() {
         why.contains("2.20 times as fast as without a cap, for 4.0 %") && why.contains("least:56K, restores"),
         "{why}"
     );
-    // Within 3 % of the default, but more than 8 % of what is had without a cap.
+    // Within 3 % of the default, but more than 8 % below the factor without a cap.
     assert_eq!(capped((9.3, 1.5), &[(STRONG, 9.1, 9.0)], 3).0, DEFAULT);
 }
 

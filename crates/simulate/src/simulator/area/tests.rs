@@ -1,4 +1,4 @@
-//! The area against the paper's examples, and its promises.
+//! The area against the paper's examples, and its guarantees.
 
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -49,7 +49,7 @@ fn zeros_cost_neither_room_nor_reads() {
         assert_eq!(order(&reads), [1]);
         assert_eq!(reads[0].filled, [0, 2]);
         assert!(plan(&[zeros(5)], is_rolling, 1).is_empty());
-        // More of them than there are spots in the area.
+        // More zeros than the area has spots.
         let mut long = vec![zeros(5); 3000];
         long.push(chunk(1, 0, 10));
         assert_eq!(order(&plan(&long, is_rolling, 1)), [1]);

@@ -10,7 +10,7 @@ fn what_is_no_data_container_is_kept() {
     env::conformance::check(&HollowStorage::new(Arc::new(MemoryStorage::new())));
 }
 
-/// A data container of a store, whole, and its name.
+/// A whole data container of a store, and its name.
 fn container() -> (ObjectName, Vec<u8>) {
     let progress = Progress::new(std::sync::Arc::default());
     let engine = Engine::new(Payload::Kept, &OpenOptions::default()).unwrap();

@@ -1,9 +1,10 @@
-//! Layout repair of inline series, by the engine: does the newest backup restore as if it lay
-//! alone, with every chunk stored once? (L9)
+//! Layout repair of inline series, by the engine: does the newest backup restore as if it were
+//! alone, while every chunk is stored once? (L9)
 //!
-//! '2year' of which the last 30 backups are kept, and versions of real data, all kept. Each backup
-//! goes into three stores: without a cap, without a cap and repaired after each backup, and with
-//! the default cap; and alone into a store of its own, which is the perfect one to restore from.
+//! The data are '2year', of which the last 30 backups are kept, and versions of real data, all of
+//! which are kept. Each backup is stored in three stores: without a cap, without a cap but repaired
+//! after each backup, and with the default cap. It is also stored alone in a store of its own,
+//! which is the perfect one to restore from.
 
 mod report;
 mod series;
@@ -15,30 +16,29 @@ use crate::generate::TwoYear;
 use crate::reproduce::figures::{megabytes, mib, number};
 use series::{Setting, Stores};
 
-/// What is measured here.
+/// The part of this experiment.
 pub(super) const REPAIR: Part = Part("repair");
 
-/// Backups of '2year' that are kept, of how many a week has.
+/// Backups of '2year' that are kept, and backups of a week.
 const KEPT: usize = 30;
 const WEEK: usize = 5;
-/// Bytes that may be rewritten, in percent of those stored anew.
+/// Bytes that repair may rewrite, in percent of newly stored bytes.
 const PERCENT: u16 = 100;
-/// Of so many stores is told how far they are: each backup goes into three, and into one of its
-/// own.
+/// Stores that report progress for each backup: three, and one of its own.
 const STORES: u64 = 4;
 
 /// How much is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Size {
-    /// Bytes of '2year' at first, and weeks.
+    /// Bytes of the first snapshot of '2year', and weeks.
     two_year: (u64, u32),
     container_bytes: u32,
-    /// Weeks whose backups are restored.
+    /// The number of last weeks whose backups are restored.
     weeks_restored: usize,
-    /// Bytes of a container for versions of real data, one after another: small, as they are
-    /// compressed.
+    /// Bytes of a container for versions of real data, one experiment each. They are small, because
+    /// the versions are compressed.
     containers_of_versions: [u32; 2],
-    /// Versions that are restored.
+    /// The number of last versions that are restored.
     versions_restored: usize,
 }
 
@@ -62,7 +62,7 @@ impl Size {
     }
 }
 
-/// Measures both.
+/// Measures '2year', and versions of real data if they are given.
 pub(super) fn run(run: &mut Run<'_>) -> Result<(), LabError> {
     run_all(&Size::of(run.extent), run)
 }
@@ -93,8 +93,8 @@ fn two_year(size: &Size, run: &mut Run<'_>) -> Result<(), LabError> {
         restored: WEEK * size.weeks_restored,
         percent: PERCENT,
     };
-    // Files grow by 2 % of the first bytes each time; a fifth of the backups is full, the others
-    // hold some 4 %.
+    // Files grow by 2 % of the first snapshot each time. A fifth of the backups is full, and the
+    // others hold some 4 %.
     let mean = snapshot_bytes + snapshot_bytes / 100 * backups as u64;
     let expected = STORES * backups as u64 * (mean / 5 + mean / 25);
     run.progress.expect(expected);

@@ -1,4 +1,4 @@
-//! What the stores of a series say, beside what is asked of them.
+//! The results of the stores of a series, compared with their targets.
 
 use onefold::Repaired;
 
@@ -7,14 +7,14 @@ use crate::reproduce::figures::{mib, number, percent, share};
 use crate::reproduce::statistics::mean;
 use crate::reproduce::{Axis, Experiment, Plot, Row, Series};
 
-/// Of the speed factor of a backup that lies alone.
+/// The least speed factor, relative to that of a backup that is alone.
 const PERFECT_MIN: f64 = 0.9;
-/// Of the ratio of a store that has every chunk once.
+/// The least deduplication ratio, relative to that of a store that has every chunk once.
 const EXACT_MIN: f64 = 0.99;
-/// Bytes rewritten, to those stored anew.
+/// The most bytes rewritten, relative to newly stored bytes.
 const REWRITTEN_MAX: f64 = 1.0;
 
-/// As an experiment: `what` is what was backed up, `data` says more of it.
+/// The experiment's rows. `what` names the backed-up data, and `data` describes it.
 pub(super) fn experiment(name: &str, what: &str, data: &str, measured: &Measured) -> Experiment {
     let setting = measured.setting;
     let container = mib(setting.container_bytes.into());
@@ -51,7 +51,7 @@ fn called(way: Way) -> &'static str {
     }
 }
 
-/// Each backup of a kind with what it cost.
+/// Each full or each incremental backup, with what it cost.
 fn of_kind<'a>(
     measured: &'a Measured,
     line: &'a Line,
@@ -62,7 +62,7 @@ fn of_kind<'a>(
     of_kind.map(|(number, (backup, step))| (number, backup, step))
 }
 
-/// The speed factor to the perfect one: the same bytes, so containers to containers.
+/// The speed factor relative to the perfect one. Bytes are equal, so this is a ratio of containers.
 fn to_perfect(backup: &Backup, step: &Step, read: impl Fn(&Reads) -> Option<u64>) -> Option<f64> {
     Some(share(read(&backup.perfect)?, read(&step.reads)?.max(1)))
 }
@@ -166,7 +166,7 @@ fn ratios(measured: &Measured, line: &Line) -> Vec<Row> {
     ]
 }
 
-/// Megabytes of all but the first backup, which is all new.
+/// The sum over all backups but the first, which is all new, in megabytes.
 fn sum(line: &Line, of: impl Fn(&Step) -> u64) -> u64 {
     line.steps.iter().skip(1).map(of).sum()
 }

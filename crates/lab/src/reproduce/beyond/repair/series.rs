@@ -1,5 +1,5 @@
-//! A series in three stores: what each of its backups costs, and how many containers a restore of
-//! it reads.
+//! A series in three stores: the cost of each backup, and the number of containers that a restore
+//! of it reads.
 
 use std::collections::VecDeque;
 
@@ -15,33 +15,33 @@ use crate::reproduce::figures::cores;
 use crate::reproduce::stores::content::Content;
 use crate::reproduce::stores::engine::{Engine, Stored};
 
-/// What of a store may stay unused after each backup.
+/// The share of a store that may stay unused after each backup.
 pub(super) const UNUSED_MAX: f64 = 0.01;
-/// What all stores' keys follow from.
+/// The seed of all stores' keys.
 const SEED: u64 = 1;
 
-/// What all stores of a series have in common.
+/// The common settings of all stores of a series.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setting {
     pub(super) container_bytes: u32,
-    /// So many of the last backups are kept.
+    /// The number of last backups that are kept.
     pub(super) kept: usize,
     /// Backups in all.
     pub(super) backups: usize,
-    /// So many of the last ones are restored.
+    /// The number of last backups that are restored.
     pub(super) restored: usize,
-    /// Bytes that a repair may rewrite, in percent of those stored anew.
+    /// Bytes that a repair may rewrite, in percent of newly stored bytes.
     pub(super) percent: u16,
 }
 
-/// What a store does against its backups being scattered.
+/// What a store does against scattered backups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Nothing: every chunk is stored once.
+    /// Nothing: it stores every chunk once.
     Nothing,
-    /// The newest backup's layout is repaired.
+    /// It repairs the newest backup's layout.
     Repair,
-    /// The default cap: chunks that lie scattered are stored again.
+    /// It uses the default cap: scattered chunks are stored again.
     Cap,
 }
 
@@ -52,25 +52,25 @@ impl Way {
 /// Containers that a restore reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reads {
-    /// As `onefold stats` counts them, for an area of 128 MiB.
+    /// As `onefold stats` counts them, with an area of 128 MiB.
     pub(super) laid_out: u64,
-    /// By a restore with that memory, as by default, where it was restored.
+    /// Read by a default restore with that memory, if the backup was restored.
     pub(super) restored: Option<u64>,
 }
 
-/// What a backup cost a store.
+/// The cost of a backup in a store.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Step {
     pub(super) reads: Reads,
-    /// Plain bytes stored anew.
+    /// Plain bytes newly stored.
     pub(super) bytes_new: u64,
-    /// Bytes that the prune after it copied.
+    /// Bytes that the following prune copied.
     pub(super) swept: u64,
-    /// What a repair did, where one was due.
+    /// The results of a repair, if one was due.
     pub(super) repaired: Option<Repaired>,
 }
 
-/// A backup, and what a store reads that has nothing else.
+/// A backup, and the reads of its restore from a store that has nothing else.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Backup {
     pub(super) bytes: u64,
@@ -78,25 +78,25 @@ pub(super) struct Backup {
     pub(super) perfect: Reads,
 }
 
-/// What became of a store.
+/// The results of a store.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) way: Way,
-    /// What each backup cost.
+    /// The cost of each backup.
     pub(super) steps: Vec<Step>,
-    /// After the last backup and its prune.
+    /// Sizes after the last backup and its prune.
     pub(super) stored: Stored,
-    /// And when nothing is left unused.
+    /// Sizes after a prune that leaves nothing unused.
     pub(super) pruned: Stored,
 }
 
-/// All that was measured.
+/// All results of a series.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) setting: Setting,
     pub(super) backups: Vec<Backup>,
     pub(super) lines: Vec<Line>,
-    /// A store that never had any but the backups that are kept, and its plain bytes of chunks.
+    /// Sizes of a store that only ever had the kept backups, and its plain bytes of chunks.
     pub(super) exact: Stored,
     pub(super) exact_plain: u64,
 }
@@ -107,7 +107,7 @@ impl Measured {
         self.backups.iter().map(|backup| backup.bytes).sum()
     }
 
-    /// Bytes of those that are kept.
+    /// Bytes of the kept backups.
     pub(super) fn kept_bytes(&self) -> u64 {
         let gone = self.backups.len().saturating_sub(self.setting.kept);
         self.backups[gone..].iter().map(|backup| backup.bytes).sum()
@@ -134,16 +134,16 @@ pub(super) struct Stores {
     open: Vec<Open>,
     exact: Engine,
     exact_plain: u64,
-    /// Whose domain all others are of, so that data is cut alike in all.
+    /// Gives all other stores their domain, so that all cut data alike.
     domain: Engine,
     backups: Vec<Backup>,
 }
 
 impl Stores {
-    /// Empty ones, in memory.
+    /// Empty stores in memory.
     ///
     /// # Errors
-    /// Of the engine.
+    /// Errors of the engine.
     pub(super) fn new(setting: Setting) -> Result<Self, LabError> {
         let init = InitOptions::default().container_bytes(setting.container_bytes);
         let domain = Engine::seeded(SEED, &init)?;
@@ -171,11 +171,11 @@ impl Stores {
         })
     }
 
-    /// Backs up the next one in each store, lets go of the one that is kept no longer, repairs, and
-    /// prunes.
+    /// Backs up the next content into each store. Then each store forgets the backup that is no
+    /// longer kept, repairs, and prunes.
     ///
     /// # Errors
-    /// Of the engine; `Interrupted`.
+    /// Errors of the engine; `Interrupted`.
     pub(super) fn back_up(&mut self, content: &Content, progress: &Progress) -> Result<(), LabError> {
         let left = self.setting.backups.saturating_sub(self.backups.len());
         let is_restored = left <= self.setting.restored;
@@ -200,10 +200,10 @@ impl Stores {
         Ok(())
     }
 
-    /// What they take in the end.
+    /// The final sizes of the stores.
     ///
     /// # Errors
-    /// Of the engine.
+    /// Errors of the engine.
     pub(super) fn finish(self) -> Result<Measured, LabError> {
         let finish = |open: Open| {
             let stored = open.engine.stored()?;
@@ -216,7 +216,7 @@ impl Stores {
             })
         };
         let lines: Result<Vec<Line>, LabError> = self.open.into_iter().map(finish).collect();
-        // As the others: what backups leave behind for prunes to clear away is no chunk's.
+        // Prunes this store like the others, so that leftovers of backups do not count.
         self.exact.prune_all()?;
         Ok(Measured {
             setting: self.setting,

@@ -8,7 +8,7 @@ use env::{Entropy, SeededEntropy};
 use super::*;
 use crate::reproduce::{Experiment, Progress, Verdict};
 
-/// Seconds, also where nothing is optimised.
+/// Runs in seconds, even without optimisation.
 fn tiny() -> Size {
     Size {
         two_year: (16_000_000, 8),
@@ -45,8 +45,8 @@ fn value(of: &Experiment, what: &str) -> f64 {
     row.unwrap_or_else(|| panic!("{what}: {of:?}")).value.unwrap()
 }
 
-/// Six versions of two megabytes, each with a tenth of its bytes changed in twenty places: files
-/// and folders.
+/// Writes six versions of two megabytes, as files and as folders. Each changes a tenth of the
+/// bytes, in twenty places.
 fn write_versions(folder: &Path) {
     let entropy = SeededEntropy::new(5);
     let mut bytes = vec![0; 2_000_000];
@@ -114,7 +114,7 @@ fn stores_are_as_exact_and_as_scattered_as_what_they_do_makes_them() {
         "{}",
         one.setup
     );
-    // Without a cap every chunk is stored once, and what goes leaves nothing behind.
+    // Without a cap every chunk is stored once, and deleted backups leave nothing behind.
     let exact = value(one, "no repair: exact ratio kept, containers of chunks");
     assert!((0.998..1.002).contains(&exact), "{exact}");
     let capped = value(one, "the default cap: exact ratio kept, containers of chunks");
@@ -122,7 +122,7 @@ fn stores_are_as_exact_and_as_scattered_as_what_they_do_makes_them() {
     let speed = |who: &str| value(one, &format!("newest backup, full, {who}: speed factor"));
     let (none, cap) = (speed("no repair"), speed("the default cap"));
     assert!(none < cap, "{none}, {cap}");
-    // An incremental backup refers to chunks all over the store, which alone would be in few
+    // An incremental backup refers to chunks all over the store. Alone, it would be in few
     // containers.
     let few = value(one, "newest backup, incremental, no repair: speed factor");
     assert!(few < 0.6, "{few}");
