@@ -54,7 +54,7 @@ pub struct Preview {
 /// and no session waits for it. Sessions that run beside it may keep some of the data.
 ///
 /// # Errors
-/// As [`crate::prune`].
+/// Those of [`crate::prune`].
 pub fn preview(
     context: &Context<'_>,
     options: &PruneOptions,
