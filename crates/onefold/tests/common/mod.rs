@@ -1,5 +1,5 @@
-//! What the tests of the whole engine share: processes on a simulated machine with a clock moved by hand,
-//! small trees of real files, and the questions that every store must answer well.
+//! What the tests of the whole engine share: processes on a simulated machine with a clock moved by
+//! hand, small trees of real files, and the questions that every store must answer well.
 #![allow(
     dead_code,
     unused_imports,
@@ -61,8 +61,8 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("waited half a minute in vain for {what}");
 }
 
-/// As [`wait_until`], for what heartbeats bring about: the clock is moved on from time to time. A pulse counts
-/// from when its thread has begun, and that may be later than one thinks.
+/// Like [`wait_until`], for what heartbeats bring about: the clock is moved on from time to time. A
+/// pulse counts from when its thread has begun, and that may be later than one thinks.
 pub fn wait_for_heartbeat(clock: &HandClock, what: &str, mut is_so: impl FnMut() -> bool) {
     let mut polls = 0;
     wait_until(what, || {
@@ -101,7 +101,8 @@ impl Process {
 
     pub fn on(storage: FaultStorage, clock: HandClock, seed: u64) -> Self {
         let watched = Arc::new(Watched::new(storage.clone()));
-        // Storages that give parts of objects back and others: half of the processes of any test take this one for each.
+        // Storages that give parts of objects back and others: half of the processes of any test
+        // take this one for each.
         watched.set_trims(seed.is_multiple_of(2));
         Self::watched(storage, watched, clock, seed)
     }
@@ -130,7 +131,8 @@ impl Process {
         Self::on(self.storage.handle_elsewhere(), HandClock::new(), seed)
     }
 
-    /// The same process, but that it moves time on when it waits for others ([`HandClock::striding`]).
+    /// The same process, but that it moves time on when it waits for others
+    /// ([`HandClock::striding`]).
     pub fn striding(&self) -> Self {
         let clock = self.clock.striding();
         let env = Env {
@@ -197,8 +199,9 @@ pub struct How {
 }
 
 impl How {
-    /// One thread for each stage, containers of all kinds, a checkpoint after every other container; nothing is stored
-    /// twice, so that what refers to what follows from the bytes alone.
+    /// One thread for each stage, containers of all kinds, a checkpoint after every other
+    /// container; nothing is stored twice, so that what refers to what follows from the bytes
+    /// alone.
     pub fn plain() -> Self {
         Self {
             ingest: IngestOptions::for_cores(1)
@@ -221,7 +224,7 @@ impl How {
         how
     }
 
-    /// As [`Self::plain`], and a backup that fits becomes one small container.
+    /// Like [`Self::plain`], and a backup that fits becomes one small container.
     pub fn small() -> Self {
         let mut how = Self::plain();
         how.ingest.small_bytes_max = 1 << 20;
@@ -302,8 +305,8 @@ pub fn back_up_watched(
     )
 }
 
-/// Waits until a running backup has looked up what its source has given: chunks were counted, and no more for
-/// a while.
+/// Waits until a running backup has looked up what its source has given: chunks were counted, and
+/// no more for a while.
 pub fn wait_for_look_ups(monitor: &Monitor) {
     wait_for_quiet(monitor, 30);
 }

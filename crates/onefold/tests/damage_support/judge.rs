@@ -48,8 +48,8 @@ impl Damaged {
             .any(|finding| is_it(&finding.object))
     }
 
-    /// Restores every backup. Those that the object has nothing to do with are identical; of the others no
-    /// wrong byte comes back, and whatever is missing was foretold by the check.
+    /// Restores every backup. Those that the object has nothing to do with are identical; of the
+    /// others no wrong byte comes back, and whatever is missing was foretold by the check.
     pub(crate) fn judge_restores(&self, fixture: &Fixture, touched: &BTreeSet<SessionId>, what: &str) {
         let list = self.store.snapshots().unwrap();
         let seen: BTreeSet<SessionId> = list.snapshots.iter().map(|snapshot| snapshot.id).collect();
@@ -186,7 +186,8 @@ pub(crate) fn restore(store: &Store, snapshot: &Snapshot) -> Restored {
     }
 }
 
-/// A folder to restore into, in memory where the system has such: thousands of files come and go here.
+/// A folder to restore into, in memory where the system has such: thousands of files come and go
+/// here.
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }

@@ -190,7 +190,8 @@ fn unreadable_sectors_cost_what_no_copy_has_and_a_check_goes_on_behind_them() {
     );
 }
 
-/// A manifest on a bad sector costs its own backup: the others are listed, restored, checked, and built on.
+/// A manifest on a bad sector costs its own backup: the others are listed, restored, checked, and
+/// built on.
 #[test]
 fn a_manifest_on_a_bad_sector_costs_its_own_backup() {
     let process = Process::new(61);
@@ -271,7 +272,8 @@ fn an_open_store_refers_to_nothing_that_is_gone() {
     }
 }
 
-/// A catalog that rots shows when a segment must be taken apart, and no sooner; the files there are read again.
+/// A catalog that rots shows when a segment must be taken apart, and no sooner; the files there are
+/// read again.
 #[test]
 fn a_changed_tree_is_backed_up_whatever_catalog_has_rotted() {
     let mut read_again = 0;

@@ -1,5 +1,6 @@
-//! Reading beside reclamation: what a reader has declared stays until it has read it; where nothing can be
-//! declared, a backup that is pruned under its reader is told apart from damage; a reader that dies blocks nobody.
+//! Reading beside reclamation: what a reader has declared stays until it has read it; where nothing
+//! can be declared, a backup that is pruned under its reader is told apart from damage; a reader
+//! that dies blocks nobody.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -122,7 +123,8 @@ fn a_restore_is_whole_beside_a_prune() {
     });
 }
 
-/// What it names as unreadable went while it was read; what is kept is found by the next backup all the same.
+/// What it names as unreadable went while it was read; what is kept is found by the next backup all
+/// the same.
 #[test]
 fn an_index_made_anew_beside_a_prune_finds_what_is_kept() {
     beside_a_prune_at_every_read(398, |process, store, kept, when| {
@@ -137,8 +139,8 @@ fn an_index_made_anew_beside_a_prune_finds_what_is_kept() {
     });
 }
 
-/// A new generation's main copy is there, and its mirror copy comes before the n-th read of a check, for all n until that
-/// has looked for it twice.
+/// A new generation's main copy is there, and its mirror copy comes before the n-th read of a
+/// check, for all n until that has looked for it twice.
 #[test]
 fn a_check_finds_nothing_between_the_copies_of_a_generation_that_is_being_put() {
     let (machine, _) = half_forgotten(402);
@@ -411,7 +413,8 @@ fn a_reader_told_not_to_write_writes_nothing_and_listing_backups_never_does() {
     assert!(written.is_empty(), "{written:?}");
     assert_eq!(monitor.notes(), Vec::<onefold::Warning>::new());
 
-    // A pin: the claim, a heartbeat, what is read, and the end; three waits for the disk before, none after.
+    // A pin: the claim, a heartbeat, what is read, and the end; three waits for the disk before,
+    // none after.
     let found = snapshot(&reader.open(), made.id);
     reader.watched.take_requests();
     reader

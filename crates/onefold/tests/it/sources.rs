@@ -1,8 +1,8 @@
-//! Sources that change, shrink or vanish while they are read: reported, counted, and the rest of the backup
-//! stands.
+//! Sources that change, shrink or vanish while they are read: reported, counted, and the rest of
+//! the backup stands.
 //!
-//! The moment is given by the store: the first container is put while the first, long file is still being
-//! read, for no queue holds as much as it. Then the tree is changed.
+//! The moment is given by the store: the first container is put while the first, long file is still
+//! being read, for no queue holds as much as it. Then the tree is changed.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -269,7 +269,8 @@ fn files_and_folders_that_vanish_or_turn_into_something_else() {
     assert_eq!(bytes(&restored, "a-long").len(), LONG_BYTES);
     assert_eq!(bytes(&restored, "z"), "z".repeat(1000).as_bytes());
     assert!(!restored.contains_key(Path::new("b")));
-    // Whatever stands there now may be in the backup as what it is, never a link's target as the file.
+    // Whatever stands there now may be in the backup as what it is, never a link's target as the
+    // file.
     for name in ["c", "d"] {
         if let Some(Entry::File(bytes)) = restored.get(Path::new(name)) {
             assert_eq!(*bytes, name.repeat(1000).into_bytes());

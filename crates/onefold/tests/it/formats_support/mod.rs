@@ -221,7 +221,8 @@ fn set_times(folder: &Path) {
     }
 }
 
-/// What a store holds, in words: its backups, their entries, and the digest of each file as restored.
+/// What a store holds, in words: its backups, their entries, and the digest of each file as
+/// restored.
 pub(crate) fn describe(store: &Store) -> String {
     let mut out = String::new();
     let list = store.snapshots().unwrap();
