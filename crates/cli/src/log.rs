@@ -1,8 +1,8 @@
-//! Logs, for whoever looks for the cause of something: what the library does, one event a line.
+//! The log, for finding the cause of a fault: what the library does, one event a line.
 //!
-//! `ONEFOLD_LOG` says which events, and `--log` where they go. Without both nothing is logged, and
-//! the library's events cost next to nothing. Each line begins with the system's time in UTC. A
-//! line that cannot be written is left out, and the command continues.
+//! `ONEFOLD_LOG` chooses the events, and `--log` the file. Without both nothing is logged, and the
+//! library's events cost almost nothing. Each line begins with the system's time in UTC. A line
+//! that cannot be written is left out, and the command continues.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,15 +13,15 @@ use anyhow::{Context, Result};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
-/// The variable that says which events are logged.
+/// The variable that chooses the logged events.
 const VARIABLE: &str = "ONEFOLD_LOG";
-/// What is logged to a file where the variable says nothing.
+/// The events logged to a file if the variable is not set.
 const DEFAULT: &str = "debug";
 
-/// Which events are logged, as the environment says; `None`: it says nothing.
+/// The filter of events from the environment. `None`: the variable is not set.
 ///
 /// # Errors
-/// A message about a value that is not understood.
+/// A message about an invalid value.
 pub(crate) fn filter() -> Result<Option<EnvFilter>, String> {
     let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
         return Ok(None);
@@ -36,11 +36,11 @@ pub(crate) fn filter() -> Result<Option<EnvFilter>, String> {
     EnvFilter::try_new(&*text).map(Some).map_err(why)
 }
 
-/// Logs from now on to this file, which is created for its owner alone where there is none, or to
-/// standard error; nothing where neither a file nor a filter is given.
+/// Starts the log. It appends to this file, or else writes to standard error. A new file is
+/// readable only for its owner. Without a file and a filter, nothing is logged.
 ///
 /// # Errors
-/// When the file cannot be opened.
+/// If the file cannot be opened.
 pub(crate) fn start(file: Option<&Path>, filter: Option<EnvFilter>) -> Result<()> {
     let writer = match (file, &filter) {
         (None, None) => return Ok(()),
