@@ -1,4 +1,5 @@
-//! What cases are made of: bytes, sources of pieces, and a client that sends a stream and commits.
+//! Building blocks of cases: bytes, sources of pieces, and a client that sends a stream and
+//! commits.
 
 use std::collections::VecDeque;
 use std::io;
