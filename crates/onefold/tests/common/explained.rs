@@ -1,4 +1,4 @@
-//! Whether every small object of a store is explained by what else is there.
+//! Checks that the other objects of a store explain each of its small objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,11 @@ use types::{Epoch, ObjectName, Revision, SeriesId, SessionId};
 use super::Process;
 use super::reclaimer::Reclaimer;
 
-/// What ended longer ago than so many sessions is looked at now and then (`Session::gc_sessions`).
+/// Sessions that ended longer ago than this number of sessions are tidied only now and then
+/// (`Session::gc_sessions`).
 const TIDIED: u64 = 64;
-/// Of each lease: the claim that was released last, the one that was held, and those of one holder
-/// before it, who had no barrier to wait for.
+/// For each lease: the claim released last, the held one, and those of one earlier holder that ran
+/// no barrier.
 const LEASE_CLAIMS_MAX: usize = 4;
 
 /// After a prune that came to its end, each object is there for a reason:
@@ -75,7 +76,7 @@ fn named(name: &str) -> ObjectName {
     ObjectName::new(name).unwrap()
 }
 
-/// What lies in a session's folder.
+/// The objects in a session's folder.
 #[derive(Default)]
 struct Folder {
     claimed: bool,
@@ -104,7 +105,7 @@ impl Seen<'_> {
             .collect()
     }
 
-    /// The session that pruned last: who had ended when it began was tidied up by it.
+    /// The session that pruned last. It has tidied the sessions that had ended before it began.
     fn last_prune(&self) -> Option<SessionId> {
         let (number, _) = self.claims(LeaseRole::Reclaim).pop_last()?;
         let name = names::lease(LeaseRole::Reclaim, number);
@@ -196,9 +197,9 @@ impl Seen<'_> {
         let read = self.sealer.read(&claim, ObjectKind::Claim, Claim::decode);
         let of = match &read {
             Ok(claim) => series.get(&claim.series).copied(),
-            // Torn: its number stays taken.
+            // A torn claim; its number stays taken.
             Err(_) if folder.claimed => series.first().copied(),
-            // Goes with the manifest, or is nobody's.
+            // It is deleted with the manifest, or belongs to no session.
             Err(_) => match series.first() {
                 Some(series) => Some(*series),
                 None => {
@@ -222,7 +223,7 @@ impl Seen<'_> {
         }
         let kept = match ending {
             Some(Manifest::Adopted { checkpoint, .. }) => checkpoint,
-            // What it says is not known.
+            // Its content is not known.
             None => return out,
             _ => None,
         };
@@ -320,7 +321,7 @@ impl Seen<'_> {
     }
 }
 
-/// Whether it has a name that some part of the format gives.
+/// Whether the format defines this name.
 fn is_ours(name: &ObjectName) -> bool {
     *name == names::reserve()
         || names::parse_config(name).is_some()
