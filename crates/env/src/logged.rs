@@ -20,7 +20,7 @@ use crate::{AlignedBuffer, Clock, LockState, ObjectBytes, ObjectMeta, ProcessLoc
 /// The target of all events of the storage.
 const TARGET: &str = "onefold::storage";
 
-/// What of an operation is logged as its bytes: what its result says, if anything.
+/// Returns the bytes to log for an operation, from its result. `None`: the result has no length.
 type BytesOf<T> = fn(&T) -> Option<u64>;
 
 /// A storage whose operations are logged.

@@ -1,7 +1,7 @@
 //! Setters of option structs.
 
-/// Gives a struct a setter for each of these fields. It takes and returns the value. So options are
-/// made in one expression, also where the struct is `#[non_exhaustive]`:
+/// Gives a struct a setter for each of these fields. A setter takes the struct and returns it. So
+/// one expression makes the options, even if the struct is `#[non_exhaustive]`:
 /// `OpenOptions::default().pin_reads(false)`.
 #[macro_export]
 macro_rules! setters {

@@ -96,7 +96,7 @@ pub(super) fn send(host: &dyn Host, begun: &Begun<'_>, steps: Vec<Step>) -> Resu
     Ok(counters)
 }
 
-/// Makes a backup of one stream of these steps; what it reads as is `expected`.
+/// Makes a backup of one stream of these steps, which must read as `expected`.
 pub(super) fn back_up(
     host: &dyn Host,
     steps: Vec<Step>,
@@ -110,7 +110,7 @@ pub(super) fn back_up(
     Ok((committed.session, checked(host, &committed, &[expected])))
 }
 
-/// What was committed, after a look at whether it is visible and has these bytes.
+/// The committed backup, after a check that it is visible and has these bytes.
 pub(super) fn checked(host: &dyn Host, committed: &Committed, expected: &[&[u8]]) -> Made {
     let id = committed.session;
     assert_eq!(

@@ -23,23 +23,23 @@ const TIDIED: u64 = 64;
 /// no barrier.
 const LEASE_CLAIMS_MAX: usize = 4;
 
-/// After a prune that came to its end, each object is there for a reason:
+/// After a prune that has completed, each object has a reason:
 ///
 /// | object | reason |
 /// |---|---|
-/// | `backups/*/<n>.<r>` | a backup that is kept, with all its revisions; a tombstone, or the ending of a session that died, which are kept for 30 days; the ending of a reader, which goes by the second tidying after it. What cannot be read has a revision beside it that can be |
-/// | `sessions/<n>/claim` | the session has an ending, and its number must not be given out again; or it has none, and whoever comes may adopt it. A reader that ended itself before the last prune has none |
+/// | `backups/*/<n>.<r>` | a backup that is kept, with all its revisions; a tombstone, or the ending of a session that died, which are kept for 30 days; the ending of a reader, which the second tidying after it deletes. An unreadable one has a readable revision beside it |
+/// | `sessions/<n>/claim` | the session has an ending, and its number must not be given out again; or it has none, and a later session may adopt it. A reader that ended itself before the last prune has none |
 /// | `sessions/<n>/committed` | the session has a manifest: a backup, or its tombstone |
-/// | `sessions/<n>/heartbeat.<c>` | the session has no ending, or has got it since the last prune began |
+/// | `sessions/<n>/heartbeat.<c>` | the session has no ending, or ended after the last prune began |
 /// | `sessions/<n>/checkpoint.<k>` | the same; or the session's ending is an adoption that names it |
-/// | `groups/<group>.<r>` | the revision that counts; each backup that it covers has a manifest, or had a tombstone that has been dropped since; where it covers none, the newest removed list names the group, or it would be missed |
-/// | `removed/<e>` | the newest; an older one where something on it stands still, or a session without an ending may remember catalogs from before it |
+/// | `groups/<group>.<r>` | the revision that counts; each backup that it covers has a manifest, or had a tombstone that was deleted since; if it covers none, the newest removed list names the group, which would otherwise be missing |
+/// | `removed/<e>` | the newest; an older one if one of its slots still exists, or if a session without an ending may remember catalogs from before it |
 /// | `condemned/<e>` | never: no epoch is open |
-/// | `damaged/<container>.<n>` | the container stands |
+/// | `damaged/<container>.<n>` | the container exists |
 /// | `lease/<role>.<m>` | the highest claim, and the few that no barrier has covered since |
 /// | `config`, `reserve`, `index`, `series` | always |
 ///
-/// Anything else that lies there is nobody's.
+/// No other object may exist.
 pub fn assert_small_objects_explained(
     process: &Process,
     reclaimer: &Reclaimer,
