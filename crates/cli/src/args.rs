@@ -1,4 +1,4 @@
-//! The arguments. Verbs and options are those that hands know from restic.
+//! The arguments. Verbs and options are those of restic, as far as possible.
 
 mod environment;
 mod filter;
@@ -57,10 +57,10 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// What was typed.
+    /// Parses the command line.
     ///
     /// # Errors
-    /// What is not understood; that help was asked for.
+    /// The words that clap does not accept; a request for help.
     pub(crate) fn typed() -> Result<Self, clap::Error> {
         let mut clap = environment::without_empty(idle::built(Self::command()));
         let matches = clap
@@ -108,7 +108,8 @@ pub(crate) struct Global {
     /// Use no password: anyone who can read the store can read everything in it
     #[arg(long, global = true)]
     pub(crate) insecure_no_password: bool,
-    /// How large the index may grow on disk; when it is full, it keeps one fingerprint in 2, then in 4, ...
+    /// How large the index may grow on disk; when it is full, it keeps one fingerprint in 2, then
+    /// in 4, ...
     #[arg(
         long,
         global = true,
@@ -127,7 +128,8 @@ pub(crate) struct Global {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub(crate) index_memory_mib: Option<u32>,
-    /// Read without writing to the store; a prune may then remove a forgotten backup while it is read
+    /// Read without writing to the store; a prune may then remove a forgotten backup while it is
+    /// read
     #[arg(long, global = true, alias = "no-lock")]
     pub(crate) no_pin: bool,
     /// Append a log to this file, for finding the cause of a fault; `ONEFOLD_LOG` says what is logged
@@ -223,7 +225,8 @@ pub(crate) struct Backup {
     /// Make a backup even if standard input, or the command's output, is empty
     #[arg(long)]
     pub(crate) stdin_allow_empty: bool,
-    /// Treat the one path as a disk image: fixed chunks of this many KiB; holes are not read or stored
+    /// Treat the one path as a disk image: fixed chunks of this many KiB; holes are not read or
+    /// stored
     #[arg(
         long,
         value_name = "KIB",
@@ -231,8 +234,8 @@ pub(crate) struct Backup {
         value_parser = clap::value_parser!(u32).range(4..=1024)
     )]
     pub(crate) image_kib: Option<u32>,
-    /// Go on where an interrupted backup of the same stream or image was, without reading again what
-    /// comes before; it must have the same bytes up to there
+    /// Go on where an interrupted backup of the same stream or image was, without reading again
+    /// what comes before; it must have the same bytes up to there
     #[arg(long)]
     pub(crate) resume: bool,
     /// Leave out entries that match this pattern (may be repeated): `/x` from the root, `./x` from
@@ -272,9 +275,9 @@ pub(crate) struct Backup {
     /// zstd level, 1 to 19; a higher level is smaller and slower
     #[arg(long, default_value_t = onefold::COMPRESSION_LEVEL, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19))]
     pub(crate) compression_level: i32,
-    /// Which containers each 20 MB of the backup may refer to; data in others is stored again, which
-    /// keeps restores fast: `least:BYTES` (K, M, G), those that hold this much of the 20 MB; a
-    /// number, so many containers; `adaptive:NUMBER`, so many on average; `none`, all (default:
+    /// Which containers each 20 MB of the backup may refer to; data in others is stored again,
+    /// which keeps restores fast: `least:BYTES` (K, M, G), those that hold this much of the 20 MB;
+    /// a number, so many containers; `adaptive:NUMBER`, so many on average; `none`, all (default:
     /// `least:56K`). Not for a series of layout `hybrid`, which refers to whole segments
     #[arg(long, value_name = "CAP", env = "ONEFOLD_CAP", value_parser = parse_cap)]
     pub(crate) cap: Option<Cap>,
@@ -288,14 +291,14 @@ pub(crate) struct Backup {
     /// Which prefetched catalogs leave memory first
     #[arg(long, hide = true, value_enum, default_value_t = EvictionMode::Lru)]
     pub(crate) lookup_eviction: EvictionMode,
-    /// Read and verify this share of the containers that the backup refers to, such as 5%, or `none`;
-    /// damaged data is stored again (default: 1%, and no more than 1 GiB)
+    /// Read and verify this share of the containers that the backup refers to, such as 5%, or
+    /// `none`; damaged data is stored again (default: 1%, and no more than 1 GiB)
     #[arg(long, value_name = "SHARE", env = "ONEFOLD_VERIFY_KNOWN", value_parser = verify::parse_share)]
     pub(crate) verify_known: Option<f64>,
 }
 
 impl Backup {
-    /// How fragmentation is bounded, where anything is said of that.
+    /// The bound on fragmentation, if an option sets one.
     pub(crate) fn capping(&self) -> Option<Capping> {
         let usual = || self.cap_remember.map(|_| Capping::default().cap);
         let cap = self.cap.or_else(usual)?;

@@ -1,4 +1,4 @@
-//! One module a command: calls the library, prints what it says.
+//! One module for each command: calls the library, prints the result.
 
 mod analyze;
 mod backup;
@@ -69,7 +69,7 @@ fn folder(global: &Global) -> Result<PathBuf> {
 fn open(global: &Global) -> Result<Store> {
     let folder = folder(global)?;
     let place = || folder.display().to_string();
-    // Whether there is a store is told before anybody is asked for its password.
+    // Check that there is a store before asking for its password.
     let env = Store::find_local(&folder).with_context(place)?;
     let credential = password::existing(global)?;
     let options = OpenOptions::default()
@@ -78,12 +78,12 @@ fn open(global: &Global) -> Result<Store> {
         .pin_reads(!global.no_pin);
     let store = Store::open(&env, &credential, &options).with_context(place)?;
     let output = Output::new(&global.output);
-    // Standard error is gone, so nothing can be reported.
+    // Standard error is closed, so nothing can be reported.
     store.observe_mirror_reads(move |told| drop(output.warning(told, &format!("warning: {told}"))));
     Ok(store)
 }
 
-/// The host's name: the one given, or this host's.
+/// The host's name: the given one, or this host's.
 fn host(given: Option<&str>) -> Result<Vec<u8>> {
     use std::os::unix::ffi::OsStrExt;
     Ok(match given {
@@ -95,7 +95,7 @@ fn host(given: Option<&str>) -> Result<Vec<u8>> {
     })
 }
 
-/// None of the paths that were asked for is in the backup.
+/// The error if none of the requested paths is in the backup.
 fn nothing_there(paths: &[&PathBuf], id: onefold::SessionId) -> anyhow::Error {
     let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     anyhow::anyhow!(
@@ -104,7 +104,7 @@ fn nothing_there(paths: &[&PathBuf], id: onefold::SessionId) -> anyhow::Error {
     )
 }
 
-/// Prints what went wrong beside an operation that is over.
+/// Prints the warnings of a finished operation.
 fn tell_notes(monitor: &Monitor, output: Output) -> Result<()> {
     for note in monitor.notes() {
         output.warning(&note, &format!("warning: {note}"))?;
@@ -112,7 +112,7 @@ fn tell_notes(monitor: &Monitor, output: Output) -> Result<()> {
     Ok(())
 }
 
-/// Reports what a walk or a restore has shown about patterns.
+/// Reports the doubts about patterns that a walk or a restore has shown.
 fn tell_patterns(patterns: &onefold::Excludes, output: Output) -> Result<()> {
     for doubt in patterns.doubts_met() {
         output.warn(format!("warning: {doubt}"))?;
@@ -132,7 +132,7 @@ fn filter(args: &Filter) -> Result<onefold::Filter> {
         .tags(args.tag.iter().map(|list| list.0.clone()).collect()))
 }
 
-/// Ids as they were given, with the latest backup that the filter lets through instead of `latest`.
+/// The given ids, with `latest` replaced by the latest backup that passes the filter.
 fn named(store: &Store, ids: &[String], args: &Filter) -> Result<Vec<String>> {
     let filter = filter(args)?;
     let one = |id: &String| {

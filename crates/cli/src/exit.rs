@@ -1,11 +1,11 @@
-//! How a failed command says why.
+//! Reports why a command failed.
 
 use cli_support::{Code, Output, code_of, message_of};
 use simulate::SimulateError;
 
 use crate::args::Command;
 
-/// The message after an interruption: what was interrupted, and what state that leaves.
+/// The message after an interruption: what was interrupted, and the state of the store.
 fn interrupted(command: &Command, error: &anyhow::Error) -> Option<String> {
     const UNCHANGED: &str = "the store is as it was";
     const PRUNING: &str =
@@ -50,7 +50,7 @@ fn interrupted(command: &Command, error: &anyhow::Error) -> Option<String> {
     Some(format!("{what} was interrupted: {left}"))
 }
 
-/// Prints why a command failed and says with which code to end.
+/// Prints why a command failed, and returns the exit code.
 pub(crate) fn report(output: Output, command: &Command, error: &anyhow::Error) -> Code {
     let is_stopped = |cause: &(dyn std::error::Error + 'static)| {
         matches!(cause.downcast_ref(), Some(SimulateError::Interrupted))

@@ -20,7 +20,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::prelude::*;
 
-/// The variable that says which events are logged.
+/// The variable that chooses the logged events.
 const VARIABLE: &str = "ONEFOLD_LOG";
 
 /// What is logged to a file where the variable says nothing.
@@ -38,7 +38,7 @@ const TARGETS: [&str; 8] = [
     "onefold::mirror",
 ];
 
-/// Which events are logged, as the environment says; `None`: it says nothing.
+/// The filter of events from the environment. `None`: the variable is not set.
 ///
 /// # Errors
 /// A message about a value that is not understood.
@@ -77,8 +77,8 @@ fn level(text: &str) -> Option<LevelFilter> {
         .filter(|_| is_word && !text.is_empty())
 }
 
-/// Logs from now on to this file, which is created for its owner alone where there is none, or to
-/// standard error; nothing where neither a file nor a filter is given.
+/// Starts the log. It appends to this file, or else writes to standard error. A new file is
+/// readable only for its owner. Without a file and a filter, nothing is logged.
 ///
 /// # Errors
 /// When the file cannot be opened.

@@ -1,7 +1,7 @@
 //! The onefold command line: arguments, progress, printing; nothing else.
 //!
-//! Exit codes are restic's: 0 all went well; 1 the command failed; 3 a backup was made, but something could
-//! not be read; 10 there is no store; 12 wrong password; 130 interrupted.
+//! Exit codes are restic's: 0 all went well; 1 the command failed; 3 a backup was made, but
+//! something could not be read; 10 there is no store; 12 wrong password; 130 interrupted.
 
 mod args;
 mod commands;

@@ -1,4 +1,4 @@
-//! Where the password comes from: file, command, environment, or a prompt on a terminal.
+//! The source of the password: file, command, environment, or a prompt on a terminal.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) fn existing(global: &Global) -> Result<Credential> {
     prompt("password for the store: ")
 }
 
-/// The password of a store that is being made: asked for twice.
+/// The password of a new store; the prompt asks for it twice.
 pub(crate) fn initial(global: &Global) -> Result<Credential> {
     if let Some(credential) = configured(global)? {
         return Ok(credential);
@@ -84,7 +84,7 @@ fn configured(global: &Global) -> Result<Option<Credential>> {
         }
         Ok(password) => Ok(Some(Credential::Password(password.into_bytes().into()))),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        // The error would have the password in it.
+        // The error would contain the password.
         Err(std::env::VarError::NotUnicode(_)) => bail!("ONEFOLD_PASSWORD is not UTF-8"),
     }
 }

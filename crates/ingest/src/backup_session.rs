@@ -1,9 +1,9 @@
-//! The seam between who reads a source and who keeps a store.
+//! The interface between the client, which reads a source, and the store.
 //!
 //! A client chunks, fingerprints and compresses. The store finds duplicates, packs, writes and
-//! commits. All that they need of each other is a [`BackupSession`]: a store on this machine
-//! implements it directly ([`crate::LocalSession`]), a store elsewhere by messages. The client
-//! cannot tell them apart, and what is decided does not depend on which it is.
+//! commits. They know each other only by [`BackupSession`]: a store on this machine implements it
+//! directly ([`crate::LocalSession`]), a store elsewhere by messages. The client cannot distinguish
+//! them, and they make the same decisions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,42 +25,42 @@ use crate::stage::StageStats;
 /// What a client needs to know before it begins.
 #[derive(Debug, Clone)]
 pub struct Terms {
-    /// The domain's fingerprints, and its table of gears.
+    /// Computes the domain's fingerprints, and has its gear table.
     pub fingerprinter: Fingerprinter,
-    /// What shapes the store's bytes.
+    /// The permanent settings of the store.
     pub settings: Settings,
-    /// What is referred to, and what is stored.
+    /// The unit of references.
     pub granularity: Granularity,
-    /// Whether the client looks closer at what it takes from the parent: something of it has
+    /// Whether the client must check data that it takes from the parent, because some of it has
     /// rotted.
     pub is_suspect: bool,
-    /// The streams of an interrupted backup that this one goes on with, by position; empty for a
-    /// backup that begins anew.
+    /// The streams of an interrupted backup that this one continues, by position. Empty for a new
+    /// backup.
     pub resumed: Vec<ResumedStream>,
 }
 
 /// The streams of a backup, in the order of their indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stream {
-    /// What the manifest calls it.
+    /// Its role in the manifest.
     pub role: StreamRole,
-    /// Where its new chunks go.
+    /// The lane of its new chunks.
     pub lane: Lane,
-    /// Fixed chunks of so many bytes; content-defined ones otherwise. The client cuts; who goes on
-    /// with the stream must cut alike.
+    /// Cuts fixed chunks of this length; otherwise content-defined ones. A client that continues
+    /// the stream must cut in the same way.
     pub fixed_chunk_bytes: Option<u32>,
 }
 
-/// A stream of an interrupted backup that this one goes on with.
+/// A stream of an interrupted backup that this one continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResumedStream {
-    /// So many of its bytes are stored already. The client sends what follows.
+    /// How many of its bytes are stored already. The client sends the bytes after them.
     pub len: u64,
-    /// The node over the last of them; none where there are none.
+    /// The node with the last of these bytes. `None`: there are none.
     pub last: Option<TreeRoot>,
 }
 
-/// What a manifest says of a backup, besides its streams.
+/// The facts of a backup for its manifest, besides the streams.
 #[derive(Debug, Clone)]
 pub struct About {
     /// Host and paths.
@@ -71,7 +71,7 @@ pub struct About {
     pub elapsed_nanos: u64,
     /// The user's name.
     pub user: Vec<u8>,
-    /// What made it.
+    /// The program that made it.
     pub program: String,
     /// Sorted, each once.
     pub tags: Vec<String>,
@@ -86,56 +86,57 @@ pub struct Committed {
     pub session: SessionId,
     /// Its streams.
     pub streams: Vec<StreamRoot>,
-    /// What was counted, on both sides.
+    /// The counts of both sides.
     pub totals: BackupTotals,
     /// The containers that the session put.
     pub containers: Vec<ContainerSpan>,
-    /// Whose stored bytes it took over, and whether those had a checkpoint.
+    /// The sessions whose data it took over, and whether each had a checkpoint.
     pub adopted: Vec<(SessionId, bool)>,
-    /// What failed after the backup was durable. It costs the next backup some time.
+    /// Errors after the backup was durable. They cost the next backup some time.
     pub warnings: Vec<IngestError>,
-    /// What look-ups cost.
+    /// The cost of look-ups.
     pub lookups: ResolverStats,
     /// The sample of reused containers.
     pub verified: VerifiedKnown,
-    /// What the store's queues saw.
+    /// Statistics of the store's queues.
     pub queues: Vec<Arc<QueueStats>>,
-    /// What the store's stages did with their time.
+    /// How the store's stages spent their time.
     pub stages: Vec<Arc<StageStats>>,
 }
 
-/// A backup under way, as its client sees it. Any number of threads.
+/// A running backup, as its client sees it. Any number of threads may use it.
 pub trait BackupSession: Send + Sync {
-    /// What the client must know.
+    /// The facts that the client needs.
     fn terms(&self) -> &Terms;
 
     /// Reads earlier backups of the series.
     fn reader(&self) -> &dyn StoreReader;
 
-    /// The parts of a range of an earlier backup's stream that must not be referred to: something
-    /// there is damaged or gone. Normally there are none. Whole segments, in order, each once.
+    /// The parts of a range of an earlier backup's stream to which the client must not refer,
+    /// because data there is damaged or missing. Normally there are none. Returns whole segments,
+    /// in order, each once.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// If the store does not answer.
     fn unsound(&self, stream: &TreeRoot, range: ByteRange) -> Result<Vec<ByteRange>, IngestError>;
 
-    /// Offers what comes next. Waits while the store is busy, and so for as long as nobody takes
-    /// verdicts: another thread does, until the last offer was made.
+    /// Sends the next offers. Waits while the store is busy. The store stays busy while nobody
+    /// takes verdicts, so another thread must take them until the last offer is sent.
     ///
     /// # Errors
-    /// The store's reason, when the backup cannot go on.
+    /// The store's reason, if the backup cannot continue.
     fn submit(&self, offers: Vec<Offer>) -> Result<(), IngestError>;
 
-    /// What the store has decided since the last call; empty when nothing was within `wait`.
+    /// The store's decisions since the last call. Empty if it made none within `wait`.
     ///
     /// # Errors
-    /// The store's reason, when the backup cannot go on.
+    /// The store's reason, if the backup cannot continue.
     fn verdicts(&self, wait: Duration) -> Result<Vec<Verdict>, IngestError>;
 
     /// Makes the backup durable and visible, once [`Verdict::Done`] has come and all regions were
     /// submitted. Called once.
     ///
     /// # Errors
-    /// When there is no backup. What was stored is taken over by the next one of the series.
+    /// If there is no backup. The next backup of the series takes over the stored data.
     fn commit(&self, about: About) -> Result<Committed, IngestError>;
 }

@@ -14,7 +14,8 @@ use env::{ALIGN_BYTES, AlignedBuffer};
 
 /// How many spare buffers are kept.
 const SPARE_MAX: usize = 48;
-/// With more lent than this, they are scarce: more than the queues and a window of look-up hold.
+/// If more buffers than this are in use, they are scarce: it is more than the queues and a window
+/// of look-up hold.
 const LENT_MAX: usize = 64;
 
 /// Hands out buffers of one size and takes them back.
@@ -32,8 +33,8 @@ struct Shared {
 }
 
 impl BufferPool {
-    /// Buffers with room for `capacity` bytes behind `headroom` spare ones or a few more: the room
-    /// itself begins at an address that disks read to.
+    /// Buffers with room for `capacity` bytes after at least `headroom` spare ones. The room itself
+    /// begins at an address that direct disk reads accept.
     #[must_use]
     pub(crate) fn new(capacity: usize, headroom: usize) -> Self {
         Self {
@@ -157,7 +158,7 @@ impl Drop for Buffer {
     }
 }
 
-/// A chunk's bytes, from there on in a buffer.
+/// The bytes of a chunk in a buffer, from this offset on.
 #[derive(Debug, Clone)]
 pub(crate) struct InBuffer {
     pub(crate) buffer: Arc<Buffer>,

@@ -1,5 +1,5 @@
-//! The client's half of a backup: reads the source, cuts, fingerprints, and compresses what the
-//! store wants.
+//! The client's half of a backup: reads the source, cuts, fingerprints, and compresses the chunks
+//! that the store wants.
 
 pub(crate) mod changed_blocks;
 pub(crate) mod chunk;

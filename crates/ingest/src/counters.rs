@@ -1,11 +1,11 @@
-//! What a running backup has done so far; read by whoever shows progress.
+//! Counters of a running backup, for progress.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use format::manifest::BackupTotals;
 
-/// A number that only grows while a backup is made, or is moved by its stage alone.
+/// A number that only grows during a backup, or that its stage alone changes.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -15,7 +15,7 @@ impl Counter {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Begins anew.
+    /// Sets it to 0.
     fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
@@ -46,9 +46,9 @@ pub struct Counters {
     pub chunks_new: Counter,
     pub segments: Counter,
     pub segments_known: Counter,
-    /// Files that could not be read, and stay as the backup before has them.
+    /// Files that could not be read, and keep the content of the previous backup.
     pub files_kept: Counter,
-    /// Chunks that were found and stored again, for the cap's sake.
+    /// Chunks that were found, and stored again because of the cap.
     pub chunks_capped: Counter,
     /// Their bytes.
     pub bytes_capped: Counter,
@@ -56,7 +56,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Begins anew, for a backup that is made a second time.
+    /// Sets all counters to 0, for a backup that is made a second time.
     pub fn clear(&self) {
         let Self {
             files,
@@ -103,14 +103,14 @@ impl Counters {
         self.set_current(&[]);
     }
 
-    /// Says what is being read now.
+    /// Sets the path that is read now.
     pub fn set_current(&self, path: &[u8]) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         current.clear();
         current.extend_from_slice(path);
     }
 
-    /// What is being read now.
+    /// The path that is read now.
     #[must_use]
     pub fn current(&self) -> Vec<u8> {
         self.current
@@ -119,7 +119,7 @@ impl Counters {
             .clone()
     }
 
-    /// What the client has counted; what the store counts is 0.
+    /// The counts of the client. The store's counts are 0.
     #[must_use]
     pub fn of_client(&self) -> BackupTotals {
         BackupTotals {
@@ -137,7 +137,7 @@ impl Counters {
         }
     }
 
-    /// What a client counted, and what the store has counted here.
+    /// The counts of a client, with the store's counts from here.
     pub(crate) fn with_stored(&self, client: BackupTotals) -> BackupTotals {
         BackupTotals {
             bytes_new: self.bytes_new.get(),

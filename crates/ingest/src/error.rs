@@ -8,8 +8,7 @@ use types::ByteRange;
 
 use crate::queue::Closed;
 
-/// A backup that did not come about. What was stored before stays, and the next backup of the
-/// series takes it over.
+/// No backup was made. Data stored before stays, and the next backup of the series takes it over.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IngestError {
@@ -19,7 +18,7 @@ pub enum IngestError {
     /// A recipe could not be read or written.
     #[error(transparent)]
     Recipe(#[from] recipe::RecipeError),
-    /// What an unchanged file was stored as could not be read.
+    /// The stored data of an unchanged file could not be read.
     #[error(
         "the previous backup cannot be built upon: {0}; run this with --force, which reads all files again"
     )]
@@ -27,7 +26,7 @@ pub enum IngestError {
     /// The index failed in a way that rebuilding does not explain.
     #[error(transparent)]
     Index(#[from] index::IndexError),
-    /// The session could not go on, or was ended by another.
+    /// The session could not continue, or another session ended it.
     #[error(transparent)]
     Session(#[from] session::SessionError),
     /// The storage failed.
@@ -39,14 +38,14 @@ pub enum IngestError {
     /// The source of a single stream could not be read.
     #[error("reading {name} failed after {offset} bytes: {source}")]
     Source {
-        /// What was read.
+        /// The source.
         name: String,
-        /// How far it came.
+        /// The bytes read so far.
         offset: u64,
-        /// The system's words.
+        /// The system's error.
         source: io::Error,
     },
-    /// A stream copies a range of an earlier backup that cannot be referred to.
+    /// A stream copies a range of an earlier backup to which a backup must not refer.
     #[error(
         "{name} takes {} bytes at {} of an earlier backup as its bytes from {offset} on, and what is stored \
          there is damaged; read them from the source instead",
@@ -75,7 +74,7 @@ pub enum IngestError {
     /// The connection to a store elsewhere broke, or the other end does not keep to the protocol.
     #[error("the connection to the store: {0}")]
     Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Someone asked to stop.
+    /// The caller asked to stop.
     #[error("interrupted; what was stored so far is kept, and the next backup goes on from there")]
     Interrupted,
     /// A broken promise within the program.
@@ -84,9 +83,9 @@ pub enum IngestError {
 }
 
 impl IngestError {
-    /// Whether something of the previous backup has rotted, unknown until it was needed: the backup
-    /// can be made from [a suspect parent](crate::StoreSession::suspecting), whose files on bad
-    /// containers are read again.
+    /// Whether data of the previous backup has rotted, which was unknown until it was needed. The
+    /// caller can make the backup again from [a suspect parent](crate::StoreSession::suspecting):
+    /// it then reads the files on bad containers again.
     #[must_use]
     pub fn is_of_previous(&self) -> bool {
         match self {
@@ -102,7 +101,7 @@ impl IngestError {
 pub(crate) enum Halt {
     /// It failed.
     Failed(IngestError),
-    /// A neighbour is gone: the neighbour's reason is the one to tell.
+    /// A neighbour has ended. Its reason is the one to report.
     Closed,
 }
 

@@ -1,7 +1,7 @@
 //! The pipeline: read, chunk, fingerprint, look up, pack, commit.
 //!
-//! It has two halves. The client's reads the source; the store's decides and keeps. They know each
-//! other by [`BackupSession`] alone. Stages are threads joined by named bounded queues ([`queue`]);
+//! It has two halves. The client reads the source; the store decides and stores. They know each
+//! other only by [`BackupSession`]. Stages are threads joined by named bounded queues ([`queue`]);
 //! what is deduplicated depends on the order of chunks alone, never on timing (Guo 3.4, G10). See
 //! docs/architecture.md, "How a byte travels".
 

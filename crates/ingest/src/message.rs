@@ -1,12 +1,12 @@
-//! What the two halves of a backup say to each other.
+//! The messages between the two halves of a backup.
 //!
 //! The client reads the source: it cuts chunks, fingerprints them and builds segments, and offers
 //! these in stream order. The store decides and answers, segment by segment, which chunks it wants.
-//! The client sends those in regions. Every chunk that the store wants has a number ([`NewChunk`]),
-//! so a region says where it belongs, and the order of arrival decides nothing.
+//! The client sends these in regions. Every wanted chunk has a number ([`NewChunk`]). So a region
+//! states where it belongs, and the order of arrival decides nothing.
 //!
-//! Invariant: for each offered segment of a stream, read or copied, one [`Verdict::Segment`]
-//! comes back, in the order of the stream.
+//! Invariant: for each offered segment of a stream, read or copied, the store returns one
+//! [`Verdict::Segment`], in the order of the stream.
 
 use recipe::KnownNode;
 use types::{ChunkLocation, Fingerprint};
@@ -14,21 +14,21 @@ use types::{ChunkLocation, Fingerprint};
 use crate::dedup::{Lane, NewChunk, StreamIndex};
 use crate::region::OfferedRegion;
 
-/// What a client says, in order.
+/// A message of a client, in order.
 #[derive(Debug)]
 pub enum Offer {
     /// The next segment of a stream, read from the source.
     Segment {
         /// The stream.
         stream: StreamIndex,
-        /// What it consists of.
+        /// Its fingerprints.
         segment: OfferedSegment,
     },
     /// The next segment of a stream is a whole segment of an earlier backup (B3).
     Copy {
         /// The stream.
         stream: StreamIndex,
-        /// Of its node.
+        /// The fingerprint of its node.
         fingerprint: Fingerprint,
         /// Bytes of stream.
         len: u64,
@@ -41,7 +41,7 @@ pub enum Offer {
     End(StreamIndex),
 }
 
-/// A segment by its fingerprints.
+/// A segment, described by its fingerprints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedSegment {
     /// Of the segment's node.
@@ -66,26 +66,26 @@ pub struct OfferedChild {
 /// Where the bytes of an offered chunk are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfferedPlace {
-    /// The client has them.
+    /// In the client.
     Client,
-    /// The store has them: an earlier backup refers to this place.
+    /// In the store: an earlier backup refers to this place.
     Stored(ChunkLocation),
-    /// Nowhere: they are zeros.
+    /// No bytes: they are zeros.
     Zeros,
 }
 
-/// What the store answers, in order.
+/// An answer of the store, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The next offered segment of a stream has its place. The store needs these of its chunks.
     Segment {
         /// The stream.
         stream: StreamIndex,
-        /// Which chunks, in order; none of a segment that is known.
+        /// The wanted chunks, in order; none if the segment is known.
         wanted: Vec<Wanted>,
     },
-    /// The client sends the regions that it has begun: a stream has ended, or a checkpoint waits
-    /// for them.
+    /// A request to send the regions that the client has begun, because a stream has ended, or a
+    /// checkpoint waits for them.
     Flush(Option<Lane>),
     /// All streams have ended. Nothing more comes.
     Done,

@@ -7,11 +7,10 @@ use container::Compression;
 use crate::dedup::{Capping, LookupMemory};
 use crate::sample::VerifyKnown;
 
-/// At which regions are compressed if nobody says otherwise: decision 18 says why.
+/// The default level at which regions are compressed; decision 18 has the reasons.
 pub const COMPRESSION_LEVEL: i32 = 1;
 
-/// How a backup is made. What shapes the stored bytes for good stands in the store's config
-/// instead.
+/// The options of one backup. The permanent settings of stored bytes are in the store's config.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct IngestOptions {
@@ -21,18 +20,19 @@ pub struct IngestOptions {
     pub workers: usize,
     /// Threads that seal and put containers; at least 1.
     pub writers: usize,
-    /// A checkpoint after so many bytes stored (or 1/256 of all that is stored, if that is more),
+    /// Put a checkpoint after so many bytes stored (or 1/256 of all stored bytes, if that is more),
     /// ...
     pub checkpoint_bytes: u64,
-    /// ... or after this time with anything stored.
+    /// ... or after this time, if any bytes were stored.
     pub checkpoint_interval: Duration,
-    /// Whether checkpoints say how far the streams are, so that a later backup can go on there. Each
-    /// then seals the containers that are open.
+    /// Whether checkpoints state the positions of the streams, so that a later backup can continue
+    /// there. Each such checkpoint seals the open containers.
     pub is_resumable: bool,
-    /// Up to so many stored bytes, a backup is one container of kind `small`; 0 never makes one.
+    /// A backup with at most so many stored bytes is one container of kind `small`; 0 never makes
+    /// one.
     pub small_bytes_max: usize,
-    /// How many containers a stretch of the backup may refer to, where chunks are referred to;
-    /// `None`: as [`Capping`]'s default says. Where segments are, there is nothing to cap.
+    /// How many containers a stretch of the backup may refer to. `None`: [`Capping`]'s default. If
+    /// the backup refers to segments, there is no cap.
     pub capping: Option<Capping>,
     /// Memory of look-ups.
     pub lookup: LookupMemory,

@@ -1,4 +1,4 @@
-//! The streams of a directory backup, and the backup that unchanged files are taken from.
+//! The streams of a directory backup, and the parent from which unchanged files are taken.
 
 use recipe::TreeRoot;
 use tree::Trust;
@@ -10,15 +10,15 @@ pub(crate) const CONTENT: StreamIndex = StreamIndex(0);
 pub(crate) const LISTING: StreamIndex = StreamIndex(1);
 pub(crate) const FENCES: StreamIndex = StreamIndex(2);
 
-/// The backup that unchanged files are taken from.
+/// The backup from which unchanged files are taken.
 #[derive(Debug, Clone)]
 pub struct ParentTree {
     /// Its content.
     pub content: TreeRoot,
     /// Its listing.
     pub listing: TreeRoot,
-    /// What of its metadata is believed.
+    /// Which metadata of its files to trust.
     pub trust: Trust,
-    /// Whether all files are read, also those that look unchanged.
+    /// Whether all files are read, including those that look unchanged.
     pub reads_all: bool,
 }

@@ -1,9 +1,9 @@
 //! Named, bounded queues between the stages.
 //!
-//! Every queue counts what went through it, how many items stood in it, and how long its ends
-//! waited: a stage whose input queue made others wait is the slow one, and `--verbose` shows it.
-//! Sending to a queue whose receiver is gone tells the sender to stop; that is how a failure
-//! anywhere ends all stages.
+//! Every queue counts its items, how many it held, and how long its ends waited. A stage whose
+//! input queue made others wait is the slow one, and `--verbose` shows this. Sending to a queue
+//! without a receiver returns an error, and the sender stops. So a failure anywhere ends all
+//! stages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use env::Clock;
 
 use crate::stage::{WaitFor, waiting};
 
-/// What a queue saw so far. Read at any time.
+/// Statistics of a queue. They may be read at any time.
 #[derive(Debug)]
 pub struct QueueStats {
     /// The queue's name: the stage that reads it.
@@ -22,9 +22,10 @@ pub struct QueueStats {
     pub depth: usize,
     /// Items sent.
     pub items: AtomicU64,
-    /// Items that stood in it after each was sent, added up: divided by `items`, how full it was.
+    /// The number of items in it after each send, added up. Divided by `items`, it shows how full
+    /// the queue was.
     pub stood: AtomicU64,
-    /// The most items that stood in it.
+    /// The most items that it held.
     pub stood_max: AtomicU64,
     /// Nanoseconds that senders waited because it was full.
     pub full_nanos: AtomicU64,
@@ -57,7 +58,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// What a sender waits for is that its output is taken.
+    /// Counts a wait of the sender, which waits until its output is taken.
     fn full<R>(&self, wait: impl FnOnce() -> R) -> R {
         let (result, nanos) = waiting(&*self.clock, WaitFor::Output, wait);
         self.stats.full_nanos.fetch_add(nanos, Ordering::Relaxed);
@@ -71,8 +72,8 @@ impl Shared {
     }
 }
 
-/// Makes a queue of at most `depth` items; 0 means without a bound, for the one queue that all
-/// others wait on.
+/// Makes a queue of at most `depth` items. 0 means no bound, for the one queue that all others wait
+/// for.
 #[must_use]
 pub fn queue<T>(name: &'static str, depth: usize, clock: &Arc<dyn Clock>) -> (Sender<T>, Receiver<T>) {
     let (tx, rx) = if depth == 0 {
@@ -106,7 +107,7 @@ impl<T> Sender<T> {
     /// Sends, waiting while the queue is full.
     ///
     /// # Errors
-    /// [`Closed`] when nobody will receive it.
+    /// [`Closed`] if there is no receiver.
     pub fn send(&self, item: T) -> Result<(), Closed> {
         let stats = &self.shared.stats;
         stats.items.fetch_add(1, Ordering::Relaxed);
@@ -140,7 +141,7 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Receives, if something is there.
+    /// Receives an item, if there is one.
     #[must_use]
     pub fn try_recv(&self) -> Option<T> {
         self.inner.try_recv().ok()
@@ -149,7 +150,7 @@ impl<T> Receiver<T> {
     /// Receives, waiting while the queue is empty.
     ///
     /// # Errors
-    /// [`Closed`] when it is empty and nobody will send.
+    /// [`Closed`] if it is empty and there is no sender.
     pub fn recv(&self) -> Result<T, Closed> {
         match self.inner.try_recv() {
             Ok(item) => Ok(item),
@@ -160,10 +161,10 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Receives, waiting no longer than `time`; `None` when nothing came.
+    /// Receives, and waits at most for `time`. `None`: no item came.
     ///
     /// # Errors
-    /// [`Closed`] when it is empty and nobody will send.
+    /// [`Closed`] if it is empty and there is no sender.
     pub fn recv_within(&self, time: Duration) -> Result<Option<T>, Closed> {
         match self.inner.try_recv() {
             Ok(item) => Ok(Some(item)),

@@ -1,10 +1,9 @@
-//! Regions: new chunks gathered, and compressed on a worker, as they lie in a container.
+//! Regions: gathered new chunks, compressed by a worker, in the form that a container stores.
 //!
-//! The bytes are gathered by reference, from the buffers that they were read into. When a region is
-//! full the workers compress them; what does not become smaller is stored from there. So bytes that
-//! do not compress are copied once, by whoever seals the container. Where buffers are scarce, as a
-//! region that takes a few chunks from each of many would hold all of them, the chunk is copied
-//! instead.
+//! Bytes are gathered by reference to the buffers into which they were read. When a region is full
+//! the workers compress it. Bytes that do not become smaller are stored from the buffers. So they
+//! are copied once, when the container is sealed. If buffers are scarce, chunks are copied instead,
+//! because a region with a few chunks from each of many buffers would hold all of these.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ pub struct OfferedRegion {
     pub(crate) bytes: Coming,
 }
 
-/// What will be stored of a region.
+/// The future stored form of a region.
 #[derive(Debug)]
 pub(crate) enum Coming {
     Ready(RegionBytes),
@@ -42,7 +41,7 @@ pub(crate) struct ReadyRegion {
 }
 
 impl OfferedRegion {
-    /// Waits for what is to be stored.
+    /// Waits for the stored form.
     pub(crate) fn wait(self) -> Result<ReadyRegion, Closed> {
         let bytes = match self.bytes {
             Coming::Ready(bytes) => bytes,
@@ -57,12 +56,12 @@ impl OfferedRegion {
     }
 }
 
-/// What is stored of a region, before it is sealed.
+/// The stored form of a region, before it is sealed.
 #[derive(Debug)]
 pub(crate) enum RegionBytes {
-    /// Its bytes as they are.
+    /// The plain bytes.
     Raw(PlainBytes),
-    /// Fewer.
+    /// The compressed bytes, which are fewer.
     Compressed(CompressedRegion),
 }
 
@@ -75,7 +74,7 @@ pub(crate) struct PlainBytes {
 
 #[derive(Debug)]
 enum RegionPiece {
-    /// Where they were read to.
+    /// In the buffers into which they were read.
     Shared {
         buffer: Arc<Buffer>,
         start: usize,
@@ -88,7 +87,7 @@ impl PlainBytes {
     fn push(&mut self, buffer: &Arc<Buffer>, offset: usize, len: usize) {
         self.len += len;
         match self.pieces.last_mut() {
-            // Chunks that lie behind each other, as all new ones of a file do.
+            // Adjacent chunks in one buffer, as new chunks of a file are.
             Some(RegionPiece::Shared {
                 buffer: last, end, ..
             }) if *end == offset && Arc::ptr_eq(last, buffer) => *end += len,
@@ -116,7 +115,7 @@ impl PlainBytes {
 }
 
 impl RegionBytes {
-    /// Bytes it will take in a container, before the seal's tag.
+    /// The bytes that it will take in a container, without the seal's tag.
     pub(crate) fn stored_len(&self) -> usize {
         match self {
             Self::Raw(plain) => plain.len,
@@ -149,12 +148,12 @@ impl RegionBuilder {
         }
     }
 
-    /// Whether the chunk of this number may follow; otherwise the region is to be closed first.
+    /// Whether the chunk of this number may follow. If not, the region must be closed first.
     pub(crate) fn is_followed_by(&self, new: NewChunk) -> bool {
         self.entries.is_empty() || self.first + self.entries.len() as u64 == new.ordinal
     }
 
-    /// Adds a chunk whose bytes begin there in the buffer.
+    /// Adds a chunk whose bytes begin at this offset in the buffer.
     pub(crate) fn push(&mut self, new: NewChunk, entry: PendingEntry, buffer: &Arc<Buffer>, offset: usize) {
         debug_assert!(self.is_followed_by(new), "a region's chunks are consecutive");
         if self.entries.is_empty() {
@@ -230,7 +229,7 @@ mod tests {
         Arc::new(buffer)
     }
 
-    /// Every other KiB of many buffers, so that no two chunks lie behind each other in one.
+    /// Every other KiB of many buffers, so that no two chunks are adjacent in one.
     #[test]
     fn what_is_gathered_is_what_was_pushed_and_few_buffers_are_kept() {
         let printer = Fingerprinter::new(&DomainKey::from_bytes([5; 32]));

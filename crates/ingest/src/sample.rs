@@ -23,7 +23,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use container::{Containers, Depth};
 use types::{ContainerId, SessionId, Slot, SlotRange};
 
-/// How far the arc moves from one session to the next, of a circle of 2^64.
+/// How far the arc moves from one session to the next, on a circle of 2^64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How many of the reused containers a backup reads.
@@ -31,7 +31,7 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct VerifyKnown {
     /// The share of the containers, 0 to 1.
     pub share: f64,
-    /// Stored bytes after which nothing further is read.
+    /// Stored bytes after which no further container is read.
     pub bytes_max: u64,
 }
 
@@ -43,7 +43,7 @@ impl VerifyKnown {
     };
 }
 
-/// What a sample has read, and what it found.
+/// The result of a sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifiedKnown {
     /// Containers read.
@@ -133,7 +133,7 @@ impl Sample {
     }
 
     fn judged(&self) -> MutexGuard<'_, Judged> {
-        // Entries are added whole.
+        // Each entry is added in one step, so after a panic elsewhere the value is still valid.
         self.judged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

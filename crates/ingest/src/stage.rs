@@ -14,7 +14,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 use env::Clock;
 
-/// What the threads of a stage did so far; those that have ended.
+/// The time of the threads of a stage that have ended.
 #[derive(Debug, Default)]
 pub struct StageStats {
     /// The stage's name.
@@ -26,7 +26,7 @@ pub struct StageStats {
     pub busy_nanos: AtomicU64,
     /// Nanoseconds of waiting for something to do.
     pub input_nanos: AtomicU64,
-    /// Nanoseconds of waiting until the next stage took something.
+    /// Nanoseconds of waiting until the next stage took an item.
     pub output_nanos: AtomicU64,
 }
 
@@ -40,14 +40,14 @@ struct Waited {
     output: u64,
 }
 
-/// What a thread waits for.
+/// The reason of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitFor {
     Input,
     Output,
 }
 
-/// Waits, and counts it for the thread's stage; the time it took comes back too.
+/// Waits, and counts the wait for the thread's stage. Also returns the time that it took.
 pub(crate) fn waiting<R>(clock: &dyn Clock, what: WaitFor, wait: impl FnOnce() -> R) -> (R, u64) {
     let before = clock.monotonic();
     let result = wait();
@@ -63,7 +63,7 @@ pub(crate) fn waiting<R>(clock: &dyn Clock, what: WaitFor, wait: impl FnOnce() -
     (result, nanos)
 }
 
-/// Receives, and counts the wait, if any, as one for input; `None` when nothing more can come.
+/// Receives, and counts the wait, if any, as one for input. `None`: no more items can come.
 pub(crate) fn received<T>(clock: &dyn Clock, from: &Receiver<T>) -> Option<T> {
     match from.try_recv() {
         Err(TryRecvError::Empty) => waiting(clock, WaitFor::Input, || from.recv()).0.ok(),
@@ -71,8 +71,7 @@ pub(crate) fn received<T>(clock: &dyn Clock, from: &Receiver<T>) -> Option<T> {
     }
 }
 
-/// Sends, and counts the wait, if any, as one for the output to be taken; false when nobody will
-/// receive it.
+/// Sends, and counts the wait, if any, as one for output. `false`: there is no receiver.
 pub(crate) fn sent<T>(clock: &dyn Clock, to: &Sender<T>, item: T) -> bool {
     match to.try_send(item) {
         Err(TrySendError::Full(item)) => waiting(clock, WaitFor::Output, || to.send(item)).0.is_ok(),
@@ -131,7 +130,7 @@ mod tests {
     fn what_is_not_waiting_is_work() {
         let clock = ManualClock::default();
         let stage = StageStats::new("a stage");
-        // What the thread waited before the stage began is not the stage's.
+        // Waits of the thread from before the stage began do not count for the stage.
         waiting(&clock, WaitFor::Input, || {
             clock.advance(Duration::from_nanos(1000))
         });

@@ -1,5 +1,5 @@
-//! Regions as they travel from a client to a store elsewhere: the bytes that a container will hold,
-//! before they are encrypted.
+//! Regions as a client sends them to a store elsewhere: the bytes of a container, before they are
+//! encrypted.
 
 use chunking::CHUNK_BYTES_MAX;
 use container::{CompressedRegion, Compression, PendingEntry, compress_region};
@@ -14,13 +14,13 @@ use crate::region::{Coming, OfferedRegion, RegionBytes};
 /// A region of new chunks, compressed or not.
 #[derive(Debug)]
 pub struct StoredRegion {
-    /// Where its chunks go.
+    /// The lane of its chunks.
     pub lane: Lane,
     /// The number of its first chunk in the lane; the others follow.
     pub first: u64,
     /// Each chunk's fingerprint and plain length, in bytes.
     pub chunks: Vec<(Fingerprint, u32)>,
-    /// What a container will hold.
+    /// The bytes for the container.
     pub bytes: CompressedRegion,
 }
 
@@ -36,10 +36,10 @@ impl StoredRegion {
         }
     }
 
-    /// Whether the chunks are what their fingerprints say: a store does not believe a client (B2).
+    /// Whether the chunks match their fingerprints. A store does not trust a client (B2).
     #[must_use]
     pub fn is_genuine(&self, printer: &Fingerprinter) -> bool {
-        // Before anything is allocated for it.
+        // Check lengths before anything is allocated.
         let is_chunk = |(_, len): &(Fingerprint, u32)| (1..=CHUNK_BYTES_MAX).contains(len);
         let len: u64 = self.chunks.iter().map(|(_, len)| u64::from(*len)).sum();
         if !self.chunks.iter().all(is_chunk)
@@ -73,10 +73,10 @@ impl From<StoredRegion> for OfferedRegion {
 }
 
 impl OfferedRegion {
-    /// The region as it travels, once a worker has compressed it.
+    /// The region in the form to send, once a worker has compressed it.
     ///
     /// # Errors
-    /// When the backup was given up meanwhile.
+    /// If the backup was given up meanwhile.
     pub fn into_stored(self) -> Result<StoredRegion, IngestError> {
         let ready = self.wait().map_err(|_| IngestError::StoreEnded)?;
         Ok(StoredRegion {

@@ -1,5 +1,5 @@
-//! The stages that are pure or nearly so: the same chunks however bytes are batched, segments from
-//! children alone, queues, buffers, spans.
+//! Tests of stages that are pure, or nearly so: the same chunks however bytes are batched, segments
+//! from children alone, queues, buffers, spans.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,7 +56,7 @@ fn cdc() -> Box<dyn Chunker> {
     Box::new(Cdc::new(sizes, &printer().gear_table()).unwrap())
 }
 
-/// What a source says of one stream.
+/// The input of one stream.
 #[derive(Debug, Clone)]
 enum Said {
     Bytes(Vec<u8>),
@@ -75,7 +75,7 @@ fn push(children: &mut Vec<Child>, child: Child) {
     }
 }
 
-/// What must come out: the bytes between two cuts are chunked as a whole.
+/// The expected children: the bytes between two cuts are chunked as a whole.
 fn expected(said: &[Said], chunker: &dyn Chunker) -> Vec<Child> {
     let (mut out, mut open) = (Vec::new(), Vec::new());
     let flush = |open: &mut Vec<u8>, out: &mut Vec<Child>| {
@@ -109,8 +109,8 @@ fn expected(said: &[Said], chunker: &dyn Chunker) -> Vec<Child> {
     out
 }
 
-/// Feeds two streams, a step of each in turn, in reads of at most `read_max` bytes; what the
-/// chunker made of them comes back, by stream.
+/// Feeds two streams, a step of each in turn, in reads of at most `read_max` bytes. Returns the
+/// chunker's results, by stream.
 fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool) -> [Vec<Child>; 2] {
     let chunker = || -> Box<dyn Chunker> {
         if fixed {
@@ -138,7 +138,7 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
                 None => {}
                 Some(Said::Cut) => feeder.cut(stream).unwrap(),
                 Some(Said::Zeros(len)) => feeder.zeros(stream, *len).unwrap(),
-                // Both doors of the feeder: copied in, and read in place.
+                // Both inputs of the feeder: copied bytes, and bytes read in place.
                 Some(Said::Bytes(bytes)) if step % 2 == 0 => feeder.bytes(stream, bytes).unwrap(),
                 Some(Said::Bytes(bytes)) => {
                     let mut rest = bytes.as_slice();
@@ -301,7 +301,7 @@ fn a_feeder_that_is_to_stop_says_so() {
         Err(Halt::Failed(IngestError::Interrupted))
     ));
     cancel.store(false, Ordering::Relaxed);
-    // Somewhere a stage failed, and its reason is the one to tell.
+    // A stage failed somewhere, and its reason is the one to report.
     failure.note(Err(Halt::Closed));
     feeder.bytes(StreamIndex(0), &[1; 200]).unwrap();
     failure.note(Err(IngestError::Internal("a test").into()));
@@ -321,7 +321,7 @@ fn a_feeder_that_is_to_stop_says_so() {
     assert!(matches!(feeder.end(StreamIndex(0)), Err(Halt::Closed)));
 }
 
-/// Time that a directory backup's threads wait is not taken for work, and no thread is left out.
+/// Waits of a directory backup's threads do not count as work, and every thread counts.
 #[test]
 fn the_threads_of_a_directory_backup_tell_work_from_waiting() {
     let folder = tempfile::tempdir().unwrap();
@@ -348,10 +348,10 @@ fn the_threads_of_a_directory_backup_tell_work_from_waiting() {
     });
     assert!(found > files, "{found}");
     let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
-    // One goes through the folders, the others ask for the files' metadata.
+    // One reads the folders, the others read the files' metadata.
     assert_eq!(read(&stages.walk.threads), 1 + 4);
     assert_eq!(read(&stages.read.threads), 4);
-    // It does nothing but wait for others; how long depends on the machine.
+    // It only waits for others. How long depends on the machine.
     for stage in [&stages.source, &stages.read] {
         assert!(read(&stage.input_nanos) > 0, "{stage:?}");
     }
@@ -399,7 +399,7 @@ fn a_queue_keeps_order_counts_and_ends_with_either_end() {
     assert!(stats.empty_nanos.load(Ordering::Relaxed) > 0);
     assert_eq!(stats.stood_max.load(Ordering::Relaxed), 2);
     assert!((3..=6).contains(&stats.stood.load(Ordering::Relaxed)));
-    // What was sent before the last sender went is received.
+    // Items sent before the last sender was dropped are received.
     tx.send(4).unwrap();
     drop(tx);
     assert_eq!(

@@ -15,18 +15,18 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::create_dir(&source)?;
     fs::write(source.join("letter"), "Dear reader")?;
 
-    // A store is made once ...
+    // Make a store once ...
     let env = Env::create_local(place.path().join("store"))?;
     let credential = Credential::password("a long sentence that nobody guesses");
     Store::init(&env, &credential, &InitOptions::default(), None)?;
-    // ... and opened as often as it is used.
+    // ... and open it for each use.
     let store = Store::open(&env, &credential, &OpenOptions::default())?;
 
     let options = BackupOptions::default()
         .host("laptop")
         .tags(vec!["first".to_owned()]);
     let tree = TreeOptions::new([source.clone()]);
-    // What cannot be read is told one by one; the rest is backed up.
+    // Entries that cannot be read are reported one by one. The rest is backed up.
     let report = store.backup_tree(&options, &tree, &Monitor::default(), &mut |fault| {
         println!("not backed up: {fault}");
     })?;
@@ -41,7 +41,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         &mut |fault| println!("not restored: {fault}"),
     )?;
     println!("restored {} files", restored.files);
-    // Paths are made below the target.
+    // The paths of the backup are made below the target.
     let letter = target.join(source.join("letter").strip_prefix("/")?);
     assert_eq!(fs::read_to_string(letter)?, "Dear reader");
     Ok(())

@@ -1,12 +1,12 @@
-//! Makes a store of any number of containers whose payload is discarded, to measure how long it
-//! takes to open (`bench/open`): names of containers, claims, manifests, and the index that their
+//! Makes a store of any number of containers without payload, to measure how long it takes to open
+//! (`bench/open`). The store has names of containers, claims, manifests, and the index that the
 //! backups would have left.
 //!
 //!     hollow_store FOLDER CONTAINERS BACKUPS
 //!
 //! The store has no password. Containers are empty files: nothing can be restored. A container
-//! stands for 16 MiB of new chunks of 8 KiB, which are drawn at random; runs are merged before each
-//! backup as ever.
+//! stands for 16 MiB of new chunks of 8 KiB, which are drawn at random. Runs are merged before each
+//! backup, as usual.
 
 #![expect(
     clippy::print_stdout,
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// SplitMix64: as good as keyed hashes for this.
+/// SplitMix64: as good as keyed hashes for this purpose.
 struct Draw(u64);
 
 impl Draw {
@@ -155,7 +155,7 @@ fn one_backup(
     Ok(spans)
 }
 
-/// Claim and manifest, as a session leaves them.
+/// The claim and the manifest that a session leaves.
 fn commit(
     sealer: &Sealer,
     session: SessionId,

@@ -21,7 +21,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::open(&env, &Credential::None, &OpenOptions::default())?;
     let (options, tree) = (BackupOptions::default(), TreeOptions::new([source]));
 
-    // A monitor belongs to one operation. Any thread may look at it meanwhile.
+    // A monitor belongs to one operation. Any thread may read it meanwhile.
     let monitor = Monitor::default();
     let is_done = AtomicBool::new(false);
     let report = thread::scope(|scope| {
@@ -45,7 +45,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    // The flag stops an operation at its next good moment.
+    // The flag stops an operation at its next safe moment.
     let stop = Arc::new(AtomicBool::new(true));
     let stopped = store.backup_tree(&options, &tree, &Monitor::new(stop), &mut |_| {});
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Backs up what a reader gives, such as the output of a database, and reads it back.
+//! Backs up the bytes of a reader, such as the output of a database, and reads them back.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -17,7 +17,7 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::open(&env, &Credential::None, &OpenOptions::default())?;
 
     let dump = b"INSERT INTO letters VALUES ('Dear reader');\n".repeat(10_000);
-    // Anything that is `Read`: a pipe, a socket, a slice.
+    // Any value that is `Read`: a pipe, a socket, a slice.
     let mut source = ReaderSource(dump.as_slice());
     let options = BackupOptions::default().host("database");
     let monitor = Monitor::default();

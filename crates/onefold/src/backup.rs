@@ -1,4 +1,4 @@
-//! Backing up: begins a session, takes over what a dead one stored, runs the pipeline, commits.
+//! Backing up: begins a session, takes over the data of a dead one, runs the pipeline, commits.
 
 use std::path::Path;
 
@@ -18,12 +18,12 @@ use crate::store::Store;
 use crate::streams::role;
 
 impl Store {
-    /// Backs up a tree. Faults of single entries go to `faults`; the rest of the backup stands.
-    /// Where something of the previous backup turns out to have rotted, the backup is made a second
-    /// time, and what lay there is read again; faults are then told again, too.
+    /// Backs up a tree. Reports faults of single entries to `faults`, and backs up the rest. If
+    /// data of the previous backup turns out to have rotted, it makes the backup a second time, and
+    /// reads the affected files again. It then reports faults again, too.
     ///
     /// # Errors
-    /// When no backup was made. What was stored is taken over by the next backup of the series.
+    /// If no backup was made. The next backup of the series takes over the stored data.
     pub fn backup_tree(
         &self,
         options: &BackupOptions,
@@ -89,7 +89,7 @@ impl Store {
     /// Backs up one stream under a name.
     ///
     /// # Errors
-    /// When no backup was made; half a stream makes none.
+    /// If no backup was made. A part of a stream makes none.
     pub fn backup_stream(
         &self,
         options: &BackupOptions,

@@ -1,8 +1,8 @@
 //! A file or stream of a backup, read like a file.
 //!
-//! The backup is kept while it is open: another process may forget and prune it meanwhile, and its
-//! bytes stay. Bytes are read in blocks, and each chunk of them is compared with its fingerprint.
-//! Whoever reads on from where it stopped gets larger blocks.
+//! While the file is open, no prune removes its bytes, even if another process forgets the backup.
+//! Reads fetch blocks, and compare each chunk with its fingerprint. Reading in order makes the
+//! blocks larger.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -19,7 +19,7 @@ use crate::store::Store;
 
 /// The first block after a seek.
 const BLOCK_BYTES_MIN: u64 = 64 << 10;
-/// What blocks grow to.
+/// The largest block.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
 
 /// One file of a backup, or its stream: [`Store::open_file`]. Holds one block in memory, 1 MiB at
@@ -62,12 +62,12 @@ pub struct BackupFile<'a> {
 }
 
 impl Store {
-    /// Opens one file of a backup of a tree, or the stream of a backup of a stream or image. Of a
-    /// backup of a stream, no path is needed. The file is read as the backup has it, and the backup
-    /// is kept until the value is closed or dropped.
+    /// Opens one file of a backup of a tree, or the stream of a backup of a stream or image. A
+    /// backup of a stream needs no path. No prune removes the backup's data until the value is
+    /// closed or dropped.
     ///
     /// # Errors
-    /// `NotFound` where there is no such file, or no path was given and the backup is of a tree;
+    /// `NotFound` if there is no such file, or if no path was given and the backup is of a tree;
     /// `Forgotten`; of the storage.
     pub fn open_file(
         &self,
@@ -108,26 +108,25 @@ impl BackupFile<'_> {
         self.range.len == 0
     }
 
-    /// Its path in the backup; of a hard link, that of the first name. Of a stream, its name.
+    /// Its path in the backup. For a hard link: the path of its first name. For a stream: its name.
     #[must_use]
     pub fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// Closes it, and notes what went wrong beside the reading. Dropping it closes it without a
-    /// word.
+    /// Closes it, and passes warnings to the monitor. Dropping it closes it without warnings.
     pub fn close(self, monitor: &Monitor) {
         self.reading.end(monitor);
     }
 
-    /// What of the block is at the position.
+    /// The bytes of the block from the position on.
     fn rest(&self) -> &[u8] {
         let skip = self.position.checked_sub(self.block_at);
         let skip = skip.and_then(|skip| usize::try_from(skip).ok());
         skip.and_then(|skip| self.block.get(skip..)).unwrap_or_default()
     }
 
-    /// Reads the block at the position, which lies within the file.
+    /// Reads the block at the position, which is within the file.
     fn load(&mut self) -> std::result::Result<(), RecipeError> {
         let is_next = self.position == self.block_at + self.block.len() as u64;
         self.block_bytes = if is_next { self.block_bytes * 2 } else { 0 };
@@ -155,7 +154,7 @@ impl Read for BackupFile<'_> {
         if self.rest().is_empty()
             && let Err(error) = self.load()
         {
-            // A part of a block counts as none.
+            // An incomplete block is discarded.
             self.block.clear();
             return Err(io::Error::other(self.reading.explain(Error::from(error))));
         }

@@ -1,4 +1,4 @@
-//! What to back up, and how.
+//! The options of a backup: its source, and how to back it up.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use ingest::IngestOptions;
 use tree::{Excludes, FolderId, Marker, Roots, WalkOptions};
 use types::SessionId;
 
-/// What every backup needs to know. By default of no host, no user and no tags; backups of one host
-/// and the same paths are a series.
+/// The options of every backup. By default there is no host, no user and no tag. Backups of one
+/// host and the same paths are a series.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct BackupOptions {
@@ -18,7 +18,7 @@ pub struct BackupOptions {
     pub user: Vec<u8>,
     /// Tags.
     pub tags: Vec<String>,
-    /// How the pipeline is run.
+    /// The options of the pipeline.
     pub ingest: IngestOptions,
 }
 
@@ -28,14 +28,14 @@ types::setters!(BackupOptions {
 });
 
 impl BackupOptions {
-    /// With this name of the host.
+    /// Sets the name of the host.
     #[must_use]
     pub fn host(mut self, host: impl Into<Vec<u8>>) -> Self {
         self.host = host.into();
         self
     }
 
-    /// With this name of the user.
+    /// Sets the name of the user.
     #[must_use]
     pub fn user(mut self, user: impl Into<Vec<u8>>) -> Self {
         self.user = user.into();
@@ -43,23 +43,23 @@ impl BackupOptions {
     }
 }
 
-/// What of a tree to back up; by default nothing.
+/// The source of a backup of a tree; by default empty.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TreeOptions {
     /// Files and folders.
     pub paths: Vec<PathBuf>,
-    /// Where relative paths begin; absolute.
+    /// The folder at which relative paths begin; absolute.
     pub current_folder: PathBuf,
-    /// What to leave out.
+    /// Patterns of paths to leave out.
     pub excludes: Excludes,
     /// Leave out folders with a `CACHEDIR.TAG`.
     pub exclude_caches: bool,
     /// Stay on the paths' file systems.
     pub one_file_system: bool,
-    /// A folder to leave out wholly: the store itself.
+    /// A folder to leave out completely: the store itself.
     pub leave_out: Option<PathBuf>,
-    /// Read all files, also those that look unchanged.
+    /// Read all files, including those that look unchanged.
     pub force: bool,
     /// Do not compare ctimes.
     pub ignore_ctime: bool,
@@ -67,26 +67,26 @@ pub struct TreeOptions {
     pub ignore_inode: bool,
 }
 
-/// How one stream is backed up.
+/// The options of a backup of one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamOptions {
-    /// Fixed chunks of so many bytes, as a disk image wants; content-defined ones otherwise.
+    /// Cuts fixed chunks of this length, as a disk image needs; otherwise content-defined ones.
     pub fixed_chunk_bytes: Option<u32>,
     /// The streams that [`ingest::StreamPiece::Copy`] refers to, by position.
     pub parents: Vec<ParentStream>,
-    /// Goes on where an interrupted backup of the series was, if it was resumable
-    /// ([`IngestOptions::is_resumable`]). The source gives the bytes that it gave then: what was
-    /// stored is not read again.
+    /// Continues an interrupted backup of the series, if it was resumable
+    /// ([`IngestOptions::is_resumable`]). The source must give the same bytes again: bytes that
+    /// were stored are not read again.
     pub resumes: bool,
 }
 
 /// A stream of an earlier backup, of any series of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParentStream {
-    /// The backup; it must not be forgotten.
+    /// The backup. It must not be forgotten.
     pub backup: SessionId,
-    /// Which of its streams.
+    /// The role of the stream.
     pub role: StreamRole,
 }
 
@@ -97,7 +97,7 @@ types::setters!(StreamOptions {
 });
 
 impl StreamOptions {
-    /// Fixed chunks of so many bytes.
+    /// Cuts fixed chunks of this length.
     #[must_use]
     pub fn fixed(chunk_bytes: u32) -> Self {
         Self {
@@ -136,14 +136,14 @@ impl Default for TreeOptions {
 }
 
 impl TreeOptions {
-    /// These files and folders, with all that is in them. Relative paths begin at the root, unless
-    /// [`Self::current_folder`] says otherwise.
+    /// These files and folders, with their content. Relative paths begin at the root, unless
+    /// [`Self::current_folder`] is set.
     #[must_use]
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self::default().paths(paths.into_iter().map(Into::into).collect())
     }
 
-    /// The walk that these options ask for; with `count_only`, one that only counts.
+    /// The walk for these options. With `count_only`, it only counts.
     #[must_use]
     pub fn walk(&self, count_only: bool) -> WalkOptions {
         WalkOptions {

@@ -1,4 +1,4 @@
-//! What a backup says of itself.
+//! The report of a backup.
 
 use std::sync::Arc;
 
@@ -17,35 +17,35 @@ use crate::warning::Warning;
 pub struct BackupReport {
     /// Its id.
     pub id: SessionId,
-    /// The backup that unchanged files were taken from.
+    /// The backup from which unchanged files were taken.
     pub parent: Option<SessionId>,
-    /// Sessions that had died, and what they had stored by their last checkpoint was taken over.
+    /// Dead sessions whose data was taken over, as of their last checkpoints.
     pub adopted: Vec<SessionId>,
-    /// Where a stream went on, in bytes, if an interrupted backup had stored what is before.
+    /// Where a stream continued, in bytes, if an interrupted backup had stored the bytes before.
     pub resumed_at: Option<u64>,
-    /// What was counted.
+    /// Counts of files, chunks and bytes.
     pub totals: BackupTotals,
-    /// Files that could not be read, and stay as the backup before has them.
+    /// Files that could not be read, and keep the content of the previous backup.
     pub files_kept: u64,
     /// How long it took, in nanoseconds.
     pub elapsed_nanos: u64,
-    /// What the queues saw.
+    /// Statistics of the queues.
     pub queues: Vec<Arc<QueueStats>>,
-    /// What was set for the series as the backup began.
+    /// The settings of the series when the backup began.
     pub settings: SeriesSettings,
-    /// What look-ups cost: of layout `hybrid` one a segment, and none a chunk.
+    /// The cost of look-ups: with layout `hybrid` one for each segment, and none for chunks.
     pub lookups: ResolverStats,
-    /// Chunks that were found and stored again, for the cap's sake.
+    /// Chunks that were found, and stored again because of the cap.
     pub chunks_capped: u64,
     /// Their bytes.
     pub bytes_capped: u64,
-    /// What the stages did with their time.
+    /// How the stages spent their time.
     pub stages: Vec<Arc<StageStats>>,
-    /// The sample of reused containers; the backup stored again what was bad there.
+    /// The sample of reused containers. The backup stored bad chunks of them again.
     pub verified: VerifiedKnown,
     /// Damaged containers of earlier backups that this backup healed.
     pub healed: Vec<Healed>,
-    /// What was found wrong beside the backup, which is safe: a damaged manifest of the series,
-    /// something of the index, housekeeping that the next backup tries again.
+    /// Errors that did not affect the backup, which is safe: a damaged manifest of the series,
+    /// trouble with the index, housekeeping that the next backup tries again.
     pub warnings: Vec<Warning>,
 }

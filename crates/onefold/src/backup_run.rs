@@ -1,9 +1,9 @@
 //! A backup from its claim to its commit.
 //!
-//! Beginning takes a number, takes over what dead sessions of the series stored, chooses the
-//! parent, does the store's housekeeping, and starts the store's half of the pipeline. Committing
-//! makes the backup durable; what fails after that costs the next backup some time, and is a
-//! warning.
+//! To begin, it claims a number, takes over data of dead sessions of the series, chooses the
+//! parent, does the store's housekeeping, and starts the store's half of the pipeline. The commit
+//! makes the backup durable. A failure after that is a warning, and costs the next backup some
+//! time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,28 +34,28 @@ pub(crate) struct Beginning<'a> {
     pub(crate) options: &'a BackupOptions,
     pub(crate) name: SeriesName,
     pub(crate) streams: Vec<Stream>,
-    /// Something of the parent is known to have rotted.
+    /// Data of the parent is known to have rotted.
     pub(crate) is_suspect: bool,
     /// An unreadable chunk of the previous backup ends this one.
     pub(crate) insists: bool,
     pub(crate) parents: ParentChoice<'a>,
-    /// Goes on with an interrupted backup, if there is one to go on with.
+    /// Continue an interrupted backup, if there is one.
     pub(crate) resumes: bool,
 }
 
-/// The backups that a backup takes ranges from.
+/// The choice of the backups from which a backup takes ranges.
 pub(crate) enum ParentChoice<'a> {
-    /// The newest of the series that this accepts, if there is one.
+    /// The newest of the series for which this is true, if there is one.
     Latest(&'a dyn Fn(&Backup) -> bool),
     /// These, of any series.
     Named(&'a [SessionId]),
 }
 
-/// A backup under way.
+/// A running backup.
 pub(crate) struct BegunBackup {
     pub(crate) local: LocalSession,
     pub(crate) parents: Vec<ManifestEntry>,
-    /// Dropped when the backup ends: the session stops showing that it lives.
+    /// Dropped when the backup ends. The session then puts no more heartbeats.
     _heartbeat: HeartbeatTask,
     name: SeriesName,
     settings: SeriesSettings,
@@ -65,12 +65,12 @@ pub(crate) struct BegunBackup {
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// What a session took over.
+/// The data that a session took over.
 #[derive(Default)]
 struct Adopted {
-    /// By who put them.
+    /// The containers, by the sessions that put them.
     containers: Vec<(SessionId, ContainerSpan)>,
-    /// How far the newest of the interrupted backups was.
+    /// The positions in the newest of the interrupted backups.
     streams: Vec<OpenStream>,
 }
 
@@ -78,7 +78,7 @@ impl Store {
     /// Begins a backup.
     pub(crate) fn begin_backup(&self, how: Beginning<'_>, counters: &Arc<Counters>) -> Result<BegunBackup> {
         self.ensure_writable()?;
-        // Before the session reads the lists of damage.
+        // List known damage before the session reads the lists of damage.
         let met = self.record_met()?;
         let began = self.env.clock.monotonic();
         let source_time = self.env.clock.wall();
@@ -119,7 +119,8 @@ impl Store {
         let mut is_whole = true;
         for (session, span) in adopted {
             for id in span.ids(session).filter(|id| id.kind == ContainerKind::Data) {
-                // What cannot be read is stored again, by a backup that reads its source again.
+                // Chunks of an unreadable container are stored again, by a backup that reads its
+                // source again.
                 match self.containers.catalog(id) {
                     Ok(catalog) => seen.add_adopted(&catalog)?,
                     Err(_) => is_whole = false,
@@ -156,8 +157,9 @@ impl Store {
         })
     }
 
-    /// The trees of the interrupted backup that this one goes on with; `None` where it begins anew:
-    /// nobody asked to go on, its streams are cut otherwise, or something of it is damaged.
+    /// The trees of the interrupted backup that this one continues. `None`: it begins at the start,
+    /// because the caller did not ask to continue, its streams are cut in another way, or data is
+    /// damaged.
     fn resumed_trees(
         &self,
         how: &Beginning<'_>,
@@ -187,7 +189,7 @@ impl Store {
         streams.iter().map(tree).collect()
     }
 
-    /// Takes a number and shows that the session lives.
+    /// Claims a number, and starts the heartbeats of the session.
     fn claim(&self, series: SeriesId, name: &SeriesName) -> Result<(Session, HeartbeatTask)> {
         let begin = Begin {
             series,
@@ -205,8 +207,8 @@ impl Store {
     }
 
     /// The store's housekeeping, which each backup does beside its own work: a reserve for full
-    /// disks, an index that knows all backups, remains of sessions that ended, a config that can be
-    /// read twice.
+    /// disks, an index that has the hooks of all backups, removal of objects of ended sessions, two
+    /// readable copies of the config.
     fn maintain(
         &self,
         session: &Session,
@@ -242,7 +244,7 @@ impl Store {
         Ok(())
     }
 
-    /// Commits a backup whose streams were sent.
+    /// Commits a backup after its streams were sent.
     pub(crate) fn commit_backup(
         &self,
         begun: BegunBackup,
@@ -255,7 +257,7 @@ impl Store {
         let mut tags = options.tags.clone();
         tags.sort_unstable();
         tags.dedup();
-        // The store counts until the last of its stages has ended.
+        // The store's half counts until its last stage has ended.
         let committed = begun.local.commit(About {
             name: begun.name,
             source_time: begun.source_time,
@@ -275,8 +277,8 @@ impl Store {
         let fresh = committed.containers.iter();
         let fresh: Vec<ContainerId> = fresh.flat_map(|span| span.ids(committed.session)).collect();
         let healed = self.mend(&committed.verified, &begun.index, &fresh, monitor, &mut warnings);
-        // What prune took is missing from the manifests' point of view alone; `check` knows what
-        // should be there.
+        // The manifests may name containers that prune has removed. `check` knows which containers
+        // must exist.
         let met = begun.index.take_warnings().into_iter();
         let told = met.filter(|warning| !matches!(warning, index::Warning::MissingContainer { .. }));
         warnings.extend(told.map(Warning::Index));
@@ -305,7 +307,7 @@ impl Store {
     }
 }
 
-/// Takes over what dead sessions of the series stored by their last checkpoint.
+/// Takes over the data of dead sessions of the series, as of their last checkpoints.
 fn adopt(session: &Session, warnings: &mut Vec<Warning>) -> Result<Adopted> {
     let mut all = Adopted::default();
     for dead in session.find_adoptable()? {
@@ -316,7 +318,8 @@ fn adopt(session: &Session, warnings: &mut Vec<Warning>) -> Result<Adopted> {
                     all.streams = adopted.streams;
                 }
             }
-            // Another was quicker, or it came back to life: what it stored is not ours to use.
+            // Another session took it over first, or it came back to life. Its data is not ours to
+            // use.
             Err(SessionError::NotAdoptable { .. }) => {}
             Err(error @ SessionError::Damaged(_)) => warnings.push(Warning::NotAdopted {
                 why: error.to_string(),
@@ -327,14 +330,13 @@ fn adopt(session: &Session, warnings: &mut Vec<Warning>) -> Result<Adopted> {
     Ok(all)
 }
 
-/// The backups that were listed, and the parents among them.
+/// The listed backups, and the parents among them.
 fn choose_parents(
     session: &Session,
     series: SeriesId,
     choice: &ParentChoice<'_>,
 ) -> Result<(ManifestList, Vec<ManifestEntry>)> {
-    // What the choice was made from serves for all else: it is younger than the epochs that were
-    // listed.
+    // The list of the choice serves for everything else: it is newer than the listing of epochs.
     let mut list = ManifestList::default();
     let choose = |listed: &ManifestList| {
         list.clone_from(listed);
@@ -343,9 +345,9 @@ fn choose_parents(
             ParentChoice::Latest(fits) => fits,
         };
         let of_series = listed.backups().rev().filter(|entry| entry.series() == series);
-        // What cannot be read of one may say that it is forgotten, and its nodes may be going.
+        // An unreadable revision may be a tombstone, and prune may be removing its nodes.
         let sure = of_series.filter(|entry| !entry.is_in_doubt());
-        // Nodes that refer forward stand in for themselves alone.
+        // A node that refers forward cannot be used in another backup.
         let fits = |backup: &Backup| backup.next.is_none() && fits(backup);
         let mut fitting = sure.filter(|entry| entry.backup().is_some_and(fits));
         fitting.next().map(ManifestEntry::session).into_iter().collect()
@@ -377,8 +379,8 @@ fn granularity(settings: &SeriesSettings) -> Granularity {
     }
 }
 
-/// A cap chooses among chunks that are stored in several places: where segments are referred to, it
-/// would say nothing.
+/// A cap chooses among chunks that are stored in several places. If a backup refers to whole
+/// segments, it has no meaning.
 fn check_cap(settings: &SeriesSettings, options: &BackupOptions) -> Result<()> {
     let cap = options.ingest.capping.map(|capping| capping.cap);
     if settings.layout == Layout::Hybrid && cap.is_some_and(|cap| cap != Cap::None) {
@@ -390,7 +392,7 @@ fn check_cap(settings: &SeriesSettings, options: &BackupOptions) -> Result<()> {
     Ok(())
 }
 
-/// Merges the index' runs where they have become many or too large, unless somebody else is at it.
+/// Merges the runs of the index if they are many or large, unless another session does so.
 fn merge_if_wanted(session: &Session, index: &Index) -> Result<()> {
     if !index.wants_merge() {
         return Ok(());

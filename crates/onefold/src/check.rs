@@ -1,8 +1,8 @@
-//! Checking a store: its structure, and on demand every stored byte.
+//! Checks a store: its structure, and on demand every stored byte.
 //!
 //! A check reads everything that a backup needs: manifests, recipes up to their roots, and the
-//! containers that they reach. It also opens every sealed small object. Each damage, unreadable
-//! sectors included, is named as object and slots, with the backups and files that it affects; the
+//! containers that they reach. It also opens every sealed small object. It reports each damage,
+//! including unreadable sectors, by object and slots, with the affected backups and files. The
 //! check then continues. Bad slots are listed under `damaged/`. Look-ups skip them, and the next
 //! backup with the same chunks stores them again.
 
@@ -39,27 +39,27 @@ pub enum ReadData {
     Share(f64),
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Backups looked at.
+    /// Backups that were checked.
     pub backups: u64,
-    /// Nodes looked at.
+    /// Nodes that were checked.
     pub nodes: u64,
-    /// Containers whose catalog was looked at.
+    /// Containers whose catalogs were checked.
     pub containers: u64,
     /// Containers whose bytes were read.
     pub containers_read: u64,
-    /// Bytes read for that.
+    /// Bytes read from them.
     pub bytes_read: u64,
-    /// What is wrong, each once.
+    /// The damage that was found, each once.
     pub findings: Vec<Finding>,
     /// Small objects that cannot be read and that no backup needs, and sessions that left
-    /// containers without an ending: rot, or what a crash leaves. No damage, but somebody should
-    /// know.
+    /// containers without an ending. Rot or a crash leaves them. They are no damage, but worth a
+    /// report.
     pub leftovers: Vec<Finding>,
-    /// Backups of which the storage does not give the manifest now: they may be whole.
+    /// Backups whose manifest the storage does not give now. They may be whole.
     pub unread_backups: BTreeSet<SessionId>,
     /// Backups that cannot be restored whole.
     pub damaged_backups: BTreeSet<SessionId>,
@@ -110,8 +110,8 @@ impl Store {
     /// Checks the store.
     ///
     /// # Errors
-    /// When the storage refuses or has gone, or someone asked to stop; `Forgotten` where something
-    /// is missing because a backup was forgotten and pruned meanwhile. Damage is no error: it is in
+    /// If the storage refuses or is gone, or the caller asked to stop; `Forgotten` if data is
+    /// missing because a backup was forgotten and pruned meanwhile. Damage is no error: it is in
     /// the report.
     pub fn check(&self, read_data: ReadData, monitor: &Monitor) -> Result<CheckReport> {
         let reading = Reading::begin(self, |list| list.backups().map(ManifestEntry::session).collect())?;
@@ -128,7 +128,7 @@ impl Store {
         {
             return Err(Error::Forgotten { id, why: None });
         }
-        // A store that may only be read is left as it is.
+        // A store that may only be read stays as it is.
         if !bad.is_empty() && self.options.pin_reads && self.ensure_writable().is_ok() {
             // The report matters more than the list, also on a full disk.
             if let Err(error) = self.list_damaged(&bad) {
@@ -151,7 +151,7 @@ impl Store {
     }
 }
 
-/// Whether the storage as a whole refuses or has gone, so that the check cannot continue. An error
+/// Whether the storage as a whole refuses or is gone, so that the check cannot continue. An error
 /// of one object is a finding.
 const fn refuses(error: &StorageError) -> bool {
     !matches!(
@@ -160,12 +160,12 @@ const fn refuses(error: &StorageError) -> bool {
     )
 }
 
-/// As [`refuses`], for an error of a container.
+/// Like [`refuses`], for an error of a container.
 const fn refuses_container(error: &ContainerError) -> bool {
     matches!(error, ContainerError::Storage(error) if refuses(error))
 }
 
-/// A share of the containers, another one for every seed.
+/// Chooses a share of the containers, a different one for every seed.
 fn choose(containers: &[ContainerId], share: f64, seed: u64) -> Vec<ContainerId> {
     if share >= 1.0 {
         return containers.to_vec();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// A password, or the explicit wish to do without one.
+/// A password, or the explicit choice of none.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
     /// A password; wiped from memory when dropped.
@@ -14,7 +14,7 @@ pub enum Credential {
 }
 
 impl Credential {
-    /// From the password's bytes.
+    /// Makes a credential from the password's bytes.
     #[must_use]
     pub fn password(bytes: impl Into<Vec<u8>>) -> Self {
         Self::Password(Zeroizing::new(bytes.into()))

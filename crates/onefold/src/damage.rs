@@ -1,4 +1,4 @@
-//! Lists of damage, which look-ups see.
+//! Lists of damage, for look-ups.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::store::Store;
 pub(crate) type BadSlots = BTreeMap<ContainerId, Vec<SlotRange>>;
 
 impl Store {
-    /// Writes what is bad where look-ups see it.
+    /// Lists bad slots for look-ups.
     pub(crate) fn list_damaged(&self, bad: &BadSlots) -> Result<()> {
         let mut numbers: BTreeMap<ContainerId, Vec<u32>> = BTreeMap::new();
         for ((id, number), _) in self.sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)? {
@@ -56,13 +56,13 @@ impl Store {
     }
 }
 
-/// The list of a container of which nothing can be read.
+/// The list of a container that is completely unreadable.
 pub(crate) fn all_slots() -> SlotRange {
     let first = Slot::new(0).expect("slots begin at 0");
     SlotRange::new(first, Slot::MAX.get() + 1).expect("all slots are a range")
 }
 
-/// Sorted, disjoint, not adjacent: as the format wants them.
+/// Makes ranges sorted, disjoint and not adjacent, as the format requires.
 pub(crate) fn merged(slots: &[SlotRange]) -> Vec<SlotRange> {
     let mut sorted = slots.to_vec();
     sorted.sort_unstable();

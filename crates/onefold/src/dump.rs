@@ -1,4 +1,4 @@
-//! One stream or one file of a backup, as bytes in order.
+//! Writes one stream or one file of a backup, as bytes in order.
 
 use format::listing::{Content, EntryKind};
 use format::manifest::StreamRole;
@@ -14,15 +14,17 @@ use crate::store::Store;
 use crate::streams::{self, role};
 use crate::warning::Warning;
 
-/// Links to links are no listing of ours: how far one is followed.
+/// How many links to follow. A listing of ours has no links to links.
 const LINKS_MAX: usize = 2;
 
 impl Store {
-    /// Writes what a backup of a single stream has, or one file of a directory backup, to `output`.
+    /// Writes the stream of a backup of a single stream, or one file of a directory backup, to
+    /// `output`.
     ///
     /// # Errors
-    /// `NotFound` when there is no such file, or no path was given and the backup is of a directory; the first
-    /// byte that cannot be had or written: what was written before is right. `Forgotten` as [`Self::restore`].
+    /// `NotFound` if there is no such file, or if no path was given and the backup is of a
+    /// directory. An error for the first byte that cannot be read or written; the bytes written
+    /// before are right. `Forgotten`, as for [`Self::restore`].
     pub fn dump(
         &self,
         snapshot: &Snapshot,
@@ -64,7 +66,7 @@ fn dump_kept(
     Ok(stats)
 }
 
-/// The stream that a path of a backup is in, the range of its content there, and its name.
+/// The stream of a backup for a path, the range of the path's content there, and its name.
 pub(crate) fn find_stream(
     nodes: &NodeCache,
     snapshot: &Snapshot,
@@ -100,7 +102,7 @@ pub(crate) fn find_stream(
     Ok((content, range, name))
 }
 
-/// Where a file's content is, and the name that the listing has it under.
+/// Where a file's content is, and the file's name in the listing.
 fn find_file(
     listing: &BackupListing<'_>,
     snapshot: &Snapshot,

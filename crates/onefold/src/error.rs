@@ -21,11 +21,11 @@ pub enum ErrorKind {
     Newer,
     /// Someone asked to stop.
     Interrupted,
-    /// Anything else: the message says what and where.
+    /// Another error. The message has the details.
     Other,
 }
 
-/// An operation on a store that did not succeed.
+/// The error of an operation on a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -59,16 +59,16 @@ pub enum Error {
     /// The storage.
     #[error(transparent)]
     Storage(#[from] env::StorageError),
-    /// A policy that cannot be followed.
+    /// A policy that cannot be applied.
     #[error(transparent)]
     Retention(#[from] reclaim::retention::RetentionError),
-    /// A backup that cannot be forgotten: the message says why and what to do.
+    /// A backup that cannot be forgotten. The message has the reason and the next step.
     #[error("{0}")]
     Held(String),
     /// A setting that no store can have.
     #[error("{0}")]
     Setting(String),
-    /// A backup that was forgotten while it was read, or before, and was not kept for the reader.
+    /// A backup that was forgotten while or before it was read, and was not pinned for the reader.
     #[error(
         "backup {id} has been forgotten{}; `onefold snapshots` lists the backups that are left",
         why.as_ref().map_or_else(String::new, |why| {
@@ -78,10 +78,10 @@ pub enum Error {
     Forgotten {
         /// The backup.
         id: types::SessionId,
-        /// What could not be read for that.
+        /// The error that this caused.
         why: Option<Box<Error>>,
     },
-    /// Something that is not there.
+    /// A requested item does not exist.
     #[error("{0}")]
     NotFound(String),
 }
@@ -90,7 +90,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether something stored could not be had.
+    /// Whether stored data could not be read.
     pub(crate) fn is_of_stored(&self) -> bool {
         match self {
             Self::Restore(error) => !matches!(
@@ -100,7 +100,7 @@ impl Error {
                     | RestoreError::Target { .. }
                     | RestoreError::Tree(_)
             ),
-            // A listing is read through there.
+            // The tree reads a listing from the store.
             Self::Container(_) | Self::Recipe(_) | Self::Tree(_) | Self::Storage(_) => true,
             _ => false,
         }
@@ -120,7 +120,7 @@ impl Error {
                 | ObjectError::ReadOnly { .. }
                 | ObjectError::Newer { .. },
             ) => ErrorKind::Newer,
-            // A missing object is damage, whatever it is.
+            // If an object is missing, that is damage, whichever object it is.
             Self::Storage(StorageError::NoFolder { .. }) => ErrorKind::NoStore,
             Self::Ingest(IngestError::Interrupted)
             | Self::Restore(RestoreError::Interrupted)
@@ -129,14 +129,14 @@ impl Error {
         }
     }
 
-    /// Whether the disk was full, wherever that showed.
+    /// Whether the disk was full, in whichever layer the error began.
     #[must_use]
     pub fn is_no_space(&self) -> bool {
         self.of_storage()
             .is_some_and(|error| matches!(error, StorageError::NoSpace { .. }))
     }
 
-    /// The storage's own error, where that is what it was.
+    /// The storage's own error, if it was the cause.
     fn of_storage(&self) -> Option<&StorageError> {
         match self {
             Self::Storage(error)

@@ -1,4 +1,5 @@
-//! The errors of the floors below, which are within an [`Error`](crate::Error), and what is in them.
+//! Re-exports the errors of the floors below, which are within an [`Error`](crate::Error), and
+//! their parts.
 
 pub use chunking::ChunkingError;
 pub use container::{ContainerError, Part};

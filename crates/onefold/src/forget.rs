@@ -1,8 +1,8 @@
-//! Forgetting backups: those that a policy does not keep, or those that are named.
+//! Forgets backups: those that a policy does not keep, or those that the caller names.
 //!
-//! Everything is decided, and every objection found, before the first tombstone is put. All
+//! It decides everything, and finds every objection, before it puts the first tombstone. All
 //! tombstones are durable when the run ends. An interrupted run has forgotten some backups and
-//! harmed none; running it again does the rest. A backup that is held or tagged after the decision
+//! harmed none. Running it again does the rest. A backup that is held or tagged after the decision
 //! stays. Forgetting frees no space.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,16 +19,16 @@ use crate::error::{Error, Result};
 use crate::monitor::{Monitor, WorkUnit};
 use crate::store::Store;
 
-/// Which backups are forgotten.
+/// The choice of backups to forget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ForgetWhat {
     /// These: ids, or `latest`.
     Named(Vec<String>),
-    /// Those that the policy does not keep, of those that the filter lets through.
+    /// Of the backups that pass the filter, those that the policy does not keep.
     ByPolicy {
         /// The policy.
         policy: Policy,
-        /// For what it is asked by itself.
+        /// The groups to which the policy is applied separately.
         group_by: GroupBy,
         /// Which backups are considered.
         filter: Filter,
@@ -37,17 +37,17 @@ pub enum ForgetWhat {
     },
 }
 
-/// How to forget.
+/// A request to forget backups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForgetRequest {
-    /// What.
+    /// The backups to forget.
     pub what: ForgetWhat,
-    /// Decide and report alone.
+    /// Only decide and report.
     pub is_dry_run: bool,
-    /// Forgets what is named also where the storage does not give its manifest now: nobody knows
-    /// then whether the backup is whole, or held. Rot needs no such word, for what has rotted does
-    /// not come back.
+    /// Forget a named backup even if the storage does not give its manifest now. Nobody knows then
+    /// whether the backup is whole, or held. A rotted manifest does not need this option, because
+    /// it will not come back.
     pub force_unreadable: bool,
 }
 
@@ -64,7 +64,7 @@ impl ForgetRequest {
         Self::new(ForgetWhat::Named(ids.into_iter().map(Into::into).collect()))
     }
 
-    /// Forgets what `what` says, where it can be read.
+    /// Forgets the backups that `what` chooses, if their manifests can be read.
     #[must_use]
     pub const fn new(what: ForgetWhat) -> Self {
         Self {
@@ -75,29 +75,29 @@ impl ForgetRequest {
     }
 }
 
-/// What forgetting did, or would do in a dry run.
+/// The result of forgetting, or of a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForgetReport {
-    /// What a policy decided, with reasons.
+    /// The decisions of a policy, with reasons.
     pub groups: Vec<Group>,
-    /// What was named and can be read, by id.
+    /// Backups that were named and can be read, by id.
     pub named: Vec<Candidate>,
-    /// Forgotten by this run, by id.
+    /// Backups that this run forgot, by id.
     pub forgotten: Vec<SessionId>,
-    /// To be forgotten, but somebody had done so already.
+    /// Backups that were to be forgotten, but another process had done so already.
     pub already_forgotten: Vec<SessionId>,
-    /// To be forgotten, but held or tagged by somebody meanwhile, or readable now and not before:
-    /// they stay, and may be asked for again.
+    /// Backups that were to be forgotten, but were held or tagged meanwhile, or were unreadable and
+    /// can be read now. They stay, and the caller may request them again.
     pub revised_meanwhile: Vec<SessionId>,
-    /// Backups that are forgotten, now or before, but stay stored because an archival backup refers
-    /// forward to them; with that backup.
+    /// Backups that are forgotten, now or before, but stay stored, each with an archival backup
+    /// that refers forward to it.
     pub kept: BTreeMap<SessionId, SessionId>,
-    /// Manifests that cannot be read; a policy leaves those backups alone.
+    /// Manifests that cannot be read. A policy never forgets those backups.
     pub damaged: Vec<DamagedObject>,
 }
 
-/// A backup that shall go, as it was seen.
+/// A backup to forget, as it was seen.
 #[derive(Clone, Copy)]
 struct Doomed {
     series: SeriesId,
@@ -122,8 +122,8 @@ impl Store {
     /// Forgets backups.
     ///
     /// # Errors
-    /// A policy that keeps nothing; a backup that is named and held, in doubt, or not there:
-    /// nothing is forgotten then. When interrupted, or of the storage: some may be.
+    /// A policy that keeps nothing, or a named backup that is held, in doubt or missing: then
+    /// nothing is forgotten. `Interrupted`, or of the storage: then some backups may be forgotten.
     pub fn forget(&self, request: &ForgetRequest, monitor: &Monitor) -> Result<ForgetReport> {
         if !request.is_dry_run {
             self.ensure_writable()?;
@@ -180,9 +180,9 @@ impl Store {
         Ok(report)
     }
 
-    /// The forgotten backups of a listing that others refer forward to, each with one that does, by
-    /// a chain. As far as manifests can be read: whether they are kept does not depend on what is
-    /// said of it here.
+    /// The forgotten backups of a listing that others refer forward to, each with one that does,
+    /// along a chain. It reads manifests as far as possible. This is only a report: it does not
+    /// decide whether they stay.
     fn keepers(&self, list: &ManifestList) -> BTreeMap<SessionId, SessionId> {
         let is_forgotten = |id| list.get(id).is_some_and(ManifestEntry::is_forgotten);
         let mut keepers = BTreeMap::new();
@@ -199,8 +199,8 @@ impl Store {
         keepers
     }
 
-    /// Forgets backups as they were listed, in any order, and says what became of each. Durable
-    /// when it returns.
+    /// Forgets backups as they were listed, in any order. Returns the result for each. Durable on
+    /// return.
     pub(crate) fn forget_listed(
         &self,
         list: &ManifestList,
@@ -223,8 +223,9 @@ impl Store {
             .0
     }
 
-    /// Puts those that are not `done`, several at once. The barrier before covers what was decided
-    /// from, the one after all tombstones; in between none needs another.
+    /// Puts the tombstones that are not `done`, several at once. The first barrier makes the
+    /// objects durable on which the decision is based. The last one makes all tombstones durable.
+    /// No tombstone needs another barrier in between.
     fn put_tombstones(
         &self,
         doomed: &[Doomed],
@@ -233,7 +234,8 @@ impl Store {
     ) -> Result<Vec<Forgetting>> {
         self.sealer.barrier()?;
         let all = object::several(doomed.len(), |at| {
-            // Of an attempt for which there was no space: put again, it would seem to be another's.
+            // An earlier attempt that ran out of space put it. If it were put again, it would look
+            // like another process's tombstone.
             if let Some(done) = done[at].get() {
                 return Ok(*done);
             }
@@ -253,7 +255,7 @@ impl Store {
         Ok(all)
     }
 
-    /// The lost backup of this number, if it is one. Only a tombstone ends such a backup.
+    /// The lost backup of this number, if it has one. Only a tombstone ends such a backup.
     fn lost_backup(&self, id: &str) -> Result<Option<LostBackup>> {
         let number = id.parse().ok().and_then(|number| SessionId::new(number).ok());
         match number {
@@ -284,7 +286,7 @@ impl Store {
                     );
                 }
                 Err(SessionError::Forgotten { session }) => report.already_forgotten.push(session),
-                // Nobody can restore it, and nothing but this makes an end of it.
+                // Nobody can restore it, and only a tombstone ends it.
                 Err(SessionError::Damaged(object)) => {
                     doomed.extend(unreadable(list, &object, request.force_unreadable)?)
                 }
@@ -319,7 +321,7 @@ impl Store {
         Ok(doomed)
     }
 
-    /// A time that the storage's clock has told, where one of these has a hold; without one, no
+    /// A recent time of the storage's clock, if one of these backups has a hold. Without holds, no
     /// time matters.
     fn now_for_holds(&self, backups: &[Candidate], is_dry_run: bool) -> Result<UnixNanos> {
         let before_all_holds = UnixNanos::new(i64::MIN);
@@ -327,15 +329,14 @@ impl Store {
             return Ok(before_all_holds);
         }
         if is_dry_run {
-            // Who only looks may lack the right to write; then holds are taken to last.
+            // In a dry run, the user may lack the right to write. Then holds count as lasting.
             return Ok(self.storage_now().unwrap_or(before_all_holds));
         }
-        // It puts a claim: on a full disk that needs the reserve, like the tombstones.
+        // This puts a claim, which on a full disk needs the reserve, like the tombstones.
         self.with_reserve(|_| self.storage_now()).0
     }
 
-    /// What time it is by the storage's clock: that of an object put just now, a read session's
-    /// claim.
+    /// The time by the storage's clock: the time of an object put just now, a read session's claim.
     pub(crate) fn storage_now(&self) -> Result<UnixNanos> {
         let session = Session::begin_read(&self.sealer, self.options.process, self.options.policy)?;
         let told = self.env.storage.head(&names::claim(session.id()));
@@ -344,7 +345,7 @@ impl Store {
     }
 }
 
-/// What a policy is asked of.
+/// The backups to which a policy is applied.
 fn chosen(list: &ManifestList, filter: &Filter) -> Vec<Candidate> {
     let mut candidates = retention::candidates(list);
     candidates.retain(|one| {
@@ -363,8 +364,8 @@ fn condemned(list: &ManifestList, groups: &[Group]) -> Vec<Doomed> {
         .collect()
 }
 
-/// A backup of which no revision can be read. One that the storage only does not give now may be
-/// whole, and held.
+/// A backup without a readable revision. If the storage just does not give one now, the backup may
+/// be whole, and held.
 fn unreadable(list: &ManifestList, object: &DamagedObject, force_unreadable: bool) -> Result<Option<Doomed>> {
     let Some((series, session, _)) = names::parse_manifest(&object.name) else {
         return Ok(None);

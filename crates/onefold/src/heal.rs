@@ -1,5 +1,5 @@
-//! Damage that commands find while they do other work: they list it for look-ups, and a later
-//! backup heals it.
+//! Damage that commands find during other work: they list it for look-ups, and a later backup heals
+//! it.
 //!
 //! `check` looks for damage. Other commands find it by chance, or in a sample. They list it under
 //! `damaged/`, as a check does, so that no later backup refers to it. A backup that has stored
@@ -28,8 +28,9 @@ use crate::warning::Warning;
 pub use reclaim::{HealReport, Healed};
 
 impl Store {
-    /// Lists the unreadable containers that this process has met. It first reads each once more,
-    /// whole, because a prune may have overtaken a reader. Returns warnings about new ones.
+    /// Lists the unreadable containers that this process has met. It first reads each whole
+    /// container again, because a prune may have overtaken a reader. Returns warnings about new
+    /// ones.
     ///
     /// # Errors
     /// Of the storage.
@@ -38,7 +39,7 @@ impl Store {
         Ok(listed.map(Warning::container_damaged).collect())
     }
 
-    /// As [`Self::record_met`], for so many containers at most. It forgets the others. Returns the
+    /// Like [`Self::record_met`], for at most so many containers. It drops the others. Returns the
     /// new ones.
     pub(crate) fn list_met(&self, count_max: usize) -> Result<Vec<ContainerId>> {
         let met = self.containers.take_met();
@@ -71,8 +72,8 @@ impl Store {
         Ok(bad.into_keys().filter(|id| !known.contains(id)).collect())
     }
 
-    /// A function that says whether reclamation has removed a container; `None` if a list cannot be
-    /// read, so that nobody knows.
+    /// A function that tells whether reclamation has removed a container. `None`: a list cannot be
+    /// read, so nobody knows.
     #[expect(clippy::type_complexity, reason = "a question")]
     fn removed_whole(&self) -> Result<Option<Box<dyn Fn(ContainerId) -> bool>>> {
         let (mut single, mut runs) = (BTreeSet::new(), Vec::new());
@@ -93,7 +94,7 @@ impl Store {
         })))
     }
 
-    /// Notes a container that an error calls missing. It should exist, because the reader has
+    /// Records a container that an error calls missing. It should exist, because the reader has
     /// pinned it.
     pub(crate) fn note_missing(&self, error: &RestoreError) {
         match error {
@@ -107,7 +108,7 @@ impl Store {
         }
     }
 
-    /// As [`Self::note_missing`], for the error that ended an operation.
+    /// Like [`Self::note_missing`], for the error that ended an operation.
     pub(crate) fn note_missing_of(&self, error: &Error) {
         match error {
             Error::Restore(error) => self.note_missing(error),
@@ -124,8 +125,8 @@ impl Store {
         }
     }
 
-    /// Lists the damage that a backup has found, and heals with the chunks that it has stored
-    /// again. The backup is safe, so an error becomes a warning.
+    /// Lists the damage that a backup has found, and heals it with the chunks that the backup has
+    /// stored again. The backup is safe, so an error becomes a warning.
     pub(crate) fn mend(
         &self,
         verified: &VerifiedKnown,
@@ -167,12 +168,12 @@ impl Store {
         Ok(report.healed)
     }
 
-    /// Heals listed damage with chunks in these containers, or ones that the index finds. Does
-    /// nothing while another session reclaims: that one heals too. Returns warnings beside the
-    /// report.
+    /// Heals listed damage with chunks in these containers, or in containers that the index finds.
+    /// Does nothing while another session reclaims, because that session heals too. Returns
+    /// warnings besides the report.
     ///
     /// # Errors
-    /// Of the storage; slots that are healed by then stay healed.
+    /// Of the storage. Slots that are healed by then stay healed.
     pub(crate) fn heal(
         &self,
         index: &Index,

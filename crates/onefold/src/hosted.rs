@@ -1,4 +1,4 @@
-//! Backups whose client is not this library: one at the other end of a connection, or a test.
+//! Backups with a client outside this library: at the other end of a connection, or in a test.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,21 +15,20 @@ use crate::error::Result;
 use crate::store::Store;
 use crate::warning::Warning;
 
-/// A backup that is under way in this store. Dropped before its commit, it leaves what it has
-/// stored for the next backup of the series.
+/// A running backup in this store. If it is dropped before its commit, the next backup of the
+/// series takes over its data.
 pub struct HostedBackup {
     begun: BegunBackup,
 }
 
 impl Store {
     /// Begins a backup of a series, and leaves its client's half to the caller. It may copy from
-    /// the backups in `upon`; with `resumes` it goes on with an interrupted one, if it can
-    /// ([`ingest::Terms`] says where). The client is trusted: what it says of chunks and segments
-    /// is what later backups find.
+    /// the backups in `upon`. With `resumes` it continues an interrupted one, if it can
+    /// ([`ingest::Terms`] has the position). The store trusts the client: later backups rely on the
+    /// fingerprints that it states.
     ///
     /// # Errors
-    /// When no backup can be begun; where one of `upon` is not there any more, or is not one to
-    /// copy from.
+    /// If no backup can begin; if a backup in `upon` no longer exists, or cannot be copied from.
     pub fn host_backup(
         &self,
         options: &BackupOptions,
@@ -59,7 +58,7 @@ impl HostedBackup {
         &self.begun.local
     }
 
-    /// The streams of each backup that can be copied from, in the order in which they were named.
+    /// The streams of each backup in `upon`, in the same order.
     #[must_use]
     pub fn parents(&self) -> Vec<Vec<TreeRoot>> {
         let backups = self.begun.parents.iter().filter_map(ManifestEntry::backup);
@@ -68,7 +67,7 @@ impl HostedBackup {
             .collect()
     }
 
-    /// What could not be done as the backup began, and did not keep it from beginning.
+    /// Errors at the beginning of the backup that did not prevent it.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.begun.warnings

@@ -8,7 +8,7 @@ use tree::{ImageReader, Piece};
 
 use crate::error::Result;
 
-/// An image; its holes become zeros that nobody reads.
+/// An image. Its holes become zeros without being read.
 #[derive(Debug)]
 pub struct ImageSource(ImageReader);
 

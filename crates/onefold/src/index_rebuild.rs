@@ -1,4 +1,4 @@
-//! Making the index anew: it is a hint, and can be thrown away at any time (INV-4).
+//! Makes a new index. The index is a hint, and can be deleted at any time (INV-4).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,10 @@ use crate::error::Result;
 use crate::monitor::{Monitor, WorkUnit};
 use crate::store::Store;
 
-/// Kinds that have catalogs to hook.
+/// Kinds of containers whose catalogs have hooks.
 const KINDS: [ContainerKind; 3] = [ContainerKind::Data, ContainerKind::Recipe, ContainerKind::Small];
 
-/// What a rebuild did.
+/// The result of a rebuild.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RebuildReport {
@@ -30,11 +30,11 @@ pub struct RebuildReport {
 }
 
 impl Store {
-    /// Makes the index anew from the catalogs of all containers that sessions have left which ended: of forgotten
-    /// backups too, for others may use them.
+    /// Makes a new index from the catalogs of all containers of ended sessions. These include
+    /// forgotten backups, because other backups may use their containers.
     ///
     /// # Errors
-    /// Of the storage; the old index then stays in use.
+    /// Of the storage. The old index then stays in use.
     pub fn rebuild_index(&self, monitor: &Monitor) -> Result<RebuildReport> {
         self.ensure_writable()?;
         let list = self.manifests.list()?;
@@ -59,8 +59,10 @@ impl Store {
         })
     }
 
-    /// What is stored, by session: of backups, forgotten ones, adopted sessions, and those whose manifests were dropped.
-    /// Not of sessions that run, whose containers are not all there, nor of expired ones, which are swept.
+    /// The containers for the index, by session: of backups, including forgotten ones, of adopted
+    /// sessions, and of sessions whose manifests were deleted. Running sessions are left out,
+    /// because they have not put all containers yet. Expired ones are left out, because they are
+    /// swept.
     fn to_index(&self, list: &ManifestList) -> Result<Vec<SessionContainers>> {
         let folders = self.env.storage.list_folders(names::SESSIONS_FOLDER)?;
         let claimed: BTreeSet<SessionId> = folders
@@ -111,7 +113,7 @@ pub(crate) fn committed(
                 Ok(Some(checkpoint)) => {
                     containers.extend(checkpoint.containers.iter().flat_map(|span| span.ids(*dead)));
                 }
-                // Without it a backup stores their chunks again when it meets them.
+                // Without it, a backup stores these chunks again when it needs them.
                 Ok(None) | Err(SessionError::Damaged { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

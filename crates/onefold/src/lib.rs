@@ -1,9 +1,9 @@
 //! The library: opens a store and wires the floors below.
 //!
 //! A [`Store`] is made by [`Store::init`] or opened by [`Store::open`], over the storage of an
-//! [`Env`]. Backups ([`Store::backup_tree`], [`Store::backup_stream`]), restores, checks and the rest
-//! are its methods. Long ones take a [`Monitor`], which counts, collects warnings, and stops them.
-//! `docs/library.md` shows how the parts fit together, and `examples/` has programs.
+//! [`Env`]. Backups ([`Store::backup_tree`], [`Store::backup_stream`]), restores, checks and the
+//! rest are its methods. Long ones take a [`Monitor`], which counts, collects warnings, and stops
+//! them. `docs/library.md` shows how the parts fit together, and `examples/` has programs.
 //!
 //! ```
 //! use onefold::{BackupOptions, Credential, Env, Filter, InitOptions, Monitor, OpenOptions};

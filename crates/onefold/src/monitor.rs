@@ -1,4 +1,4 @@
-//! How a long operation is watched and stopped.
+//! Watches and stops a long operation.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use restore::RestoreCounters;
 
 use crate::warning::Warning;
 
-/// What an operation counts.
+/// The unit that an operation counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WorkUnit {
     /// Bytes.
@@ -23,12 +23,12 @@ pub enum WorkUnit {
     Backups,
 }
 
-/// Counters to read while an operation runs, and the flag that stops it. One a run.
+/// Counters to read while an operation runs, and the flag that stops it. One monitor for each run.
 #[derive(Debug, Default)]
 pub struct Monitor {
-    /// What a backup counts.
+    /// The counters of a backup.
     pub counters: Arc<Counters>,
-    /// What a restore counts.
+    /// The counters of a restore.
     pub restore: RestoreCounters,
     cancel: Arc<AtomicBool>,
     unit: Mutex<WorkUnit>,
@@ -55,19 +55,19 @@ impl Monitor {
         &self.cancel
     }
 
-    /// What is counted now; an operation may count one thing after another, each from nothing.
+    /// The present unit. An operation may count several things one after another, each from 0.
     #[must_use]
     pub fn work_unit(&self) -> WorkUnit {
         *self.unit()
     }
 
-    /// So many of them are done.
+    /// How many of them are done.
     #[must_use]
     pub fn work_done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// So many of them there are in all; 0 while unknown.
+    /// How many of them there are in all; 0 if unknown.
     #[must_use]
     pub fn work_total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
@@ -87,12 +87,13 @@ impl Monitor {
         self.done.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// So many of them are done by now, at least.
+    /// Raises the count of done ones to at least `n`.
     pub(crate) fn add_done_up_to(&self, n: u64) {
         self.done.fetch_max(n, Ordering::Relaxed);
     }
 
-    /// More of something is done that may not be what was counted before, and of which nobody knows how much there is.
+    /// Counts `n` more of this unit as done. If the unit changes, the count begins at 0, and the
+    /// total is unknown.
     pub(crate) fn add_done_of(&self, unit: WorkUnit, n: u64) {
         if self.work_unit() != unit {
             self.begin_part(unit, 0);
@@ -100,12 +101,12 @@ impl Monitor {
         self.add_done(n);
     }
 
-    /// Says how many bytes there will be, where bytes are counted.
+    /// Sets the total number of bytes, if bytes are counted.
     pub fn set_total(&self, n: u64) {
         self.total.store(n, Ordering::Relaxed);
     }
 
-    /// Another part of the operation begins, which counts from nothing.
+    /// Begins another part of the operation, which counts from 0.
     pub(crate) fn begin_part(&self, unit: WorkUnit, total: u64) {
         let mut counted = self.unit();
         *counted = unit;
@@ -117,7 +118,8 @@ impl Monitor {
         self.unit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For whom a prune waits now: it cannot decide what goes before they have answered, ended, or been ended.
+    /// The sessions that a prune waits for now. It cannot decide before they have answered, ended,
+    /// or been ended.
     #[must_use]
     pub fn waiting(&self) -> Vec<Waiting> {
         self.waiting
@@ -132,14 +134,14 @@ impl Monitor {
         waiting.extend_from_slice(sessions);
     }
 
-    /// Where a thread beside the operation says how much there will be.
+    /// A handle by which a thread beside the operation can set the total.
     #[must_use]
     pub fn total_handle(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.total)
     }
 
-    /// What went wrong beside the operation and did not touch its result, such as a store that cannot be
-    /// written and so keeps nothing for its reader. To be shown when the operation is over.
+    /// Errors that did not affect the operation's result. For example, a store that cannot be
+    /// written pins no data for its reader. Show them when the operation is over.
     #[must_use]
     pub fn notes(&self) -> Vec<Warning> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()

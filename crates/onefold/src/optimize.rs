@@ -1,11 +1,11 @@
-//! What is done to backups out of line, to restore the newest fast: older ones become archival (R2,
-//! R5), or the newest is put in order (L9).
+//! Changes backups out of line, so that the newest one restores fast: older ones become archival
+//! (R2, R5), or the layout of the newest is repaired (L9).
 //!
-//! Which backups are live is said by the live window: the newest so many of a series. The others
-//! are due, each onto the next one that is not forgotten. So is an archival one, wherever it stands
-//! and whatever the layout is now, whose next backup was forgotten since: onto the next that is
-//! left, or, where none is, to refer to no other. A held backup stays as it is. What a series has
-//! beyond its archival window, where one is set, is forgotten before any of that.
+//! The live window of a series is its newest backups, a number of them that the settings give. The
+//! other backups are due: each will refer forward to the next one that is not forgotten. An
+//! archival backup is also due if its next backup was forgotten since, whatever its position and
+//! the present layout. It will refer to the next backup that is left, or to none. A held backup
+//! stays as it is. If an archival window is set, backups beyond it are forgotten first.
 
 mod due;
 mod window;
@@ -35,19 +35,19 @@ pub use window::Expired;
 /// The target of this module's events in `tracing`'s logs.
 const OPTIMIZE: &str = "onefold::optimize";
 
-/// What is to be made archival, or put in order.
+/// The backups to make archival, or to repair.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct OptimizeRequest {
-    /// Backups of this series alone; `None`: of every series whose settings say so.
+    /// Only backups of this series. `None`: of every series whose settings request it.
     pub series: Option<SeriesId>,
-    /// A live window instead of the one that is set; then the layout has no say either, and nothing
-    /// is forgotten.
+    /// A live window to use instead of the one in the settings. Then the layout does not matter,
+    /// and nothing is forgotten.
     pub live: Option<u16>,
-    /// What layout repair may copy, in percent, instead of what is set; then the layout has no say
-    /// either.
+    /// How much layout repair may copy, in percent, instead of the settings. Then the layout does
+    /// not matter either.
     pub repair: Option<u16>,
-    /// Threads that read and write containers; 0: one.
+    /// Threads that read and write containers; 0 means one.
     pub workers: usize,
 }
 
@@ -59,53 +59,53 @@ types::setters!(OptimizeRequest {
 });
 
 impl OptimizeRequest {
-    /// Whether backups of this series are asked for.
+    /// Whether the request includes backups of this series.
     fn is_of(&self, series: SeriesId) -> bool {
         self.series.is_none_or(|asked| asked == series)
     }
 }
 
-/// What was done.
+/// The result of an optimization.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OptimizeReport {
-    /// Backups that had left the retention windows of their series and were forgotten, oldest
+    /// Backups that had left the retention windows of their series, and were forgotten; oldest
     /// first.
     pub expired: Vec<Expired>,
-    /// What became of each backup that was due, oldest first.
+    /// The result for each backup that was due, oldest first.
     pub backups: Vec<(SessionId, Optimized)>,
-    /// What became of the layout of each backup that was to be repaired.
+    /// The result for each backup whose layout was to be repaired.
     pub repaired: Vec<(SessionId, Repaired)>,
     /// Backups that stay as they are because they are held.
     pub held: Vec<HeldBackup>,
-    /// Backups that cannot be rewritten, and why: they are as they were.
+    /// Backups that cannot be rewritten, and why. They are unchanged.
     pub failed: Vec<(SessionId, String)>,
-    /// Rewrites of processes that had died, which were completed or let go.
+    /// Rewrites of dead processes that were completed or forgotten.
     pub completed: u64,
-    /// What should be said besides.
+    /// Warnings.
     pub warnings: Vec<Warning>,
 }
 
-/// What would be done.
+/// What an optimization would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OptimizePreview {
     /// Backups that have left the retention windows of their series, oldest first.
     pub expiring: Vec<Expired>,
-    /// Those that have left their live windows and are not archival yet, or refer forward to what
-    /// was forgotten, oldest first.
+    /// Backups that have left their live windows and are not archival yet, or that refer forward to
+    /// a forgotten backup; oldest first.
     pub backups: Vec<DueBackup>,
-    /// Those whose layout is to be repaired: of each series whose settings say so the newest, if it
-    /// was not, and if it is no incremental one.
+    /// Backups whose layout would be repaired. For each series whose settings request it: the
+    /// newest backup, if it was not repaired and is not incremental.
     pub repairs: Vec<DueRepair>,
     /// Backups that stay as they are because they are held.
     pub held: Vec<HeldBackup>,
-    /// What should be said besides.
+    /// Warnings.
     pub warnings: Vec<Warning>,
 }
 
 impl Store {
-    /// What [`Self::optimize`] would do. Writes nothing: whether a hold is over is judged by the
+    /// Computes what [`Self::optimize`] would do. It writes nothing, so it judges holds by the
     /// clock of this host.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Store {
         let expiring = find_expiring(request, &settings, &list, now)?;
         list.forget(&expiring.gone.iter().map(|one| one.id).collect());
         let found = find_due(request, &settings, &list, &expiring.held, now);
-        // By then these are archival, and what they stored does not count.
+        // These will be archival by then, so their data does not count.
         let archival = found.due.iter().filter(|(_, due)| due.onto.is_some());
         let archival = archival.map(|(_, due)| due.id).collect();
         let repairs = find_repairs(request, &settings, &list, &archival, now);
@@ -131,13 +131,13 @@ impl Store {
         })
     }
 
-    /// Forgets those backups that have left the retention windows of their series, makes those
-    /// archival that have left the live windows, and repairs the layout of the newest ones. Frees
-    /// nothing by itself: what is let go of [`Self::prune`] removes.
+    /// Forgets backups that have left the retention windows of their series, makes backups archival
+    /// that have left the live windows, and repairs the layout of the newest ones. It frees no
+    /// space: [`Self::prune`] removes the unused data.
     ///
     /// # Errors
-    /// Where someone asks to stop, or of the storage: those before are done, and the others are as
-    /// they were.
+    /// If the caller asks to stop; of the storage. Then the backups before are done, and the others
+    /// are unchanged.
     pub fn optimize(&self, request: &OptimizeRequest, monitor: &Monitor) -> Result<OptimizeReport> {
         self.ensure_writable()?;
         let options = reclaim::OptimizeOptions {
@@ -176,14 +176,14 @@ impl Store {
         let now = self.env.storage.head(&names::claim(session.id()))?.put_at;
         let settings = self.settings_for(request)?;
         report.warnings.extend_from_slice(&settings.damaged);
-        // First, so that nothing is rewritten of what goes.
+        // Forget first, so that no backup is rewritten that expires.
         let list = self.manifests.list()?;
         let expiring = find_expiring(request, &settings, &list, now)?;
         let (expired, unsure) = self.forget_expired(&list, &expiring.gone, monitor)?;
         report.expired = expired;
         report.warnings.extend(expiring.warnings);
         report.warnings.extend(unsure);
-        // What was forgotten is no backup any more.
+        // A forgotten backup is no backup any more.
         let list = if expiring.gone.is_empty() {
             list
         } else {
@@ -208,7 +208,7 @@ impl Store {
             let done = self.reclaiming(None, monitor, |context| {
                 reclaim::optimize(context, options, &todo[n..], &mut sharing, session)
             });
-            // What failed, or was not due any more, is not to be done.
+            // Backups that failed, or were no longer due, are no longer to be done.
             bytes += due.bytes;
             if !matches!(done, Err(Error::Reclaim(ReclaimError::Interrupted))) {
                 monitor.add_done_up_to(bytes);
@@ -259,7 +259,7 @@ impl Store {
         Ok(())
     }
 
-    /// The settings that have a say.
+    /// The settings that apply to a request.
     fn settings_for(&self, request: &OptimizeRequest) -> Result<AllSettings> {
         if request.live.is_some() && request.repair.is_some() {
             return Ok(AllSettings::default());
@@ -268,7 +268,7 @@ impl Store {
     }
 }
 
-/// Logs what became of one backup.
+/// Logs the result for one backup.
 fn log_rewrite(how: &'static str, backup: SessionId, done: std::result::Result<bool, &Error>) {
     match done {
         Ok(is_done) => info!(target: OPTIMIZE, %backup, is_done, "{how}"),
@@ -276,8 +276,8 @@ fn log_rewrite(how: &'static str, backup: SessionId, done: std::result::Result<b
     }
 }
 
-/// What has left its retention window at that time of the storage. Nothing has where another live
-/// window is asked for than is set.
+/// Backups that have left their retention windows at this time of the storage. Empty if the request
+/// has a live window of its own.
 fn find_expiring(
     request: &OptimizeRequest,
     settings: &AllSettings,
@@ -293,7 +293,7 @@ fn find_expiring(
     window::expiring(list, &set, now)
 }
 
-/// What is to be repaired at that time of the storage, when these are archival.
+/// Backups to repair at this time of the storage, once these are archival.
 fn find_repairs(
     request: &OptimizeRequest,
     settings: &AllSettings,
@@ -310,14 +310,14 @@ fn find_repairs(
     all
 }
 
-/// What is due, what is not because it is held, and what is not because it cannot be read.
+/// Backups that are due, due but held, and due but unreadable.
 struct Found {
     due: Vec<DueOf>,
     held: Vec<HeldBackup>,
     unread: Vec<Warning>,
 }
 
-/// What is due at that time of the storage.
+/// Backups that are due at this time of the storage.
 fn find_due(
     request: &OptimizeRequest,
     settings: &AllSettings,
@@ -334,7 +334,8 @@ fn find_due(
     all.retain(|(series, _)| request.is_of(*series));
     held.retain(|(series, _)| request.is_of(*series));
     let mut unread = Vec::new();
-    // It may say of other roots, and what lower revisions reach may be gone.
+    // An unreadable revision may have other roots, and the data that lower revisions reach may be
+    // removed.
     all.retain(|(series, due)| {
         let of_one = list.unread_of(*series, due.id);
         unread.extend(of_one.map(|object| Warning::BackupUnread {
@@ -351,7 +352,7 @@ fn find_due(
     }
 }
 
-/// Whether it is about this backup alone: the others may be rewritten all the same.
+/// Whether the error concerns only this backup. Then the others may still be rewritten.
 fn is_of_backup(error: &Error) -> bool {
     match error {
         Error::Reclaim(

@@ -1,4 +1,4 @@
-//! Reclaiming space: what `reclaim` does, with this store's doors.
+//! Reclaims space: runs `reclaim` on this store.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -62,13 +62,13 @@ pub struct PrunePlan<'a> {
 }
 
 impl PrunePlan<'_> {
-    /// What would be done.
+    /// What the prune would do.
     #[must_use]
     pub const fn preview(&self) -> &PrunePreview {
         &self.preview
     }
 
-    /// What should be said besides.
+    /// Warnings of the plan.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
@@ -81,19 +81,20 @@ impl PrunePlan<'_> {
     /// after it has ended a dead session or finished a prune that was killed.
     ///
     /// # Errors
-    /// As [`Store::prune`].
+    /// Those of [`Store::prune`].
     pub fn execute(self, monitor: &Monitor) -> Result<(PruneReport, Vec<Warning>)> {
         self.store.prune(&self.options, monitor)
     }
 }
 
 impl Store {
-    /// Reclaims what no backup reaches, beside whoever else works on the store. What should be said besides the report
-    /// comes back with it. On a disk that is full the reserve is given up first, and made again afterwards.
+    /// Reclaims the data that no backup reaches, while other processes may use the store. Returns
+    /// warnings besides the report. If the disk is full, it deletes the reserve and tries again,
+    /// and makes the reserve again afterwards.
     ///
     /// # Errors
-    /// When what lives cannot be told, another prunes, or someone asks to stop; of the storage. The store is as readable as
-    /// before, and the next prune goes on from there.
+    /// If it is not known which data is live, if another process prunes, or if the caller asks to
+    /// stop; of the storage. The store is as readable as before, and the next prune continues.
     pub fn prune(&self, options: &PruneOptions, monitor: &Monitor) -> Result<(PruneReport, Vec<Warning>)> {
         self.ensure_writable()?;
         self.containers.clear_catalogs();
@@ -101,7 +102,7 @@ impl Store {
             let index = self.index()?;
             let mut options = options.clone();
             if was_full {
-                // Space is wanted now, more than that a backup which was broken off can go on.
+                // Free space is more important now than resuming an interrupted backup.
                 options.abandoned_after = Duration::ZERO;
                 options.is_full = true;
             }
@@ -119,8 +120,8 @@ impl Store {
         Ok((report, warnings))
     }
 
-    /// Runs what may be needed on a full disk; where it is full, once more without the reserve.
-    /// Says whether there was one.
+    /// Runs `work`, and if the disk is full, runs it once more without the reserve. Returns whether
+    /// there was a reserve in that case.
     pub(crate) fn with_reserve<T>(&self, mut work: impl FnMut(bool) -> Result<T>) -> (Result<T>, bool) {
         let done = work(false);
         if !done.as_ref().is_err_and(crate::Error::is_no_space) {
@@ -131,16 +132,17 @@ impl Store {
         if !had_reserve {
             return (done, false);
         }
-        // As much as there is room for, or somebody takes what is left of it. The rest is made when there is more: by a
-        // prune, or by the next backup.
+        // Make the reserve as large as there is room for, before another program takes the space. A
+        // prune or the next backup makes it larger once there is more room.
         drop(reserve::grow(&self.env, 0, self.settings().container_bytes));
         (done, true)
     }
 
-    /// What [`Self::prune`] would do, were these backups forgotten too. Writes nothing.
+    /// Computes what [`Self::prune`] would do if these backups were forgotten too. It writes
+    /// nothing.
     ///
     /// # Errors
-    /// As [`Self::prune`].
+    /// Those of [`Self::prune`].
     pub fn preview_prune(
         &self,
         options: &PruneOptions,
@@ -152,11 +154,11 @@ impl Store {
         })
     }
 
-    /// Plans a prune: reads and decides, and writes nothing. [`PrunePlan::preview`] says what would
-    /// be done, and [`PrunePlan::execute`] does it.
+    /// Plans a prune: reads and decides, and writes nothing. [`PrunePlan::preview`] shows what a
+    /// prune would do now, and [`PrunePlan::execute`] runs one.
     ///
     /// # Errors
-    /// As [`Self::prune`].
+    /// Those of [`Self::prune`].
     pub fn plan_prune(&self, options: &PruneOptions, monitor: &Monitor) -> Result<PrunePlan<'_>> {
         let (preview, warnings) = self.preview_prune(options, &BTreeSet::new(), monitor)?;
         Ok(PrunePlan {

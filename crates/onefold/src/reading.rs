@@ -1,17 +1,17 @@
-//! Reading backups while other processes forget and prune them.
+//! Reads backups while other processes forget and prune them.
 //!
 //! A reader of a backup's content (restore, dump, listing, check, layout) first declares the backup
-//! in a read session, as a backup declares its parent. Reclamation keeps what the declared revision
-//! reaches until the session ends, even if the backup is forgotten meanwhile. The session's
-//! heartbeat task answers epochs. A dead process is found by its free lock.
+//! in a read session, as a backup declares its parent. Reclamation keeps the data that the declared
+//! revision reaches until the session ends, even if the backup is forgotten meanwhile. The
+//! session's heartbeat task answers epochs. A dead process is found by its free lock.
 //!
 //! No cache is dropped when an epoch appears. Declared data is not removed, and slots change
 //! neither number nor content in any generation (INV-2). So cached nodes and catalogs stay right,
-//! and where a generation was compacted, its bytes are read from the newer one.
+//! and bytes of a compacted generation are read from the newer one.
 //!
-//! A store that cannot be written is read without a pin: a restore matters more. If the backup is
-//! then forgotten and pruned during the read, listing the backups again distinguishes this from
-//! damage ([`Reading::explain`]).
+//! If the store cannot be written, the reader works without a pin, because a restore is more
+//! important. If the backup is then forgotten and pruned during the read, listing the backups again
+//! distinguishes this from damage ([`Reading::explain`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -27,14 +27,14 @@ use crate::snapshots::Snapshot;
 use crate::store::Store;
 use crate::warning::Warning;
 
-/// Every so many sessions a reader removes what ended ones have left: each leaves a few small
-/// objects, and a store may be read often between two backups.
+/// Once in so many sessions, a reader removes the objects of ended sessions. Each session leaves a
+/// few small objects, and a store may be read often between two backups.
 const SESSIONS_A_TIDY: u64 = 16;
 
-/// How many containers a failed or interrupted operation reads once more, to list their damage.
+/// How many containers a failed or interrupted operation reads again, to list their damage.
 const MET_MAX: usize = 8;
 
-/// Backups that are being read. Dropping it lets go of them.
+/// Pins backups while they are read. Dropping it releases them.
 pub(crate) struct Reading<'a> {
     store: &'a Store,
     pin: Option<(Session, HeartbeatTask)>,
@@ -45,10 +45,10 @@ pub(crate) struct Reading<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// Pins the backups that `choose` names of the list; may ask it several times.
+    /// Pins the backups that `choose` names from the list. It may call `choose` several times.
     ///
     /// # Errors
-    /// Of the storage, where not even the backups can be listed.
+    /// Of the storage, if not even the backups can be listed.
     pub(crate) fn begin(store: &'a Store, choose: impl Fn(&ManifestList) -> Vec<SessionId>) -> Result<Self> {
         let mut reading = Self {
             store,
@@ -71,10 +71,10 @@ impl<'a> Reading<'a> {
         Ok(reading)
     }
 
-    /// Pins one backup. It is read by the revision that counts now: [`Self::snapshot`].
+    /// Pins one backup, and returns it in the revision that counts now.
     ///
     /// # Errors
-    /// `Forgotten`; as [`Self::begin`].
+    /// `Forgotten`; those of [`Self::begin`].
     pub(crate) fn of(store: &'a Store, snapshot: &Snapshot) -> Result<(Self, Snapshot)> {
         let id = snapshot.id;
         let is_there = |list: &ManifestList| list.get(id).and_then(Snapshot::of).is_some();
@@ -99,7 +99,7 @@ impl<'a> Reading<'a> {
         match (pulse, declared) {
             (Ok(pulse), Ok(_)) => {
                 if session.id().get().is_multiple_of(SESSIONS_A_TIDY) {
-                    // What stays is for the next one.
+                    // The next one removes the rest.
                     self.notes.extend(
                         session
                             .gc_sessions()
@@ -111,14 +111,14 @@ impl<'a> Reading<'a> {
                 Ok(())
             }
             (Err(error), _) | (_, Err(error)) => {
-                // Without an ending it is found dead by its lock.
+                // Without an ending, other sessions find it dead by its lock.
                 drop(session.end());
                 Err(error.into())
             }
         }
     }
 
-    /// What the chosen backups refer forward to, looked up once.
+    /// The chains of the chosen backups, looked up once.
     fn links(&self) -> Result<&[ChainLink]> {
         if let Some(links) = self.links.get() {
             return Ok(links);
@@ -128,8 +128,8 @@ impl<'a> Reading<'a> {
         Ok(self.links.get_or_init(|| links))
     }
 
-    /// The store's nodes, for the backups that were chosen: what those refer forward to is read as
-    /// it was listed with them, and is pinned as it was (R2).
+    /// The store's nodes, for the chosen backups. Backups that they refer forward to are read and
+    /// pinned in the revisions that were listed with them (R2).
     ///
     /// # Errors
     /// Of the storage.
@@ -138,7 +138,7 @@ impl<'a> Reading<'a> {
         Ok(self.store.nodes().with_streams(Arc::new(Links::of(links))))
     }
 
-    /// As [`Self::nodes`], from the storage as it is now: nothing that was read before counts.
+    /// Like [`Self::nodes`], but without cached nodes: it reads the storage again.
     ///
     /// # Errors
     /// Of the storage.
@@ -148,8 +148,8 @@ impl<'a> Reading<'a> {
         Ok(nodes.with_streams(Arc::new(Links::of(links))))
     }
 
-    /// Which backup each of the chosen, and of those that they lead to, refers forward to;
-    /// ascending, so a chain of them ends.
+    /// The next backup of each chosen one, and of each that they lead to. Numbers ascend, so a
+    /// chain ends.
     ///
     /// # Errors
     /// Of the storage.
@@ -163,7 +163,7 @@ impl<'a> Reading<'a> {
         Ok(own.chain(of_links).filter(|(from, next)| next > from).collect())
     }
 
-    /// What the chosen backups refer forward to of backups that are forgotten.
+    /// The forgotten backups that the chosen ones refer forward to.
     ///
     /// # Errors
     /// Of the storage.
@@ -177,12 +177,12 @@ impl<'a> Reading<'a> {
         Ok(links)
     }
 
-    /// The manifests that the choice was made from.
+    /// The manifests from which the choice was made.
     pub(crate) fn list(&self) -> &ManifestList {
         &self.list
     }
 
-    /// What a failure comes to: where what is read was not kept and has been forgotten since, it
+    /// The error to report. If the backup was not pinned and has been forgotten since, the error
     /// says so.
     pub(crate) fn explain(&self, error: Error) -> Error {
         self.store.note_missing_of(&error);
@@ -198,7 +198,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A backup that was not kept for this reader and has been forgotten since: what is missing of
+    /// A backup that was not pinned for this reader and has been forgotten since. Missing data of
     /// it is no damage.
     pub(crate) fn forgotten(&self) -> Option<SessionId> {
         let is_kept = self
@@ -213,7 +213,7 @@ impl<'a> Reading<'a> {
         self.chosen.iter().find(is_gone).copied()
     }
 
-    /// Ends the session; errors beside the reading are noted.
+    /// Ends the session. Passes warnings to the monitor.
     pub(crate) fn end(mut self, monitor: &Monitor) {
         let mut notes = std::mem::take(&mut self.notes);
         match self.store.record_met() {
@@ -236,8 +236,9 @@ impl<'a> Reading<'a> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if let Some((session, _)) = self.pin.take() {
-            // The operation has failed and returns its own error. Without an ending others find the
-            // session dead by its lock. Other readers will find again what it does not list now.
+            // The operation has failed and returns its own error. Without an ending, other sessions
+            // find this one dead by its lock. Later readers will find the damage that it does not
+            // list now.
             drop(self.store.list_met(MET_MAX));
             drop(session.end());
         }

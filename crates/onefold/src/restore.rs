@@ -1,4 +1,4 @@
-//! Restoring a backup, and listing what is in it.
+//! Restores a backup, and lists its entries.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -25,23 +25,25 @@ use crate::store::Store;
 use crate::streams::{self, role};
 use crate::warning::Warning;
 
-/// How to restore; by default everything, as it was.
+/// The options of a restore; by default everything, as it was.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RestoreRequest {
-    /// Only these paths of the backup and what is below them; all when this and `patterns` are empty.
+    /// Restore only these paths of the backup, with everything below them. If this and `patterns`
+    /// are empty: everything.
     pub include: Vec<Vec<u8>>,
-    /// What matches these, too, and what is below it.
+    /// Also restore entries that match these patterns, with everything below them.
     pub patterns: Excludes,
-    /// What of it is left out.
+    /// Leave out entries that match these patterns.
     pub excludes: Excludes,
-    /// The folder of the backup that becomes the target; empty: the paths are made below the target.
+    /// The folder of the backup that becomes the target. Empty: the paths are made below the
+    /// target.
     pub base: Vec<u8>,
-    /// What to do with what is there already.
+    /// What to do with existing entries.
     pub overwrite: tree::Overwrite,
-    /// Whose the restored entries are.
+    /// The owners of the restored entries.
     pub owners: tree::Owners,
-    /// Where zeros take no space.
+    /// Where restored files get holes.
     pub sparse: tree::Sparse,
     /// Memory and threads.
     pub assembling: AssembleOptions,
@@ -69,7 +71,7 @@ impl RestoreRequest {
     }
 }
 
-/// What a restore did.
+/// The result of a restore.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RestoreReport {
@@ -77,24 +79,25 @@ pub struct RestoreReport {
     pub files: u64,
     /// Other entries restored.
     pub others: u64,
-    /// Files left as they were.
+    /// Existing files that stayed.
     pub kept: u64,
     /// Bytes of content written to files.
     pub bytes: u64,
-    /// Files that are of an earlier backup: they could not be read when this one was made.
+    /// Files with the content of an earlier backup, because they could not be read when this one
+    /// was made.
     pub older: u64,
-    /// Entries that were not restored as they were.
+    /// Entries that could not be restored as they were.
     pub faults: u64,
     /// For each path to include, whether the backup has anything there. A stream has no paths, so
     /// all are true.
     pub is_included: Vec<bool>,
-    /// What assembling cost.
+    /// The cost of assembling.
     pub assemble: AssembleStats,
     /// How long it took, in nanoseconds.
     pub elapsed_nanos: u64,
 }
 
-/// A backup that is kept while it is read, and its nodes.
+/// A pinned backup, and its nodes.
 #[derive(Clone, Copy)]
 struct SnapshotNodes<'a> {
     snapshot: &'a Snapshot,
@@ -102,10 +105,11 @@ struct SnapshotNodes<'a> {
 }
 
 impl Store {
-    /// Restores a backup below `target`. Faults of single entries go to `faults`; the others are restored.
+    /// Restores a backup below `target`. Reports faults of single entries to `faults`, and restores
+    /// the others.
     ///
     /// # Errors
-    /// When nothing further can be restored; what was written before is right. `Forgotten` where something is
+    /// If the restore cannot continue. The files written before are right. `Forgotten` if data is
     /// missing because the backup was forgotten and pruned meanwhile.
     pub fn restore(
         &self,
@@ -194,11 +198,11 @@ impl Store {
         })
     }
 
-    /// Calls `each` with every entry of a directory backup, in listing order, that lies in one of the paths
-    /// (all, when there are none). A backup of a single stream has no entries.
+    /// Calls `each` with every entry of a directory backup that is in one of the paths, in listing
+    /// order. Without paths: with every entry. A backup of a single stream has no entries.
     ///
     /// # Errors
-    /// Where the listing cannot be read on; `Forgotten` as [`Self::restore`]; what `each` fails with.
+    /// If the listing cannot be read; `Forgotten`, as for [`Self::restore`]; those of `each`.
     pub fn list_entries<E: From<Error>>(
         &self,
         snapshot: &Snapshot,
@@ -270,7 +274,7 @@ fn restore_entries(
     restored
 }
 
-/// Only a folder can become the target.
+/// Fails unless `base` is a folder, because only a folder can become the target.
 fn ensure_folder(listing: &BackupListing<'_>, snapshot: &Snapshot, base: &[u8]) -> Result<()> {
     if base.is_empty() {
         return Ok(());
@@ -321,13 +325,13 @@ fn restore_whole(
     Ok(stats)
 }
 
-/// Whether a single stream's file is left as it is. Nothing is known of the stream to compare it with, so
-/// only one choice leaves it.
+/// Whether the existing file of a single stream stays. Nothing is known of the stream to compare
+/// with, so only one choice keeps the file.
 fn is_kept(path: &Path, overwrite: tree::Overwrite) -> bool {
     overwrite == tree::Overwrite::Never && path.symlink_metadata().is_ok()
 }
 
-/// The name of a single stream's file: the path it had, made relative.
+/// The name of a single stream's file: the path of the source, made relative.
 fn stream_name(snapshot: &Snapshot) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     let path = snapshot
@@ -349,7 +353,7 @@ fn stream_name(snapshot: &Snapshot) -> PathBuf {
     }
 }
 
-/// A file that takes its name only when it is whole.
+/// A file that gets its name only when it is whole.
 struct PartialFile {
     file: File,
     blocks: Option<BlockWriter>,
@@ -421,7 +425,8 @@ impl Drop for PartialFile {
     fn drop(&mut self) {
         self.blocks = None;
         if !self.named {
-            // A part of a stream is of no use; what cannot be removed is plainly named as partial.
+            // A part of a stream is not useful. If it cannot be removed, its name shows that it is
+            // partial.
             drop(std::fs::remove_file(&self.partial));
         }
     }

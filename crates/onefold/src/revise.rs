@@ -1,4 +1,4 @@
-//! Changing what a manifest says of a backup: its tags, and its hold.
+//! Changes the tags and the hold of a backup in its manifest.
 //!
 //! Each change is a new revision, durable when it is reported. All backups are found before the
 //! first is changed. If the newest revision of a backup is unreadable, and the user names that
@@ -16,18 +16,18 @@ use crate::store::Store;
 /// When a hold ends, by the storage's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldEnd {
-    /// Then.
+    /// At this time.
     At(UnixNanos),
-    /// So long after now.
+    /// This long after now.
     After(TimeSpan),
 }
 
-/// What becomes of tags.
+/// A change of tags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TagChange {
-    /// These, and no others.
+    /// Replace all tags by these.
     Set(Vec<String>),
-    /// Some come and some go.
+    /// Add and remove some tags.
     Alter {
         /// Tags to add.
         add: Vec<String>,
@@ -58,16 +58,16 @@ impl TagChange {
     }
 }
 
-/// Which backups are changed.
+/// The backups to change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
     /// These: ids, or `latest`.
     Named(Vec<String>),
-    /// All that the filter lets through.
+    /// All that pass the filter.
     All(Filter),
 }
 
-/// A backup that was looked at, and what it has now.
+/// A backup of the request, and its tags afterwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retagged {
@@ -75,9 +75,9 @@ pub struct Retagged {
     pub id: SessionId,
     /// Its tags.
     pub tags: Vec<String>,
-    /// Whether they are other than before.
+    /// Whether they have changed.
     pub is_changed: bool,
-    /// A revision of it cannot be read: see [`Held::in_doubt`].
+    /// A revision of it cannot be read, as for [`Held::in_doubt`].
     pub is_in_doubt: bool,
 }
 
@@ -85,12 +85,12 @@ pub struct Retagged {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Held {
-    /// Which.
+    /// The backups.
     pub ids: Vec<SessionId>,
-    /// Until when they are held now; without an end, not at all.
+    /// Until when they are held now. `None`: they are not held.
     pub until: Option<UnixNanos>,
-    /// Of these a revision cannot be read, so that what it said of tags or a hold is lost; and if
-    /// it was a tombstone, and can be read again, they are forgotten.
+    /// Those of which a revision cannot be read. Tags or a hold in that revision are lost. If it
+    /// was a tombstone and becomes readable again, the backup is forgotten.
     pub in_doubt: Vec<SessionId>,
 }
 
@@ -108,10 +108,10 @@ fn is_in_doubt(present: &Present<'_>) -> bool {
 }
 
 impl Store {
-    /// Holds backups until a time, whatever hold they had before; with `None`, ends their holds.
+    /// Holds backups until a time, and replaces earlier holds. With `None`, ends their holds.
     ///
     /// # Errors
-    /// When one of them is not there, or the end is past: nothing is changed then. Of the storage.
+    /// If one of them does not exist, or the end is past: then nothing is changed. Of the storage.
     pub fn hold(&self, ids: &[String], end: Option<HoldEnd>) -> Result<Held> {
         self.ensure_writable()?;
         let list = self.manifests.list()?;
@@ -164,8 +164,8 @@ impl Store {
     /// Changes the tags of backups.
     ///
     /// # Errors
-    /// When one of them is not there, a tag is too long, or the storage does not give a revision of
-    /// one that was not named: nothing is changed then. Of the storage.
+    /// If one of them does not exist, a tag is too long, or the storage does not give a revision of
+    /// a backup that was not named: then nothing is changed. Of the storage.
     pub fn tag(&self, which: &Which, change: &TagChange) -> Result<Vec<Retagged>> {
         self.ensure_writable()?;
         if let Some(tag) = change.new_tags().iter().find(|tag| tag.len() > TEXT_BYTES_MAX) {
@@ -215,7 +215,7 @@ impl Store {
         Ok(done)
     }
 
-    /// The backups that are meant, each once, by id.
+    /// The requested backups, each once, by id.
     fn find_all<'a>(&self, list: &'a ManifestList, which: &Which) -> Result<Vec<&'a ManifestEntry>> {
         let mut entries = match which {
             Which::All(filter) => list

@@ -1,8 +1,4 @@
-//! The settings of a series: its layout, and what belongs to that.
-//!
-//! Settings are revisions: each change creates the next one, and the highest readable one counts. A
-//! series without settings uses the store's default, and a store without a default uses `inline`.
-//! Settings hold for backups that begin afterwards; existing backups stay as they are.
+//! The settings of a series: its layout, and related values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,14 +18,14 @@ use crate::settings::SettingsChange;
 use crate::store::Store;
 use crate::warning::Warning;
 
-/// Where the settings of a series come from.
+/// The source of a series' settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SettingsOf {
-    /// They were set for it.
+    /// The series has settings of its own.
     Series,
     /// The store's default.
     Default,
-    /// Nothing was ever set.
+    /// There are no settings, so the built-in ones apply.
     Nothing,
 }
 
@@ -39,11 +35,11 @@ pub enum SettingsOf {
 pub struct Series {
     /// Its folder's name.
     pub id: SeriesId,
-    /// What it is called.
+    /// Its name.
     pub name: SeriesName,
-    /// What holds for it.
+    /// Its settings.
     pub settings: SeriesSettings,
-    /// Where that comes from.
+    /// The source of these settings.
     pub source: SettingsOf,
     /// How many backups it has that are not forgotten.
     pub backups: u64,
@@ -55,23 +51,23 @@ pub struct Series {
 pub struct SeriesList {
     /// By name.
     pub series: Vec<Series>,
-    /// What holds for series without settings of their own, and whether that was ever set.
+    /// The settings for series without settings of their own, and their source.
     pub default: (SeriesSettings, SettingsOf),
-    /// Settings that cannot be read, with what is wrong: older ones count instead.
+    /// Settings that cannot be read, and the damage. Older ones count instead.
     pub damaged: Vec<Warning>,
 }
 
-/// The settings that a store has, the highest readable ones of each series.
+/// The settings in a store: the highest readable ones of each series.
 #[derive(Debug, Default)]
 pub(crate) struct AllSettings {
     of: BTreeMap<Option<SeriesId>, SeriesSettings>,
-    /// Those of which a revision above the one that counts, or every one, cannot be read.
+    /// Series of which the newest settings, or all, cannot be read.
     unsure: BTreeSet<Option<SeriesId>>,
     pub(crate) damaged: Vec<Warning>,
 }
 
 impl AllSettings {
-    /// Reads those of the series that are wanted, and the default.
+    /// Reads the settings of the wanted series, and the default.
     pub(crate) fn read(store: &Store, wanted: impl Fn(SeriesId) -> bool) -> Result<Self> {
         let mut revisions: BTreeMap<Option<SeriesId>, Vec<Revision>> = BTreeMap::new();
         let listed = store.sealer.list(names::SERIES_FOLDER, names::parse_settings)?;
@@ -106,8 +102,8 @@ impl AllSettings {
         Ok(all)
     }
 
-    /// What holds for a series, under its name; for `None`, for those without settings of their
-    /// own.
+    /// The settings that apply to a series, and their source. `None`: those for series without
+    /// settings of their own.
     pub(crate) fn of(
         &self,
         series: Option<SeriesId>,
@@ -125,8 +121,8 @@ impl AllSettings {
         (SeriesSettings { name, ..default }, source)
     }
 
-    /// Whether what holds for a series is sure to be what was set last: nothing is forgotten by
-    /// what may be out of date.
+    /// Whether the settings of a series are certainly the newest. No backup is forgotten by
+    /// settings that may be out of date.
     pub(crate) fn are_sure(&self, series: SeriesId) -> bool {
         let own = Some(series);
         let counts = if self.of.contains_key(&own) { own } else { None };
@@ -134,8 +130,8 @@ impl AllSettings {
     }
 }
 
-/// Whether one object alone cannot be read: a sector that the disk does not give must not keep
-/// every series from being backed up.
+/// Whether a single object cannot be read. One bad sector must not prevent the backups of every
+/// series.
 fn is_unreadable(error: &ObjectError) -> bool {
     let of_storage =
         |error: &StorageError| matches!(error, StorageError::Io { .. } | StorageError::NotFound { .. });
@@ -155,13 +151,13 @@ impl SettingsChange {
         }
     }
 
-    /// Whether it can be made in a new store, whose chunks have so many bytes on average.
+    /// Whether it suits a new store whose chunks have this average length.
     pub(crate) fn check(&self, chunk_avg_bytes: u32) -> Result<()> {
         self.checked(&SeriesSettings::unset(None), chunk_avg_bytes)
             .map(drop)
     }
 
-    /// What the change makes of settings, for a store whose chunks have so many bytes on average.
+    /// The settings after the change, for a store whose chunks have this average length.
     fn checked(&self, to: &SeriesSettings, chunk_avg_bytes: u32) -> Result<SeriesSettings> {
         let settings = self.applied(to);
         if settings.layout == Layout::Inline {
@@ -200,8 +196,8 @@ impl SettingsChange {
     }
 }
 
-/// The paths in the name of the series that a backup of these makes; relative ones begin at the
-/// folder, which is absolute.
+/// The paths in the name of the series of a backup of these paths. A relative path begins at
+/// `current_folder`, which is absolute.
 #[must_use]
 pub fn root_paths(current_folder: &Path, paths: &[PathBuf]) -> Vec<Vec<u8>> {
     Roots::new(current_folder, paths).paths()
@@ -214,7 +210,7 @@ impl Store {
         self.sealer.key().series_id(&name.to_bytes())
     }
 
-    /// Every series that has backups or settings of its own.
+    /// Every series with backups or settings of its own.
     ///
     /// # Errors
     /// Of the storage; settings of a newer version.
@@ -250,7 +246,7 @@ impl Store {
         })
     }
 
-    /// What holds for a series, and where that comes from. The series need not have a backup.
+    /// The settings that apply to a series, and their source. The series need not have a backup.
     ///
     /// # Errors
     /// Of the storage; settings of a newer version.
@@ -260,21 +256,21 @@ impl Store {
         Ok(all.of(Some(id), Some(name)))
     }
 
-    /// Changes what is set for a series, and returns what then holds. What was not set for it
-    /// before is taken from the default as it is now, and follows that no more. Durable when it
-    /// returns.
+    /// Changes the settings of a series, and returns those that then apply. Values that the series
+    /// had no setting for are copied from the present default, and no longer follow it. Durable on
+    /// return.
     ///
     /// # Errors
-    /// Settings that no series can have, or that would say nothing; of the storage.
+    /// Settings that no series can have, or that have no effect; of the storage.
     pub fn set_series_settings(&self, name: &SeriesName, change: &SettingsChange) -> Result<SeriesSettings> {
         name.check().map_err(|error| Error::Setting(error.to_string()))?;
         self.change_settings(Some(name), change)
     }
 
-    /// As [`Self::set_series_settings`], for all series without settings of their own.
+    /// Like [`Self::set_series_settings`], for all series without settings of their own.
     ///
     /// # Errors
-    /// As [`Self::set_series_settings`].
+    /// Those of [`Self::set_series_settings`].
     pub fn set_default_series_settings(&self, change: &SettingsChange) -> Result<SeriesSettings> {
         self.change_settings(None, change)
     }
@@ -294,7 +290,7 @@ impl Store {
         );
         let (mut wanted, mut has_window) = (None, false);
         revisions.create_next(|head| {
-            // What a rival has set meanwhile is what is changed.
+            // Read again: the change applies to settings that another process has put meanwhile.
             let all = AllSettings::read(self, |series| Some(series) == id)?;
             let (now, _) = all.of(id, name);
             let settings = change.checked(&now, self.settings().chunk_avg_bytes)?;
@@ -309,8 +305,8 @@ impl Store {
             Ok::<_, Error>(if is_done { Next::Stop } else { Next::Create(bytes) })
         })?;
         if let Some(settings) = wanted.as_ref().filter(|_| has_window) {
-            // `optimize` forgets backups by a window. So the revision below must say the same, in
-            // case the newest one is lost.
+            // `optimize` forgets backups by a window. So the revision below must have the same
+            // content, in case the newest one is lost.
             let bytes = settings.to_bytes();
             revisions.create_next(|head| {
                 let is_same = matches!(head.map(|head| &head.plain), Some(Ok(plain)) if *plain == bytes);

@@ -2,26 +2,26 @@
 
 use format::series::{ArchivalWindow, Layout};
 
-/// What is to be set; what is `None` stays as it is.
+/// The settings to change. `None`: this one stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct SettingsChange {
     /// The layout.
     pub layout: Option<Layout>,
-    /// Backups that stay as they were written.
+    /// How many of the newest backups stay as they were written.
     pub live_window: Option<u16>,
-    /// Archival backups that stay behind those.
+    /// How many archival backups stay behind those.
     pub archival_window: Option<ArchivalWindow>,
-    /// Bytes of a segment on average.
+    /// Average length of a segment in bytes.
     pub segment_bytes: Option<u32>,
-    /// Whether what has become due is done after each backup.
+    /// Whether due backups are rewritten after each backup.
     pub optimize_after_backup: Option<bool>,
-    /// What layout repair may copy, in percent of what is stored anew; 0: nothing.
+    /// How much layout repair may copy, in percent of the bytes stored anew; 0: nothing.
     pub repair_percent: Option<u16>,
 }
 
 impl SettingsChange {
-    /// Nothing is to be set.
+    /// No change.
     pub const NONE: Self = Self {
         layout: None,
         live_window: None,

@@ -20,13 +20,13 @@ pub struct Snapshot {
     pub series: SeriesId,
     /// The manifest revision that counts.
     pub revision: Revision,
-    /// What it is.
+    /// The content of the manifest.
     pub backup: Backup,
 }
 
 impl Snapshot {
-    /// The name and length in bytes of the stream, where the backup is of a single one: standard
-    /// input or an image.
+    /// The name and length in bytes of the stream, if the backup is of a single one: standard input
+    /// or an image.
     #[must_use]
     pub fn single_stream(&self) -> Option<(&[u8], u64)> {
         let root = role(&self.backup, StreamRole::Whole)?;
@@ -86,10 +86,10 @@ impl Store {
         })
     }
 
-    /// The backup that `text` names: an id, or `latest` of those that the filter lets through.
+    /// The backup that `text` names: an id, or `latest` for the latest one that passes the filter.
     ///
     /// # Errors
-    /// When there is none, with the reason; of the storage.
+    /// If there is none, with the reason; of the storage.
     pub fn find(&self, text: &str, filter: &Filter) -> Result<Snapshot> {
         let list = self.manifests.list()?;
         let entry = self.manifests.resolve(&list, text, filter)?;

@@ -1,4 +1,4 @@
-//! What a store holds, and how its backups are laid out.
+//! The content of a store, and the layout of its backups.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 
-/// Memory for assembly that speed factors are computed for.
+/// The assembly memory for which speed factors are computed.
 pub const MEASURED_ASSEMBLY_BYTES: u64 = 128 << 20;
 
 /// Objects of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KindStats {
-    /// How many.
+    /// Number of objects.
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-/// What a store holds.
+/// The content of a store.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct StoreStats {
@@ -37,30 +37,30 @@ pub struct StoreStats {
     pub logical_bytes: u64,
     /// Containers by kind, and everything else under `mirror`, `index`, `reserve` and `other`.
     pub kinds: BTreeMap<&'static str, KindStats>,
-    /// Objects with holes that prune has made, and the bytes of the holes. No other figure counts
-    /// these bytes except the lengths of the objects. A copy of the store that keeps no holes takes
-    /// them again.
+    /// Objects with holes that prune has made, and the bytes of the holes. Except for the lengths
+    /// of the objects, no other figure counts these bytes. A copy of the store that keeps no holes
+    /// needs space for them again.
     pub holes: KindStats,
     /// The index, as a backup with the same options would find it.
     pub index: IndexStats,
 }
 
 impl StoreStats {
-    /// Bytes in the storage, but for the reserve: it holds nothing.
+    /// Bytes in the storage, without the reserve, which has no data.
     #[must_use]
     pub fn stored_bytes(&self) -> u64 {
         let kinds = self.kinds.iter().filter(|(kind, _)| **kind != names::RESERVE);
         kinds.map(|(_, kind)| kind.bytes).sum()
     }
 
-    /// Bytes that are set aside to be given up when the disk is full.
+    /// Bytes of the reserve, which is deleted when the disk is full.
     #[must_use]
     pub fn reserve_bytes(&self) -> u64 {
         self.kinds.get(names::RESERVE).map_or(0, |kind| kind.bytes)
     }
 }
 
-/// How one backup lies in the store.
+/// The layout of one backup in the store.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BackupLayout {
@@ -68,18 +68,18 @@ pub struct BackupLayout {
     pub id: SessionId,
     /// Bytes of its streams.
     pub bytes: u64,
-    /// Containers that restoring it reads, each as often as it is read.
+    /// Container reads of a restore; a container counts each time that it is read.
     pub containers_read: u64,
     /// MiB restored a container read [Lillibridge 3.1].
     pub speed_factor: f64,
-    /// That, as a share of what the containers hold: 1.0 is perfect.
+    /// The share of the read containers' bytes that the backup uses; 1.0 is perfect.
     pub share_of_perfect: f64,
-    /// How many backups, one after another, it may refer forward through (R2); 0: it is live.
+    /// How long the chain is through which it may refer forward (R2); 0: it is live.
     pub chain: usize,
 }
 
 impl Store {
-    /// What the store holds. Lists it once, and opens its index.
+    /// The content of the store. It lists the store once, and opens its index.
     ///
     /// # Errors
     /// Of the storage.
@@ -120,11 +120,11 @@ impl Store {
         Ok(stats)
     }
 
-    /// How these backups lie in the store: from recipes and catalogs alone, no data is read. One that was
-    /// forgotten meanwhile is left out.
+    /// The layout of these backups, from recipes and catalogs alone. It reads no data. A backup
+    /// that was forgotten meanwhile is left out.
     ///
     /// # Errors
-    /// Where a recipe or catalog cannot be read; `Forgotten` as [`Self::restore`].
+    /// If a recipe or catalog cannot be read; `Forgotten`, as for [`Self::restore`].
     pub fn layouts(&self, snapshots: &[Snapshot], monitor: &Monitor) -> Result<Vec<BackupLayout>> {
         let reading = Reading::begin(self, |list| {
             let are_there = list.backups().map(ManifestEntry::session);

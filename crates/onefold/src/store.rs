@@ -1,7 +1,7 @@
-//! A store: made, opened, and its passwords looked after.
+//! Makes and opens a store, and manages its passwords.
 //!
-//! A [`Store`] may be used from many threads, and many processes may have the same store open;
-//! nobody waits for another (docs/protocol.md).
+//! A [`Store`] may be used from many threads, and many processes may have the same store open. None
+//! waits for another (docs/protocol.md).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -39,21 +39,22 @@ const OPEN_CONTAINERS_BYTES: u64 = 96 << 20;
 pub struct InitOptions {
     /// Average length of a content-defined chunk in bytes, a power of two.
     pub chunk_avg_bytes: u32,
-    /// Plain bytes of a region: what is compressed and read together.
+    /// Plain bytes of a region: the unit that is compressed and read together.
     pub region_bytes: u32,
     /// Stored bytes at which a container closes.
     pub container_bytes: u32,
-    /// Children of a recipe node on average, a power of two; those of a segment are its chunks.
+    /// Average number of children of a recipe node, a power of two. The children of a segment are
+    /// its chunks.
     pub node_avg_children: u32,
-    /// Who makes the first password's slot, for people.
+    /// Who makes the first password's slot; for people only.
     pub label: String,
-    /// What one guess at the password costs.
+    /// The cost of one guess at the password.
     pub cost: Argon2Cost,
-    /// Bytes that are set aside to be given up when the disk is full; 0: none, as for a storage
-    /// that does not fill up.
+    /// Bytes of the reserve, which is deleted when the disk is full. 0: none, for a storage that
+    /// does not fill up.
     pub reserve_bytes: usize,
-    /// What holds for series for which nothing else is set; unlike the rest it may be changed
-    /// later.
+    /// Settings for series without settings of their own. These may be changed later, unlike the
+    /// other options.
     pub series: SettingsChange,
 }
 
@@ -83,7 +84,7 @@ impl Default for InitOptions {
     }
 }
 
-/// How a store is used by this process.
+/// The options of this process for a store.
 ///
 /// ```
 /// let options = onefold::OpenOptions::default()
@@ -98,10 +99,11 @@ pub struct OpenOptions {
     pub catalog_cache_bytes: u64,
     /// Memory for cached nodes, in bytes.
     pub node_cache_bytes: u64,
-    /// Bytes of the index on disk; beyond it R halves.
+    /// The most bytes of the index on disk. Beyond it R halves.
     pub index_bytes_max: u64,
-    /// Bytes of memory that the whole index is held in; `None`: it is read where it lies on disk.
-    /// What writes hundreds of streams at once has use for it; opening reads all of the index then.
+    /// The most bytes of memory for the whole index. `None`: it is read from disk. It is useful for
+    /// a process that writes hundreds of streams at once. Opening the store then reads the whole
+    /// index.
     pub index_memory_bytes_max: Option<usize>,
     /// Memory for containers that backups of this process are filling, in bytes. Where that is less
     /// than a container for each backup that runs, containers are closed earlier.
@@ -109,12 +111,13 @@ pub struct OpenOptions {
     /// Memory for what a backup adds to the index, in bytes; beyond it that goes to the storage
     /// before its end.
     pub index_pending_bytes_max: usize,
-    /// The times that sessions go by.
+    /// The timing of sessions.
     pub policy: SessionPolicy,
     /// The process id that sessions show, for messages only.
     pub process: u32,
-    /// Whether reading a backup (restore, dump, listing, check, layout) keeps it from being pruned
-    /// meanwhile. That writes a few small objects; without it reading writes nothing.
+    /// Whether a reader of a backup (restore, dump, listing, check, layout) pins it, so that no
+    /// prune removes its data meanwhile. This writes a few small objects. Without it, reading
+    /// writes nothing.
     pub pin_reads: bool,
 }
 
@@ -156,7 +159,7 @@ pub struct KeyInfo {
     pub label: String,
     /// Whether it needs a password.
     pub has_password: bool,
-    /// Whether it is the one that opened the store.
+    /// Whether it opened the store.
     pub is_current: bool,
 }
 
@@ -175,7 +178,7 @@ pub struct Store {
     pub(crate) pulse: Pulse,
     /// Opened by the first who needs it.
     index: Mutex<Option<Index>>,
-    /// The newest epoch that was known when the caches were empty last.
+    /// The newest epoch that was known when the caches were last empty.
     cached_since: Mutex<Option<Epoch>>,
 }
 
@@ -188,8 +191,8 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Calls the observer, once for each container, when the first copy could not be read and the
-    /// second one was. The call comes on the reading thread. Only the first observer counts.
+    /// Calls the observer once for each container whose first copy could not be read and whose
+    /// second copy was read. The reading thread makes the call. Only the first observer counts.
     pub fn observe_mirror_reads(&self, observer: impl Fn(&Warning) + Send + Sync + 'static) {
         let told = Mutex::new(BTreeSet::new());
         self.containers.observe_mirror_reads(move |read| {
@@ -200,10 +203,10 @@ impl Store {
         });
     }
 
-    /// Makes a store. With `domain_of`, its fingerprints are those of that store.
+    /// Makes a store. With `domain_of`, it uses the fingerprint key of that store.
     ///
     /// # Errors
-    /// When there is one already; settings that no store can have; of the storage.
+    /// If there is one already; settings that no store can have; of the storage.
     pub fn init(
         env: &Env,
         credential: &Credential,
@@ -228,8 +231,8 @@ impl Store {
             cost: options.cost,
         };
         let domain = domain_of.map(|store| store.config.keys.domain.clone());
-        // Before the config: where there is no room for it there is no store, and init can be run
-        // again. In a store that is there already nothing is made.
+        // Put the reserve before the config: if there is no room for it, there is no store, and
+        // init can run again. In an existing store nothing is made.
         let is_new = || matches!(probe(env), Err(Error::Object(ObjectError::NotAStore)));
         if options.reserve_bytes > 0 && is_new() {
             reclaim::reserve::make(env, options.reserve_bytes)?;
@@ -245,7 +248,7 @@ impl Store {
     /// The storage in a local folder that holds a store. Opens nothing, and needs no password.
     ///
     /// # Errors
-    /// As [`Self::probe`]; when there is no such folder, too, there is no store.
+    /// Those of [`Self::probe`]. If there is no such folder, there is no store either.
     pub fn find_local(folder: &Path) -> Result<Env> {
         let env = match Env::local(folder) {
             Err(StorageError::NoFolder { .. }) => return Err(ObjectError::NotAStore.into()),
@@ -258,7 +261,7 @@ impl Store {
     /// Whether there is a store, without opening it.
     ///
     /// # Errors
-    /// When there is none, or one without its config; of the storage.
+    /// If there is none, or one without its config; of the storage.
     pub fn probe(env: &Env) -> Result<()> {
         probe(&env.logged())
     }
@@ -266,8 +269,8 @@ impl Store {
     /// Opens a store.
     ///
     /// # Errors
-    /// No store, wrong password, a newer format, damage, each told apart by [`Error::kind`] or its
-    /// message.
+    /// No store, a wrong password, a newer format, damage. [`Error::kind`] or the message
+    /// distinguishes them.
     pub fn open(env: &Env, credential: &Credential, options: &OpenOptions) -> Result<Self> {
         let env = &env.logged();
         let config = config::open(env, credential.as_crypto())?;
@@ -309,7 +312,7 @@ impl Store {
         self.config.store()
     }
 
-    /// What shapes its bytes.
+    /// The permanent settings of the store.
     #[must_use]
     pub fn settings(&self) -> Settings {
         self.config.settings
@@ -329,10 +332,10 @@ impl Store {
         Ok(self.config.slots().map(info).collect())
     }
 
-    /// Adds a password; its slot's id comes back.
+    /// Adds a password. Returns the id of its slot.
     ///
     /// # Errors
-    /// Of the storage; when no more slots fit.
+    /// Of the storage; if no more slots fit.
     pub fn add_key(&self, credential: &Credential, label: &str) -> Result<String> {
         let slot = NewSlot {
             credential: credential.as_crypto(),
@@ -346,13 +349,13 @@ impl Store {
     /// Removes a password's slot.
     ///
     /// # Errors
-    /// When there is no such slot, or it is the last one; of the storage.
+    /// If there is no such slot, or it is the last one; of the storage.
     pub fn remove_key(&self, id: &str) -> Result<()> {
         config::remove_slot(&self.env, &self.config, self.slot_id(id)?)?;
         Ok(())
     }
 
-    /// Replaces the password that opened the store; the new slot's id comes back.
+    /// Replaces the password that opened the store. Returns the id of the new slot.
     ///
     /// # Errors
     /// Of the storage.
@@ -372,8 +375,8 @@ impl Store {
         Ok(id.to_string())
     }
 
-    /// Whether this program may change the store: what a later one requires of who writes, it
-    /// knows.
+    /// Fails if a newer version of the program has added a requirement for writers that this one
+    /// does not know.
     pub(crate) fn ensure_writable(&self) -> Result<()> {
         match self.config.unknown_to_write() {
             0 => Ok(()),
@@ -405,12 +408,12 @@ impl Store {
         self.nodes.clone()
     }
 
-    /// Nodes as the storage has them now.
+    /// The nodes, without the cache: read from the storage again.
     pub(crate) fn fresh_nodes(&self) -> NodeCache {
         NodeCache::new(self.containers.clone(), self.options.node_cache_bytes)
     }
 
-    /// The index: opened once, and then as other processes left it.
+    /// The index. It is opened once, and then follows the changes of other processes.
     pub(crate) fn index(&self) -> Result<Index> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = &*index {
@@ -422,11 +425,11 @@ impl Store {
         Ok(index.insert(opened).clone())
     }
 
-    /// Drops what is cached where a session cannot know what was removed from it.
+    /// Drops cached values that are older than the lists of removed slots.
     ///
-    /// A session honours all lists of removed slots that are kept. Lists are kept for sessions that
-    /// run, not for caches: what was cached before the oldest list may say of slots that they are
-    /// there which are gone (docs/protocol-model.md, `ListEpochs`).
+    /// A session honours all lists of removed slots that are kept. Lists are kept for running
+    /// sessions, not for caches. So values that were cached before the oldest list may name removed
+    /// slots (docs/protocol-model.md, `ListEpochs`).
     pub(crate) fn refresh_caches(&self, view: &ReclaimView) {
         let mut since = self.cached_since.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = match (view.oldest_epoch(), *since) {
@@ -442,19 +445,20 @@ impl Store {
     }
 }
 
-/// As [`Store::probe`].
+/// Like [`Store::probe`].
 fn probe(env: &Env) -> Result<()> {
     if !env.storage.list(format::names::CONFIG_FOLDER)?.is_empty() {
         return Ok(());
     }
     match config::open(env, crypto::Credential::NoPassword) {
-        // Made meanwhile.
+        // The store was made meanwhile.
         Ok(_) | Err(ObjectError::PasswordNeeded) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Settings that no chunker or tree takes would make a store that nothing can be backed up into.
+/// Fails for settings that no chunker or tree accepts. A store with such settings could take no
+/// backup.
 fn check_cutting(settings: &Settings) -> Result<()> {
     let sizes = CdcSizes {
         min: settings.chunk_min_bytes,

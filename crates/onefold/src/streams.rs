@@ -23,7 +23,7 @@ pub(crate) fn listing<'a>(nodes: &'a NodeCache, backup: &Backup) -> Option<Backu
     role(backup, StreamRole::Listing).map(|root| BackupListing::new(nodes, root, fences))
 }
 
-/// Notes why paths of a backup were searched for without its fences.
+/// Notes why a search for paths of a backup did not use its fences.
 pub(crate) fn note_fences(listing: BackupListing<'_>, id: SessionId, monitor: &Monitor) {
     if let Some(fault) = listing.fault() {
         monitor.add_note(Warning::FencesUnread {

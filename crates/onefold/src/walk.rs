@@ -1,3 +1,3 @@
-//! Walking a directory as a backup does, to count what is there.
+//! Walks a directory as a backup does, to count its entries.
 
 pub use tree::{FolderId, Lister, Looked, Looker, Marker, Roots, Stretch, Walk, WalkEntry, WalkOptions};

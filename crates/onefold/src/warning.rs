@@ -1,19 +1,19 @@
-//! What an operation says besides its result.
+//! Warnings: facts that an operation reports besides its result.
 
 use container::MirrorRead;
 use session::SessionError;
 use types::{ContainerId, ObjectName, SessionId};
 
-/// Something that went wrong beside an operation, and did not touch its result. A variant says what
-/// happened; causes are words, because a cause may come from any layer. `Display` gives the
-/// sentence for people, and [`Warning::kind`] a stable word for programs.
+/// An error that did not affect the result of an operation. A variant says what happened. Causes
+/// are words, because a cause may come from any layer. `Display` gives the sentence for people, and
+/// [`Warning::kind`] a stable word for programs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
     /// A prune or a rewrite could not do something.
     #[error(transparent)]
     Reclaim(#[from] reclaim::Warning),
-    /// Something of the index cannot be used.
+    /// A part of the index cannot be used.
     #[error("{0}")]
     Index(index::Warning),
     /// The second copy of a container was read, because the first one is damaged.
@@ -68,13 +68,13 @@ pub enum Warning {
         /// The object, with what is wrong.
         lost: String,
     },
-    /// A session that had died could not be taken over, because an ending cannot be read.
+    /// A dead session could not be taken over, because an ending cannot be read.
     #[error("{why}")]
     NotAdopted {
         /// What is wrong, with the object's name.
         why: String,
     },
-    /// The reserve for a full disk could not be made, or not grow.
+    /// The reserve for a full disk could not be made, or could not grow.
     #[error("the reserve could not be made: {why}")]
     NoReserve {
         /// Why not.
@@ -83,13 +83,13 @@ pub enum Warning {
     /// The disk is too full for the reserve.
     #[error("there is no room for the reserve yet; the next prune may need some free space")]
     NoRoomForReserve,
-    /// The runs of the index could not be merged; the next backup tries again.
+    /// The runs of the index could not be merged. The next backup tries again.
     #[error("{why}")]
     IndexNotMerged {
         /// Why not.
         why: String,
     },
-    /// What a backup stored is not in the index yet; the next one adds it.
+    /// The hooks of a backup are not in the index yet. The next backup adds them.
     #[error("{why}")]
     IndexNotUpdated {
         /// Why not.
@@ -110,13 +110,13 @@ pub enum Warning {
     /// A reader works without a pin.
     #[error("what is read is not kept, should `forget` and `prune` run now: {why}")]
     NotPinned {
-        /// Why.
+        /// Why not.
         why: String,
     },
     /// A reader's pin was ended while it read.
     #[error("what was read was not kept to the end: {how}; all that was read is verified")]
     PinLost {
-        /// By whom.
+        /// How it was ended.
         how: String,
     },
     /// A reader's session could not be ended.
@@ -136,17 +136,17 @@ pub enum Warning {
         /// What is wrong with the fences.
         why: String,
     },
-    /// Restored files are of an earlier backup.
+    /// Restored files have the content of an earlier backup.
     #[error(
         "{files} of the files could not be read when backup {backup} was made and are of an earlier backup; `onefold ls --long {backup}` says which"
     )]
     OlderFiles {
         /// The backup.
         backup: SessionId,
-        /// How many.
+        /// Number of files.
         files: u64,
     },
-    /// The file that was read is of an earlier backup.
+    /// The file that was read has the content of an earlier backup.
     #[error(
         "{}: could not be read when backup {backup} was made; this is the version of an earlier backup",
         String::from_utf8_lossy(path)
@@ -191,8 +191,8 @@ pub enum Warning {
 }
 
 impl Warning {
-    /// A stable word for the variant; of [`Self::Reclaim`] and [`Self::Index`], for the variant
-    /// within.
+    /// A stable word for the variant. For [`Self::Reclaim`] and [`Self::Index`], the word for the
+    /// variant within.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {

@@ -27,9 +27,9 @@ pub(crate) use len::len_of;
 
 /// Stored bytes of one read.
 const READ_BYTES_MAX: u64 = 1 << 20;
-/// Stored bytes from which on another thread is worth it.
+/// A read of at least so many stored bytes runs on another thread.
 const THREAD_BYTES_MIN: u64 = 1 << 20;
-/// Stored bytes between two regions that are read rather than asked for apart.
+/// If the gap between two regions is at most so many stored bytes, one read covers both.
 const GAP_BYTES_MAX: u64 = 256 << 10;
 
 /// How survivors are packed: the store's settings.
@@ -37,7 +37,7 @@ const GAP_BYTES_MAX: u64 = 256 << 10;
 pub struct Packing {
     /// Plain bytes at which a region closes.
     pub region_bytes: usize,
-    /// For regions that were compressed.
+    /// The compression of regions that were compressed before.
     pub compression: Compression,
     /// Stored bytes at which a container is full.
     pub container_bytes: u64,
@@ -49,7 +49,7 @@ pub(crate) fn is_listed(list: &[SlotRange], slot: Slot) -> bool {
     after > 0 && list[after - 1].contains(slot)
 }
 
-/// Whether a generation holds nothing of what is listed.
+/// Whether a generation has none of the listed slots.
 pub(crate) fn is_rid_of(view: &CatalogView, dead: &[SlotRange]) -> bool {
     !view.entries().iter().any(|entry| is_listed(dead, entry.slot))
 }
@@ -95,11 +95,10 @@ impl Survivors<'_> {
     }
 }
 
-/// What is left of `view` without the dead slots, sealed as that generation; `None` when nothing
-/// is.
+/// Seals the survivors of `view` as this generation. `None`: nothing survives.
 ///
 /// # Errors
-/// Of the storage; what is wrong with the first region or chunk that no copy has whole.
+/// Of the storage; the damage of the first region or chunk that no copy has whole.
 pub(crate) fn rewrite(
     containers: &Containers,
     view: &CatalogView,
@@ -125,12 +124,12 @@ pub(crate) fn rewrite(
     builder.seal(containers).map(Some)
 }
 
-/// What is left of `view` without the dead slots, where those fill whole regions: nothing is read,
-/// and its regions stay where they are. `None` where they do not, or the container is of a kind
-/// that is not trimmed.
+/// Seals the survivors of `view` as this generation, if the dead slots fill whole regions. It reads
+/// no region, and all surviving regions stay where they are. `None`: the dead slots do not fill
+/// whole regions, or this kind of container is never trimmed.
 ///
 /// # Errors
-/// What is wrong with the catalog.
+/// Of the catalog.
 pub(crate) fn trim(
     containers: &Containers,
     view: &CatalogView,
@@ -171,7 +170,7 @@ fn copy(
                 })
             })
         });
-        // The system has no thread to give.
+        // The system gave no thread.
         let Ok(reader) = reader else {
             return here(regions);
         };
@@ -184,7 +183,8 @@ fn copy(
     })
 }
 
-/// Has a buffer filled with the next regions that have survivors, all of which are whole.
+/// Fills a buffer with the next regions that have survivors. The bytes of all of them were
+/// verified.
 type Fill<'a> = &'a dyn Fn(&mut RegionBuffer) -> Result<(), ContainerError>;
 
 /// Reads the regions that have survivors.
@@ -231,8 +231,8 @@ fn reads<'a>(view: &CatalogView, mut wanted: &'a [RegionIndex]) -> Vec<&'a [Regi
     out
 }
 
-/// Whether a region of that length may stay as it is: neither it nor what was gathered before it
-/// would be a tiny one.
+/// Whether a region of this length may stay as it is: neither it nor the region gathered before it
+/// would be tiny.
 const fn takes_whole(packing: &Packing, gathered_len: usize, is_empty: bool, plain_len: usize) -> bool {
     let is_tiny = gathered_len < packing.region_bytes / 4;
     plain_len >= packing.region_bytes / 2 && (is_empty || !is_tiny)
@@ -244,7 +244,7 @@ struct Regions {
     packing: Packing,
     plain: Vec<u8>,
     entries: Vec<CatalogEntry>,
-    /// Whether all that is gathered was stored raw.
+    /// Whether all gathered chunks were stored raw.
     is_raw: bool,
 }
 

@@ -14,21 +14,21 @@ use crate::compact::Packing;
 use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
 
-/// The store, as reclamation sees it.
+/// The parts of a store that reclamation uses.
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "doors to a store")]
 pub struct Context<'a> {
-    /// Its small objects.
+    /// The store's small objects.
     pub sealer: &'a Sealer,
-    /// Its manifests.
+    /// The store's manifests.
     pub manifests: &'a Manifests,
-    /// Its containers.
+    /// The store's containers.
     pub containers: &'a Containers,
-    /// Nodes of recipes, within the caller's budget.
+    /// Reads nodes of recipes, within the caller's budget.
     pub nodes: &'a dyn NodeSource,
     /// How survivors are packed.
     pub packing: Packing,
-    /// Where containers that were rewritten are hooked again.
+    /// The index that gets the hooks of rewritten containers again.
     pub index: Option<&'a Index>,
     /// The times that sessions go by.
     pub policy: SessionPolicy,
@@ -54,8 +54,8 @@ impl Context<'_> {
         Ok(table.running.iter().map(|info| info.id).chain(unsure).collect())
     }
 
-    /// Sessions that may run and cannot be asked: their claim cannot be read, and they have spoken.
-    /// One that never spoke never used its number: its crash tore the claim.
+    /// Sessions that may run and cannot answer: they have written objects, and their claim cannot
+    /// be read. A session without objects never used its number, because its crash tore the claim.
     fn unsure(&self, table: &SessionTable) -> Result<Vec<(SessionId, String)>> {
         let mut unsure = Vec::new();
         for object in &table.damaged {
@@ -75,7 +75,7 @@ impl Context<'_> {
         Ok(unsure)
     }
 
-    /// Fails where a session runs that nobody can ask.
+    /// Fails if a running session cannot be asked for an answer.
     pub(crate) fn ensure_all_can_answer(&self, table: &SessionTable) -> Result<()> {
         match self.unsure(table)?.first() {
             None => Ok(()),

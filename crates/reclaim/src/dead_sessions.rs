@@ -13,12 +13,12 @@ use crate::options::{PruneOptions, PruneReport};
 /// A session that is known to be dead, and has not been ended.
 pub(crate) struct Dead<'a> {
     pub(crate) info: &'a SessionInfo,
-    /// No later backup has taken it up for long: nobody else would end it.
+    /// No later backup has adopted it for long, so only this run would end it.
     pub(crate) is_abandoned: bool,
 }
 
-/// Those of the session listing. `now` is the time by the storage's clock, as nearly as the caller
-/// knows it. Of sessions of another host one look does not tell.
+/// The dead sessions of the session listing. `now` is the time by the storage's clock, as nearly as
+/// the caller knows it. One look cannot tell whether a session of another host is dead.
 pub(crate) fn among<'a>(
     context: &Context<'_>,
     options: &PruneOptions,
@@ -46,8 +46,8 @@ pub(crate) fn among<'a>(
     .collect()
 }
 
-/// Ends dead sessions that no later backup has adopted for long; nobody else would end them.
-/// Returns whether there was one.
+/// Ends dead sessions that no later backup has adopted for long, because nobody else would end
+/// them. Returns whether there was one.
 pub(crate) fn expire_abandoned(
     context: &Context<'_>,
     options: &PruneOptions,

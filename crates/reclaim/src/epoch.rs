@@ -1,4 +1,5 @@
-//! From `condemned/<epoch>` to the end of the epoch: wait, decide, remove, let the new marks count.
+//! Takes an epoch from `condemned/<epoch>` to its end: waits, decides, removes, and puts the new
+//! marks in force.
 //!
 //! Every step starts from what the storage says, so a successor does what its predecessor would
 //! have done.
@@ -37,13 +38,14 @@ use crate::remove::{self, Executed, Execution};
 use crate::scarce;
 use crate::warning::Warning;
 
-/// New generations that may stand beside the old ones: what a full disk needs at most, besides
-/// lists.
+/// Bytes of new generations that may exist beside the old ones: the most that a full disk needs,
+/// besides lists.
 const COPIES_BYTES_MAX: u64 = 48 << 20;
-/// Sessions are looked at this often while they have not answered.
+/// How often a run looks at sessions that have not answered.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Creates `condemned/<epoch>`; whether it is ours. Durable, with all that it was computed from.
+/// Creates `condemned/<epoch>`, and returns whether this process created it. The list, and all
+/// objects that it follows from, are durable on return.
 pub(crate) fn announce(context: &Context<'_>, epoch: Epoch, plan: &Plan) -> Result<bool> {
     let condemned = Condemned {
         epoch,
@@ -66,9 +68,9 @@ pub(crate) fn announce(context: &Context<'_>, epoch: Epoch, plan: &Plan) -> Resu
 pub(crate) struct Announced<'a> {
     /// The marks that its list names.
     pub(crate) marks: &'a InForce,
-    /// What they were made from.
+    /// The listing from which the marks were made.
     pub(crate) listing: SessionListing,
-    /// Marks that no longer count when its removed list is there.
+    /// Marks that no longer count once the epoch's removed list exists.
     pub(crate) superseded: Vec<ObjectName>,
 }
 
@@ -91,7 +93,8 @@ pub(crate) fn epoch(
     let (mut refused, mut listing, mut is_again) = (None, None, false);
     let removed = match epochs::read_removed(context.sealer, epoch)? {
         Found::Whole(removed) => {
-            // Who created it may have died before it was durable, and it is acted on.
+            // The process that created the list may have died before its barrier, and this run acts
+            // on the list.
             context.sealer.barrier()?;
             is_again = true;
             removed
@@ -106,8 +109,8 @@ pub(crate) fn epoch(
                     listing = Some(asked);
                     removed
                 }
-                // What is in use cannot be told, so all of it stays; with the epoch closed that can
-                // be mended.
+                // It is not known what is in use, so nothing is removed. Once the epoch is closed,
+                // the damage can be mended.
                 Err(error) if error.is_damage() => {
                     refused = Some(error);
                     nothing(context, &condemned)?
@@ -120,7 +123,8 @@ pub(crate) fn epoch(
     };
     let containers = removed.slots.len();
     info!(target: PRUNE, %epoch, containers, is_again, "the final list stands");
-    // Void, or finished by another: not to be executed from here.
+    // The epoch may be void, or finished by another process: then this run must not execute its
+    // list.
     epochs::ensure_highest(context.sealer, epoch)?;
     if !lease.is_held()? {
         return Err(ReclaimError::Overtaken);
@@ -139,8 +143,8 @@ pub(crate) fn epoch(
         },
     )?;
     count(report, &removed, &done);
-    // Healing looks for what lists name. So it unites the generations of these, or reports them. On
-    // a full disk they only stay as they are.
+    // Healing examines the containers that lists of damage name. So it unites the generations of
+    // these, or reports them. On a full disk they stay as they are.
     match heal::want(context.sealer, &done.short) {
         Err(error) if options.is_full && error.is_no_space() => context.progress.warn(Warning::NoRoomToList),
         other => other?,
@@ -186,7 +190,7 @@ fn count(report: &mut PruneReport, removed: &Removed, done: &Executed) {
     }
 }
 
-/// The end of an epoch that removes nothing of what it condemned.
+/// Ends an epoch without removing anything that it condemned.
 fn nothing(context: &Context<'_>, condemned: &Condemned) -> Result<Removed> {
     let epochs = Epochs::list(context.sealer)?;
     let (before, _) = epochs.last_removed(context.sealer, context.progress)?;
@@ -228,7 +232,7 @@ fn wait_and_decide(
     }
     let covers = named.covers();
     let (asked, mut listing) = match listing {
-        // Nobody has begun since who could have something to answer, or have put a manifest.
+        // Nobody has begun since who could have to answer, or who could have put a manifest.
         Some(listing) => (Vec::new(), listing),
         None => answers(context, options, session, (condemned.epoch, &covers), report)?,
     };
@@ -243,11 +247,11 @@ fn wait_and_decide(
         named,
         containers,
     );
-    // By running archival rewrites, or by sessions that began after the epoch was announced.
+    // Backups declared by running archival rewrites, or forgotten after the epoch was announced.
     let mut declared = BTreeSet::new();
-    // Where nobody ran, all had ended by the manifests that were listed with the sessions: those
-    // are the one listing. Of a session whose claim cannot be read nobody knows whether it ran and
-    // has committed since.
+    // If nobody ran, the manifests listed with the sessions show all of them ended, so that listing
+    // suffices. But if a claim cannot be read, nobody knows whether its session ran and has
+    // committed since.
     if !asked.is_empty() || !listing.table.damaged.is_empty() {
         for info in &asked {
             for checkpoint in SessionTable::checkpoints(context.sealer, info)? {
@@ -257,8 +261,8 @@ fn wait_and_decide(
                 finder.checkpoint(info.id, &checkpoint)?;
             }
         }
-        // What was read is acted on; and only then manifests are listed, once: who committed since
-        // is among them.
+        // The run acts on what it read, so that must be durable. Only then it lists manifests,
+        // once: the list has every session that committed in the meantime.
         context.sealer.barrier()?;
         listing = context.manifests.list_sessions(&covers)?;
     }
@@ -289,8 +293,8 @@ fn wait_and_decide(
     Ok((removed, listing))
 }
 
-/// About how many bytes all containers take: as many as the list before said, and what was
-/// committed since, by the storage's clock.
+/// About how many bytes all containers take: the bytes that the list before states, and the bytes
+/// of later commits, by the storage's clock.
 pub(crate) fn stored_bytes(
     before: Option<&(Removed, UnixNanos)>,
     list: &ManifestList,
@@ -310,7 +314,8 @@ pub(crate) fn stored_bytes(
             continue;
         }
         let read = match manifests.read(known.series, known.covered.session, known.covered.revision) {
-            // Its marks say what it reaches, and how much it wrote is no more than an estimate.
+            // The marks state what the backup reaches. The bytes that it wrote are only an
+            // estimate.
             Err(SessionError::Damaged(_)) => continue,
             read => read?,
         };
@@ -321,8 +326,8 @@ pub(crate) fn stored_bytes(
     Ok(bytes)
 }
 
-/// Waits until every session that runs has answered or ended; those that run and have answered come
-/// back, and the listings by which that is so.
+/// Waits until every running session has answered or ended. Returns the sessions that run and have
+/// answered, and the listings that show it.
 fn answers(
     context: &Context<'_>,
     options: &PruneOptions,
@@ -336,8 +341,8 @@ fn answers(
     let mut spoke = began;
     let mut listed: Option<BTreeMap<SessionId, SessionInfo>> = None;
     loop {
-        // Anew each time: sessions are listed after the condemned list is there, or one that does
-        // not know of it would be missed.
+        // List sessions each time, after the condemned list exists. Otherwise the run would miss a
+        // session that does not know of the list.
         let listing = context.manifests.list_sessions(covers)?;
         let table = &listing.table;
         context.ensure_all_can_answer(table)?;
@@ -391,7 +396,7 @@ fn answers(
     }
 }
 
-/// Logs the sessions that have to answer, or that all have.
+/// Logs which sessions still have to answer, or that all have answered.
 fn log_wait(epoch: Epoch, waiting: &[Waiting]) {
     if waiting.is_empty() {
         info!(target: PRUNE, %epoch, "every session has answered");
@@ -406,7 +411,7 @@ fn publish(context: &Context<'_>, removed: Removed) -> Result<Removed> {
     let name = names::removed(removed.epoch);
     if epochs::create(context.sealer, &name, ObjectKind::Removed, &removed.to_bytes())? {
         if let Err(error) = epochs::ensure_highest(context.sealer, removed.epoch) {
-            // Ours is void.
+            // The list of this process is void.
             epochs::delete(context.sealer, &name)?;
             return Err(error);
         }
@@ -420,18 +425,18 @@ fn publish(context: &Context<'_>, removed: Removed) -> Result<Removed> {
     }
 }
 
-/// The marks of the epoch are in force: others go, and with the condemned list the epoch is
-/// finished. Waits for no barrier: should a power cut bring marks back, they are below those that
-/// count; should it bring the condemned list back, the epoch is finished once more.
+/// Closes the epoch: deletes superseded marks, and then the condemned list, which finishes the
+/// epoch. It waits for no barrier. If a power cut brings marks back, they are below those that
+/// count. If it brings the condemned list back, the epoch is finished once more.
 ///
-/// `old`: marks that go, by whom the epoch was announced. What another has put since, who slept,
-/// the next run finds.
+/// `old`: the marks to delete, as computed by the process that announced the epoch. The next run
+/// finds marks that a process which slept has put since.
 fn close(context: &Context<'_>, removed: &Removed, old: Option<Vec<ObjectName>>) -> Result<()> {
     let sealer = context.sealer;
     let old = if let Some(old) = old {
         old
     } else {
-        // Of the groups that the list names nothing has to be read.
+        // Groups that the list names need no read.
         let named: BTreeSet<GroupId> = removed.marks.iter().map(|(group, _)| *group).collect();
         let listed = InForce::load_of(sealer, Some(removed), 0, &|group| !named.contains(group))?;
         superseded(&removed.marks, &removed.marks, &listed)
@@ -440,7 +445,8 @@ fn close(context: &Context<'_>, removed: &Removed, old: Option<Vec<ObjectName>>)
     drop_damage_of_gone(context, removed)?;
     epochs::delete(sealer, &names::condemned(removed.epoch))?;
     info!(target: PRUNE, epoch = %removed.epoch, "the epoch is closed");
-    // Void ones of a process that slept, and those that replaced an unreadable removed list.
+    // Condemned lists of a process that slept are void. Others belong to epochs that replaced an
+    // unreadable removed list.
     let epochs = Epochs::list(sealer)?;
     for epoch in epochs.condemned.iter().filter(|epoch| **epoch < removed.epoch) {
         if let Found::Damaged(_) = epochs::read_removed(sealer, *epoch)? {
@@ -452,9 +458,9 @@ fn close(context: &Context<'_>, removed: &Removed, old: Option<Vec<ObjectName>>)
     Ok(())
 }
 
-/// Containers that this list or an earlier one removed whole are absent for ever: removed lists
-/// have their names, so lists of their damage are not needed. Their numbers are never given out
-/// again.
+/// Deletes lists of damage of containers that this list or an earlier one removed whole. These
+/// containers are absent for ever, removed lists have their names, and their numbers are never
+/// given out again.
 fn drop_damage_of_gone(context: &Context<'_>, removed: &Removed) -> Result<()> {
     let listed = context.sealer.list(names::DAMAGED_FOLDER, names::parse_damaged)?;
     for ((container, number), _) in listed {
@@ -470,8 +476,8 @@ fn drop_damage_of_gone(context: &Context<'_>, removed: &Removed) -> Result<()> {
     Ok(())
 }
 
-/// Marks below those that are kept, and those of groups that are no more, unless the newest removed
-/// list names them: they would be missed.
+/// Marks to delete: revisions below the kept ones, and those of groups without a backup. A group
+/// that the newest removed list names keeps its marks, because their absence would count as damage.
 pub(crate) fn superseded(kept: &MarkRevisions, named: &MarkRevisions, listed: &InForce) -> Vec<ObjectName> {
     let kept: BTreeMap<_, _> = kept.iter().copied().collect();
     let named: BTreeSet<_> = named.iter().map(|(group, _)| *group).collect();
@@ -479,7 +485,7 @@ pub(crate) fn superseded(kept: &MarkRevisions, named: &MarkRevisions, listed: &I
     for (group, revisions) in &listed.listed {
         let is_old = |revision: &Revision| match kept.get(group) {
             Some(in_force) => revision < in_force,
-            // A group that has no backups any more, and not one that came since.
+            // Only a group that lost all its backups, not one that was added since.
             None => {
                 let in_force = listed.groups.get(group);
                 !named.contains(group) && in_force.is_none_or(|stored| stored.is_of_no_backup())

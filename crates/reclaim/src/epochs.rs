@@ -1,4 +1,4 @@
-//! The objects of epochs: which exist, which epoch is open, whose lists count.
+//! The objects of epochs: which exist, which epoch is open, and the lists of which epoch count.
 //!
 //! An epoch is open while its condemned list exists. An epoch below the highest one is void, and
 //! nobody uses its list (docs/protocol.md, "Condemn, wait, remove"). The next epoch starts from the
@@ -49,7 +49,7 @@ impl Epochs {
         }
     }
 
-    /// The epoch that is to be finished first.
+    /// The open epoch, which must be finished first.
     pub(crate) fn open(&self) -> Option<Epoch> {
         self.highest().filter(|highest| self.condemned.contains(highest))
     }
@@ -60,9 +60,9 @@ impl Epochs {
         self.removed.iter().rev().copied().filter(finished)
     }
 
-    /// The removed list of the newest finished epoch, and when it was put; and whether one could
-    /// not be read: then it is not known what was marked and what stayed, and everything must be
-    /// swept.
+    /// The removed list of the newest finished epoch, and when it was put; and whether a list could
+    /// not be read. In that case nobody knows which marks counted and which slots stayed, so
+    /// everything must be swept.
     pub(crate) fn last_removed(
         &self,
         sealer: &Sealer,
@@ -85,8 +85,8 @@ impl Epochs {
         Ok((None, unreadable))
     }
 
-    /// Whether a list of a finished epoch below this one has rotted: what is on it and still stands
-    /// is not known.
+    /// Whether the list of a finished epoch below this one has rotted. Then nobody knows which of
+    /// its slots still exist.
     pub(crate) fn has_rotten_below(
         &self,
         sealer: &Sealer,
@@ -106,9 +106,9 @@ impl Epochs {
         Ok(has_rotten)
     }
 
-    /// Whether the lists of the open epoch cannot be read: then it is superseded, and what it
-    /// condemned is swept again with everything else. Its number is not used again: sessions have
-    /// answered it.
+    /// Whether the lists of the open epoch cannot be read. Then a new epoch supersedes it, and
+    /// sweeps all containers, with the slots that it condemned. Its number is not used again,
+    /// because sessions have answered it.
     pub(crate) fn is_illegible(&self, sealer: &Sealer, open: Epoch) -> Result<bool> {
         Ok(match read_removed(sealer, open)? {
             Found::Whole(_) => false,
@@ -142,13 +142,14 @@ fn found<T>(read: Result<T, ObjectError>) -> Result<Found<T>> {
     }
 }
 
-/// Whether an object cannot be had: rot, or a bad sector. A storage that fails as a whole fails the
+/// Whether an object is lost, by rot or a bad sector. A storage that fails as a whole fails the
 /// listings too.
 pub(crate) fn is_lost(error: &ObjectError) -> bool {
     error.is_damage() || matches!(error, ObjectError::Storage(StorageError::Io { .. }))
 }
 
-/// Creates a list durably, with all that it follows from. Whether it is ours.
+/// Creates a list, and returns whether this process created it. The list, and all objects that it
+/// follows from, are durable on return.
 pub(crate) fn create(sealer: &Sealer, name: &ObjectName, kind: ObjectKind, bytes: &[u8]) -> Result<bool> {
     sealer.barrier()?;
     match sealer.put(name, kind, bytes) {
@@ -161,7 +162,7 @@ pub(crate) fn create(sealer: &Sealer, name: &ObjectName, kind: ObjectKind, bytes
     }
 }
 
-/// Deletes; that somebody else has done so already is as good.
+/// Deletes an object. It is no error if another process has deleted it.
 pub(crate) fn delete(sealer: &Sealer, name: &ObjectName) -> Result<()> {
     match sealer.env().storage.delete(name) {
         Ok(()) | Err(StorageError::NotFound { .. }) => Ok(()),
@@ -169,14 +170,14 @@ pub(crate) fn delete(sealer: &Sealer, name: &ObjectName) -> Result<()> {
     }
 }
 
-/// As [`delete`], of many, several at once.
+/// Does the same as [`delete`] for many objects, several at once.
 pub(crate) fn delete_all(sealer: &Sealer, names: &[ObjectName]) -> Result<()> {
     let doomed: Vec<_> = names.iter().map(|name| (name.clone(), 0)).collect();
     objects::delete(&*sealer.env().storage, &doomed)?;
     Ok(())
 }
 
-/// Whether a higher epoch exists: then this one is void, or another has finished it.
+/// Fails if a higher epoch exists: then this one is void, or another process has finished it.
 pub(crate) fn ensure_highest(sealer: &Sealer, epoch: Epoch) -> Result<()> {
     if Epochs::list(sealer)?.highest() > Some(epoch) {
         return Err(ReclaimError::Overtaken);

@@ -26,7 +26,7 @@ pub enum ReclaimError {
     /// The index.
     #[error(transparent)]
     Index(#[from] index::IndexError),
-    /// What a backup reaches cannot be told.
+    /// It is not known what a backup reaches.
     #[error(
         "what backup {backup} reaches cannot be told, so nothing may be removed: {source}; run `check`, and forget \
          the backups that it names as damaged"
@@ -37,7 +37,7 @@ pub enum ReclaimError {
         /// What is wrong.
         source: RecipeError,
     },
-    /// A backup that was to be rewritten as an archival one.
+    /// A backup cannot be rewritten as an archival one.
     #[error(
         "backup {backup} is left as it is, for it cannot be rewritten as an archival one: {source}; run `check`"
     )]
@@ -47,7 +47,8 @@ pub enum ReclaimError {
         /// What is wrong.
         source: RecipeError,
     },
-    /// A backup whose layout was to be repaired, or one that shares chunks with it.
+    /// The layout of a backup cannot be repaired, or a backup that shares chunks with it cannot be
+    /// read.
     #[error("the layout stays as it is, for backup {backup} cannot be rewritten: {source}; run `check`")]
     NotRepaired {
         /// The backup.
@@ -55,7 +56,7 @@ pub enum ReclaimError {
         /// What is wrong.
         source: RecipeError,
     },
-    /// More chunks or nodes than one session may write.
+    /// Rewriting needs more chunks or nodes than one session may write.
     #[error(
         "backup {backup} is left as it is: rewriting it needs more containers than one session may write"
     )]
@@ -72,7 +73,7 @@ pub enum ReclaimError {
         /// Which, and what is wrong with it.
         what: String,
     },
-    /// The storage does not give a manifest, for this moment or for good.
+    /// The storage does not give a manifest, now or for good.
     #[error(
         "{what}; what it reaches cannot be told now, so nothing may be removed: run the command again when the storage \
          can be read. If it never gives that manifest again, `forget --force-unreadable` lets the backup go"
@@ -87,16 +88,16 @@ pub enum ReclaimError {
         /// Which, and what is wrong with it.
         what: String,
     },
-    /// Another reclaimer was quicker.
+    /// Another reclaimer got ahead.
     #[error("another prune works on this store; it will do what there is to do. Run again when it has ended")]
     Overtaken,
-    /// Someone asked to stop.
+    /// The caller asked to stop.
     #[error("interrupted; what was begun is finished by the next prune")]
     Interrupted,
 }
 
 impl ReclaimError {
-    /// Whether the storage had no room for something.
+    /// Whether the storage had no room.
     pub(crate) fn is_no_space(&self) -> bool {
         matches!(
             self,
@@ -111,8 +112,8 @@ impl ReclaimError {
         )
     }
 
-    /// Whether something stored cannot be read or is not there, so that what is in use cannot be
-    /// told.
+    /// Whether a stored object is missing or cannot be read, so that it is not known what is in
+    /// use.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(

@@ -1,11 +1,11 @@
 //! The bytes that only one backup reaches, for each backup that is about to be forgotten. A user
-//! asks for them before.
+//! sees them before they decide.
 //!
 //! Only the slots that would be dead are walked: a live node reaches only live slots. Data that
-//! several forgotten backups share with each other counts for none of them, so the sum may be less
-//! than what a prune frees. Each node is read once, however many backups have it, and one catalog
-//! for each container with counted bytes. Memory is a few times the slots that would be dead, and
-//! the nodes of one level, however many backups there are.
+//! several forgotten backups share counts for none of them, so the sum may be less than a prune
+//! frees. Each node is read once, however many backups have it, and one catalog for each container
+//! with counted bytes. Memory is a few times the slots that would be dead, and the nodes of one
+//! level, however many backups there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::manifests::backup_of;
 use crate::mark::{Below, Walk, WalkError};
 use crate::slots::{SlotMap, SlotSet};
 
-/// The manifests of these backups, those that can be read.
+/// The manifests of these backups, as far as they can be read.
 pub(crate) fn manifests(
     context: &Context<'_>,
     list: &ManifestList,
@@ -44,8 +44,7 @@ pub(crate) fn manifests(
     Ok(all)
 }
 
-/// Whose something is: the only one of the backups that reaches it, by its place among them; or
-/// several.
+/// The backups that reach a slot or node: one of them, by its place in the list, or several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     One(usize),
@@ -61,10 +60,10 @@ impl Owner {
 /// Which backups reach which dead slots.
 struct Owners {
     dead: SlotMap,
-    /// The nodes of a level are read after all nodes of the level above: then it is known which
-    /// backups reach them, so each is read once.
+    /// Nodes that are not read yet. The nodes of a level are read after all nodes of the level
+    /// above, when it is known which backups reach them. So each is read once.
     open: BTreeMap<Level, BTreeMap<ChunkLocation, Owner>>,
-    /// What was met that one alone reaches, as far as is known yet.
+    /// For each backup, the slots that it reaches alone, as far as is known yet.
     of_one: Vec<SlotMap>,
     met: SlotMap,
     several: SlotMap,
@@ -110,9 +109,9 @@ impl Owners {
         own.add(container, slots);
     }
 
-    /// Reads all nodes, from the highest level down. Backups one of whose own cannot be read come
-    /// back: what they reach beyond is not known. What is below one that several reach is nobody's
-    /// alone in any case.
+    /// Reads all nodes, from the highest level down. Returns the backups with an unreadable node
+    /// that no other backup reaches: it is not known what else they reach. An unreadable node that
+    /// several backups reach does not matter, because no backup reaches alone what is below it.
     fn read(&mut self, walk: &mut Walk<'_>) -> Result<BTreeSet<usize>> {
         let mut unread = BTreeSet::new();
         while let Some((level, nodes)) = self.open.pop_last() {
@@ -133,8 +132,8 @@ impl Owners {
     }
 }
 
-/// The stored bytes, about, that each of these backups alone reaches. `dead` is what nothing
-/// reaches without them.
+/// About how many stored bytes each of these backups reaches alone. `dead` has the slots that only
+/// these backups reach.
 pub(crate) fn bytes(
     context: &Context<'_>,
     dead: &[ContainerSlots],
@@ -185,7 +184,7 @@ fn all_of(dead: &[ContainerSlots]) -> SlotMap {
     all
 }
 
-/// Of what is damaged nobody knows how much it is.
+/// A damaged container counts as 0 bytes, because its size is not known.
 fn stored(context: &Context<'_>, container: ContainerId, slots: &SlotSet) -> Result<u64> {
     match context.containers.catalog(container) {
         Ok(view) => Ok(stored_share(&view, slots)),

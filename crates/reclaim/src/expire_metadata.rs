@@ -37,15 +37,15 @@ use crate::marks::InForce;
 use crate::options::PruneOptions;
 use crate::sweep;
 
-/// Drops what is old enough, and what nobody can need any more.
+/// Deletes metadata that is old enough, and metadata that nobody needs any more.
 ///
 /// `now`: the listings of this run, and the marks in force. They need not be new. Endings and
-/// tombstones are final. A session that began since has chosen no parent that was forgotten before,
-/// and has read no catalog from before the executed lists. A session that ended since only delays
+/// tombstones are final. A session that began later has chosen no parent that was forgotten before,
+/// and has read no catalog from before the executed lists. A session that ended later only delays
 /// deletions until the next run.
 ///
-/// `replaced`: an epoch of this run that swept everything and left nothing; its list says all that
-/// lists below it said.
+/// `replaced`: an epoch of this run that swept everything and left no dead slot. Its list replaces
+/// all lists below it.
 pub(crate) fn expire(
     context: &Context<'_>,
     options: &PruneOptions,
@@ -64,7 +64,7 @@ pub(crate) fn expire(
         None => (context.manifests.list_sessions(&BTreeMap::new())?, None),
     };
     if session.gc_sessions_after(&listing)?.objects > 0 {
-        // Which has waited for a barrier.
+        // The collection above has waited for a barrier.
         lease.drop_lower()?;
     }
     let mut others = context.running(&listing.table)?;
@@ -123,7 +123,7 @@ pub(crate) fn expire(
         let may_go = if entry.is_forgotten() {
             is_covered && !declared.contains(&id) && !named.values().any(|next| *next == id)
         } else {
-            // Nothing is left that it wrote, and nobody rests on its checkpoint.
+            // The session has no containers left, and no backup relies on its checkpoint.
             let is_over = match entry.ended_by() {
                 Some(EndedBy::Expired { .. }) => true,
                 Some(EndedBy::Adopted { by, .. }) => has_ended(list, by),
@@ -133,7 +133,7 @@ pub(crate) fn expire(
                 && referred.as_ref().is_some_and(|referred| !referred.contains(&id))
                 && sweep::listed(context.containers, id)?.is_empty()
         };
-        // An adopter is deleted after the session that it adopted: otherwise that session would
+        // An adopter is deleted after the session that it adopted. Otherwise that session would
         // look like a running one.
         if may_go && !adopters.contains(&id) && eldest.is_none_or(|eldest| put_at < eldest) {
             drop_manifest(context, session, entry)?;
@@ -173,7 +173,7 @@ fn named_as_next(
     Ok(named)
 }
 
-/// Sessions whose checkpoints backups rest on; `None` where a manifest that cannot be read may say
+/// Sessions with checkpoints that backups rely on. `None`: a manifest that cannot be read may name
 /// more.
 fn referred(list: &ManifestList) -> Option<BTreeSet<SessionId>> {
     let backups = list.entries.iter().filter_map(ManifestEntry::backup);
@@ -181,14 +181,14 @@ fn referred(list: &ManifestList) -> Option<BTreeSet<SessionId>> {
     list.damaged.is_empty().then(|| adopted.collect())
 }
 
-/// When the eldest of the other sessions that run began: what was forgotten before that is nobody's
-/// parent.
+/// When the oldest of the other running sessions began. No running session has a parent that was
+/// forgotten before.
 fn eldest(context: &Context<'_>, others: &BTreeSet<SessionId>) -> Result<Option<UnixNanos>> {
     let mut eldest = None;
     for id in others {
         match context.sealer.env().storage.head(&names::claim(*id)) {
             Ok(meta) => eldest = Some(eldest.map_or(meta.put_at, |time: UnixNanos| time.min(meta.put_at))),
-            // Ended meanwhile, and tidied away.
+            // It has ended meanwhile, and its claim was deleted.
             Err(StorageError::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -196,15 +196,14 @@ fn eldest(context: &Context<'_>, others: &BTreeSet<SessionId>) -> Result<Option<
     Ok(eldest)
 }
 
-/// Parents of the other sessions that run, and of those that they have adopted: the next epoch
-/// reads their manifests. `None` where one cannot be asked.
+/// Parents that the other running sessions declare, and parents of the sessions that these have
+/// adopted: the next epoch reads their manifests. `None`: a session cannot be asked.
 fn declared(
     context: &Context<'_>,
     list: &ManifestList,
     others: &BTreeSet<SessionId>,
 ) -> Result<Option<BTreeSet<SessionId>>> {
-    // `None`: its claim cannot be read, or it has ended meanwhile; that is for the next run to
-    // tell.
+    // `None`: its claim cannot be read, or it has ended meanwhile. The next run can tell.
     let of_running = |id: &SessionId| -> std::result::Result<Option<Vec<Checkpoint>>, SessionError> {
         if let Some(info) = SessionTable::one(context.sealer, *id)? {
             return SessionTable::checkpoints(context.sealer, &info).map(Some);
@@ -255,7 +254,7 @@ fn drop_manifest(context: &Context<'_>, session: &Session, entry: &ManifestEntry
     let (series, id) = (entry.series(), entry.session());
     let last = entry.stored.revision;
     let sealer = context.sealer;
-    // The claim of the session that does this stays, and is above.
+    // The claim of this session stays, and has the highest number.
     if session.id() <= id {
         return Ok(());
     }
@@ -268,14 +267,14 @@ fn drop_manifest(context: &Context<'_>, session: &Session, entry: &ManifestEntry
     }
     sealer.barrier()?;
     epochs::delete(sealer, &names::manifest(series, id, last))?;
-    // It holds nothing any more, and costs listings a look at most: whatever comes of it.
+    // The folder is empty. If this fails, the folder costs a listing one look more.
     drop(sealer.env().storage.drop_folder(&names::session_folder(id)));
     Ok(())
 }
 
-/// Lists of epochs before the newest go when no session runs that may remember catalogs from before
-/// them: the newest keeps the names on record. A list stays while something on it still stands; one
-/// that has rotted, and may say that of anything, until a list says all that it said.
+/// Deletes lists of epochs before the newest, if no running session may remember catalogs from
+/// before them. The newest list keeps the names on record. A list stays while one of its slots
+/// still exists. A list that has rotted may name any slot. It stays until a newer list replaces it.
 fn drop_old_lists(context: &Context<'_>, epochs: &Epochs, replaced: Option<Epoch>) -> Result<()> {
     for epoch in epochs.finished().skip(1) {
         let name = names::removed(epoch);
@@ -288,11 +287,11 @@ fn drop_old_lists(context: &Context<'_>, epochs: &Epochs, replaced: Option<Epoch
                 }
                 continue;
             }
-            // The storage does not give it now, and may again: something on it may still stand.
+            // The storage may give the list later, and one of its slots may still exist.
             Err(_) => continue,
         };
         let in_part: Vec<_> = list.slots.iter().filter(|one| one.slots.is_some()).collect();
-        // None is known, and they may be many.
+        // None of these catalogs is cached, and they may be many.
         let containers = context.containers;
         let stand = object::several(in_part.len(), |at| {
             Ok::<_, std::convert::Infallible>(still_stands(containers, in_part[at]))
@@ -305,7 +304,7 @@ fn drop_old_lists(context: &Context<'_>, epochs: &Epochs, replaced: Option<Epoch
     Ok(())
 }
 
-/// Whether a slot of the list does, or may.
+/// Whether a slot of the list still exists, or may exist.
 fn still_stands(containers: &Containers, of: &ContainerSlots) -> bool {
     match containers.catalog(of.container) {
         Ok(view) => of

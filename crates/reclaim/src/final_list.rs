@@ -1,4 +1,4 @@
-//! From condemned slots and slots in use to the final list.
+//! Makes the final list from the condemned slots and the slots in use.
 //!
 //! Pure, except for sizes: they come from catalogs of containers that are dead in part, and from
 //! the storage.
@@ -19,13 +19,13 @@ use crate::plan::{self, Limits, Partial, Price, Trimmable};
 use crate::slots::{SlotMap, SlotSet, entry};
 use crate::sweep::{all_slots, catalog, holds_nodes};
 
-/// At both ends of what is given back a file system keeps a part of a block.
+/// A file system keeps a part of a block at both ends of the bytes that it gives back.
 const BLOCK_BYTES: u64 = 4096;
 
-/// So many times what is written for it has to be given back.
+/// A trim must give back at least so many times the bytes that are written for it.
 const TRIMMED_MIN: u64 = 4;
 
-/// The final list, what stays, and what that comes to.
+/// The final list, the slots that stay, and the size of both.
 #[derive(Debug, Default)]
 pub(crate) struct Decided {
     pub(crate) slots: Vec<ContainerSlots>,
@@ -35,25 +35,25 @@ pub(crate) struct Decided {
 
 /// The inputs of a decision, besides the condemned slots and those in use.
 pub(crate) struct Ground<'a> {
-    /// What the epoch before left in place, with its sizes.
+    /// The slots that the epoch before left in place, with their sizes.
     pub(crate) known: &'a [LeftSlots],
     /// What is stored now.
     pub(crate) stored_bytes: u64,
     pub(crate) limits: Limits,
 }
 
-/// What is known of each container that is dead in part.
+/// The facts about each container that is dead in part.
 struct Deciding<'a> {
     context: &'a Context<'a>,
     live: &'a SlotMap,
     known: HashMap<ContainerId, &'a LeftSlots>,
     out: Decided,
-    /// Containers of which nothing is in use, and their bytes.
+    /// Containers without a slot in use, and their bytes.
     whole: Vec<(ContainerSlots, u64)>,
     partials: Vec<Partial>,
-    /// Whether the storage gives parts of objects back, once it was asked.
+    /// Whether the storage gives back parts of objects; `None` before it was asked.
     trims: Cell<Option<bool>>,
-    /// What was condemned of each container of `partials`.
+    /// The condemned slots of each container of `partials`.
     condemned: BTreeMap<ContainerId, SlotSet>,
 }
 
@@ -112,7 +112,7 @@ impl Deciding<'_> {
         }
         if let (None, Some(known)) = (
             in_use,
-            // Of what stayed for somebody's sake it is not known how much it is.
+            // The size of slots that stayed for a session's sake is not known.
             self.known
                 .get(&id)
                 .filter(|known| known.dead_bytes > 0 && known.slots == *condemned),
@@ -124,8 +124,8 @@ impl Deciding<'_> {
         }
         let Some(view) = catalog(self.context.containers, id, self.context.progress)? else {
             if holds_nodes(id.kind) && condemned.slots.is_some() && in_use.is_none() {
-                // The slots that it reaches are removed, so its nodes must not be found: removal
-                // reports that it is damaged.
+                // The slots that the node reaches are removed, so look-ups must not find the node.
+                // Removal reports that its container is damaged.
                 self.out.slots.push(condemned.clone());
             } else {
                 self.leave(condemned.clone(), 0, 0);
@@ -208,7 +208,7 @@ impl Deciding<'_> {
         self.out.slots.extend(whole.into_iter().map(|(slots, _)| slots));
         for partial in nodes.into_iter().chain(choice.compacted) {
             freed_bytes += partial.dead_bytes;
-            // What was condemned and is in use stays, and is swept again.
+            // Condemned slots that are in use stay, and are swept again.
             let condemned = self.condemned.remove(&partial.container);
             let rest = condemned.map(|condemned| condemned.without(&partial.dead));
             if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
@@ -239,7 +239,7 @@ impl Deciding<'_> {
         Ok(self.out)
     }
 
-    /// Nothing is removed now: a dead node that stays keeps everything that it reaches.
+    /// Removes nothing now. A dead node that stays keeps everything that it reaches.
     fn leave_all(mut self, partials: impl Iterator<Item = Partial>, stored_bytes: u64) -> Decided {
         for (slots, bytes) in std::mem::take(&mut self.whole) {
             self.leave(slots, bytes, 0);
@@ -259,14 +259,14 @@ impl Deciding<'_> {
     /// for it.
     fn trimmable(&self, partial: &Partial) -> Result<Option<Trimmable>> {
         let id = partial.container;
-        // One that cannot be trimmed tells of all: they lie in one storage.
+        // The answer for one container holds for all, because they are in one storage.
         if id.kind.is_mirrored() || self.trims.get() == Some(false) {
             return Ok(None);
         }
         let containers = self.context.containers;
         let view = match containers.catalog(id) {
             Ok(view) => view,
-            // What is to be said of it is said where it is rewritten.
+            // The rewriting reports the damage.
             Err(error) if error.is_damage() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
@@ -305,7 +305,7 @@ impl Deciding<'_> {
     }
 }
 
-/// Stored bytes of a container, all copies; 0 where it is gone.
+/// Stored bytes of a container, all copies; 0 if it was deleted.
 fn stored_len(containers: &Containers, id: ContainerId) -> Result<u64> {
     let storage = &containers.env().storage;
     let len = |generation| match storage.head(&names::container(id, generation)) {
@@ -317,7 +317,7 @@ fn stored_len(containers: &Containers, id: ContainerId) -> Result<u64> {
         return Ok(len);
     }
     match containers.generations(id)?.pop() {
-        // Trimmed, there is more of it than its own object.
+        // A trimmed container has a body besides its own object.
         Some(generation) if !id.kind.is_mirrored() => match containers.generation(id, generation) {
             Ok(view) => Ok(view.stored_bytes()),
             Err(_) => Ok(len(generation)?.unwrap_or(0)),

@@ -16,23 +16,25 @@ use types::{Revision, SessionId};
 use crate::error::{ReclaimError, Result};
 use crate::manifests::unreadable;
 
-/// The forgotten backups that are marked, by the revision before the tombstone.
+/// Forgotten backups that are marked, in the revision before the tombstone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ForwardPins {
     backups: BTreeMap<SessionId, (Revision, Backup)>,
-    /// For which backup that is not forgotten, or that is declared, each of them is.
+    /// For each of them, the backup that needs it: one that is not forgotten, or one that a session
+    /// declared.
     by: BTreeMap<SessionId, SessionId>,
 }
 
 impl ForwardPins {
-    /// Of all backups of a list, and of those that a rewrite which runs has declared: what it
-    /// commits will refer forward to them as they are then, whatever revision it has declared; and
-    /// so of those that it may declare yet ([`forgotten_since`]). `covers` is what marks cover: a
-    /// lower revision does not stand in for one that they know as archival. With
-    /// `allow_missing_manifests` a chain may lead to a backup of which nothing is left.
+    /// Follows the chains of all backups of a list, and of the backups in `declared`. A running
+    /// rewrite has declared these, or may still declare them ([`forgotten_since`]): its commit will
+    /// refer forward to them as they are then, whatever revision it has declared. `covers` has the
+    /// manifests that marks cover: if they know a revision as archival, no lower revision replaces
+    /// it. With `allow_missing_manifests` a chain may lead to a backup without any manifest.
     ///
     /// # Errors
-    /// [`ReclaimError::DamagedManifest`] where it does; `UnreadManifest`; of the storage.
+    /// [`ReclaimError::DamagedManifest`] if a chain does so without that option; `UnreadManifest`;
+    /// of the storage.
     pub(crate) fn of(
         list: &ManifestList,
         manifests: &Manifests,
@@ -57,7 +59,7 @@ impl ForwardPins {
             }
             let is_lost = |is_lost: bool| is_lost && !allow_missing_manifests && from != to;
             let Some(entry) = list.get(to) else {
-                // One that was not read is not forgotten.
+                // A backup whose manifest was not read is not forgotten.
                 if is_lost(!list.has(to)) {
                     return Err(lost(from, to));
                 }
@@ -74,12 +76,13 @@ impl ForwardPins {
                 last => last?.filter(|_| entry.is_forgotten()),
             };
             let archival = covers.get(&to).and_then(|covered| covered.next);
-            // Of one that was rewritten to refer forward to none, the highest it must be.
+            // If marks cover a backup as rewritten to refer to none, only its highest revision will
+            // do.
             let below = entry.revisions.iter().copied();
             let highest = below.filter(|revision| *revision < entry.stored.revision).max();
             let is_rewritten = covers.get(&to).is_some_and(|covered| covered.rewritten);
-            // It may have been rewritten since, to refer to none: where what follows the next ones
-            // was forgotten.
+            // A rewrite may have made it refer to none since, because the backups further along the
+            // chain were forgotten.
             let is_newer = |revision| {
                 let known = covers.get(&to);
                 known.is_some_and(|covered| !covered.forgotten && revision > covered.revision)
@@ -106,13 +109,13 @@ impl ForwardPins {
         Ok(kept)
     }
 
-    /// What a forgotten backup that is marked was, and by which revision.
+    /// The backup of a forgotten, marked manifest, and its revision.
     pub(crate) fn backup(&self, session: SessionId) -> Option<&(Revision, Backup)> {
         self.backups.get(&session)
     }
 
-    /// The forgotten backups that are marked, each with one that is not forgotten and refers
-    /// forward to it, by a chain.
+    /// The forgotten backups that are marked. For each, a backup that is not forgotten and refers
+    /// forward to it along a chain.
     pub(crate) fn into_keepers(self) -> BTreeMap<SessionId, SessionId> {
         self.by
     }
@@ -122,7 +125,7 @@ impl ForwardPins {
         self.backups.contains_key(&session)
     }
 
-    /// The backup that an entry refers forward to, where it is marked.
+    /// The backup that an entry refers forward to, if the entry is marked.
     pub(crate) fn next_of(&self, entry: &ManifestEntry) -> Option<SessionId> {
         match entry.backup() {
             Some(backup) => backup.next,
@@ -130,7 +133,7 @@ impl ForwardPins {
         }
     }
 
-    /// Whether an entry, where it is marked, was rewritten to refer forward to none.
+    /// Whether a marked entry was rewritten to refer forward to none.
     pub(crate) fn is_rewritten(&self, entry: &ManifestEntry) -> bool {
         let kept = || self.backup(entry.session()).map(|(_, backup)| backup);
         entry
@@ -140,8 +143,8 @@ impl ForwardPins {
     }
 }
 
-/// Backups that were forgotten since marks were made. A session that began after the epoch was
-/// announced may have chosen one before it was forgotten, and reads it by its chain. So a backup
+/// Backups that were forgotten since the marks were made. A session that began after the epoch was
+/// announced may have chosen one before it was forgotten, and reads it along its chain. So a backup
 /// that marks do not cover is live, forgotten or not, and so are the backups that it refers forward
 /// to.
 pub(crate) fn forgotten_since(

@@ -6,9 +6,9 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::sweep;
 
-/// Look-ups find containers that were rewritten, which may have lost the fingerprints that led to
-/// them, and what was copied where it is now, which is newer than where it was. `by` is the session
-/// that rewrote them.
+/// Publishes hooks of rewritten containers, so that look-ups find these. A container may have lost
+/// the fingerprints that led to it. A copied chunk has a newer place than its old one. `by` is the
+/// session that rewrote them.
 pub(crate) fn hook_again(context: &Context<'_>, by: SessionId, rewritten: &[ContainerId]) -> Result<()> {
     let Some(index) = context.index else { return Ok(()) };
     let mut views = Vec::with_capacity(rewritten.len());

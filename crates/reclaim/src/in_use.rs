@@ -1,6 +1,6 @@
 //! The condemned slots that are still in use at the end of an epoch.
 //!
-//! What must hold (docs/protocol.md, step 5): these count, with everything that they reach:
+//! These are in use, with everything that they reach (docs/protocol.md, step 5):
 //! - everything that a checkpoint of a listed session names;
 //! - every declared parent, in the revision in use;
 //! - every commit that the named marks do not cover, forgotten or not, with every node that it
@@ -33,17 +33,17 @@ pub(crate) struct Finder<'a> {
     manifests: &'a Manifests,
     nodes: &'a dyn NodeSource,
     progress: &'a dyn Progress,
-    /// The marks that the epoch was computed from; `None`: their nodes are in `found`.
+    /// The marks from which the epoch was computed. `None`: their nodes are in `found`.
     named: Option<&'a InForce>,
-    /// Containers whose nodes were all looked at.
+    /// Containers all of whose nodes were visited.
     seen: BTreeSet<ContainerId>,
     found: Found,
 }
 
-/// What was come by, and the nodes that need not be.
+/// The slots found in use, and the marked nodes, which need no visit.
 struct Found {
     live: SlotMap,
-    /// Containers that were condemned, in whole or in part: of others nothing is asked.
+    /// Containers that were condemned, whole or in part. Chunks of others are not recorded.
     condemned: BTreeSet<ContainerId>,
     marked: SlotMap,
 }
@@ -84,7 +84,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Before the first walk, the marked nodes are looked up: mostly nobody has to walk.
+    /// Loads the marked nodes before the first walk. Often no walk follows.
     fn prepare(&mut self) -> Result<()> {
         let Some(named) = self.named else { return Ok(()) };
         for (group, stored) in &named.groups {
@@ -107,7 +107,7 @@ impl<'a> Finder<'a> {
         self.found.live
     }
 
-    /// All that a session's checkpoint names.
+    /// Adds all slots that a session's checkpoint names.
     pub(crate) fn checkpoint(&mut self, session: SessionId, checkpoint: &Checkpoint) -> Result<()> {
         self.written(session, &checkpoint.containers)?;
         for (container, slots) in &checkpoint.references {
@@ -122,7 +122,8 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// What manifests, listed now and once, keep beyond the marks that the epoch was computed from.
+    /// Adds the slots that manifests need and the marks of the epoch do not cover. Manifests are
+    /// listed now, and once.
     pub(crate) fn manifests(
         &mut self,
         list: &ManifestList,
@@ -139,8 +140,8 @@ impl<'a> Finder<'a> {
             };
             let Some((revision, backup)) = last else {
                 if entry.is_forgotten() && !covers.contains_key(&entry.session()) {
-                    // No revision is left that says what it reached: nobody can have taken anything
-                    // from it.
+                    // No revision is left that states what it reached, so no session can have read
+                    // references from it.
                     continue;
                 }
                 self.adoption(list, entry)?;
@@ -167,8 +168,8 @@ impl<'a> Finder<'a> {
         Ok(())
     }
 
-    /// The digest by which marks would cover the revision that counts; of a forgotten one its own
-    /// is enough, for covers of a lower number are of the backup itself.
+    /// The digest by which marks would cover this revision. If the entry is forgotten, the
+    /// revision's own digest is enough: marks that cover a lower revision cover the backup itself.
     fn digest(&self, entry: &ManifestEntry, revision: types::Revision) -> u128 {
         if entry.stored.revision == revision {
             return entry.stored.digest;
@@ -178,7 +179,7 @@ impl<'a> Finder<'a> {
             .map_or(0, |stored| stored.digest)
     }
 
-    /// What an adoption names, while the last adopter has not ended.
+    /// Adds the slots that an adoption names, while the last adopter has not ended.
     fn adoption(&mut self, list: &ManifestList, entry: &ManifestEntry) -> Result<()> {
         let Some(EndedBy::Adopted {
             by,
@@ -208,7 +209,8 @@ impl<'a> Finder<'a> {
         mark::backup(&mut walk, backup, &mut self.found).map_err(|error| error.of(of))
     }
 
-    /// Containers that a session wrote: all slots, and what their nodes reach.
+    /// Adds all slots of the containers that a session wrote, and everything that their nodes
+    /// reach.
     fn written(&mut self, session: SessionId, spans: &[ContainerSpan]) -> Result<()> {
         for id in spans.iter().flat_map(|span| span.ids(session)) {
             if !self.seen.insert(id) {
@@ -227,7 +229,7 @@ impl<'a> Finder<'a> {
     fn all_nodes(&mut self, session: SessionId, id: ContainerId) -> Result<()> {
         let catalog = match self.nodes.catalog(id) {
             Ok(catalog) => catalog,
-            // Removed by an earlier epoch: nobody can be given its nodes.
+            // An earlier epoch removed it, so no session can be given its nodes.
             Err(recipe::RecipeError::Container(container::ContainerError::Missing { .. })) => return Ok(()),
             Err(source) => return Err(unmarkable(session, source)),
         };
@@ -274,10 +276,10 @@ fn unmarkable(backup: SessionId, source: recipe::RecipeError) -> ReclaimError {
     ReclaimError::Unmarkable { backup, source }
 }
 
-/// Whether the last of a chain of adopters, beginning with this one, has ended, by this listing
+/// Whether the last adopter of a chain that begins with this one has ended, judged by this listing
 /// alone.
 pub(crate) fn has_ended(list: &ManifestList, mut adopter: SessionId) -> bool {
-    // Adopters have higher numbers than the adopted: the chain ends.
+    // Adopters have higher numbers than the adopted, so the chain ends.
     loop {
         match list.get(adopter).map(ManifestEntry::ended_by) {
             None => return list.has(adopter),

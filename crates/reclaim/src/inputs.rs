@@ -19,25 +19,26 @@ use crate::plan::{self, Limits};
 use crate::slots::SlotMap;
 use crate::warning::Warning;
 
-/// What is known when nothing is open.
+/// The inputs of a run while no epoch is open.
 pub(crate) struct Known {
     pub(crate) epochs: Epochs,
     pub(crate) removed: Option<(Removed, UnixNanos)>,
     pub(crate) in_force: InForce,
     sweep_all: bool,
-    /// A removed list of a finished epoch cannot be read: the next epoch says all that it said and
-    /// that still holds.
+    /// A removed list of a finished epoch cannot be read. The next epoch's list replaces it, and
+    /// all that still holds of it.
     pub(crate) replaces_lists: bool,
     pub(crate) listing: SessionListing,
-    /// Those of the session listing that run or may run.
+    /// The sessions of the listing that run or may run.
     running: BTreeSet<SessionId>,
-    /// Whom a run would have ended: known to who only asks what it would do.
+    /// Sessions that a run would have ended; only a preview fills it.
     pub(crate) ended: Ended,
 }
 
 impl Known {
-    /// In this order: marks that are in force cover nothing that is listed after them. `listed`:
-    /// what was listed when the session began, which does as well where nobody else has run since.
+    /// Loads the inputs in this order, because marks in force cover nothing that is listed after
+    /// them. `listed`: the listing from when the session began. It is used if no other session has
+    /// run since.
     pub(crate) fn load(
         context: &Context<'_>,
         options: &PruneOptions,
@@ -46,7 +47,7 @@ impl Known {
         Self::of(context, options, Epochs::list(context.sealer)?, listed)
     }
 
-    /// As [`Self::load`], of these epochs, as they are or will be.
+    /// Does the same as [`Self::load`] with these epochs, as they are or will be.
     pub(crate) fn of(
         context: &Context<'_>,
         options: &PruneOptions,
@@ -65,7 +66,7 @@ impl Known {
             None => false,
         };
         let replaces_lists = unreadable || has_rotten;
-        // An epoch that is still open here is one whose lists cannot be read.
+        // An epoch that is still open has lists that cannot be read.
         let sweep_all =
             options.all || replaces_lists || epochs.open().is_some() || !in_force.missing.is_empty();
         let mut known = Self {
@@ -121,8 +122,8 @@ impl Known {
         mark_sweep::plan(context, options, list, &before, spill)
     }
 
-    /// Where a list is lost nothing dead may stay that it alone told of: least of all a node that
-    /// reaches what is gone.
+    /// If a list is lost, no dead slot may stay that only this list named. A node that reaches
+    /// removed slots is the worst case.
     pub(crate) fn limits(&self, options: &PruneOptions) -> Limits {
         if self.replaces_lists {
             Limits::NOTHING_STAYS
@@ -131,7 +132,7 @@ impl Known {
         }
     }
 
-    /// Whether an epoch has anything to do. `own`: the session that asks.
+    /// Whether there is work for an epoch. `own`: the session that asks.
     pub(crate) fn is_needed(
         &self,
         context: &Context<'_>,
@@ -142,9 +143,9 @@ impl Known {
         Ok(plan.has_news || plan.has_dropped || self.is_overdue(context, own, self.limits(options), plan)?)
     }
 
-    /// Whether more stays unused than may stay, and some of it can be removed; or it stayed for a
-    /// session that no longer runs. The decision says what can be removed: without a copy, or with
-    /// one within the limit. `plan` found nothing new.
+    /// Whether more stays unused than the user allows, and some of it can be removed; or a slot
+    /// stayed for a session that no longer runs. The decision tells what can be removed: without a
+    /// copy, or with one within the limit. `plan` found nothing new.
     fn is_overdue(
         &self,
         context: &Context<'_>,
@@ -169,7 +170,7 @@ impl Known {
             stored_bytes: removed.stored_bytes,
             limits,
         };
-        // What there is to say of any container the epoch says, if there is one.
+        // If an epoch follows, it warns of each container itself.
         let quiet = Context {
             progress: &(),
             ..*context

@@ -1,4 +1,4 @@
-//! The streams that archival backups refer forward to (R2).
+//! Resolves the streams that archival backups refer forward to (R2).
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub struct Links {
 }
 
 impl Links {
-    /// Of these links.
+    /// Collects these links.
     #[must_use]
     pub fn of(links: Vec<ChainLink>) -> Self {
         let streams = links.into_iter().map(|link| {

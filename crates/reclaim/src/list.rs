@@ -28,7 +28,7 @@ pub(crate) fn make(
 }
 
 /// The names of containers that earlier epochs removed whole, from the lists that still exist. If a
-/// removed list cannot be read, all containers count that its epoch condemned.
+/// removed list cannot be read, every container that its epoch condemned counts.
 pub(crate) fn gone(context: &Context<'_>, epochs: &Epochs, before: Epoch) -> Result<Vec<ContainerRun>> {
     let mut taken = Vec::new();
     for epoch in epochs.removed.range(..before) {

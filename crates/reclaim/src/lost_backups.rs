@@ -80,8 +80,9 @@ fn error(session: SessionId) -> ReclaimError {
     ReclaimError::DamagedManifest { what }
 }
 
-/// Fails if a revision is lost that a rewrite made and that marks cover. It had roots that no lower
-/// revision has, and what lower ones reach may be gone. So none can replace it.
+/// Fails if marks cover a revision that a rewrite made, and that revision is lost. It had roots
+/// that no lower revision has, and the slots that lower ones reach may be removed. So no lower
+/// revision can replace it.
 pub(crate) fn ensure_no_lower(
     list: &ManifestList,
     covers: &BTreeMap<SessionId, CoveredManifest>,

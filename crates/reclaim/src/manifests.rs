@@ -5,7 +5,8 @@ use session::DamagedObject;
 
 use crate::error::ReclaimError;
 
-/// A manifest that is needed: what rotted is told apart from what the storage may give later.
+/// The error for a manifest that is needed. It distinguishes rot from a storage that may give the
+/// manifest later.
 pub(crate) fn unreadable(object: &DamagedObject) -> ReclaimError {
     let what = object.why.clone();
     if object.is_unread {
@@ -15,7 +16,7 @@ pub(crate) fn unreadable(object: &DamagedObject) -> ReclaimError {
     }
 }
 
-/// The backup, if it is one.
+/// The backup, if the manifest has one.
 pub(crate) fn backup_of(manifest: &Manifest) -> Option<&Backup> {
     match manifest {
         Manifest::Commit(backup) | Manifest::Revised(backup) => Some(backup),

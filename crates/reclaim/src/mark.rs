@@ -15,30 +15,30 @@ use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
 use crate::slots::SlotMap;
 
-/// Level of a segment: what it lists are chunks.
+/// The level of a segment, which lists chunks.
 const SEGMENT_LEVEL: u8 = 1;
 
-/// What a walk over nodes does where it comes by.
+/// Called by a walk over nodes for each reference.
 pub(crate) trait Visit {
-    /// A node that is referred to; whether to go on below it.
+    /// A node that is referred to. Returns whether the walk continues below it.
     fn node(&mut self, at: ChunkLocation) -> bool;
     /// Chunks that a segment refers to.
     fn chunks(&mut self, container: ContainerId, slots: SlotRange);
 }
 
-/// What a node refers to.
+/// One reference of a node.
 pub(crate) enum Below {
     Node(ChunkLocation, Level),
     Chunks(ContainerId, SlotRange),
 }
 
-/// Walks nodes; shared by marking and by what looks for what is still in use.
+/// Walks nodes, for marking and for finding slots in use.
 pub(crate) struct Walk<'a> {
     nodes: &'a dyn NodeSource,
     progress: &'a dyn Progress,
-    /// Nodes read.
+    /// Number of nodes read.
     pub(crate) read: u64,
-    /// The one backup that nodes may refer forward to, where that is known.
+    /// The one backup that nodes may refer forward to, if it is known.
     forward_to: Option<Option<SessionId>>,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Everything from a node on.
+    /// Visits a node and everything below it.
     pub(crate) fn from(
         &mut self,
         root: ChunkLocation,
@@ -71,7 +71,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Reads one node, and says what it refers to, last first.
+    /// Reads one node, and passes its references to the visitor, last first.
     pub(crate) fn node(
         &mut self,
         at: ChunkLocation,
@@ -107,8 +107,8 @@ impl<'a> Walk<'a> {
     ) -> Result<(), WalkError> {
         let (container, first, count) = match *entry {
             NodeEntry::Zeros { .. } => return Ok(()),
-            // What it leads to is marked with the backup that it names: forgotten or not, that one
-            // is ([`crate::forward_pins`]).
+            // The target is marked with the backup that it belongs to, which is always marked, even
+            // if it is forgotten ([`crate::forward_pins`]).
             NodeEntry::Forward {
                 series,
                 backup,
@@ -170,7 +170,7 @@ impl From<RecipeError> for WalkError {
 }
 
 impl WalkError {
-    /// The result if unreadable nodes are reported.
+    /// The error of a run: `broken` makes it from an unreadable node.
     pub(crate) fn or(self, broken: impl FnOnce(RecipeError) -> ReclaimError) -> ReclaimError {
         match self {
             Self::Interrupted => ReclaimError::Interrupted,
@@ -178,7 +178,7 @@ impl WalkError {
         }
     }
 
-    /// Which backup cannot be marked for it; a storage that fails is its own error.
+    /// The error of a run: this backup cannot be marked. A failing storage has an error of its own.
     pub(crate) fn of(self, backup: types::SessionId) -> ReclaimError {
         match self {
             Self::Interrupted => ReclaimError::Interrupted,
@@ -187,7 +187,7 @@ impl WalkError {
     }
 }
 
-/// Marks all that is reached.
+/// Marks all slots that a walk reaches.
 #[derive(Debug, Default)]
 pub(crate) struct Marker {
     pub(crate) marks: SlotMap,
@@ -203,7 +203,7 @@ impl Visit for Marker {
     }
 }
 
-/// Everything that a backup's roots reach.
+/// Visits everything that a backup's roots reach.
 pub(crate) fn backup(walk: &mut Walk<'_>, backup: &Backup, visit: &mut dyn Visit) -> Result<(), WalkError> {
     walk.forward_to = Some(backup.next);
     for stream in &backup.streams {

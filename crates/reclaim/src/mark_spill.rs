@@ -3,8 +3,8 @@
 //!
 //! They carry the number of the epoch that may follow, and do not count before its removed list
 //! names them. If no epoch follows, they are put again without a number ([`marks::put_all`]), and
-//! these are deleted; so they are when the run fails. Marks of a dead process never count, and are
-//! deleted like other lower revisions.
+//! the numbered objects are deleted. They are also deleted when the run fails. Marks of a dead
+//! process never count, and are deleted like other lower revisions.
 
 use format::names;
 use format::reclaim::{GroupId, Marks};
@@ -16,7 +16,7 @@ use crate::epochs;
 use crate::error::{ReclaimError, Result};
 use crate::marks::{self, Budget, StoredMarks};
 
-/// Where marks go that may not be held.
+/// Puts marks that exceed the memory budget.
 pub(crate) struct Spill<'a> {
     sealer: &'a Sealer,
     lease: &'a HeldLease,
@@ -34,10 +34,10 @@ impl<'a> Spill<'a> {
         }
     }
 
-    /// Holds the marks, or puts them.
+    /// Keeps the marks in memory, or puts them.
     ///
     /// # Errors
-    /// `Overtaken` where the lease is lost, or the number taken; of the storage.
+    /// `Overtaken` if the lease is lost, or the number is taken; of the storage.
     pub(crate) fn hold(
         &mut self,
         budget: &Budget,
@@ -58,10 +58,10 @@ impl<'a> Spill<'a> {
         Ok(stored)
     }
 
-    /// Deletes what was put, when it is for nothing.
+    /// Deletes the marks that were put and are not used.
     ///
     /// # Errors
-    /// Of the storage; then they are left behind, and never count.
+    /// Of the storage. The marks then stay behind, and never count.
     pub(crate) fn take_back(&mut self) -> Result<()> {
         for (group, revision) in self.put.drain(..) {
             epochs::delete(self.sealer, &names::marks(group, revision))?;

@@ -1,8 +1,8 @@
 //! Marks what changed, and finds dead slots: the first half of an epoch, which removes nothing.
 //!
-//! A group whose manifests are as its marks cover them is not marked again [Guo 3.3] (G8). New
-//! backups extend the marks; the bits of nodes show what was visited. A group that lost a backup is
-//! marked again, alone.
+//! A group whose manifests equal those that its marks cover is not marked again [Guo 3.3] (G8). New
+//! backups extend the marks; the bits of nodes show which nodes were visited. A group that lost a
+//! backup is marked again, alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,29 +29,29 @@ use crate::options::PruneOptions;
 use crate::slots::{SlotSet, entry};
 use crate::sweep;
 
-/// What marking came to.
+/// The result of marking and sweeping.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// Groups marked anew, by number of their new marks.
+    /// Groups marked anew, with the revision of their new marks.
     pub(crate) marked: Vec<(GroupId, Revision)>,
-    /// All groups' marks as they will be.
+    /// The future marks of all groups.
     pub(crate) after: InForce,
     /// Dead slots, in order of their containers.
     pub(crate) condemned: Vec<ContainerSlots>,
-    /// Whether any of them was not left in place knowingly by an earlier epoch.
+    /// Whether one of them is new: no earlier epoch left it in place knowingly.
     pub(crate) has_news: bool,
-    /// Whether marks lost bits, or a group is no more.
+    /// Whether marks lost bits, or a group no longer exists.
     pub(crate) has_dropped: bool,
-    /// Nodes read.
+    /// Number of nodes read.
     pub(crate) nodes: u64,
-    /// Whether more may be dead of a container whose catalog the storage did not give.
+    /// Whether a container may have more dead slots, because the storage did not give its catalog.
     pub(crate) is_partial: bool,
     /// Forgotten backups that are still marked, each with a backup that needs it.
     pub(crate) kept: BTreeMap<SessionId, SessionId>,
 }
 
 impl Plan {
-    /// Leaves out what is on a list.
+    /// Removes the slots of a list from the condemned ones.
     pub(crate) fn take_out(&mut self, listed: &[ContainerSlots], left: &[LeftSlots], ended: &Ended) {
         let slots_of = |slots: &ContainerSlots| match &slots.slots {
             Some(ranges) => ranges.iter().copied().collect(),
@@ -84,7 +84,7 @@ fn is_news(dead: &[ContainerSlots], left: &[LeftSlots], ended: &Ended) -> bool {
     !dead.iter().all(|slots| was_left(slots) || of_epoch(slots))
 }
 
-/// What is known before.
+/// The inputs of a plan.
 pub(crate) struct Before<'a> {
     pub(crate) in_force: &'a InForce,
     pub(crate) removed: Option<&'a Removed>,
@@ -92,18 +92,18 @@ pub(crate) struct Before<'a> {
     pub(crate) sweep_all: bool,
     /// Sessions that ran before manifests were listed.
     pub(crate) running: &'a BTreeSet<SessionId>,
-    /// Sessions that are taken for ended, though no manifest says so.
+    /// Sessions that count as ended, though no manifest says so.
     pub(crate) ended: &'a Ended,
     /// The epoch that the marks are for.
     pub(crate) epoch: Epoch,
 }
 
-/// Sessions that a run would end: their data is removed with it.
+/// Sessions that a run would end, and whose data it would remove.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
-    /// Before it plans.
+    /// Sessions that the run ends before it plans.
     pub(crate) first: BTreeSet<SessionId>,
-    /// When they do not answer an epoch: without one they stay.
+    /// Sessions that the run ends if they do not answer an epoch. Without an epoch they stay.
     pub(crate) by_epoch: BTreeSet<SessionId>,
 }
 
@@ -113,7 +113,8 @@ impl Ended {
     }
 }
 
-/// Marks and sweeps. Writes nothing but marks that are more than may be held, where it is told how.
+/// Marks and sweeps. With `spill`, it puts marks that exceed the memory budget; it writes nothing
+/// else.
 pub(crate) fn plan(
     context: &Context<'_>,
     options: &PruneOptions,
@@ -152,12 +153,16 @@ pub(crate) fn plan(
     })
 }
 
-/// What manifests that cannot be read would keep alive is not known. But no revision adds reach
-/// (`Manifests::revise`): what another revision of the backup reaches, which can be read, is as
-/// much or more. One that a rewrite made lets go of what lower ones reach (R2). Nobody acts on one
-/// before it is covered by marks, so until then one that is lost for good may be passed over; of
-/// one that they cover no lower one will do. Nor will it of one that the storage may give again, of
-/// a backup that was rewritten: it would have lost what only it reaches by then.
+/// Fails if an unreadable manifest may keep slots alive that no readable one reaches.
+///
+/// No revision adds reach (`Manifests::revise`). So a readable revision of the same backup reaches
+/// as much as the unreadable one, or more. There are two exceptions, because a revision that a
+/// rewrite made drops what lower ones reach (R2):
+///
+/// - If marks cover that revision, no lower one can replace it. Before marks cover it, nobody acts
+///   on it, so a revision that is lost for good is passed over.
+/// - If the storage may give the revision later, no lower one can replace it either: by then, what
+///   only the unread revision reaches would be removed.
 pub(crate) fn ensure_readable(
     list: &ManifestList,
     covers: &BTreeMap<SessionId, CoveredManifest>,
@@ -173,7 +178,7 @@ pub(crate) fn ensure_readable(
     for object in &list.damaged {
         let parsed = format::names::parse_manifest(&object.name);
         if !object.is_unread && parsed.is_some_and(|(series, ..)| series == ARCHIVAL_SERIES) {
-            // A rewrite that nobody can read any more becomes nothing.
+            // A commit of a rewrite that is lost for good has no effect.
             continue;
         }
         let session = parsed.map(|(_, session, _)| session);
@@ -198,7 +203,7 @@ struct Planning<'a, 's> {
     options: &'a PruneOptions,
     list: &'a ManifestList,
     before: &'a Before<'a>,
-    /// `None`: all marks are held.
+    /// `None`: all marks stay in memory.
     spill: Option<&'a mut Spill<'s>>,
     /// Sessions that some marks cover.
     covers: BTreeSet<SessionId>,
@@ -220,15 +225,16 @@ impl Planning<'_, '_> {
         // A lost rewrite has no effect.
         let lost = lost.filter(|_| group.series != READ_SERIES);
         lost_backups::ensure_none(lost, self.options.allow_missing_manifests)?;
-        // An unreadable object is replaced, or everything would be swept each time. So are marks
-        // that a dead process put for an epoch that was never announced. Deleting them would free
-        // their number, and that process may only sleep, and refer to it.
+        // New marks replace an unreadable object, because otherwise every run would sweep
+        // everything. They also replace marks that a dead process put for an epoch that was never
+        // announced. Deleting these would free their number, and the process may only sleep, and
+        // refer to it later.
         let is_behind = || self.before.in_force.is_behind(group);
         if self.before.in_force.missing.contains(&group) || old.is_none() || is_behind() {
             change = change.max(Change::Added);
         }
-        // Its tombstones were dropped, too. Where the newest removed list names its marks, others
-        // say that it is no more before they go.
+        // The tombstones of the group were deleted too. If the newest removed list names its marks,
+        // a newer list must state the end of the group before its marks are deleted.
         let is_named = || {
             let removed = self.before.removed;
             removed.is_some_and(|removed| removed.marks.iter().any(|(named, _)| *named == group))
@@ -261,7 +267,7 @@ impl Planning<'_, '_> {
         Ok(())
     }
 
-    /// Whether only words of a manifest have changed: tags, a hold.
+    /// Whether only tags or a hold of a manifest have changed.
     fn has_same_reach(&self, old: &CoveredManifest, new: &ManifestEntry) -> bool {
         let before = self
             .context
@@ -274,16 +280,18 @@ impl Planning<'_, '_> {
         })
     }
 
-    /// The manifest of a backup that was as marks cover it: now it is needed.
+    /// Reads the manifest of a backup that has not changed since it was marked. The group is marked
+    /// again, so the manifest is needed.
     fn read(&self, backup: &CoveredBackup) -> Result<Arc<StoredManifest>> {
         let CoveredManifest {
             session, revision, ..
         } = backup.covered;
         match self.context.manifests.read(backup.series, session, revision) {
-            // A lower one may refer to what is gone, and what this one has would go.
+            // A lower revision may refer to removed slots, and what only this revision reaches
+            // would be removed.
             Err(SessionError::Damaged(object)) if backup.covered.is_rewritten() => Err(unreadable(&object)),
             Err(SessionError::Damaged(object)) => {
-                // A lower revision reaches no less, and nothing that was removed: marks cover both.
+                // A lower revision reaches no less, and no removed slot, because marks cover both.
                 let list = self.context.manifests.list_series(backup.series)?;
                 let below = list.get(session).filter(|entry| entry.backup().is_some());
                 below
@@ -342,7 +350,8 @@ impl Planning<'_, '_> {
         })
     }
 
-    /// What a backup wrote and does not reach is found when it is marked for the first time.
+    /// Adds the containers that a backup wrote to the sweep, when it is marked for the first time:
+    /// the sweep finds slots that it wrote and does not reach.
     fn first_seen(&mut self, entry: &ManifestEntry) -> Result<()> {
         let session = entry.session();
         let Some((_, backup)) = self.context.manifests.last_backup(entry)? else {
@@ -362,8 +371,8 @@ impl Planning<'_, '_> {
         self.swept.extend(spans.flat_map(|span| span.ids(session)));
     }
 
-    /// Sessions that others ended may still have put containers since: they are looked at each
-    /// time.
+    /// Adds the containers of sessions that others ended. Such a session may have put containers
+    /// since, so every run looks at them.
     fn ended_by_others(&mut self) -> Result<()> {
         for entry in &self.list.entries {
             let is_over = match entry.ended_by() {
@@ -391,8 +400,8 @@ impl Planning<'_, '_> {
             self.plan.has_dropped = true;
         }
         let mut running = if self.before.sweep_all {
-            // Listed anew: sessions that began meanwhile have put containers which were listed just
-            // now.
+            // List sessions again: those that began meanwhile have put containers that are on the
+            // list by now.
             context.running(&SessionTable::list(context.sealer)?)?
         } else {
             let ended = |id: &SessionId| self.list.has(*id);

@@ -29,7 +29,7 @@ pub(crate) use put::{put, put_all};
 
 mod put;
 
-/// Backups in a group at most. More make re-marking dearer, fewer make merging dearer [Guo 4.1.2].
+/// The most backups in a group. More make re-marking dearer, fewer make merging dearer [Guo 4.1.2].
 pub(crate) const GROUP_BACKUPS_MAX: usize = 16;
 
 /// One group's marks, as stored.
@@ -37,12 +37,12 @@ pub(crate) const GROUP_BACKUPS_MAX: usize = 16;
 pub(crate) struct StoredMarks {
     pub(crate) revision: Revision,
     pub(crate) covers: Vec<CoveredManifest>,
-    /// `None`: those of all groups are more than may be held.
+    /// `None`: the slots exceed the memory budget.
     live: Option<SlotList>,
 }
 
 impl StoredMarks {
-    /// With all slots.
+    /// Keeps all slots in memory.
     pub(crate) fn new(revision: Revision, marks: Marks) -> Self {
         Self {
             revision,
@@ -51,25 +51,25 @@ impl StoredMarks {
         }
     }
 
-    /// Whether all that it covers is forgotten: then it marks nothing.
+    /// Whether all backups that it covers are forgotten, so that it marks no slot.
     pub(crate) fn is_of_no_backup(&self) -> bool {
         !self.covers.iter().any(CoveredManifest::is_marked)
     }
 
-    /// Whether the slots are not held: then the object is in the storage.
+    /// Whether the slots are not in memory. Then the object is in the storage.
     pub(crate) fn is_put(&self) -> bool {
         self.live.is_none()
     }
 
-    /// Holds the slots no longer: the object is in the storage.
+    /// Drops the slots from memory, because the object is in the storage.
     pub(crate) fn let_go(&mut self) {
         self.live = None;
     }
 
-    /// The slots that are marked.
+    /// The marked slots.
     ///
     /// # Errors
-    /// Of the storage, where they are read again.
+    /// Of the storage, if the slots have to be read again.
     pub(crate) fn live(&self, sealer: &Sealer, group: GroupId) -> Result<Cow<'_, SlotList>> {
         if let Some(live) = &self.live {
             return Ok(Cow::Borrowed(live));
@@ -90,20 +90,20 @@ pub(crate) struct InForce {
     pub(crate) groups: BTreeMap<GroupId, Arc<StoredMarks>>,
     /// Every revision that is listed, in force or not.
     pub(crate) listed: BTreeMap<GroupId, Vec<Revision>>,
-    /// Groups whose marks should be there and cannot be read: every container must be swept.
+    /// Groups whose marks should exist and cannot be read: every container must be swept.
     pub(crate) missing: Vec<GroupId>,
-    /// What may still be held.
+    /// The memory left for slots.
     pub(crate) budget: Arc<Budget>,
 }
 
 impl InForce {
-    /// Reads the marks that count after the epoch of `removed`, the newest finished one. Slots are
-    /// held up to `bytes_max` in all.
+    /// Reads the marks that count after the epoch of `removed`, the newest finished one. It keeps
+    /// up to `bytes_max` of slots in memory, over all groups.
     pub(crate) fn load(sealer: &Sealer, removed: Option<&Removed>, bytes_max: u64) -> Result<Self> {
         Self::load_of(sealer, removed, bytes_max, &|_| true)
     }
 
-    /// As [`Self::load`]: lists all groups, and reads those that are wanted.
+    /// Does the same as [`Self::load`], but reads only the wanted groups. It lists all groups.
     pub(crate) fn load_of(
         sealer: &Sealer,
         removed: Option<&Removed>,
@@ -130,7 +130,7 @@ impl InForce {
         all.budget = budget;
         for (group, (stored, is_unreadable)) in groups.into_iter().zip(read) {
             all.groups.extend(stored.map(|stored| (group, Arc::new(stored))));
-            // One that cannot be read may have been the one that counts.
+            // The unreadable revision may be the one that counts.
             if is_unreadable {
                 all.missing.push(group);
             }
@@ -145,8 +145,8 @@ impl InForce {
         Ok(all)
     }
 
-    /// Exactly these revisions, if they can be read. A manifest that only another revision covered
-    /// counts as uncovered: a decision by these marks walks it again.
+    /// Reads exactly these revisions, as far as they can be read. A manifest that only another
+    /// revision covered counts as uncovered: a decision by these marks walks it again.
     pub(crate) fn named(sealer: &Sealer, marks: &[(GroupId, Revision)], bytes_max: u64) -> Result<Self> {
         let budget = Budget::new(bytes_max);
         let read = object::several(marks.len(), |at| {
@@ -160,7 +160,8 @@ impl InForce {
         })
     }
 
-    /// The number for a group's next marks: no number is used twice, whatever is deleted below.
+    /// The revision of a group's next marks. No revision is used twice, because it is above all
+    /// listed ones.
     pub(crate) fn next_revision(&self, group: GroupId) -> Revision {
         match self.listed.get(&group).and_then(|revisions| revisions.last()) {
             Some(highest) => highest.next(),
@@ -175,7 +176,7 @@ impl InForce {
         in_force.is_some() && highest.copied() > in_force
     }
 
-    /// What is said of each session's manifest.
+    /// What marks cover of each session's manifest.
     pub(crate) fn covers(&self) -> BTreeMap<SessionId, CoveredManifest> {
         let covered = self.groups.values().flat_map(|stored| &stored.covers);
         covered.map(|covered| (covered.session, *covered)).collect()
@@ -210,7 +211,7 @@ fn in_force(
     Ok((None, is_unreadable))
 }
 
-/// What slots may take in memory.
+/// The memory budget for slots.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     bytes_left: AtomicU64,
@@ -223,7 +224,7 @@ impl Budget {
         }
     }
 
-    /// Whether these may be held, too.
+    /// Whether these slots still fit, and if so, takes their bytes.
     pub(crate) fn takes(&self, live: &SlotList) -> bool {
         let bytes = live.bytes_in_memory();
         let take = |left: u64| left.checked_sub(bytes);
@@ -253,7 +254,7 @@ fn read(sealer: &Sealer, group: GroupId, revision: Revision) -> Result<Option<Ma
     }
 }
 
-/// What a manifest is covered as.
+/// How marks cover a manifest.
 pub(crate) fn covered(entry: &ManifestEntry, kept: &ForwardPins) -> CoveredManifest {
     CoveredManifest {
         session: entry.session(),
@@ -269,9 +270,9 @@ pub(crate) fn covered(entry: &ManifestEntry, kept: &ForwardPins) -> CoveredManif
 /// A backup's manifest as it is now, forgotten or not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Member<'a> {
-    /// One that was read, and what it is covered as.
+    /// A manifest that was read, and how marks will cover it.
     Read(&'a ManifestEntry, CoveredManifest),
-    /// One that marks in force cover as it is.
+    /// A manifest that marks in force cover as it is.
     AsCovered(&'a CoveredBackup),
 }
 
@@ -287,7 +288,7 @@ impl<'a> Member<'a> {
         self.covered().session
     }
 
-    /// What it is covered as.
+    /// How marks cover it.
     pub(crate) fn covered(self) -> CoveredManifest {
         match self {
             Self::Read(_, covered) => covered,
@@ -307,8 +308,8 @@ impl<'a> Member<'a> {
 pub(crate) type Members<'a> = BTreeMap<GroupId, Vec<Member<'a>>>;
 
 /// Sorts all backups, forgotten ones too, into groups: existing groups, and new ones for new
-/// backups. An archival backup has a group of its own, so it can be removed without a look at
-/// others (R4).
+/// backups. An archival backup has a group of its own, so it can be removed without reading others
+/// (R4).
 pub(crate) fn members<'a>(list: &'a ManifestList, in_force: &InForce, kept: &ForwardPins) -> Members<'a> {
     let mut groups: Members<'a> = in_force.groups.keys().map(|group| (*group, Vec::new())).collect();
     let covers = in_force.covers();
@@ -333,7 +334,7 @@ pub(crate) fn members<'a>(list: &'a ManifestList, in_force: &InForce, kept: &For
             groups.entry(own).or_default().push(entry);
             continue;
         }
-        // What no backup became, or is to become: nearly always all of them are forgotten.
+        // A rewrite of which no backup has the roots. Nearly always all of them are forgotten.
         let series = if is_rewrite { READ_SERIES } else { series };
         let id = |first| GroupId { series, first };
         let below = groups.range(id(lowest)..=id(session)).next_back();
@@ -354,18 +355,19 @@ fn is_last(groups: &Members<'_>, series: SeriesId, group: GroupId) -> bool {
     from.next().is_none_or(|(next, _)| next.series != series)
 }
 
-/// What has happened to a group since its marks were made.
+/// How a group has changed since its marks were made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Change {
     None,
-    /// Backups came.
+    /// Only new backups were added.
     Added,
-    /// Something that was marked is no more, or is another revision.
+    /// A marked backup no longer exists, or has another revision.
     Dropped,
 }
 
-/// Compares a group's manifests with what its marks cover. The second is a covered backup whose
-/// manifest is gone. Of one that `is_elsewhere`, another group's marks tell now.
+/// Compares a group's manifests with those that its marks cover. The second value is a covered
+/// backup without a manifest. If `is_elsewhere` is true for a backup, the marks of another group
+/// cover it now.
 pub(crate) fn change(
     before: &[CoveredManifest],
     now: &[Member<'_>],
@@ -381,7 +383,7 @@ pub(crate) fn change(
         let of_one = match rest.remove(&old.session) {
             Some(new) if new == *old => Change::None,
             None if is_elsewhere(old.session) => Change::Dropped,
-            // Its tombstone was dropped at last.
+            // Its tombstone was deleted in the end.
             None if !old.is_marked() => Change::Added,
             None => {
                 lost = Some(old.session);

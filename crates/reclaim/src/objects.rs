@@ -12,13 +12,13 @@ use env::{Storage, StorageError};
 use format::names;
 use types::{ContainerId, ContainerKind, Generation, ObjectName, SessionId};
 
-/// So many deletes are worth another thread.
+/// So many deletes are worth one more thread.
 const A_THREAD_MIN: usize = 8;
-/// Threads that delete: a remote storage answers them all at once; of a local one each waits while
-/// the disk takes back what it has freed.
+/// Threads that delete. A remote storage answers them in parallel. On a local one each waits while
+/// the disk frees the blocks.
 const THREADS_MAX: usize = 8;
 
-/// One generation's copies, and the bytes of each that there is.
+/// The copies of one generation, and the bytes of each copy that exists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Copies {
     pub(crate) main: Option<u64>,
@@ -33,11 +33,11 @@ pub(crate) struct Objects {
     pub(crate) bodies: BTreeMap<Generation, u64>,
 }
 
-/// What stays of a container's objects.
+/// The objects of a container that are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StandingObjects {
     pub(crate) generation: Generation,
-    /// Of a trimmed generation: its body's, which may have its former name still.
+    /// The body of a trimmed generation. It may still have its former name.
     pub(crate) body: Option<Generation>,
 }
 
@@ -54,7 +54,7 @@ impl StandingObjects {
 pub(crate) type Doomed = (ObjectName, u64);
 
 impl Objects {
-    /// The only generation, where all copies that the kind has are there.
+    /// The generation, if it is the only one and has all copies of its kind.
     pub(crate) fn alone(&self, kind: ContainerKind) -> Option<Generation> {
         let only = self.generations.first_key_value();
         let (generation, copies) = only.filter(|_| self.generations.len() == 1)?;
@@ -62,21 +62,21 @@ impl Objects {
         is_whole.then_some(*generation)
     }
 
-    /// The highest generation that any copy has.
+    /// The highest generation of which any copy exists.
     pub(crate) fn highest(&self) -> Option<Generation> {
         self.generations
             .last_key_value()
             .map(|(generation, _)| *generation)
     }
 
-    /// Whether this is all that there is, in all copies that the kind has.
+    /// Whether these are the only objects, in all copies of the kind.
     pub(crate) fn is_only(&self, kind: ContainerKind, kept: StandingObjects) -> bool {
         self.alone(kind) == Some(kept.generation) && self.bodies.keys().copied().eq(kept.body)
     }
 
-    /// All objects except those of one generation; bodies come after the generations that may refer
-    /// to them. A body under its former name is kept if it has no other name. An object there
-    /// beside the body was put by a process that slept.
+    /// All objects except those of one generation. Bodies come after the generations that may refer
+    /// to them. A body under its former name is kept if it has no other name. If the body exists, a
+    /// process that slept has put the object with the former name, so that object is not kept.
     pub(crate) fn but(&self, id: ContainerId, kept: Option<StandingObjects>) -> Vec<Doomed> {
         let body = kept.and_then(|kept| kept.body);
         let former = body.filter(|body| !self.bodies.contains_key(body));
@@ -103,7 +103,7 @@ impl Objects {
     }
 }
 
-/// What is stored of the containers that `wanted` names, all of one session and kind, in ascending
+/// The stored objects of the containers in `wanted`. All are of one session and kind, in ascending
 /// order.
 pub(crate) fn list(
     storage: &dyn Storage,
@@ -147,10 +147,10 @@ pub(crate) fn list(
     Ok(out)
 }
 
-/// Deletes objects, and returns how many bytes those had that were still there. Not durable before
-/// the next barrier.
+/// Deletes objects, and returns the bytes of those that still existed. Not durable before the next
+/// barrier.
 pub(crate) fn delete(storage: &dyn Storage, doomed: &[Doomed]) -> Result<u64, StorageError> {
-    // Nobody shall find a generation whose body is gone.
+    // Bodies are deleted last, so that nobody finds a generation without its body.
     let (bodies, others): (Vec<_>, Vec<_>) = doomed
         .iter()
         .cloned()
@@ -166,7 +166,7 @@ fn delete_all(storage: &dyn Storage, doomed: &[Doomed]) -> Result<u64, StorageEr
                 Ok(()) => _ = freed.fetch_add(*len, Ordering::Relaxed),
                 Err(StorageError::NotFound { .. }) => {}
                 Err(error) => {
-                    // The others end with what they are at.
+                    // The other threads end after their current object.
                     next.store(doomed.len(), Ordering::Relaxed);
                     return Err(error);
                 }
@@ -201,7 +201,7 @@ pub(crate) fn can_trim(storage: &dyn Storage, view: &CatalogView) -> Result<bool
     Ok(false)
 }
 
-/// Objects that each generation of a container is.
+/// The number of objects of each generation.
 pub(crate) const fn copies(id: ContainerId) -> u64 {
     if id.kind.is_mirrored() { 2 } else { 1 }
 }
@@ -231,21 +231,21 @@ mod tests {
             generation: generation(2),
             body: Some(generation(1)),
         };
-        // A crash came before it was renamed.
+        // A crash came before the body was renamed.
         let mut found = Objects::default();
         found.generations.insert(generation(1), main(100));
         found.generations.insert(generation(2), main(10));
         assert!(found.but(id, Some(kept)).is_empty());
         assert!(!found.is_only(id.kind, kept));
 
-        // It was renamed, and one who slept has put the former name anew.
+        // The body was renamed, and a process that slept has put the former name again.
         found.bodies.insert(generation(1), 60);
         let doomed = found.but(id, Some(kept));
         assert_eq!(doomed, [(names::container(id, generation(1)), 100)]);
         found.generations.remove(&generation(1));
         assert!(found.is_only(id.kind, kept));
 
-        // A later generation does not need it; the body is deleted last.
+        // A later generation does not need the body, which is deleted last.
         found.generations.insert(generation(3), main(50));
         let later = StandingObjects {
             generation: generation(3),

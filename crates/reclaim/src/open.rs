@@ -11,10 +11,10 @@ use crate::log::PRUNE;
 use crate::options::{PruneOptions, PruneReport};
 use crate::plan::{Limits, Unused};
 
-/// The epoch that is open, and the one that may come of it where there is no room.
+/// The most open epochs: the one found, and the one that may follow it on a full disk.
 const OPEN_MAX: usize = 2;
 
-/// Finishes the epoch that is open.
+/// Finishes the open epoch.
 pub(crate) fn finish_open(
     context: &Context<'_>,
     options: &PruneOptions,

@@ -10,27 +10,27 @@ use types::{ContainerId, Revision, SessionId};
 use crate::heal::Healed;
 use crate::plan::Limits;
 
-/// How space is reclaimed.
+/// Options of a prune.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PruneOptions {
-    /// How much may stay dead, how much may be copied.
+    /// How much may stay dead, and how much may be copied.
     pub limits: Limits,
-    /// Looks at every container, not only at those that may have lost something.
+    /// Whether to sweep every container, not only those that may have lost slots.
     pub all: bool,
-    /// Lets backups go whose manifests are gone without having been forgotten.
+    /// Lets prune remove the data of backups that lost their manifests without being forgotten.
     pub allow_missing_manifests: bool,
     /// The times that sessions go by; `None`: those that the store was opened with.
     pub policy: Option<SessionPolicy>,
     /// A session that lives and has not answered for so long is ended.
     pub answer_within: Duration,
-    /// A dead session that nobody has taken up for so long is ended, by the storage's clock: what
-    /// it left is swept.
+    /// A dead session that no later backup has adopted for so long, by the storage's clock, is
+    /// ended. Its data is swept.
     pub abandoned_after: Duration,
     /// Tombstones, and endings of dead sessions, are kept for so long by the storage's clock.
     pub keep_endings_for: Duration,
-    /// Slots of marks that are held in memory, all groups' together; what is beyond that is read
-    /// again where it is needed.
+    /// Bytes of marked slots kept in memory, for all groups together. Marks beyond it are read
+    /// again when they are needed.
     pub marks_bytes_max: u64,
     /// The disk is full, and nothing is left to be given up for room: data that finds none to be
     /// rewritten stays as it is.
@@ -65,49 +65,49 @@ impl Default for PruneOptions {
     }
 }
 
-/// What a run did.
+/// What a prune did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PruneReport {
-    /// Epochs finished, one left open by another among them.
+    /// Finished epochs, including one that another process left open.
     pub epochs: u64,
     /// Groups whose marks were made or extended.
     pub groups_marked: u64,
-    /// Nodes read for that.
+    /// Nodes read to make them.
     pub nodes_read: u64,
     /// Containers that were deleted whole.
     pub containers_removed: u64,
-    /// Containers that lost a part, and of which the rest was copied.
+    /// Containers that lost slots, and whose survivors were copied.
     pub containers_compacted: u64,
-    /// Containers that lost a part without a copy.
+    /// Containers that lost slots without a copy.
     pub containers_trimmed: u64,
-    /// Bytes of all objects that were deleted, old generations too.
+    /// Bytes of all deleted objects, old generations included.
     pub bytes_deleted: u64,
-    /// Bytes written anew for it.
+    /// Bytes of new generations.
     pub bytes_copied: u64,
-    /// Bytes that stay dead, about.
+    /// About how many bytes stay dead.
     pub bytes_left_dead: u64,
-    /// Bytes that all containers take now, about.
+    /// About how many bytes all containers take now.
     pub bytes_stored: u64,
-    /// Sessions that were ended because they were dead or deaf.
+    /// Sessions that were ended because they were dead or did not answer.
     pub sessions_expired: Vec<SessionId>,
-    /// Forgotten backups that stay stored, since an archival one refers forward to them: which one
-    /// does.
+    /// Forgotten backups that stay stored, each with an archival backup that refers forward to it.
     pub kept: BTreeMap<SessionId, SessionId>,
-    /// Containers that stay as they are since they are damaged, and what is wrong.
+    /// Containers that stay as they are because they are damaged, and the damage.
     pub damaged: Vec<(String, String)>,
     /// Damaged containers that got chunks back from other places.
     pub healed: Vec<Healed>,
     /// Containers that are listed as damaged and could not be healed, and why.
     pub unhealed: Vec<(ContainerId, String)>,
-    /// Containers that stay as they are since there is no room to rewrite them. A later prune does.
+    /// Containers that stay as they are because there is no room to rewrite them. A later prune
+    /// rewrites them.
     pub given_up: Vec<String>,
-    /// Second copies of containers that were missing, and were made.
+    /// Missing second copies of containers that were made.
     pub mirrors_made: u64,
 }
 
 impl PruneReport {
-    /// Bytes that the store has got smaller by.
+    /// By how many bytes the store has shrunk.
     #[must_use]
     pub const fn bytes_freed(&self) -> u64 {
         self.bytes_deleted.saturating_sub(self.bytes_copied)

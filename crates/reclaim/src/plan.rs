@@ -1,11 +1,11 @@
-//! Decides which dead slots are removed and which stay: pure.
+//! Decides which dead slots are removed and which stay. Pure.
 //!
-//! A dead node that stays keeps everything that it reaches, so dead nodes are removed with the rest
-//! or nothing is. If little is dead, and removing it would copy much for what it frees, everything
-//! waits for more. Otherwise whole containers are deleted. Of data containers that are dead in
-//! part, those come first that need no copy, if the storage can give back parts of an object. Then
-//! come those that copy least for each byte freed, until no more of the store stays dead than the
-//! user asked for.
+//! A dead node that stays keeps everything that it reaches. So either all dead nodes are removed,
+//! or nothing is. If little is dead, and removing it would copy much for each byte freed,
+//! everything waits for more. Otherwise whole containers are deleted. Then come data containers
+//! that are dead in part: first those that need no copy, if the storage can give back parts of an
+//! object; then those that copy least for each byte freed. The choice ends when no more of the
+//! store stays dead than the user allows.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use crate::slots::SlotSet;
 pub(crate) struct Partial {
     pub(crate) container: ContainerId,
     pub(crate) dead: SlotSet,
-    /// Stored bytes of what is dead, catalogs and seals shared out.
+    /// Stored bytes of the dead slots, with their share of catalogs and seals.
     pub(crate) dead_bytes: u64,
     /// Stored bytes that a new generation would have.
     pub(crate) live_bytes: u64,
-    /// An epoch before this one left it, and its catalog was not read since.
+    /// An earlier epoch left it in place, and its catalog was not read since.
     pub(crate) is_left: bool,
 }
 
@@ -36,14 +36,14 @@ pub(crate) struct Trimmable {
     pub(crate) copied: u64,
 }
 
-/// How much of what is stored may stay dead.
+/// How much of the store may stay dead.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Unused {
-    /// This share of all stored bytes, 0 to 1.
+    /// This share of all stored bytes, from 0 to 1.
     Share(f64),
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
-    /// Nothing is copied at all.
+    /// Any amount: prune copies nothing.
     Unlimited,
 }
 
@@ -51,9 +51,9 @@ pub enum Unused {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// What may stay dead.
+    /// How much may stay dead.
     pub unused_max: Unused,
-    /// Bytes that may be copied at most.
+    /// The most bytes to copy.
     pub repack_bytes_max: u64,
 }
 
@@ -63,7 +63,7 @@ types::setters!(Limits {
 });
 
 impl Limits {
-    /// Everything dead is removed, whatever must be copied for it.
+    /// Remove everything dead, whatever must be copied for it.
     pub(crate) const NOTHING_STAYS: Self = Self {
         unused_max: Unused::Bytes(0),
         repack_bytes_max: u64::MAX,
@@ -79,10 +79,11 @@ impl Default for Limits {
     }
 }
 
-/// Of what earlier epochs left, so many in a row are looked at for nothing.
+/// The choice stops after so many containers in a row that earlier epochs left and that need a
+/// copy.
 const LEFT_IN_VAIN_MAX: usize = 32;
 
-/// Which containers are compacted, and what that comes to.
+/// Which containers are compacted, and the sum of their bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     pub(crate) trimmed: Vec<(Partial, Trimmable)>,
@@ -124,8 +125,8 @@ pub(crate) fn choose<E>(
         }
         let part = trimmable(partial)?;
         if partial.is_left {
-            // What was left is mostly what shares regions with what lives, and each costs a
-            // catalog.
+            // Containers that earlier epochs left mostly have dead slots in regions with live ones.
+            // Each look costs a catalog.
             in_vain = if part.is_some() { 0 } else { in_vain + 1 };
         }
         if let Some(part) = part {
@@ -139,8 +140,8 @@ pub(crate) fn choose<E>(
         let gone = trimmed.get(&partial.container).map_or(0, |part| part.bytes);
         partial.dead_bytes - gone
     };
-    // Least copied for each byte freed first; the order is total, so that every process decides
-    // alike.
+    // Least copied for each byte freed comes first. The order is total, so that every process
+    // decides alike.
     partials.sort_by(|a, b| {
         let cost = |of: &Partial, other: &Partial| u128::from(of.live_bytes) * u128::from(rest(other));
         cost(a, b).cmp(&cost(b, a)).then(a.container.cmp(&b.container))
@@ -167,15 +168,15 @@ pub(crate) fn choose<E>(
 /// What an epoch would copy and free.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Price {
-    /// Bytes copied so that dead nodes go.
+    /// Bytes to copy in order to remove dead nodes.
     pub(crate) copied_for_nodes: u64,
     pub(crate) copied: u64,
     pub(crate) freed: u64,
-    /// All that is dead, whether it would go or not.
+    /// All dead bytes, whether they would be removed or not.
     pub(crate) dead: u64,
 }
 
-/// Whether nothing is removed for now.
+/// Whether to remove nothing for now.
 pub(crate) fn can_wait(price: &Price, stored_bytes: u64, limits: Limits) -> bool {
     if price.copied_for_nodes == 0 {
         return false;

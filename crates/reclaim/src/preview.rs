@@ -1,9 +1,9 @@
-//! What a prune would do: its first half and its decision, without a write.
+//! Computes what a prune would do: its first half and its decision, without a write.
 //!
-//! It takes the way of [`crate::prune`], from the same marks, manifests and sessions. It keeps all
-//! marks that it makes in memory, because it has nowhere to put them. It counts sessions that a run
-//! would end as ended, in one epoch; a run may need two, because the next epoch sweeps the sessions
-//! that an epoch ended. It counts the final list of an open epoch as executed.
+//! It follows the steps of [`crate::prune`], from the same marks, manifests and sessions. It keeps
+//! all new marks in memory, because it writes nothing. It counts sessions that a run would end as
+//! ended, in one epoch; a run may need two, because the next epoch sweeps the sessions that an
+//! epoch ended. It counts the final list of an open epoch as executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,37 +24,37 @@ use crate::options::PruneOptions;
 use crate::remove::{self, Executed};
 use crate::slots::SlotMap;
 
-/// What a run would do.
+/// What a prune would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Preview {
     /// Containers that would be deleted whole.
     pub containers_removed: u64,
-    /// Containers that would lose a part, and of which the rest would be copied.
+    /// Containers that would lose slots, and whose survivors would be copied.
     pub containers_compacted: u64,
-    /// Containers that would lose a part without a copy.
+    /// Containers that would lose slots without a copy.
     pub containers_trimmed: u64,
-    /// Bytes that the store would get smaller by, as far as [`Self::bytes_copied`] is right.
+    /// By how many bytes the store would shrink, if [`Self::bytes_copied`] is exact.
     pub bytes_freed: u64,
-    /// Bytes that would be written anew: an estimate where something has to be compressed for it.
+    /// Bytes of new generations: an estimate where a region must be compressed again.
     pub bytes_copied: u64,
     /// Bytes that would stay dead.
     pub bytes_left_dead: u64,
     /// Nodes read to find out.
     pub nodes_read: u64,
-    /// Of each backup that is taken for forgotten: stored bytes, about, that no other backup
-    /// reaches, of those that stay or of those that go. Not of one that cannot be read.
+    /// For each backup that counts as forgotten: about how many stored bytes no other backup
+    /// reaches, kept or forgotten. A backup that cannot be read has no entry.
     pub alone: BTreeMap<SessionId, u64>,
-    /// Forgotten backups that would stay stored, since an archival one refers forward to them:
-    /// which one does.
+    /// Forgotten backups that would stay stored, each with an archival backup that refers forward
+    /// to it.
     pub kept: BTreeMap<SessionId, SessionId>,
 }
 
-/// What [`crate::prune`] would do, were these backups forgotten too. Writes nothing, and holds
-/// nobody up: sessions that run beside it may keep some of it.
+/// Computes what [`crate::prune`] would do if these backups were forgotten too. It writes nothing,
+/// and no session waits for it. Sessions that run beside it may keep some of the data.
 ///
 /// # Errors
-/// As [`crate::prune`].
+/// Those of [`crate::prune`].
 pub fn preview(
     context: &Context<'_>,
     options: &PruneOptions,
@@ -67,7 +67,7 @@ pub fn preview(
         None => Executed::default(),
     };
     let mut known = Known::of(context, options, epochs, None)?;
-    // It puts nothing, and so is not told the time by the storage's clock.
+    // A preview puts no object, so it cannot ask the storage for the time.
     let now = context.sealer.env().clock.wall();
     for dead in dead_sessions::among(context, options, &known.listing, now) {
         let ended = if dead.is_abandoned {
@@ -95,7 +95,7 @@ pub fn preview(
         .map_or(&[][..], |(removed, _)| &removed.left);
     let alone = exclusive_bytes::bytes(context, &plan.condemned, &forgotten)?;
     if let Some(open) = &open {
-        // What it removes is dead by any count, and gone by then.
+        // The open epoch's list removes these slots first, and no count of live slots has them.
         plan.take_out(&open.slots, left, &known.ended);
     }
     let told = Preview {

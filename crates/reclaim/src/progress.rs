@@ -1,4 +1,4 @@
-//! Watching and stopping a reclamation.
+//! Watches and stops a reclamation.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,31 +11,31 @@ use types::{SessionId, UnixNanos};
 use crate::warning::Warning;
 
 /// A session that a run waits for: it has not answered, and may live. Times are the wall clock's,
-/// for people alone.
+/// and are for people only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
     /// The session.
     pub session: SessionId,
-    /// What it is at.
+    /// What it does.
     pub role: WaitingRole,
-    /// Of which host it is a backup; `None`: it makes none.
+    /// The host of its backup. `None`: it makes no backup.
     pub host: Option<Vec<u8>>,
-    /// The process id that it has shown.
+    /// The process id that it states.
     pub process: u32,
     /// Whether its process lives on this host.
     pub is_here: bool,
-    /// Since when it is waited for.
+    /// Since when the run waits for it.
     pub since: UnixNanos,
-    /// When it is ended, if it stays as silent as it is now.
+    /// When the run ends it, if it stays silent.
     pub until: UnixNanos,
 }
 
-/// What a session is at that somebody waits for.
+/// What a session does that a run waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitingRole {
     /// It makes a backup.
     Backup,
-    /// It reads, or has not said that it does more.
+    /// It reads, or has not declared that it does more.
     Reader,
     /// It rewrites a backup as an archival one.
     Optimize,
@@ -44,8 +44,8 @@ pub enum WaitingRole {
 }
 
 impl Waiting {
-    /// For a session that showed such life, was waited for so long, and may stay silent for so long
-    /// yet.
+    /// For a session with this sign of life. `waited`: how long the run has waited; `left`: how
+    /// long the session may still be silent.
     pub(crate) fn of(
         info: &SessionInfo,
         life: Life,
@@ -71,31 +71,32 @@ impl Waiting {
     }
 }
 
-/// Told what is done, and asked whether to stop. Called from many threads.
+/// Receives the progress of a run, and tells it whether to stop. Many threads call it.
 pub trait Progress: Send + Sync {
-    /// So many nodes were marked.
+    /// This many more nodes were marked.
     fn add_nodes(&self, nodes: u64);
 
-    /// How many containers removal will touch.
+    /// Removal will touch this many containers.
     fn set_total(&self, containers: u64);
 
-    /// How many bytes of streams will be gone through instead.
+    /// The work is counted in bytes of streams instead: this many.
     fn set_total_bytes(&self, bytes: u64);
 
-    /// So many more of them are done.
+    /// This many more of them are done.
     fn add_done(&self, more: u64);
 
-    /// The sessions that it waits for now, at each look; none: it continues.
+    /// The sessions that the run waits for now; called at each look. An empty list: the run
+    /// continues.
     fn waits_for(&self, sessions: &[Waiting]);
 
-    /// Something could not be done, and the rest continues.
+    /// The run could not do something, and continues with the rest.
     fn warn(&self, warning: Warning);
 
-    /// Whether to stop at the next step that may be the last.
+    /// Whether the run must stop at the next possible step.
     fn is_cancelled(&self) -> bool;
 }
 
-/// Nobody watches.
+/// Ignores all progress, and never stops a run.
 impl Progress for () {
     fn add_nodes(&self, _: u64) {}
     fn set_total(&self, _: u64) {}
@@ -108,7 +109,7 @@ impl Progress for () {
     }
 }
 
-/// What is read to find out is not counted.
+/// Passes on only the wish to stop. Reads of a preview are not counted.
 pub(crate) struct OnlyCancel<'a>(pub(crate) &'a dyn Progress);
 
 impl Progress for OnlyCancel<'_> {
@@ -123,19 +124,19 @@ impl Progress for OnlyCancel<'_> {
     }
 }
 
-/// A part of some work, which counts in units of its own: as so many of the whole's when all of
-/// them are done.
+/// The progress of one part of the work. The part has units of its own, and counts as a fixed share
+/// of the whole.
 pub(crate) struct Part<'a> {
     told: &'a dyn Progress,
-    /// What it counts as.
+    /// Units of the whole that the finished part counts as.
     share: u64,
-    /// Of how many units.
+    /// Units of the part.
     total: u64,
     done: AtomicU64,
 }
 
 impl<'a> Part<'a> {
-    /// Counts as so many percent of `whole`.
+    /// A part that counts as this percentage of `whole`.
     pub(crate) fn of(told: &'a dyn Progress, percent: u64, whole: u64, total: u64) -> Self {
         Self {
             told,
@@ -145,7 +146,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// What is left of it is done, or needs not be.
+    /// Counts the rest of the part as done. It was done, or is not needed.
     pub(crate) fn finish(self) {
         let done = self.done.load(Ordering::Relaxed);
         self.add_done(self.total.saturating_sub(done));
@@ -155,7 +156,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// `of * part / whole`; no more than `of`.
+/// `of * part / whole`, at most `of`.
 fn portion(of: u64, part: u64, whole: u64) -> u64 {
     let product = u128::from(of) * u128::from(part.min(whole));
     u64::try_from(product / u128::from(whole.max(1))).unwrap_or(of)

@@ -24,10 +24,10 @@ use crate::progress::{Waiting, WaitingRole};
 use crate::rewrite;
 use crate::warning::Warning;
 
-/// Epochs that one run begins at most.
+/// The most epochs that one run begins.
 const EPOCHS_MAX: usize = 2;
 
-/// Reclaims what no backup reaches.
+/// Reclaims the data that no backup reaches.
 ///
 /// # Errors
 /// `Overtaken`; `Unmarkable`, `DamagedManifest`, `Damaged`: nothing was removed, because the live
@@ -40,7 +40,7 @@ pub fn prune(context: &Context<'_>, options: &PruneOptions) -> Result<PruneRepor
     info!(target: PRUNE, session = %session.id(), "begins");
     let done = with_lease(context, options, &session, listing);
     drop(pulse);
-    // Whatever came of it: what it held is given back.
+    // The session ends after success and after failure, and releases what it held.
     let ended = session.end();
     match &done {
         Ok(report) => log_report(report),
@@ -137,7 +137,7 @@ fn run(
     open::finish_open(context, options, (session, lease), &mut report)?;
     let (mut now, mut replaced) = (None, None);
     let mut listing = Some(listing);
-    // A second time where the first has ended sessions: what those left can go.
+    // The second round removes data of sessions that the first one ended.
     for round in 0..EPOCHS_MAX {
         let listed = listing.take().map(|listing| (session, listing));
         let mut known = Known::load(context, options, listed)?;
@@ -156,11 +156,11 @@ fn run(
             known.look(context, None)?;
         }
         if round == 0 && rewrite::has_rewrites(&known.listing.manifests) {
-            // Mostly of a process that died: until its commit is completed, that keeps data that
-            // nobody needs.
+            // Most commits here are of dead processes. Until such a commit is completed, it keeps
+            // data that nobody needs.
             match rewrite::complete(context, session) {
                 Err(ReclaimError::Interrupted) => return Err(ReclaimError::Interrupted),
-                // It keeps all that it needs meanwhile.
+                // An incomplete commit keeps all data that it needs.
                 Err(error) => context.progress.warn(Warning::RewriteNotCompleted {
                     why: error.to_string(),
                 }),
@@ -169,7 +169,7 @@ fn run(
             known.look(context, None)?;
         }
         let mut limits = known.limits(options);
-        // As much as may be copied in all: what was copied by now is.
+        // The limit holds for the whole run, so it shrinks by the bytes copied so far.
         limits.repack_bytes_max = limits.repack_bytes_max.saturating_sub(report.bytes_copied);
         let options = &PruneOptions {
             limits,
@@ -207,7 +207,7 @@ fn run(
             break;
         }
     }
-    // Before old removed lists go, which say what never comes back.
+    // Before old removed lists are deleted, because they name slots that must never come back.
     let find_needed = |ids: &[ContainerId]| match &now {
         Some((listing, in_force)) => heal::needed(context, session, listing, in_force, ids),
         None => Ok(None),
@@ -224,17 +224,17 @@ fn run(
     Ok(report)
 }
 
-/// What a plan has led to.
+/// The result of a plan.
 struct Begun {
     /// The epoch that was announced, if one was needed.
     epoch: Option<Epoch>,
-    /// All groups' marks: in force, or to be when the epoch is finished.
+    /// The marks of all groups: in force, or in force once the epoch is finished.
     marks: InForce,
     /// As of [`Plan`].
     is_partial: bool,
 }
 
-/// Begins an epoch where there is something to remove; else publishes marks of what came.
+/// Begins an epoch if there are slots to remove. Otherwise it puts the marks of new backups.
 fn begin(
     context: &Context<'_>,
     options: &PruneOptions,
@@ -246,7 +246,7 @@ fn begin(
     let mut spill = Spill::new(context.sealer, lease, known.epochs.next());
     let begun = begin_with(context, options, (session, lease), known, &mut spill, report);
     if !matches!(begun, Ok(Begun { epoch: Some(_), .. })) {
-        // What is left behind never counts.
+        // Marks that stay behind never count.
         drop(spill.take_back());
     }
     begun
@@ -278,7 +278,7 @@ fn begin_with(
     let named = known.removed.as_ref().map(|(removed, _)| &removed.marks);
     let named = named.unwrap_or(const { &Vec::new() });
     if epoch.is_none() && plan.marked.is_empty() {
-        // Mostly there are none: a power cut has brought them back.
+        // Usually there are none: only a power cut brings them back.
         let old = epoch::superseded(&plan.after.revisions(), named, &known.in_force);
         if !old.is_empty() && lease.is_held()? {
             context.sealer.barrier()?;
@@ -294,11 +294,12 @@ fn begin_with(
         return Err(ReclaimError::Overtaken);
     }
     if epoch.is_some() {
-        // Before anything is announced: an epoch that nobody can end holds up the next.
+        // Check before the announcement: an epoch that nobody can end blocks the next one.
         context.ensure_all_can_answer(&known.listing.table)?;
     } else {
-        // Marks without an epoch count at once, and must not outlive what they were made from.
-        // Those of an epoch count when its list is there, which follows a barrier of its own.
+        // Marks without an epoch count at once, so the objects that they follow from must be
+        // durable first. Marks of an epoch count when its list exists, and the list follows a
+        // barrier of its own.
         context.sealer.barrier()?;
     }
     marks::put_all(context.sealer, &plan.marked, &mut plan.after, epoch)?;

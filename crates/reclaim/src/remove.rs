@@ -1,11 +1,11 @@
-//! Executing a removed list: containers are deleted, or lose slots (docs/protocol.md, "The
+//! Executes a removed list: deletes containers, or removes slots from them (docs/protocol.md, "The
 //! reclaimer's half").
 //!
 //! Invariants:
 //! - Every listed node is removed, durably, before any slot of a data container.
 //! - A generation is deleted only after a newer one with all survivors is durable in every copy
 //!   that its kind has.
-//! - Nothing else than the list is removed.
+//! - Nothing is removed that the list does not name.
 //! - Executing the list again gives the same result: after a crash, beside another process that
 //!   executes it, or after it was finished. A generation that an interrupted attempt left is used
 //!   only after all of it was read.
@@ -36,10 +36,10 @@ use trimming::Trim;
 
 pub(crate) use forecast::forecast;
 
-/// Looks at a container: the one that rewrites it, one that sees that nobody came between, and room
-/// for rivals.
+/// How often a container is looked at: once to rewrite it, once to see that no rival has changed
+/// it, and some more times because of rivals.
 const ROUNDS_MAX: usize = 5;
-/// Deletes that are gathered over folders.
+/// Objects to delete that are gathered over folders.
 const DOOMED_MAX: usize = 1024;
 /// Folders that are listed before their objects are deleted.
 const FOLDERS_MAX: usize = 64;
@@ -53,23 +53,24 @@ pub(crate) struct Execution<'a> {
     pub copies_bytes_max: u64,
     /// The disk is full: data that finds no room to be rewritten stays as it is (`scarce.rs`).
     pub gives_up: bool,
-    /// The list was executed before, in part or whole: of nodes, what is there alone may have a
-    /// second copy that was torn.
+    /// The list was executed before, in part or whole. So even a container of nodes with one
+    /// generation may have a torn second copy.
     pub is_again: bool,
-    /// The slots of a container that lists of damage name. Asked where several generations stand.
+    /// Returns the slots of a container that lists of damage name. It is asked if several
+    /// generations exist.
     pub damaged: &'a dyn Fn(ContainerId) -> Result<SlotSet>,
-    /// Watches and stops it.
+    /// Watches and stops the run.
     pub progress: &'a dyn Progress,
 }
 
-/// What executing a list did.
+/// The result of executing a list.
 #[derive(Debug, Default)]
 pub(crate) struct Executed {
-    /// Bytes of all objects deleted, old generations included.
+    /// Bytes of all deleted objects, old generations included.
     pub freed_bytes: u64,
     /// Bytes of new generations, mirrors included.
     pub copied_bytes: u64,
-    /// Containers that were there and are gone.
+    /// Containers that existed and were deleted.
     pub removed: u64,
     /// Containers that were rewritten.
     pub compacted: u64,
@@ -78,21 +79,21 @@ pub(crate) struct Executed {
     /// Containers with some slots on the list, which this process or another has rewritten: their
     /// hooks must be published again ([`index::Index::add_rewritten`]).
     pub kept: Vec<ContainerId>,
-    /// Containers that stayed as they were, since what must be kept of them is damaged, and what is
-    /// wrong. What is listed of them is still there: it has to be on the next list again, before
-    /// this one is dropped, or look-ups would find dead nodes whose chunks are gone.
+    /// Containers that stay as they are because a slot that must stay is damaged, and the damage.
+    /// Their listed slots still exist, so the next list must name them before this list is deleted.
+    /// Otherwise look-ups would find dead nodes whose chunks are removed.
     pub damaged: Vec<(ContainerId, ContainerError)>,
-    /// Containers that stayed as they were, since no generation has all that another one has. As
-    /// with damaged ones, what is listed of them is still there.
+    /// Containers that stay as they are because each generation lacks slots of another one. As with
+    /// damaged ones, their listed slots still exist.
     pub short: Vec<Short>,
-    /// Data containers that stayed as they were, since there was no room to rewrite them, and what
-    /// of each is listed.
+    /// Data containers that stay as they are because there was no room to rewrite them, with the
+    /// listed slots of each.
     pub given_up: Vec<ContainerSlots>,
-    /// Second copies that were missing, and were made.
+    /// Missing second copies that were made.
     pub mirrors_made: u64,
 }
 
-/// Executes a removed list. All of it is durable when this returns.
+/// Executes a removed list. All changes are durable on return.
 ///
 /// # Errors
 /// Of the storage; `Interrupted`. The store is then as readable as before, and executing again
@@ -118,12 +119,12 @@ fn passes(removed: &Removed) -> [Vec<&ContainerSlots>; 2] {
     [nodes, others]
 }
 
-/// A list cut where session or kind change: each part is of one folder.
+/// Cuts a list where the session or the kind changes, so that each part is of one folder.
 fn folders<'a, 'b>(list: &'a [&'b ContainerSlots]) -> impl Iterator<Item = &'a [&'b ContainerSlots]> {
     list.chunk_by(|a, b| (a.container.session, a.container.kind) == (b.container.session, b.container.kind))
 }
 
-/// What is stored of the containers of one folder.
+/// The stored objects of the containers of one folder.
 fn list_folder(storage: &dyn Storage, folder: &[&ContainerSlots]) -> Result<BTreeMap<ContainerId, Objects>> {
     let wanted: Vec<ContainerId> = folder.iter().map(|entry| entry.container).collect();
     let Some(first) = wanted.first() else {
@@ -138,11 +139,11 @@ struct Removal<'a> {
     how: Execution<'a>,
     out: Executed,
     batch: Batch,
-    /// What found no room by now.
+    /// The list entries that found no room so far.
     no_room: Vec<ContainerSlots>,
 }
 
-/// New generations that are not durable yet, and the objects that are deleted when they are.
+/// New generations that are not durable yet, and the objects to delete once they are.
 #[derive(Default)]
 struct Batch {
     bytes: u64,
@@ -150,15 +151,15 @@ struct Batch {
     trims: Vec<Trim>,
 }
 
-/// What was found of a container, or done with it.
+/// The state of a container after a look at it.
 enum Settled {
-    /// One generation without listed slots.
+    /// It has one generation, without listed slots.
     Fine,
-    /// This one holds the survivors, and the others go with the batch.
+    /// This generation has the survivors. The other objects are deleted with the batch.
     Replaced(StandingObjects),
-    /// Nothing of it is left, or it stays as it is.
+    /// All of it was removed, or it stays as it is.
     Over,
-    /// A rival was here: to be looked at again.
+    /// A rival has changed it, so it is looked at again.
     Again,
     /// There is no room to rewrite it now.
     NoRoom,
@@ -215,8 +216,8 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Rewrites the containers of which a part is listed, and looks again until nobody came
-    /// between.
+    /// Rewrites the containers of which some slots are listed. Looks at them again until no rival
+    /// has changed them.
     fn compact(&mut self, list: &[&ContainerSlots]) -> Result<()> {
         let mut open: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_some()).copied().collect();
         let parts = open.len() as u64;
@@ -262,7 +263,8 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// `ours`: the generation that this process has put in all its copies, durably by now.
+    /// Brings one container closer to its final state. `ours`: the generation that this process has
+    /// put durably, in all its copies.
     fn settle(
         &mut self,
         id: ContainerId,
@@ -290,8 +292,8 @@ impl Removal<'_> {
             if is_only && kept.body.is_none() && is_rid_of(view, dead) {
                 return Ok(Settled::Fine);
             }
-            // Left of an attempt, or another's who may not have come to a barrier. A body that has
-            // its name was given it after one.
+            // An earlier attempt may have left it, or another process that has not run a barrier
+            // yet. But a body that has its own name got it after a barrier.
             if is_rid_of(view, dead)
                 && lacking(view, &due).is_empty()
                 && (is_only || is_ours || self.is_sound(id, highest)? || self.make_mirror(kept, id, found)?)
@@ -312,8 +314,9 @@ impl Removal<'_> {
         Ok(verified.generation == Some(highest) && verified.is_sound())
     }
 
-    /// Puts a generation above all that are there, of the highest that has all that is due, whole.
-    /// The catalog of the highest of all was read already, where it can be.
+    /// Puts a new generation above all existing ones. It is made from the highest generation that
+    /// has all due slots and can be read whole. `highest` comes with its catalog, if that can be
+    /// read.
     fn replace(
         &mut self,
         id: ContainerId,
@@ -321,7 +324,8 @@ impl Removal<'_> {
         found: &Objects,
         (highest, mut view): (Generation, Option<CatalogView>),
     ) -> Result<Settled> {
-        // Of several, one may be whole where another is not: then every survivor is read.
+        // Trim only the sole generation. Of several, one may be whole and another not, so every
+        // survivor must be read.
         if let Some(view) = view.as_ref().filter(|_| found.alone(id.kind).is_some())
             && let Some(sealed) = self.trimmed(view, dead, highest.next())?
         {
@@ -370,8 +374,8 @@ impl Removal<'_> {
         let Some(error) = damage else {
             return Ok(Settled::Again);
         };
-        // A body is deleted after the generation that refers to it, if another process has put the
-        // next one.
+        // Another process may have put the next generation, and then deleted the body after the
+        // generation that referred to it.
         if matches!(error, ContainerError::BodyMissing { .. })
             && let Err(StorageError::NotFound { .. }) = self.storage.head(&names::container(id, highest))
         {
@@ -390,7 +394,7 @@ impl Removal<'_> {
         }
     }
 
-    /// `trimmed`: what a trimmed generation was made from.
+    /// Puts a generation. `trimmed`: the catalog that a trimmed generation was made from.
     fn put(
         &mut self,
         sealed: &SealedContainer,
@@ -400,8 +404,8 @@ impl Removal<'_> {
         let (id, generation) = (sealed.id(), sealed.generation());
         let mut put = self.containers.put(sealed);
         if put.as_ref().is_err_and(is_full) {
-            // What the batch holds back is space; and half of a generation must not stand in the
-            // way.
+            // Finishing the batch frees space. Half of a generation must not block the next
+            // attempt.
             self.take_back(id, generation)?;
             self.finish_batch()?;
             put = self.containers.put(sealed);
@@ -437,8 +441,8 @@ impl Removal<'_> {
         Ok(Settled::Replaced(kept))
     }
 
-    /// Deletes the main copy for whose mirror there was no space. Where the mirror stands after
-    /// all, another may have found both sound and rely on them.
+    /// Deletes a main copy if there was no space for its mirror. If the mirror exists after all,
+    /// both copies stay, because another process may have found both sound and rely on them.
     fn take_back(&self, id: ContainerId, generation: Generation) -> Result<()> {
         let Some(mirror) = names::mirror(id, generation) else {
             return Ok(());
@@ -454,7 +458,7 @@ impl Removal<'_> {
         }
     }
 
-    /// The new generations become durable, and then the old ones go.
+    /// Makes the new generations durable, and then deletes the old ones.
     fn finish_batch(&mut self) -> Result<()> {
         let Batch { doomed, trims, .. } = std::mem::take(&mut self.batch);
         if doomed.is_empty() && trims.is_empty() {
@@ -474,7 +478,7 @@ mod scarce;
 mod short;
 mod trimming;
 
-/// Whether another generation or copy may have what this one does not.
+/// Whether another generation or copy may have what this one lacks.
 fn is_elsewhere(error: &ContainerError) -> bool {
     error.is_damage() || matches!(error, ContainerError::Vanished { .. })
 }

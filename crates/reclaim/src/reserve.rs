@@ -1,9 +1,9 @@
 //! The reserve: an object that is deleted first when the disk is full, so that prune can write the
 //! lists by which it frees more.
 //!
-//! Its bytes are random, so that no file system compresses them or leaves them out: deleting it
-//! really frees space. Only storages that fill up have one: local disks. Making or deleting it
-//! twice does no harm; any number of processes may do either at once.
+//! Its bytes are random, so that no file system compresses or omits them. So deleting it really
+//! frees space. Only storages that fill up have one: local disks. Making or deleting it twice does
+//! no harm; any number of processes may do either at once.
 //!
 //! Deleting it leaves an object of one byte at once, which records that there should be a reserve.
 //! A process that is killed, or finds the disk full again, could not record it later.
@@ -11,40 +11,42 @@
 use env::{Entropy, Env, SeededEntropy, Storage, StorageError};
 use format::names;
 
-/// The object that records a deleted reserve, until there is room for it again.
+/// The length of the object that records a deleted reserve, until there is room to make it again.
 pub const GIVEN_UP_BYTES: usize = 1;
-/// What is kept of the first where a little of it was used, as by forgetting: on a disk on which
-/// somebody takes every byte that is free, prune has that.
+/// A smaller reserve, for when an operation such as forget has used a little of the first one. If
+/// another program takes every free byte of the disk, prune still has this much.
 pub const REST_BYTES: usize = 512 << 10;
-/// What a new store begins with: room for the lists of a small store.
+/// The first reserve of a new store: room for the lists of a small store.
 pub const FIRST_BYTES: usize = 1 << 20;
-/// What a large store has: lists, and new generations beside the old ones.
+/// The reserve of a large store: room for lists, and for new generations beside the old ones.
 pub const LAST_BYTES: usize = 64 << 20;
-/// Stores that hold so much get room for a new generation of a container; and so much, all of it.
+/// From the first size of a store on, the reserve has room for a new generation of a container.
+/// From the second size on, it has its full length.
 const LARGER_FROM: [u64; 2] = [64 << 20, 4 << 30];
 
-/// Makes the reserve, durably, unless there is one, of whatever length.
+/// Makes the reserve, durably. If there is one of any length, it does nothing.
 ///
 /// # Errors
-/// `NoSpace` where there is no room for it, and then there is none; of the storage.
+/// `NoSpace` if there is no room for it: then the store has no reserve; of the storage.
 pub fn make(env: &Env, bytes: usize) -> Result<(), StorageError> {
     put(env, &random(env, bytes))?;
     env.storage.barrier()
 }
 
-/// The sizes that a reserve grows through.
+/// The lengths that a reserve may have as it grows.
 fn sizes(container_bytes: u32) -> [usize; 5] {
     let copy = container_bytes as usize / 4 * 5;
     let copy = copy.clamp(FIRST_BYTES, LAST_BYTES);
     [GIVEN_UP_BYTES, REST_BYTES, FIRST_BYTES, copy, LAST_BYTES]
 }
 
-/// Makes a reserve larger when the store has grown, or when it was given up: it takes a small part
-/// of what is stored, whatever that is. One of another size was asked for by somebody, and stays;
-/// so does a store without. Not durable before the next barrier.
+/// Makes a reserve larger when the store has grown, or makes it again after it was given up. It
+/// always takes a small part of the stored bytes. A reserve of another length was requested by a
+/// user, and stays as it is. A store without a reserve stays without one. Not durable before the
+/// next barrier.
 ///
 /// # Errors
-/// Of the storage; where there is no room for more, nothing changes.
+/// Of the storage. If there is no room for more, nothing changes.
 pub fn grow(env: &Env, stored_bytes: u64, container_bytes: u32) -> Result<(), StorageError> {
     let len = match env.storage.head(&names::reserve()) {
         Ok(meta) => meta.len,
@@ -57,15 +59,15 @@ pub fn grow(env: &Env, stored_bytes: u64, container_bytes: u32) -> Result<(), St
     if !is_ours || len >= wanted as u64 {
         return Ok(());
     }
-    // Made before: what is there is gone for as short a time as can be.
+    // Make the bytes before the deletion, so that the reserve is missing only for a short time.
     let random = random(env, wanted);
     match env.storage.delete(&names::reserve()) {
         Ok(()) => {}
-        // Another grows it.
+        // Another process grows it.
         Err(StorageError::NotFound { .. }) => return Ok(()),
         Err(error) => return Err(error),
     }
-    // The largest that there is room for, and what was there at least.
+    // Put the largest that there is room for, and at least the old length.
     for bytes in sizes.into_iter().rev().filter(|bytes| *bytes <= wanted) {
         match put(env, &random[..bytes]) {
             Err(StorageError::NoSpace { .. }) => {}
@@ -97,7 +99,7 @@ fn put(env: &Env, random: &[u8]) -> Result<(), StorageError> {
     }
 }
 
-/// Deletes the reserve. Its space is free on return, except for an object of one byte, which
+/// Deletes the reserve. Its space is free on return, except for an object of one byte. This object
 /// records the reserve until [`grow`] makes it again. Returns whether there was a reserve with
 /// space. If the storage has no room even for that byte, the store has no reserve any more.
 ///
@@ -122,7 +124,7 @@ pub fn give_up(storage: &dyn Storage) -> Result<bool, StorageError> {
     }
 }
 
-/// Leaves a mark that there was a reserve, and is to be one.
+/// Puts the object that records a deleted reserve.
 fn remember(storage: &dyn Storage) -> Result<(), StorageError> {
     storage.put(&names::reserve(), &[&[0; GIVEN_UP_BYTES]])
 }

@@ -1,17 +1,17 @@
 //! Which backups a policy keeps, and why.
 //!
-//! Pure: values in, values out; times are the storage's time of each commit (INV-6), straightened
+//! Pure: values in, values out. Times are the storage's time of each commit (INV-6), straightened
 //! for each series (see `times`). Backups are divided into groups. In each group every rule is
-//! applied from the newest backup to the oldest. A backup that no rule, hold or doubt keeps may be
-//! forgotten. Periods (hours, days, ISO weeks, months, years) begin and end in UTC, so that every
-//! host that asks gets the same answer.
+//! applied from the newest backup to the oldest. A backup may be forgotten if no rule, hold or
+//! doubt keeps it. Periods (hours, days, ISO weeks, months, years) begin and end in UTC, so that
+//! every host gets the same answer.
 //!
 //! If the storage's times contradict the times that backups state, and backups would be forgotten
 //! because of it, retention decides nothing unless the caller says which times count ([`Times`],
 //! `squeezed`).
 //!
-//! Invariant: nothing is decided without a rule, and no group loses its last backup unless
-//! [`Policy::may_remove_all`] says so; a held backup stays, and so does a backup whose newest
+//! Invariant: without a rule, retention decides nothing. No group loses its last backup unless
+//! [`Policy::may_remove_all`] is set. A held backup stays, and so does a backup whose newest
 //! revision is unreadable.
 
 mod error;
@@ -49,9 +49,9 @@ use times::Buckets;
 pub struct Candidate {
     /// The backup.
     pub session: SessionId,
-    /// Its series' folder.
+    /// The folder of its series.
     pub series: SeriesId,
-    /// Its series' name.
+    /// The name of its series.
     pub name: SeriesName,
     /// When it was committed, by the storage's clock, never before an earlier backup of its series.
     pub committed_at: UnixNanos,
@@ -65,8 +65,8 @@ pub struct Candidate {
     pub hold_until: Option<UnixNanos>,
     /// Whether a revision above the one that counts cannot be read; it may be a hold.
     pub newer_unreadable: bool,
-    /// Whether a revision cannot be read that may be a tombstone, which is final whatever stands
-    /// above it.
+    /// Whether an unreadable revision may be a tombstone. A tombstone is final, whatever revision
+    /// follows.
     pub may_be_forgotten: bool,
 }
 
@@ -91,7 +91,7 @@ impl Candidate {
         self.newer_unreadable || self.may_be_forgotten
     }
 
-    /// The hold, while it lasts.
+    /// The end of the hold, if it still lasts.
     #[must_use]
     pub fn held(&self, now: UnixNanos) -> Option<UnixNanos> {
         self.hold_until.filter(|until| *until > now)
@@ -107,19 +107,19 @@ fn own_end(backup: &Backup) -> UnixNanos {
 /// Which times the rules use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Times {
-    /// The storage's. If the two contradict each other, and backups would go that stay by their own
-    /// times, that is an error.
+    /// The storage's times. It is an error if they contradict the backups' own times and backups
+    /// would be forgotten that stay by their own times.
     #[default]
     Agreeing,
-    /// The storage's, whatever the backups state.
+    /// The storage's times, whatever the backups state.
     Commit,
-    /// The backups' own, whatever the storage says.
+    /// The backups' own times, whatever the storage states.
     Backup,
 }
 
 /// The backups of a listing that are not forgotten, by session number, with their times
-/// straightened. To be filtered afterwards: a filter must not change what is made of a clock that
-/// jumped.
+/// straightened. Filter them afterwards: a filter must not change how a jumped clock is
+/// straightened.
 #[must_use]
 pub fn candidates(list: &ManifestList) -> Vec<Candidate> {
     let mut candidates: Vec<_> = list.backups().filter_map(Candidate::of).collect();
@@ -145,12 +145,12 @@ fn reconcile(series: &mut [Candidate]) {
     }
 }
 
-/// What becomes of a backup.
+/// The decision about a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// The backup.
     pub backup: Candidate,
-    /// Why it is kept; it is not where there is no reason.
+    /// The reasons to keep it. Without a reason it may be forgotten.
     pub reasons: Vec<Reason>,
 }
 
@@ -171,10 +171,10 @@ pub struct Group {
     pub decisions: Vec<Decision>,
 }
 
-/// As [`decide`], with these times.
+/// Does the same as [`decide`], with these times.
 ///
 /// # Errors
-/// As [`decide`]; `Contradiction`.
+/// Those of [`decide`]; `Contradiction`.
 pub fn decide_by(
     candidates: Vec<Candidate>,
     policy: &Policy,
@@ -200,8 +200,7 @@ pub fn decide_by(
     if times == Times::Commit || !may_contradict {
         return Ok(groups);
     }
-    // By their own times a group would lose all its backups. Then those times give no reason to
-    // keep one.
+    // By their own times a group would lose all its backups, so their own times keep none of them.
     let Ok(own) = by_own() else { return Ok(groups) };
     for (group, own) in groups.iter().zip(own) {
         let kept: BTreeSet<_> = own
@@ -227,11 +226,11 @@ pub fn decide_by(
     Ok(groups)
 }
 
-/// Decides for each candidate; groups come in the order of their keys. `now` is a time that the
-/// storage has told of late: holds that end before it do not count.
+/// Decides about each candidate. Groups come in the order of their keys. `now` is a recent time of
+/// the storage's clock: holds that end before it do not count.
 ///
 /// # Errors
-/// `NoRule`; `KeepsNothing`. Neither where the policy may remove all.
+/// `NoRule`; `KeepsNothing`. Neither if the policy may remove all.
 pub fn decide(
     candidates: Vec<Candidate>,
     policy: &Policy,
@@ -265,7 +264,7 @@ pub fn decide(
 }
 
 fn decide_group(mut backups: Vec<Candidate>, policy: &Policy, now: UnixNanos) -> Vec<Decision> {
-    // Times agree with numbers within a series; a group may have several.
+    // Within a series, times agree with session numbers. A group may have several series.
     backups.sort_by_key(|backup| std::cmp::Reverse((backup.committed_at, backup.session)));
     let mut decisions: Vec<_> = backups
         .into_iter()
@@ -274,11 +273,11 @@ fn decide_group(mut backups: Vec<Candidate>, policy: &Policy, now: UnixNanos) ->
             backup,
         })
         .collect();
-    // One in doubt may have been forgotten long ago: it fills no rule in the place of one that is
-    // there.
+    // A backup in doubt may be forgotten already, so it counts towards no rule.
     let sure = |decision: &Decision| !decision.backup.is_in_doubt();
     apply_all(policy, &mut decisions, &sure);
-    // Rules still keep it as if it were sure; so it is forgotten some day like others.
+    // The rules also run with the doubtful backups, as if they were sure. So a doubtful backup is
+    // forgotten some day like others.
     let mut with_doubtful = decisions.clone();
     with_doubtful
         .iter_mut()
@@ -294,7 +293,7 @@ fn decide_group(mut backups: Vec<Candidate>, policy: &Policy, now: UnixNanos) ->
     decisions
 }
 
-/// Applies the rules to those decisions alone.
+/// Applies the rules to the decisions for which `to` is true.
 fn apply_all(policy: &Policy, decisions: &mut [Decision], to: &dyn Fn(&Decision) -> bool) {
     let mut chosen: Vec<&mut Decision> = decisions.iter_mut().filter(|decision| to(decision)).collect();
     for rule in &policy.rules {
@@ -302,7 +301,7 @@ fn apply_all(policy: &Policy, decisions: &mut [Decision], to: &dyn Fn(&Decision)
     }
 }
 
-/// Reasons that no rule takes away.
+/// The reasons that hold without any rule.
 fn standing(backup: &Candidate, now: UnixNanos) -> Vec<Reason> {
     let held = backup.held(now).map(Reason::HeldUntil);
     let unreadable = backup.newer_unreadable.then_some(Reason::NewerUnreadable);
@@ -320,8 +319,8 @@ fn apply(rule: &Rule, decisions: &mut [&mut Decision]) {
                     break;
                 }
                 let opens = buckets.opens(decision.backup.committed_at);
-                // A rule that has not had its fill keeps the oldest there is, so that history grows
-                // towards it.
+                // A rule that has kept fewer backups than its limit keeps the oldest one, so that
+                // the history grows towards the limit.
                 if opens || at == oldest {
                     nth += 1;
                     decision.reasons.push(Reason::Newest {

@@ -4,9 +4,9 @@
 //! Listed slots of data that could not be removed stay where they are. Look-ups do not return them
 //! while their list exists, and the list exists while they do (`expire_metadata::drop_old_lists`).
 //! A later epoch decides which containers it rewrites, and when. So this run announces the next
-//! epoch before it closes the open one. The next epoch condemns these slots and those that earlier
-//! epochs left, by the same marks. This run finishes it at once and copies nothing: its list has
-//! all of them as `left`.
+//! epoch before it closes the open one. That epoch condemns these slots, and those that earlier
+//! epochs left, by the same marks. This run finishes it at once and copies nothing: all slots stay
+//! as `left` on its list.
 //!
 //! No nodes are among them: all listed nodes are removed before any data (INV-9).
 
@@ -25,7 +25,7 @@ use crate::error::{ReclaimError, Result};
 use crate::options::PruneReport;
 use crate::slots::{SlotSet, entry};
 
-/// Announces the epoch that carries on what this one gives up. Durable on return.
+/// Announces the epoch that takes over the slots that this one gives up. Durable on return.
 pub(crate) fn carry_on(context: &Context<'_>, removed: &Removed, given_up: &[ContainerSlots]) -> Result<()> {
     let condemned = Condemned {
         epoch: removed.epoch.next(),
@@ -41,8 +41,8 @@ pub(crate) fn carry_on(context: &Context<'_>, removed: &Removed, given_up: &[Con
     }
 }
 
-/// Says what an epoch has given up. What an earlier one of this run gave up, and this one has done,
-/// is on it no more.
+/// Reports the containers that an epoch gave up. Removes those that an earlier epoch of this run
+/// gave up and this one has rewritten.
 pub(crate) fn report(report: &mut PruneReport, removed: &Removed, given_up: &[ContainerSlots]) {
     if !report.given_up.is_empty() {
         let listed = removed.slots.iter();
@@ -53,7 +53,7 @@ pub(crate) fn report(report: &mut PruneReport, removed: &Removed, given_up: &[Co
     report.given_up.extend(names);
 }
 
-/// One entry a container, in order.
+/// Joins the entries of each container into one, in order.
 fn joined<'a>(all: impl Iterator<Item = &'a ContainerSlots>) -> Vec<ContainerSlots> {
     let mut all: Vec<&ContainerSlots> = all.collect();
     all.sort_by_key(|slots| slots.container);

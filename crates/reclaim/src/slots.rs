@@ -15,7 +15,7 @@ pub(crate) struct SlotSet {
 }
 
 impl SlotSet {
-    /// All slots that there can be.
+    /// All possible slots.
     pub(crate) fn all() -> Self {
         Self {
             ranges: vec![(0, Slot::MAX.get() + 1)],
@@ -26,13 +26,13 @@ impl SlotSet {
         self.ranges.is_empty()
     }
 
-    /// Adds a range; whether any slot of it is new.
+    /// Adds a range. Returns whether any slot of it is new.
     pub(crate) fn insert(&mut self, range: SlotRange) -> bool {
         self.insert_raw(range.first().get(), range.end())
     }
 
     fn insert_raw(&mut self, first: u32, end: u32) -> bool {
-        // Slots come in ascending order nearly always.
+        // Slots nearly always come in ascending order.
         match self.ranges.last_mut() {
             None => {
                 self.ranges.push((first, end));
@@ -75,7 +75,7 @@ impl SlotSet {
         }
     }
 
-    /// What is in this set and not in the other.
+    /// The slots of this set that the other lacks.
     pub(crate) fn without(&self, other: &Self) -> Self {
         let mut out = Vec::new();
         let mut cuts = other.ranges.iter().peekable();
@@ -103,12 +103,12 @@ impl SlotSet {
         Self { ranges: out }
     }
 
-    /// What is in both sets.
+    /// The slots of both sets.
     pub(crate) fn common(&self, other: &Self) -> Self {
         self.without(&self.without(other))
     }
 
-    /// What is in this set and in the range.
+    /// The slots of this set in the range.
     pub(crate) fn within(&self, range: SlotRange) -> Self {
         let (first, end) = (range.first().get(), range.end());
         let cut = self.ranges.iter().map(|(a, b)| (first.max(*a), end.min(*b)));
@@ -146,7 +146,7 @@ pub(crate) struct SlotMap {
 }
 
 impl SlotMap {
-    /// Adds a range; whether any slot of it is new.
+    /// Adds a range. Returns whether any slot of it is new.
     pub(crate) fn insert(&mut self, container: ContainerId, range: SlotRange) -> bool {
         self.containers.entry(container).or_default().insert(range)
     }
@@ -173,13 +173,13 @@ impl SlotMap {
         self.containers.into_iter()
     }
 
-    /// Memory that it takes, about.
+    /// About how much memory it takes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let ranges: usize = self.containers.values().map(|set| set.ranges.len()).sum();
         self.containers.len() * size_of::<(ContainerId, SlotSet)>() + ranges * size_of::<(u32, u32)>()
     }
 
-    /// Adds all that a list says.
+    /// Adds all slots of a list.
     pub(crate) fn add_list(&mut self, list: &SlotList) {
         let mut cursor = list.cursor();
         while let Some((container, ranges)) = cursor.next() {
@@ -193,7 +193,7 @@ impl SlotMap {
         }
     }
 
-    /// In its encoding.
+    /// Encodes it as a list.
     pub(crate) fn into_list(self) -> SlotList {
         let mut entries: Vec<_> = self
             .containers
@@ -209,7 +209,7 @@ impl SlotMap {
     }
 }
 
-/// A container's entry of a list: all of it, or these slots.
+/// A container's entry of a list: the whole container, or these slots.
 pub(crate) fn entry(container: ContainerId, slots: Option<&SlotSet>) -> ContainerSlots {
     ContainerSlots {
         container,

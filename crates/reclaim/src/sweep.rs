@@ -1,7 +1,7 @@
 //! Sweeping: finds the slots of some containers that no mark contains.
 //!
-//! Only containers that may have lost something are looked at (docs/protocol.md, "Sweep list"), so
-//! the cost follows what changed. All groups' marks are read once, front to back, beside the sorted
+//! It looks only at containers that may have lost something (docs/protocol.md, "Sweep list"), so
+//! the cost follows the changes. All groups' marks are read once, front to back, beside the sorted
 //! list. A catalog is loaded if a part of the container is marked; without a mark, all of it is
 //! dead.
 
@@ -34,16 +34,16 @@ pub(crate) fn holds_nodes(kind: ContainerKind) -> bool {
     matches!(kind, ContainerKind::Recipe | ContainerKind::Small)
 }
 
-/// What marks say of the containers swept.
+/// What the marks contain of the swept containers.
 #[derive(Debug, Default)]
 pub(crate) struct Merged {
-    /// Marked slots of the containers swept.
+    /// Marked slots of the swept containers.
     pub(crate) live: SlotMap,
-    /// Sessions of which any container is marked, of those whose containers are swept.
+    /// Of the sessions with swept containers, those with any marked container.
     pub(crate) alive: HashSet<SessionId>,
 }
 
-/// Reads from all marks the slots of `swept`.
+/// Reads the slots of `swept` from all marks.
 pub(crate) fn merge<'a>(
     lists: impl Iterator<Item = Result<Cow<'a, SlotList>>>,
     swept: &BTreeSet<ContainerId>,
@@ -87,10 +87,9 @@ pub(crate) fn lost_bits(before: &SlotList, now: &SlotList) -> Vec<ContainerId> {
     lost
 }
 
-/// The containers of a session that its folders list, those of which there is but a mirror copy
-/// among them.
+/// The containers of a session in its folders. A container counts even if only its mirror exists.
 pub(crate) fn listed(containers: &Containers, session: SessionId) -> Result<Vec<ContainerId>> {
-    // Before the others: the main copy of what is listed here was put before it.
+    // List mirrors before the other folders: the main copy of a listed mirror was put before it.
     let mirrors = mirrors(containers, &names::mirror_folder(session))?;
     let mut found = Vec::new();
     for kind in KINDS {
@@ -107,9 +106,9 @@ fn mirrors(containers: &Containers, folder: &str) -> Result<Vec<MirrorName>> {
     Ok(names.collect())
 }
 
-/// Containers whose main copies are gone: somebody slept between two copies, and it was removed
-/// meanwhile; or a power cut left the second alone. One that does not tell its kind may be of
-/// either: both come back.
+/// Containers without a main copy. A process slept between putting two copies, and the container
+/// was removed meanwhile; or a power cut left only the mirror. If the mirror does not tell its
+/// kind, both possible containers are returned.
 fn without_main(
     containers: &Containers,
     mirrors: Vec<MirrorName>,
@@ -124,8 +123,8 @@ fn without_main(
         match container::container_of_mirror(&*containers.env().storage, mirror) {
             Ok(Some(id)) => found.push(id),
             Ok(None) => found.extend(ids),
-            // Gone meanwhile; or it may be given another time, and what it is of is not known
-            // before.
+            // It was deleted meanwhile; or the storage may give it later, and its container is not
+            // known before.
             Err(ContainerError::Storage(StorageError::NotFound { .. } | StorageError::Io { .. })) => {}
             Err(error) => return Err(error.into()),
         }
@@ -133,7 +132,7 @@ fn without_main(
     Ok(found)
 }
 
-/// The containers that a copy may be of: its name does not tell the kind.
+/// The possible containers of a mirror, because its name does not tell the kind.
 fn mirrored(session: SessionId, sequence: SequenceNumber) -> impl Iterator<Item = ContainerId> + Clone {
     let kinds = KINDS.into_iter().filter(|kind| kind.is_mirrored());
     kinds.map(move |kind| ContainerId {
@@ -157,7 +156,7 @@ fn listed_kind(containers: &Containers, session: SessionId, kind: ContainerKind)
     Ok(ids)
 }
 
-/// All containers of the store: where it is not known which may have lost something.
+/// All containers of the store, for when it is not known which may have lost something.
 pub(crate) fn everything(containers: &Containers) -> Result<BTreeSet<ContainerId>> {
     let mirrors = mirrors(containers, names::MIRROR_FOLDER)?;
     let mut all = BTreeSet::new();
@@ -175,11 +174,13 @@ pub(crate) fn everything(containers: &Containers) -> Result<BTreeSet<ContainerId
 pub(crate) struct Swept {
     /// Dead slots, in order.
     pub(crate) dead: Vec<ContainerSlots>,
-    /// Whether the storage did not give a catalog: more may be dead, and show when it does.
+    /// Whether the storage did not give a catalog. Then more slots may be dead, and a later sweep
+    /// finds them.
     pub(crate) is_partial: bool,
 }
 
-/// What of the containers is dead. Copies of catalogs are when nothing else of their session lives.
+/// The dead slots of the containers. Copies of catalogs are dead when nothing else of their session
+/// lives.
 pub(crate) fn dead(
     containers: &Containers,
     swept: &BTreeSet<ContainerId>,
@@ -193,7 +194,8 @@ pub(crate) fn dead(
         .copied()
         .filter(|id| id.kind != ContainerKind::Catalog)
     {
-        // Numbers are given out once, whatever the kind: the copy is of the one that lives.
+        // A session uses each number once, whatever the kind, so the mirror belongs to the live
+        // container.
         let is_copy_of_other = || {
             let mut others = mirrored(id.session, id.sequence).filter(|other| *other != id);
             id.kind.is_mirrored() && others.any(|other| merged.live.get(other).is_some())
@@ -225,8 +227,7 @@ pub(crate) fn dead(
     Ok(Swept { dead, is_partial })
 }
 
-/// Whether a catalog that cannot be read may be there again: the storage does not give it, which is
-/// no rot.
+/// Whether an unreadable catalog may come back: the storage did not give it, and it has not rotted.
 fn is_unread(containers: &Containers, id: ContainerId) -> bool {
     matches!(
         containers.catalog(id),
@@ -241,8 +242,8 @@ pub(crate) fn all_slots(view: &CatalogView) -> SlotSet {
     slots.into_iter().map(types::SlotRange::one).collect()
 }
 
-/// The catalog of a container part of which is in use; `None` where it cannot be read, which
-/// `check` will say and which keeps it as it is.
+/// The catalog of a container that is partly in use. `None`: it cannot be read. Then the container
+/// stays as it is, and `check` reports it.
 pub(crate) fn catalog(
     containers: &Containers,
     id: ContainerId,

@@ -1,10 +1,10 @@
-//! What a run could not do, or did besides, while the rest of it continued.
+//! Warnings of a run: what it could not do, or did besides, while the rest continued.
 
 use container::ContainerError;
 use types::{ContainerId, SeriesId, SessionId};
 
-/// Something that a run should say besides its report. A variant says what happened; causes are
-/// words, because a cause may come from any layer. `Display` gives the sentence for people.
+/// A fact that a run reports besides its result. A variant says what happened. Causes are words,
+/// because a cause may come from any layer. `Display` gives the sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
@@ -13,7 +13,7 @@ pub enum Warning {
         "there is no room to say which containers have generations to unite: a prune with more room does it"
     )]
     NoRoomToList,
-    /// What was rewritten is not in the index.
+    /// A rewritten container is not in the index.
     #[error("{why}; what was rewritten is not in the index: `onefold index rebuild` puts it there")]
     NotIndexed {
         /// Why not.
@@ -116,7 +116,7 @@ impl Warning {
         }
     }
 
-    /// Of a container whose catalog cannot be read.
+    /// The warning for a container whose catalog cannot be read.
     pub(crate) fn container_unread(container: ContainerId, error: &ContainerError) -> Self {
         Self::ContainerUnread {
             container,
@@ -124,7 +124,7 @@ impl Warning {
         }
     }
 
-    /// Of a removed list.
+    /// The warning for an unreadable removed list.
     pub(crate) fn removed_list_unread(why: &impl ToString) -> Self {
         Self::RemovedListUnread { why: why.to_string() }
     }

@@ -5,8 +5,9 @@
 //! epochs, and leave out the references of k that they condemn or remove.
 //!
 //! Reclamation keeps everything that any checkpoint of a session without an ending names, and
-//! afterwards everything that k names. So an adopter that sleeps between reading k and winning
-//! finds it all. References are left out in case rot or an early read has hidden an epoch.
+//! afterwards everything that k names. So an adopter that sleeps between reading k and winning the
+//! name loses nothing. It leaves out references because rot or an early read may have hidden an
+//! epoch.
 //!
 //! A session adopts only lower numbers of its series, so chains of adoption end. Sessions that the
 //! dead one had adopted are adopted with it. The manifests name them; the dead session's checkpoint
@@ -25,7 +26,7 @@ use crate::session::{Session, TARGET, locked};
 use crate::session_table::{self, SessionInfo, SessionTable};
 use crate::watch::Life;
 
-/// A dead session of the same series: found by [`Session::find_adoptable`], and only there.
+/// A dead session of the same series. Only [`Session::find_adoptable`] finds one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adoptable {
     info: SessionInfo,
@@ -39,29 +40,29 @@ impl Adoptable {
     }
 }
 
-/// What a session has taken over.
+/// What a session has taken over from dead sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Adopted {
     /// The sessions, with the checkpoint of each; the dead one first, then those it had adopted.
     pub sessions: Vec<(SessionId, Option<u32>)>,
-    /// Their sealed containers as of those checkpoints: look-ups may return what is in them.
+    /// The sealed containers that these checkpoints name. Look-ups may return their slots.
     pub containers: Vec<(SessionId, ContainerSpan)>,
-    /// What the checkpoints referred to besides, and is still there to be referred to.
+    /// Other references of the checkpoints, as far as they are still valid.
     pub references: Vec<(ContainerId, SlotRange)>,
     /// References that were left out because an epoch condemned or removed them.
     pub references_left_out: usize,
-    /// How far the streams were at the newest of these checkpoints that says so; empty where nobody
-    /// may go on from there. Their nodes are in containers that the checkpoints name, or among the
-    /// references.
+    /// The positions of the streams, from the newest of these checkpoints that has any. Empty if no
+    /// session may continue there. Their nodes are in containers that the checkpoints name, or
+    /// among the references.
     pub streams: Vec<OpenStream>,
 }
 
 impl Session {
-    /// Dead sessions of this series with lower numbers, the newest first. Where no lock tells that
-    /// a session is dead, its heartbeat must not have moved between calls for `T`.
+    /// Dead sessions of this series with lower numbers, the newest first. If no lock shows that a
+    /// session is dead, its heartbeat must not have moved for `T` between calls.
     ///
     /// # Errors
-    /// As [`Session::ensure_running`]; of the storage.
+    /// Those of [`Session::ensure_running`]; of the storage.
     pub fn find_adoptable(&self) -> Result<Vec<Adoptable>> {
         self.ensure_running()?;
         let table = SessionTable::read(&self.inner.objects)?;
@@ -76,12 +77,12 @@ impl Session {
             .collect())
     }
 
-    /// Takes over a dead session. Durable on return; the next checkpoint and the manifest name it.
+    /// Takes over a dead session. Durable on return. The next checkpoint and the manifest name it.
     ///
     /// # Errors
-    /// `NotAdoptable` where it has ended otherwise meanwhile; `EndedElsewhere`, `GaveUp` for this
-    /// session; `Damaged` where it may have adopted one whose ending the storage does not give; of
-    /// the storage.
+    /// `NotAdoptable` if it has ended in another way meanwhile; `EndedElsewhere`, `GaveUp` for this
+    /// session; `Damaged` if it may have adopted a session whose ending the storage does not give;
+    /// of the storage.
     pub fn adopt(&self, dead: &Adoptable) -> Result<Adopted> {
         let inner = &self.inner;
         let old = dead.session();
@@ -95,7 +96,7 @@ impl Session {
         let mut record = locked(&inner.record);
         let how = self.end_other(self.series(), old, &ending)?;
         let why = match how {
-            // Also when an earlier call won the name and then failed.
+            // This is also the case if an earlier call won the name and then failed.
             EndedBy::Adopted { by, checkpoint } if by == self.id() => Ok(checkpoint),
             EndedBy::Adopted { .. } => Err("another session was quicker to take it over"),
             EndedBy::Committed => Err("it is a backup already"),
@@ -122,7 +123,8 @@ impl Session {
             else {
                 continue;
             };
-            // The newest that says so: who adopted it may have died before it was as far.
+            // Take the newest checkpoint that has positions: a later adopter may have died before
+            // it got as far.
             if adopted.streams.is_empty() {
                 adopted.streams = checkpoint.streams;
             }
@@ -166,8 +168,8 @@ fn newest_readable(session: &Session, old: SessionId) -> Result<Option<Checkpoin
     Ok(None)
 }
 
-/// The dead session and all that it had adopted, and so on down: by what the manifests of the
-/// series say.
+/// The dead session, and all sessions that it had adopted, directly or through others, by the
+/// manifests of the series.
 fn with_those_it_adopted(
     session: &Session,
     old: SessionId,
@@ -175,7 +177,7 @@ fn with_those_it_adopted(
 ) -> Result<Vec<(SessionId, Option<u32>)>> {
     let list = session.inner.manifests.list_series(session.series())?;
     for (unread, object) in list.unread(session.series()).filter(|(unread, _)| *unread < old) {
-        // Of sessions that were adopted, and of no other once it is tidied, a checkpoint is kept.
+        // Once sessions are tidied, a checkpoint stays only of an adopted session.
         if !session_table::one_folder(&session.inner.objects, unread)?
             .checkpoints
             .is_empty()
@@ -185,8 +187,8 @@ fn with_those_it_adopted(
     }
     let mut all = vec![(old, checkpoint)];
     let mut adopters = BTreeSet::from([old]);
-    // Adopters have higher numbers than what they adopted: one pass from the highest down finds
-    // chains.
+    // Adopters have higher numbers than the sessions that they adopted, so one pass from the
+    // highest down finds chains.
     for entry in list.entries.iter().rev() {
         if let Some(EndedBy::Adopted { by, checkpoint }) = entry.ended_by()
             && entry.session() != old

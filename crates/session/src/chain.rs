@@ -21,16 +21,15 @@ pub struct ChainLink {
     pub series: SeriesId,
     /// The backup.
     pub session: SessionId,
-    /// The revision that counts; of a forgotten one the last before its tombstone.
+    /// The revision that counts. For a forgotten backup: the last before its tombstone.
     pub revision: Revision,
-    /// What that says.
+    /// The backup in that revision.
     pub backup: Backup,
 }
 
 impl Manifests {
-    /// The backups that these backups refer forward to, and so on, each link once. Nothing for
-    /// backups that are not archival. A chain ends where the next backup cannot be read: a reader
-    /// of its references gets the error.
+    /// The chains of these backups, each link once. A backup that is not archival has none. A chain
+    /// ends before a backup that cannot be read: a reader of the references to it gets the error.
     ///
     /// # Errors
     /// Of the storage.

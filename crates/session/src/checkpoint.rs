@@ -1,7 +1,7 @@
-//! Checkpoints: what a session has stored durably and refers to.
+//! Checkpoints: objects that name what a session has stored durably and refers to.
 //!
-//! A checkpoint serves two readers. Reclamation keeps what it names; a later session continues from
-//! it.
+//! A checkpoint serves two readers. Reclamation keeps the slots that it names. A later session
+//! continues from it.
 //!
 //! To answer an epoch, a session does this: swap the view; wait for look-ups that began before
 //! ([`Session::begin_checkpoint`]); let the caller collect its references; barrier, so that the
@@ -9,9 +9,9 @@
 //! checkpoint. So a reference that the session had when a slot was condemned is in the checkpoint,
 //! and the slot is kept.
 //!
-//! A container that one checkpoint names is in all later ones; references may be dropped. No
+//! A container that one checkpoint names is in all later ones. References may be dropped. No
 //! checkpoint is deleted while the session has no ending: an adopter may be about to name an old
-//! one, and reclamation keeps what any of them names.
+//! one, and reclamation keeps the slots that any of them names.
 
 use std::ops::Range;
 use std::sync::MutexGuard;
@@ -25,24 +25,25 @@ use crate::error::{Result, SessionError};
 use crate::objects::Put;
 use crate::session::{Inner, Record, Session, TARGET, locked};
 
-/// Numbers whose objects exist after writes that seemed to fail are passed over so often.
+/// How many numbers to skip if their objects exist after writes that seemed to fail.
 const NUMBERS_MAX: usize = 64;
 
-/// What the caller has collected: all that it refers to, and that no manifest names yet.
+/// The content of the next checkpoint, as the caller has collected it: everything that it refers to
+/// and that no manifest names yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Draft {
-    /// Sealed containers that this session has put, and that refer to nothing in an open one. What
-    /// an earlier draft named need not be repeated.
+    /// Sealed containers that this session has put, and whose nodes refer to no open container.
+    /// Containers of earlier drafts need not be repeated.
     pub containers: Vec<ContainerSpan>,
-    /// What nodes in memory and in open containers refer to, in sealed containers of any session.
+    /// References of nodes in memory and in open containers to sealed containers of any session.
     pub references: Vec<(ContainerId, SlotRange)>,
-    /// How far each stream is, for who goes on from here; empty where nobody may. Their nodes are
-    /// in `references`, and in containers that a draft has named.
+    /// The position of each stream, for a session that continues from here. Empty if none may.
+    /// Their nodes are in `references`, and in containers that a draft has named.
     pub streams: Vec<OpenStream>,
 }
 
-/// The right to write the next checkpoint: every look-up by an older view has ended. What is
-/// collected between taking it and writing honours the epoch that it will answer.
+/// The right to write the next checkpoint: every look-up by an older view has ended. References
+/// collected between taking it and writing honour the epoch that the checkpoint will answer.
 pub struct CheckpointTurn<'a> {
     inner: &'a Inner,
     answers: Option<Epoch>,
@@ -50,11 +51,11 @@ pub struct CheckpointTurn<'a> {
 }
 
 impl Session {
-    /// Waits until look-ups begun before the present view was swapped in have ended. The calling
-    /// thread must hold no permit. Collect the draft after this returns, not before.
+    /// Waits until look-ups by older views than the present one have ended. The calling thread must
+    /// hold no guard. Collect the draft after this returns, not before.
     ///
     /// # Errors
-    /// As [`Session::ensure_running`].
+    /// Those of [`Session::ensure_running`].
     pub fn begin_checkpoint(&self) -> Result<CheckpointTurn<'_>> {
         self.inner.ensure_running()?;
         let turn = locked(&self.inner.turn);
@@ -81,19 +82,20 @@ impl CheckpointTurn<'_> {
         self.answers
     }
 
-    /// Writes the checkpoint and, where it answers an epoch, says so at once. What the draft names
-    /// must have been put through the same storage handle. Durable on return; returns its number.
+    /// Writes the checkpoint. If it answers an epoch, a heartbeat states this at once. The
+    /// containers of the draft must have been put through the same storage handle. Durable on
+    /// return. Returns the checkpoint's number.
     ///
     /// # Errors
-    /// As [`Session::ensure_running`]; `Format` where the draft cannot be stored; of the storage
+    /// Those of [`Session::ensure_running`]; `Format` if the draft cannot be stored; of the storage
     /// (call again: a new number is used).
     pub fn write(self, draft: Draft) -> Result<u32> {
         let inner = self.inner;
         let mut record = locked(&inner.record);
         let answered = self.answers.max(record.answered);
         let number = inner.write_checkpoint(&mut record, answered, draft)?;
-        // The record stays locked: no parent is chosen between the checkpoint and the answer it
-        // gives.
+        // The record stays locked, so that no parent is chosen between the checkpoint and its
+        // answer.
         if let Some(epoch) = answered {
             inner.answer(epoch, number)?;
         }
@@ -102,7 +104,7 @@ impl CheckpointTurn<'_> {
 }
 
 impl Inner {
-    /// Writes what the record holds, with this draft.
+    /// Writes the content of the record, with this draft.
     pub(crate) fn write_checkpoint(
         &self,
         record: &mut Record,
@@ -152,8 +154,8 @@ impl Inner {
     }
 }
 
-/// Whether every container of `part` is one of `whole`. By span, not by container: there may be
-/// millions.
+/// Whether every container of `part` is one of `whole`. It compares spans, because there may be
+/// millions of containers.
 pub(crate) fn covers(whole: &[ContainerSpan], part: &[ContainerSpan]) -> bool {
     let (whole, part) = (joined(whole), joined(part));
     part.iter().all(|(kind, range)| {
@@ -163,7 +165,7 @@ pub(crate) fn covers(whole: &[ContainerSpan], part: &[ContainerSpan]) -> bool {
     })
 }
 
-/// The containers of both. Spans that cannot be stored are left as they are, to be refused.
+/// The containers of both. Spans that cannot be stored stay as they are, and writing refuses them.
 fn union(before: &[ContainerSpan], added: &[ContainerSpan]) -> Vec<ContainerSpan> {
     let all = [before, added].concat();
     let spans: Option<Vec<_>> = joined(&all)

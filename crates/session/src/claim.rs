@@ -1,4 +1,4 @@
-//! Beginning: claim a number, take the lock, list epochs, speak.
+//! Beginning: claim a number, take the lock, list epochs, put a heartbeat.
 //!
 //! The order is the protocol:
 //! 1. List the numbers. n is one above the highest of them.
@@ -15,7 +15,8 @@
 //!    number. Later sessions see this claim. Nothing slow may happen between the claim and this
 //!    listing: of two sessions that begin at once the lower gives way. With a barrier in between
 //!    they could give way to each other for long.
-//! 5. Barrier: the number is durable before it names anything, so it is never given out again.
+//! 5. Barrier: the number is durable before any object's name contains it, so it is never given out
+//!    again.
 //! 6. *Then* list epochs and read their lists; heartbeat 0 names the highest, which answers all. A
 //!    reclaimer creates `condemned/<e>` and then lists sessions: either it sees the claim and
 //!    waits, or the listing here sees the epoch.
@@ -42,15 +43,15 @@ use crate::session::{Parts, Session, TARGET};
 use crate::session_listing::Listing;
 use crate::session_table;
 
-/// A number that keeps being lost is tried so often.
+/// How often to try again if other sessions take the number.
 const CLAIMS_MAX: usize = 1000;
 
 /// The process that begins a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begin {
-    /// The series' folder.
+    /// The folder of the series.
     pub series: SeriesId,
-    /// The series' name.
+    /// The name of the series.
     pub name: SeriesName,
     /// The process id on this host, for messages only.
     pub process: u32,
@@ -59,16 +60,17 @@ pub struct Begin {
 }
 
 impl Session {
-    /// Begins a session of a series. Look-ups, parents and containers may follow its return.
+    /// Begins a session of a series. After it returns, the session may look up chunks, choose
+    /// parents and put containers.
     ///
     /// # Errors
-    /// `Contended` where others claim without end; `NumbersExhausted`; of the storage.
+    /// `Contended` if other sessions take the number too often; `NumbersExhausted`; of the storage.
     pub fn begin(sealer: &Sealer, begin: Begin) -> Result<Self> {
         let (session, _) = Self::begin_with(&Manifests::new(sealer), begin)?;
         Ok(session)
     }
 
-    /// With what was listed for its number.
+    /// Begins a session. Returns it with the listing for its number.
     fn begin_with(manifests: &Manifests, begin: Begin) -> Result<(Self, Listing)> {
         let objects = manifests.objects().clone();
         let spoke_at = objects.clock().monotonic_with_suspend();
@@ -89,29 +91,29 @@ impl Session {
         }
     }
 
-    /// Begins a session that reads only: what it declares as parents is kept while it runs. It ends
-    /// by [`Session::end`].
+    /// Begins a session that only reads. Backups that it declares as parents are kept while it
+    /// runs. It ends by [`Session::end`].
     ///
     /// # Errors
-    /// As [`Session::begin`].
+    /// Those of [`Session::begin`].
     pub fn begin_read(sealer: &Sealer, process: u32, policy: SessionPolicy) -> Result<Self> {
         Self::begin_read_with(&Manifests::new(sealer), process, policy)
     }
 
-    /// As [`Session::begin_read`]; what `manifests` has read it need not read again.
+    /// Like [`Session::begin_read`]. It need not read again what `manifests` has read.
     ///
     /// # Errors
-    /// As [`Session::begin`].
+    /// Those of [`Session::begin`].
     pub fn begin_read_with(manifests: &Manifests, process: u32, policy: SessionPolicy) -> Result<Self> {
         let (session, _) = Self::begin_with(manifests, to_read(process, policy))?;
         Ok(session)
     }
 
-    /// As [`Session::begin_read_with`]; what was listed for its number comes with it, for a session
+    /// Like [`Session::begin_read_with`]. It also returns the listing for its number, for a session
     /// listing ([`Manifests::list_sessions_of`]).
     ///
     /// # Errors
-    /// As [`Session::begin`].
+    /// Those of [`Session::begin`].
     pub fn begin_read_listed(
         manifests: &Manifests,
         process: u32,
@@ -157,8 +159,8 @@ impl ClaimedId {
     }
 
     /// Gives the number back. The lock's name is deleted before the lock is released: later,
-    /// another process may hold a lock of that name, which must stay. If the name stays, it is
-    /// harmless, and the next process takes it over.
+    /// another process may hold a lock of that name, which must stay. If the deletion fails, the
+    /// name does no harm, and the next process takes it over.
     fn give_back(self, objects: &Objects) {
         if self.lock.is_some() {
             drop(objects.storage().drop_lock(&names::session_lock(self.id)));
@@ -179,8 +181,8 @@ fn claim_number(objects: &Objects, claim: &mut Claim) -> Result<(ClaimedId, List
         match put_claim(objects, &held, claim) {
             Ok(Some(numbers)) => return Ok((held, Listing { manifests, numbers })),
             Ok(None) => held.give_back(objects),
-            // The name of the lock stays as long as the claim may exist: it shows that the process
-            // is gone.
+            // The name of the lock stays as long as the claim may exist, because it shows that the
+            // process has ended.
             Err(error) => return Err(error),
         }
         name = names::claim(id).to_string();
@@ -285,7 +287,7 @@ fn establish(
     Ok(session)
 }
 
-/// What a session of a series is for, for the log.
+/// The kind of a session of this series, for the log.
 fn kind(series: SeriesId) -> &'static str {
     match series {
         READ_SERIES => "read",

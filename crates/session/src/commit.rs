@@ -1,4 +1,4 @@
-//! Commit: the session becomes a backup, or finds that it was ended.
+//! Commit: the session becomes a backup, or finds that another session has ended it.
 //!
 //! The order (INV-1): barrier, so that every container and node that the manifest reaches is
 //! durable; put the manifest `.0`; barrier, after which the commit is acknowledged; delete the
@@ -29,9 +29,9 @@ use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::{Put, Read};
 use crate::session::{End, Inner, Session, TARGET, locked};
 
-/// So often is the storage asked for the claim of a backup that is durable.
+/// How often to ask the storage for the claim of a durable backup.
 const LOOKS_MAX: u32 = 5;
-/// So long after the first time is it asked again; from then on twice as long each time.
+/// How long to wait before the second request. Each further wait is twice as long.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// A backup that is visible and durable.
@@ -41,19 +41,20 @@ pub struct Committed {
     pub session: SessionId,
     /// Its manifest.
     pub manifest: ObjectName,
-    /// An error after the backup was safe: small objects stay until a later session removes them.
+    /// An error after the backup was safe. Small objects stay until a later session removes them.
     pub warnings: Option<SessionError>,
 }
 
 impl Session {
     /// Makes the session a backup. Every container must have been put through the same storage
-    /// handle, and every look-up's permit given back. Parents and adoptions are filled in from what
-    /// was declared. Durable on return. After an error of the storage the call may be made again.
+    /// handle, and every look-up's guard must have been dropped. The commit fills in the declared
+    /// parents and the adoptions. Durable on return. After an error of the storage the caller may
+    /// call it again.
     ///
     /// # Errors
-    /// `EndedElsewhere` where another ended the session: nothing was stored by this call; `GaveUp`;
-    /// `Unconfirmed` where the storage failed when the backup may have been stored; `NotTakenBack`;
-    /// `Misuse` where the backup lacks containers that a checkpoint named; of the storage.
+    /// `EndedElsewhere` if another session ended this one: then this call stored nothing; `GaveUp`;
+    /// `Unconfirmed` if the storage failed when the backup may have been stored; `NotTakenBack`;
+    /// `Misuse` if the backup lacks containers that a checkpoint named; of the storage.
     pub fn commit(&self, mut backup: Backup) -> Result<Committed> {
         let inner = &self.inner;
         let _turn = locked(&inner.turn);
@@ -75,8 +76,8 @@ impl Session {
         inner.objects.barrier()?;
         inner.ensure_running()?;
         if !inner.is_claimed()? {
-            // By this ending is swept what was put since then. Where an earlier call has put the
-            // manifest, that is taken back.
+            // Because of this ending, a sweep removes the containers that were put since. If an
+            // earlier call has put the manifest, it is forgotten.
             let ending = Manifest::Expired { by: inner.id };
             if inner.objects.put_durably(&name, &ending)? == Put::Taken
                 && let Read::Whole(Manifest::Commit(_)) = inner.objects.read::<Manifest>(&name)?
@@ -92,10 +93,11 @@ impl Session {
         let durable = inner.objects.barrier();
         durable.map_err(|error| inner.unconfirmed(error))?;
         inner.awake_all_along()?;
-        // The first end stands: a pulse in another thread may have seen the manifest before this
+        // The first recorded end counts: a heartbeat thread may have seen the manifest before this
         // line.
         drop(inner.end(End::Closed));
-        // Without the record the traces stay, so that tidying makes the record.
+        // If the record cannot be put, heartbeats and checkpoints stay, so that tidying puts the
+        // record.
         let unlocked = inner.unlock();
         let recorded = unlocked.and_then(|()| inner.record_commit());
         let warnings = recorded.and_then(|()| inner.remove_traces()).err();
@@ -119,8 +121,8 @@ fn self_parents(parents: &[(types::SeriesId, SessionId, Revision)]) -> Vec<(Sess
 }
 
 impl Inner {
-    /// The name is taken. By this session's own commit, when an earlier call's put failed only in
-    /// appearance; that one stands. Otherwise the session was ended.
+    /// The name is taken. If an earlier call put the commit although it seemed to fail, that commit
+    /// counts. Otherwise the session was ended.
     fn ended_by_own_commit(&self, name: &ObjectName) -> Result<()> {
         let read = self.objects.read::<Manifest>(name);
         let how = match read.map_err(|error| self.unconfirmed(error))? {
@@ -136,15 +138,16 @@ impl Inner {
         Err(self.end(End::Elsewhere(how)))
     }
 
-    /// A process that slept for days inside the commit may have been expired, swept, and its ending
-    /// dropped: what it then created is taken back. So it is where the clocks do not tell, and the
-    /// claim is gone.
+    /// Makes sure that the session did not sleep too long inside the commit. If it slept for days,
+    /// another session may have ended it, swept its data and deleted the ending, so the new backup
+    /// is forgotten. If the clocks do not show this, a missing claim does.
     fn awake_all_along(&self) -> Result<()> {
         let over = match self.ensure_running() {
             Err(silent @ SessionError::GaveUp { .. }) => silent,
             _ if self.is_claimed_still()? => return Ok(()),
             _ => {
-                // Before this session is over: until it is taken back, the call may be made again.
+                // First forget the backup, and then end this session. Until the backup is
+                // forgotten, the caller may call again.
                 self.take_back()?;
                 return Err(self.ended_long_ago());
             }
@@ -162,8 +165,8 @@ impl Inner {
         })
     }
 
-    /// Whether the claim is there, asked when the backup is durable: a storage that fails for a
-    /// moment is waited for.
+    /// Whether the claim exists. The backup is durable already, so it waits for a storage that
+    /// fails for a moment.
     fn is_claimed_still(&self) -> Result<bool> {
         let mut wait = LOOK_AGAIN_AFTER;
         for _ in 1..LOOKS_MAX {
@@ -177,7 +180,7 @@ impl Inner {
         self.is_claimed().map_err(|error| self.unconfirmed(error))
     }
 
-    /// What failed when the manifest may stand already.
+    /// The error for a failure when the manifest may exist already.
     fn unconfirmed(&self, error: SessionError) -> SessionError {
         SessionError::Unconfirmed {
             session: self.id,
@@ -185,8 +188,8 @@ impl Inner {
         }
     }
 
-    /// The same of a put of the manifest: a refusal stores nothing, but the answer to one that
-    /// succeeded may be lost.
+    /// The error for a failed put of the manifest. A refusal stores nothing, but the answer to a
+    /// successful put may be lost.
     fn unless_refused(&self, error: SessionError) -> SessionError {
         let is_lost = matches!(
             error,
@@ -196,9 +199,9 @@ impl Inner {
         if is_lost { self.unconfirmed(error) } else { error }
     }
 
-    /// Whether the claim is there. With wrong clocks, an ending may be deleted while its session
-    /// still lives. The claim is durably deleted before it. So without a claim, a free name of the
-    /// ending proves nothing.
+    /// Whether the claim exists. With wrong clocks, an ending may be deleted while its session
+    /// still lives. The claim is durably deleted before the ending. So without a claim, a free name
+    /// of the ending proves nothing.
     fn is_claimed(&self) -> Result<bool> {
         self.objects.exists(&names::claim(self.id))
     }
@@ -224,7 +227,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Removes the session's heartbeats and checkpoints, and lets go of its lock. The claim stays.
+    /// Removes the session's heartbeats and checkpoints, and releases its lock. The claim stays.
     pub(crate) fn remove_traces(&self) -> Result<()> {
         self.unlock()?;
         let mut beat = locked(&self.beat);

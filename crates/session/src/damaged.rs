@@ -5,20 +5,20 @@ use std::fmt;
 use env::StorageError;
 use types::ObjectName;
 
-/// An object that is there and cannot be read.
+/// An object that exists and cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedObject {
     /// Its name.
     pub name: ObjectName,
-    /// What was found, and where, in words.
+    /// The damage and its place, in words.
     pub why: String,
-    /// The storage did not give its bytes, for this moment or for good: nobody knows what it says,
-    /// and it is neither torn nor absent.
+    /// The storage did not give its bytes, now or for good. Nobody knows its content, and it is
+    /// neither torn nor absent.
     pub is_unread: bool,
 }
 
 impl DamagedObject {
-    /// One that a bad sector keeps, or a storage that may answer later.
+    /// An object on a bad sector, or of a storage that may answer later.
     pub(crate) fn unread(name: ObjectName, error: &StorageError) -> Self {
         Self {
             name,

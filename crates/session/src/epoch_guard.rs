@@ -1,10 +1,10 @@
-//! Guards of look-ups, for a view that may be swapped during a look-up.
+//! Guards of look-ups: they keep a view while it may be swapped.
 //!
 //! A look-up holds a guard from before it asks the index until its result is recorded for the next
 //! checkpoint. When an epoch appears, the view is swapped at once. An answer then waits until every
 //! guard of an older view is returned (the drain rule). The lock is held for an instant, once for
-//! the look-ups of a whole window. A guard that is never returned delays the answer and nothing
-//! else; reclamation expires a session that does not answer.
+//! the look-ups of a whole window. A guard that is never returned only delays the answer.
+//! Reclamation expires a session that does not answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,8 @@ impl Inside {
     }
 }
 
-/// The right to look up, and the view to look up by. Held until what was found is recorded.
+/// The right to look up, and the view for it. It is held until the result of the look-up is
+/// recorded.
 #[derive(Debug)]
 pub struct EpochGuard {
     gate: Arc<LookupGate>,
@@ -42,7 +43,7 @@ pub struct EpochGuard {
 }
 
 impl EpochGuard {
-    /// What to treat as absent.
+    /// The slots to treat as absent.
     #[must_use]
     pub fn view(&self) -> &ReclaimView {
         &self.view
@@ -101,7 +102,7 @@ impl LookupGate {
         self.lock().is_drained()
     }
 
-    /// Waits until no look-up is under way by an older view than the present one, and returns that.
+    /// Waits until no look-up uses an older view than the present one, and returns the present one.
     pub(crate) fn drained(&self) -> Arc<ReclaimView> {
         let inside = self.lock();
         let inside = self

@@ -14,10 +14,10 @@ use crate::error::{Result, SessionError};
 use crate::objects::{Objects, Payload, Read};
 use crate::view::{ReclaimView, ViewBuilder};
 
-/// Lists that keep vanishing under the reader's hands are listed so often.
+/// How often to list again if lists vanish before they are read.
 const LISTINGS_MAX: usize = 8;
 
-/// The epochs that have lists, by name alone. Two that are equal give equal views, damage apart.
+/// The epochs that have lists, by name alone. Apart from damage, equal names give equal views.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct EpochNames {
     condemned: BTreeSet<Epoch>,
@@ -45,7 +45,7 @@ fn epochs(
         .collect())
 }
 
-/// Lists epochs and builds the view of them for session `own`.
+/// Lists epochs, and builds their view for session `own`.
 pub(crate) fn load(objects: &Objects, own: SessionId) -> Result<(EpochNames, ReclaimView)> {
     for _ in 0..LISTINGS_MAX {
         let listed = EpochNames::list(objects)?;
@@ -75,8 +75,7 @@ fn read(objects: &Objects, own: SessionId, listed: &EpochNames) -> Result<Option
                 Listed::Unreadable => {}
             }
         }
-        // What is removed was condemned before: the longer list stands in for one that cannot be
-        // read.
+        // Removed slots were condemned before, so the longer list replaces one that cannot be read.
         if !known && listed.condemned.contains(&epoch) {
             match list::<Condemned>(objects, &names::condemned(epoch), &mut view)? {
                 Listed::Gone => return Ok(None),
@@ -96,7 +95,7 @@ fn read(objects: &Objects, own: SessionId, listed: &EpochNames) -> Result<Option
             continue;
         };
         match list::<Damaged>(objects, &meta.name, &mut view)? {
-            // Healed at this moment.
+            // It was healed just now.
             Listed::Gone => {}
             Listed::Read(damaged) => view.absent(std::slice::from_ref(&damaged.slots)),
             Listed::Unreadable => view.absent_container(container),

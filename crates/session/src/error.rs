@@ -21,18 +21,18 @@ pub enum EndedBy {
         /// The session that ended it.
         by: SessionId,
     },
-    /// A later session of the series took over what it had stored.
+    /// A later session of the series took over its data.
     Adopted {
         /// The session that took over.
         by: SessionId,
         /// The checkpoint that was taken over, if there was one.
         checkpoint: Option<u32>,
     },
-    /// It became a backup (and somebody believed otherwise).
+    /// It became a backup, though the caller took it for dead.
     Committed,
     /// The manifest that ended it cannot be read.
     Unreadable,
-    /// It was found dead so long ago that even its ending was dropped.
+    /// It was found dead so long ago that even its ending was deleted.
     LongAgo,
 }
 
@@ -83,21 +83,22 @@ pub enum SessionError {
     /// A sealed object could not be written.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// The storage does not do as asked. Retry, where its own kind says so.
+    /// The storage failed. Retry if the storage's error says so.
     #[error(transparent)]
     Storage(#[from] StorageError),
     /// The caller's values cannot be stored.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// Somebody else ended the session. Nothing more of it becomes a backup; a new one may begin.
+    /// Another session ended this one. Nothing more of it becomes a backup. A new session may
+    /// begin.
     #[error("session {session} was ended: {how}. It stores nothing more; run the backup again")]
     EndedElsewhere {
         /// The session.
         session: SessionId,
-        /// By whom and why.
+        /// How it was ended, and by which session.
         how: EndedBy,
     },
-    /// The session could not say for so long that it lives that it must count as ended.
+    /// The session could put no heartbeat for so long that it must count as ended.
     #[error(
         "session {session} could not write a heartbeat for {} minutes and has given up; run the backup again",
         silent.as_secs() / 60
@@ -105,10 +106,10 @@ pub enum SessionError {
     GaveUp {
         /// The session.
         session: SessionId,
-        /// How long it was silent.
+        /// How long it put no heartbeat.
         silent: Duration,
     },
-    /// The storage failed when the manifest of a backup may have been there already.
+    /// The storage failed when the manifest of a backup may have existed already.
     #[error(
         "backup {session} may be stored, but the storage did not confirm it: {source}. When the storage answers again, \
          run the backup again, even if `onefold snapshots` lists this one: what is stored is not stored twice"
@@ -119,7 +120,8 @@ pub enum SessionError {
         /// What failed.
         source: Box<SessionError>,
     },
-    /// The session was taken for dead long ago, and what it then became could not be forgotten.
+    /// The session counted as dead long ago, and the backup that it then became could not be
+    /// forgotten.
     #[error(
         "backup {session} was made by a session that had been taken for dead, so that some of it may be gone, and it could \
          not be taken back: {source}. Forget it (`onefold forget {session}`), and run the backup again"
@@ -147,9 +149,9 @@ pub enum SessionError {
     /// There is no such backup.
     #[error("no backup {asked}{among}; list the backups to see what there is")]
     NoBackup {
-        /// What was asked for.
+        /// The requested backup.
         asked: String,
-        /// Among which, in words.
+        /// The backups that were considered, in words.
         among: String,
     },
     /// The backup was forgotten.
@@ -161,26 +163,26 @@ pub enum SessionError {
     /// An object cannot be read: rot, a torn write, a foreign file, or a later format.
     #[error("{0}")]
     Damaged(DamagedObject),
-    /// A manifest cannot be read that may be of a later backup than the latest that can be.
+    /// An unreadable manifest may be of a later backup than the latest readable one.
     #[error("{}", in_doubt(damaged, *latest, among))]
     LatestInDoubt {
         /// The manifest.
         damaged: DamagedObject,
-        /// The latest that can be read, if any.
+        /// The latest readable one, if any.
         latest: Option<SessionId>,
-        /// Among which, in words.
+        /// The backups that were considered, in words.
         among: String,
     },
-    /// Others were quicker, again and again.
+    /// Other processes got ahead too many times.
     #[error("{name}: others create the same names all the time; run the command again")]
     Contended {
-        /// The last name lost.
+        /// The last name that another process took.
         name: String,
     },
     /// A running session holds the lease.
     #[error("{} is being done by session {holder}; wait for it, or run the command again later", role.word())]
     LeaseTaken {
-        /// What the lease is for.
+        /// The role of the lease.
         role: LeaseRole,
         /// The holder.
         holder: SessionId,
@@ -199,7 +201,7 @@ pub enum SessionError {
     /// No thread could be started.
     #[error("no thread for heartbeats: {source}")]
     Thread {
-        /// The system's own words.
+        /// The system's error.
         source: std::io::Error,
     },
 }

@@ -15,11 +15,11 @@ use crate::session::{Session, TARGET};
 use crate::session_table::SessionInfo;
 
 impl Session {
-    /// Ends another session as expired; durable on return. Returns how it has ended: by this call,
-    /// or as somebody (itself, perhaps) was quicker to say.
+    /// Ends another session as expired. Durable on return. Returns how it has ended: by this call,
+    /// or in a way that it or another session has recorded before.
     ///
     /// # Errors
-    /// As [`Session::ensure_running`]; of the storage.
+    /// Those of [`Session::ensure_running`]; of the storage.
     pub fn expire(&self, victim: &SessionInfo) -> Result<EndedBy> {
         self.ensure_running()?;
         let ending = Manifest::Expired { by: self.id() };
@@ -43,7 +43,7 @@ impl Session {
             name: name.to_string(),
         };
         let how = objects.ending(series, victim)?.ok_or_else(contended)?;
-        // What another created is acted on from here: it must not be lost behind our back.
+        // The caller acts on an ending that another process created, so it must be durable.
         objects.barrier()?;
         Ok(how)
     }

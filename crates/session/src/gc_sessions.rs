@@ -11,8 +11,8 @@
 //! - An ending of another series than the claim names does not belong to the session.
 //!
 //! Removing twice does no harm, and any number of processes may do it at once. A session that ended
-//! long ago has nothing left, nearly always. So only read sessions, recent sessions and a few
-//! others are looked at, other ones each time: the cost follows the number of new sessions.
+//! long ago has nothing left, nearly always. So a run looks only at read sessions, recent sessions
+//! and a few others, which differ from run to run. The cost follows the number of new sessions.
 
 use std::collections::BTreeSet;
 
@@ -30,35 +30,36 @@ use crate::session::Session;
 use crate::session_listing::SessionListing;
 use crate::session_table::{self, Folder};
 
-/// So many numbers below the own one are looked at every time.
+/// How many numbers below the own one every run looks at.
 const RECENT: u64 = 64;
-/// Of the older ones every so manieth is, as a power of two.
+/// Of the older numbers, a run looks at one in this power of two.
 const ROUNDS_LOG2: u32 = 6;
 
-/// What tidying removed.
+/// The result of tidying.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CollectedSessions {
-    /// Sessions that had left something.
+    /// Sessions with objects that were removed.
     pub sessions: usize,
     /// Objects removed.
     pub objects: usize,
 }
 
 impl Session {
-    /// Removes what ended sessions left behind. Costs two listings, and a read for each session
-    /// that left something.
+    /// Removes the objects that ended sessions left. It costs two listings, and a read for each
+    /// session with such objects.
     ///
     /// # Errors
-    /// Of the storage; what is left is for the next one.
+    /// Of the storage. The next call removes the rest.
     pub fn gc_sessions(&self) -> Result<CollectedSessions> {
         let listed = listed::list(&self.inner.objects, names::BACKUPS_FOLDER)?;
         self.gc_sessions_of(&endings(&listed))
     }
 
-    /// As [`Self::gc_sessions`], of the sessions that had ended then: an ending is for ever.
+    /// Like [`Self::gc_sessions`], for the sessions that had ended by this listing. It may be old,
+    /// because endings are final.
     ///
     /// # Errors
-    /// As [`Self::gc_sessions`].
+    /// Those of [`Self::gc_sessions`].
     pub fn gc_sessions_after(&self, listing: &SessionListing) -> Result<CollectedSessions> {
         self.gc_sessions_of(&listing.endings)
     }
@@ -75,7 +76,7 @@ impl Session {
         let mut left = Vec::new();
         for (id, series) in looked_at {
             let folder = folders.get(&id).cloned().unwrap_or_default();
-            // The own claim is above.
+            // A claim above the own one stays.
             let is_read = series == READ_SERIES && id < own;
             if is_read || !folder.heartbeats.is_empty() || !folder.checkpoints.is_empty() {
                 left.push((id, series, folder, is_read));
@@ -85,8 +86,8 @@ impl Session {
         if left.is_empty() {
             return Ok(tidied);
         }
-        // The endings that are acted on, the claims that are gone, and the claim that makes others
-        // expendable, must not be lost.
+        // These must be durable first: the endings that the run acts on, the absence of claims, and
+        // the own claim, which allows to delete others.
         objects.barrier()?;
         for (id, series, folder, is_read) in left {
             // The ending of an earlier session with this number says nothing about the present one.
@@ -96,7 +97,8 @@ impl Session {
             let name = names::manifest(series, id, Revision::FIRST);
             let ending = match objects.read::<Manifest>(&name) {
                 Ok(Read::Whole(ending)) => ending,
-                // What it says is not known: all stays, and of the others nothing has to.
+                // Its content is not known, so all objects of the session stay. Other sessions do
+                // not matter to it.
                 Ok(Read::Missing | Read::Damaged(_))
                 | Err(SessionError::Storage(StorageError::Io { .. })) => {
                     continue;
@@ -114,14 +116,14 @@ impl Session {
             let mut removed = remove(objects, id, &folder, keep)?;
             if is_read && ending == (Manifest::Expired { by: id }) {
                 // A claim without its ending would look like a running session, and nobody would
-                // look for other objects: so the ending is deleted only when none were listed.
+                // look for its other objects. So the ending is deleted only if no others were
+                // listed.
                 if folder.claimed {
                     objects.delete(&names::claim(id))?;
                     removed += 1;
                 } else if removed == 0 {
                     objects.delete(&name)?;
-                    // It holds nothing any more, and costs listings a look at most: whatever comes
-                    // of it.
+                    // The folder is empty. If this fails, the folder costs a listing one look more.
                     drop(objects.storage().drop_folder(&names::session_folder(id)));
                     removed += 1;
                 }
@@ -137,7 +139,7 @@ impl Session {
 fn record_commit(objects: &Objects, id: SessionId) -> Result<()> {
     match objects.read::<Claim>(&names::claim(id)) {
         Ok(Read::Whole(claim)) => match objects.put(&names::committed(id), &claim) {
-            // Tidying frees space, so it must go on.
+            // Tidying frees space, so it must continue.
             Err(SessionError::Object(ObjectError::Storage(StorageError::NoSpace { .. }))) => Ok(()),
             put => put.map(drop),
         },
@@ -146,18 +148,18 @@ fn record_commit(objects: &Objects, id: SessionId) -> Result<()> {
     }
 }
 
-/// Whether the session's claim names the series. One that cannot be read may name any.
+/// Whether the session's claim names the series. An unreadable claim may name any.
 fn is_of(objects: &Objects, id: SessionId, series: SeriesId) -> Result<bool> {
     match objects.read::<Claim>(&names::claim(id)) {
         Ok(Read::Whole(claim)) => Ok(claim.series == series),
-        // CollectedSessions away since it was listed.
+        // It was deleted since it was listed.
         Ok(Read::Missing) => Ok(true),
         Ok(Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// Whether a session that has ended is looked at by the session `own`.
+/// Whether session `own` looks at this ended session.
 fn is_in_turn(id: SessionId, own: SessionId) -> bool {
     let turn = own.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ROUNDS_LOG2);
     own.get().saturating_sub(id.get()) < RECENT || id.get() & ((1 << ROUNDS_LOG2) - 1) == turn

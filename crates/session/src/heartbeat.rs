@@ -1,4 +1,4 @@
-//! Heartbeats: the session lives, and has answered these epochs.
+//! Heartbeats: objects that show that the session lives, and which epochs it has answered.
 //!
 //! Every tick checks whether somebody ended the session, lists epochs, swaps the view if there is a
 //! new one, puts the next heartbeat, and deletes all but the newest two. A read session then
@@ -19,11 +19,10 @@ use crate::session::{Beat, Inner, Session, TARGET, locked};
 
 /// So many heartbeats are kept: one to be read while the next appears.
 const HEARTBEATS_KEPT: usize = 2;
-/// After an outage of the storage there is a backlog of numbers that may exist; it is deleted in
-/// small steps.
+/// After an outage of the storage, many numbers may exist. They are deleted in small steps.
 const DELETES_MAX: usize = 16;
 
-/// What a tick found.
+/// The result of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tick {
     /// The epoch that look-ups honour from now on, if this tick saw a new one.
@@ -33,12 +32,13 @@ pub struct Tick {
 }
 
 impl Session {
-    /// One round: was the session ended? is there a new epoch? then a heartbeat, and of a read
-    /// session the answer. To be called every [`crate::SessionPolicy::heartbeat_every`].
+    /// Runs one round: checks whether the session was ended, lists epochs, and puts a heartbeat. A
+    /// read session then answers a new epoch. Call it every
+    /// [`crate::SessionPolicy::heartbeat_every`].
     ///
     /// # Errors
     /// `EndedElsewhere`, `GaveUp`, `Closed`: the session is over. Of the storage: the next tick
-    /// tries again; the heartbeat is written even where nothing could be read.
+    /// tries again. The heartbeat is put even if nothing could be read.
     pub fn tick(&self) -> Result<Tick> {
         self.tick_with(None)
     }
@@ -77,7 +77,7 @@ impl Session {
         })
     }
 
-    /// Whether an epoch was seen that no checkpoint has answered yet.
+    /// Whether the session saw an epoch that no checkpoint has answered yet.
     #[must_use]
     pub fn checkpoint_wanted(&self) -> bool {
         let seen = self.inner.gate.view().newest_epoch();
@@ -110,7 +110,8 @@ impl Inner {
         self.speak_with(&mut locked(&self.beat))
     }
 
-    /// Says at once, and from now on, that checkpoint `number` answers `epoch`, if that is news.
+    /// States, now and in later heartbeats, that checkpoint `number` answers `epoch`, unless a
+    /// later answer exists.
     pub(crate) fn answer(&self, epoch: Epoch, number: u32) -> Result<()> {
         let mut beat = locked(&self.beat);
         if beat.answered >= Some(epoch) {
@@ -129,7 +130,7 @@ impl Inner {
             answered: beat.answered,
             checkpoint: beat.checkpoint,
         };
-        // Also a put that fails may have created the object: its number is not used again.
+        // A failed put may have created the object too, so its number is not used again.
         beat.written.push(beat.next_counter);
         beat.next_counter += 1;
         match self
@@ -145,7 +146,7 @@ impl Inner {
                 });
             }
         }
-        // The write itself may have outlasted a sleep of days.
+        // The process may have slept for days inside the put.
         self.ensure_running()?;
         let answered = heartbeat.answered.map(tracing::field::display);
         debug!(target: TARGET, session = %self.id, counter = heartbeat.counter, answered, "heartbeat");

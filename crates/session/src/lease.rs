@@ -1,4 +1,4 @@
-//! Leases: one process at a time does a certain work.
+//! Leases: one process at a time does a certain kind of work.
 //!
 //! The highest claim `lease/<role>.<n>` counts and is never deleted. A holder that finds a higher
 //! claim has lost the lease. A lease saves work, never data: two processes may do the work at once
@@ -19,11 +19,11 @@ use crate::session::Session;
 use crate::session_table::SessionTable;
 use crate::watch::Life;
 
-/// A claim that keeps being lost is tried so often.
+/// How often to try again if other sessions take the claim.
 const CLAIMS_MAX: usize = 16;
 
-/// A lease, as long as nobody claims higher. Dropping it gives nothing back: [`HeldLease::release`]
-/// does, and otherwise the end of the session.
+/// A lease, held until another session puts a higher claim. Dropping it releases nothing:
+/// [`HeldLease::release`] does, or the end of the session.
 #[derive(Debug)]
 pub struct HeldLease {
     session: Session,
@@ -35,9 +35,9 @@ impl Session {
     /// Claims a lease.
     ///
     /// # Errors
-    /// `LeaseTaken` where a session that may be alive holds it (call again later: whether it is
-    /// alive may take until then to show); as [`Session::ensure_running`]; `Contended`; of the
-    /// storage.
+    /// `LeaseTaken` if a session that may be alive holds it (call again later, because it may take
+    /// time to show whether that session is alive); those of [`Session::ensure_running`];
+    /// `Contended`; of the storage.
     pub fn acquire_lease(&self, role: LeaseRole) -> Result<HeldLease> {
         self.ensure_running()?;
         for _ in 0..CLAIMS_MAX {
@@ -99,21 +99,21 @@ impl Session {
 }
 
 impl HeldLease {
-    /// Whether nobody has claimed higher. To be asked before each step that others should not
+    /// Whether no session has put a higher claim. Call it before each step that others should not
     /// repeat.
     ///
     /// # Errors
-    /// As [`Session::ensure_running`]; of the storage.
+    /// Those of [`Session::ensure_running`]; of the storage.
     pub fn is_held(&self) -> Result<bool> {
         self.session.ensure_running()?;
         Ok(highest_number(&self.session, self.role)? == Some(self.number))
     }
 
-    /// Gives the lease back. Where another has taken it meanwhile, does nothing. A power cut may
-    /// undo it; who held it has ended then, or is found dead.
+    /// Releases the lease. If another session has taken it meanwhile, it does nothing. A power cut
+    /// may undo the release. The holder has then ended, or is found dead.
     ///
     /// # Errors
-    /// Of the storage; the end of the session then gives it back.
+    /// Of the storage. The end of the session then releases it.
     pub fn release(self) -> Result<()> {
         if self.number == Revision::MAX || highest_number(&self.session, self.role)? != Some(self.number) {
             return Ok(());
@@ -127,7 +127,7 @@ impl HeldLease {
         Ok(())
     }
 
-    /// What the lease is for.
+    /// The role of the lease.
     #[must_use]
     pub fn role(&self) -> LeaseRole {
         self.role
@@ -137,7 +137,7 @@ impl HeldLease {
     /// durable claim is never deleted.
     ///
     /// # Errors
-    /// Of the storage; they are harmless, and for the next holder.
+    /// Of the storage. Remaining claims do no harm, and the next holder deletes them.
     pub fn drop_lower(&self) -> Result<()> {
         for (number, name) in claims(&self.session, self.role)? {
             if number < self.number {
@@ -163,7 +163,7 @@ fn highest_number(session: &Session, role: LeaseRole) -> Result<Option<Revision>
     Ok(claims(session, role)?.into_keys().next_back())
 }
 
-/// The highest claim, and what it says where it can be read.
+/// The highest claim, and its content if it can be read.
 fn highest(session: &Session, role: LeaseRole) -> Result<Option<(Revision, Option<Lease>)>> {
     for _ in 0..CLAIMS_MAX {
         let Some((number, name)) = claims(session, role)?.into_iter().next_back() else {
@@ -172,7 +172,7 @@ fn highest(session: &Session, role: LeaseRole) -> Result<Option<(Revision, Optio
         match session.inner.objects.read::<Lease>(&name)? {
             Read::Whole(lease) => return Ok(Some((number, Some(lease)))),
             Read::Damaged(_) => return Ok(Some((number, None))),
-            // Superseded and deleted since it was listed.
+            // It was superseded and deleted since it was listed.
             Read::Missing => {}
         }
     }

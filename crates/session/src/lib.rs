@@ -1,13 +1,13 @@
 //! Sessions: one process's work with the store, and the manifests that end it.
 //!
-//! A session claims a number that is never used again, shows that it lives, declares what it refers
-//! to, and ends in exactly one way: by the object `backups/<series>/<session>.0`, which commit,
-//! expiry and adoption race to create. The protocol needs only the storage's create-only put: there
-//! is no coordinator, and clocks of two hosts are never compared. `docs/protocol.md` has the order
-//! of operations on each object, and for each clause the function and the test.
+//! A session claims a number that is never used again, shows that it lives, and declares its
+//! references. It ends in exactly one way: by the object `backups/<series>/<session>.0`, which
+//! commit, expiry and adoption race to create. The protocol needs only the storage's create-only
+//! put: there is no coordinator, and clocks of two hosts are never compared. `docs/protocol.md` has
+//! the order of operations on each object, and for each clause the function and the test.
 //!
-//! Invariant: INV-1 (a manifest follows what it reaches), INV-3 and INV-9 (the session's half:
-//! list epochs, drain, obey the lists, answer, declare parents). All types may be shared between
+//! Invariant: INV-1 (a manifest follows what it reaches), INV-3 and INV-9 (the session's half: list
+//! epochs, drain, obey the lists, answer, declare parents). All types may be shared between
 //! threads. A process may die or sleep at any point of any function here; a later process ends what
 //! it left.
 

@@ -1,8 +1,8 @@
 //! The manifests of a store, as one entry for each session: the highest revision counts, and a
 //! tombstone counts above all.
 //!
-//! Values only; [`crate::Manifests`] reads them. Unreadable manifests are named beside the entries,
-//! and an entry says what they leave in doubt.
+//! Values only; [`crate::Manifests`] reads them. The list names unreadable manifests beside the
+//! entries, and an entry states what they leave in doubt.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ use crate::error::{EndedBy, Result, SessionError};
 use crate::listed::is_short;
 use crate::listed::{Listed, Revisions, Stored};
 
-/// Manifests that need not be read again: what is known of a session's highest revision.
+/// Revisions that marks cover, by session. They need not be read again.
 pub(crate) type Covers = BTreeMap<SessionId, CoveredManifest>;
 
 /// One manifest revision as stored.
@@ -31,29 +31,29 @@ pub struct StoredManifest {
     pub session: SessionId,
     /// The revision.
     pub revision: Revision,
-    /// XXH3-128 of the object as stored: what marks name it by.
+    /// XXH3-128 of the object as stored. Marks name a manifest by it.
     pub digest: u128,
-    /// What it says.
+    /// Its content.
     pub manifest: Manifest,
 }
 
-/// What the manifests of one session come to.
+/// The state of one session, from all its manifests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestEntry {
     /// The revision that counts: a tombstone, else the highest that can be read.
     pub stored: Arc<StoredManifest>,
     /// All revisions that exist, in order.
     pub revisions: Vec<Revision>,
-    /// When the lowest of them was put, by the storage's clock: the commit, while it is kept
-    /// (INV-6).
+    /// When the lowest of them was put, by the storage's clock. This is the time of the commit
+    /// while that revision exists (INV-6).
     pub committed_at: UnixNanos,
     /// When the revision that counts was put, by the same clock.
     pub put_at: UnixNanos,
-    /// A revision above the one that counts exists and cannot be read: it may have been a
-    /// tombstone. Restoring is right, removing would not be.
+    /// A revision above the one that counts exists and cannot be read. It may be a tombstone. So a
+    /// restore may use the backup, and prune may not remove anything of it.
     pub newer_unreadable: bool,
-    /// An unreadable revision has the length of a tombstone, which would be final: a revision above
-    /// it settles nothing.
+    /// An unreadable revision has the length of a tombstone. A tombstone is final, so a readable
+    /// revision above it does not end the doubt.
     pub may_be_forgotten: bool,
 }
 
@@ -64,7 +64,7 @@ impl ManifestEntry {
         self.stored.series
     }
 
-    /// The session; of a backup, its id.
+    /// The session number, which is also the backup's id.
     #[must_use]
     pub fn session(&self) -> SessionId {
         self.stored.session
@@ -85,14 +85,13 @@ impl ManifestEntry {
         self.stored.manifest == Manifest::Forgotten
     }
 
-    /// Whether what cannot be read of it may say that it is forgotten: then its nodes may be going,
-    /// or gone.
+    /// Whether an unreadable revision may be a tombstone. Then prune may have removed its nodes.
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         self.newer_unreadable || self.may_be_forgotten
     }
 
-    /// How the session was ended by another, if it was.
+    /// How another session ended this one, if one did.
     #[must_use]
     pub fn ended_by(&self) -> Option<EndedBy> {
         match &self.stored.manifest {
@@ -107,35 +106,34 @@ impl ManifestEntry {
 pub struct ManifestList {
     /// By session number.
     pub entries: Vec<ManifestEntry>,
-    /// Backups that were not read, since who listed knows them: only in a
-    /// [`crate::SessionListing`]. By session number.
+    /// Backups that were not read, because the caller knows their highest revision. Only a
+    /// [`crate::SessionListing`] has them. By session number.
     pub as_covered: Vec<CoveredBackup>,
     /// Revisions that exist and cannot be read.
     pub damaged: Vec<DamagedObject>,
 }
 
-/// A backup whose highest revision is one that the caller knows: what it says need not be read
-/// again.
+/// A backup whose highest revision the caller knows, so it need not be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CoveredBackup {
     /// The series.
     pub series: SeriesId,
-    /// What is known of it; not forgotten.
+    /// The known facts; it is not forgotten.
     pub covered: CoveredManifest,
-    /// As of [`ManifestEntry`].
+    /// As in [`ManifestEntry`].
     pub committed_at: UnixNanos,
 }
 
 impl ManifestList {
-    /// The backups that are not forgotten, by session number. What is to become a revision of one
-    /// is none.
+    /// The backups that are not forgotten, by session number. Commits of rewrites are not among
+    /// them.
     pub fn backups(&self) -> impl DoubleEndedIterator<Item = &ManifestEntry> {
         let is_backup =
             |entry: &&ManifestEntry| entry.backup().is_some() && entry.series() != ARCHIVAL_SERIES;
         self.entries.iter().filter(is_backup)
     }
 
-    /// Archival rewrites that are to become a revision of the backup that they rewrite (R2), by
+    /// Commits of rewrites that must become revisions of the backups that they rewrite (R2), by
     /// session number.
     pub fn rewrites(&self) -> impl DoubleEndedIterator<Item = &ManifestEntry> {
         let is_rewrite =
@@ -143,11 +141,11 @@ impl ManifestList {
         self.entries.iter().filter(is_rewrite)
     }
 
-    /// The list, for a caller that decides which data is live: an unreadable manifest may be of a
-    /// backup.
+    /// The list, for a caller that decides which data is live. An unreadable manifest is an error,
+    /// because it may be of a backup.
     ///
     /// # Errors
-    /// `Damaged` when a revision exists that cannot be read.
+    /// `Damaged` if a revision cannot be read.
     pub fn whole(self) -> Result<Self> {
         match self.damaged.first() {
             Some(damaged) => Err(SessionError::Damaged(damaged.clone())),
@@ -155,11 +153,11 @@ impl ManifestList {
         }
     }
 
-    /// Takes up backups of which nothing is listed but the revision that is known: of nearly all,
-    /// in an old store. What is listed of others comes back.
+    /// Adds backups of which only the known revision is listed. In an old store these are nearly
+    /// all. Returns the listed revisions of the others.
     pub(crate) fn cover_alone(&mut self, listed: &[Listed], covers: &Covers) -> Vec<Listed> {
         let mut rest = Vec::new();
-        // By name, so those of one session lie together.
+        // Sorted by name, so the revisions of one session are next to each other.
         for revisions in listed.chunk_by(|a, b| a.session == b.session) {
             let known = match revisions {
                 [one] if one.series != READ_SERIES => covers
@@ -181,7 +179,7 @@ impl ManifestList {
         rest
     }
 
-    /// Takes up what is known of a session. A tombstone says nothing but that it is one.
+    /// Adds a session by its known revision. A tombstone has no other content.
     pub(crate) fn cover(&mut self, series: SeriesId, known: &CoveredManifest, revisions: &Revisions) {
         let time = |stored: Option<&Stored>| stored.map_or(UnixNanos::new(0), |stored| stored.put_at);
         let committed_at = time(revisions.values().next());
@@ -247,7 +245,7 @@ impl ManifestList {
         self.damaged.iter().filter(move |object| is_of_it(&object.name))
     }
 
-    /// A revision of the session that the storage did not give, and may give again.
+    /// A revision of the session that the storage did not give, and may give later.
     #[must_use]
     pub fn unread_of(&self, series: SeriesId, session: SessionId) -> Option<&DamagedObject> {
         let of_it = self.unread(series).find(|(of, _)| *of == session);
@@ -263,14 +261,14 @@ impl ManifestList {
         })
     }
 
-    /// Whether the session has a manifest, whatever it says.
+    /// Whether the session has a manifest, readable or not.
     #[must_use]
     pub fn has(&self, session: SessionId) -> bool {
         let covered = |backup: &CoveredBackup| backup.covered.session;
         self.get(session).is_some() || self.as_covered.binary_search_by_key(&session, covered).is_ok()
     }
 
-    /// The entry of one session, whatever it says.
+    /// The entry of one session.
     #[must_use]
     pub fn get(&self, session: SessionId) -> Option<&ManifestEntry> {
         let at = self

@@ -1,4 +1,4 @@
-//! A listing of manifests: their sessions and revisions, and what the storage says of them.
+//! A listing of manifests: their sessions and revisions, lengths and times.
 //!
 //! Old stores have many manifests, and several steps use one listing. So names are parsed once, and
 //! not kept.
@@ -13,11 +13,11 @@ use types::{Revision, SeriesId, SessionId, UnixNanos};
 
 use crate::objects::Objects;
 
-/// No backup's encoding is as short as a tombstone's; later versions of the payload may add so
-/// much.
+/// The encoding of a backup is never as short as a tombstone. Later versions of the payload may add
+/// so much.
 const TOMBSTONE_SLACK_BYTES: u64 = 16;
 
-/// A manifest that was listed.
+/// A listed manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) series: SeriesId,
@@ -26,7 +26,7 @@ pub(crate) struct Listed {
     pub(crate) stored: Stored,
 }
 
-/// What the storage knows of an object.
+/// The length and the time of an object, from the storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) len: u64,
@@ -52,7 +52,7 @@ impl Listed {
     }
 }
 
-/// The manifests of the store, or of one series, by name. Foreign names are passed over.
+/// The manifests of the store, or of one series, sorted by name. Skips foreign names.
 pub(crate) fn list(objects: &Objects, folder: &str) -> Result<Vec<Listed>, StorageError> {
     let listed = objects.storage().list(folder)?;
     Ok(listed.iter().filter_map(Listed::of).collect())
@@ -74,9 +74,8 @@ pub(crate) fn endings(listed: &[Listed]) -> Vec<(SeriesId, SessionId)> {
     first.map(|one| (one.series, one.session)).collect()
 }
 
-/// Whether a revision may be a tombstone, by its length. One that is shorter than any is what a
-/// power cut left of something that nobody had made durable, and so was neither told nor acted on:
-/// rot leaves lengths as they were.
+/// Whether a revision may be a tombstone, by its length. A shorter object is torn: a power cut left
+/// it before it was durable, so nobody was told of it or acted on it. Rot does not change lengths.
 pub(crate) fn is_short(revision: Revision, stored: &Stored) -> bool {
     let tombstone = (Manifest::Forgotten.to_bytes().len() + FRAME_OVERHEAD_BYTES) as u64;
     let lengths = tombstone..=tombstone + TOMBSTONE_SLACK_BYTES;

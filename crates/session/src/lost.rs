@@ -45,8 +45,9 @@ pub struct LostBackup {
 }
 
 impl SessionTable {
-    /// Moves sessions from running to lost if something else shows their commit: `is_known`, or a
-    /// manifest that names them as parents. Those manifests were listed before the session table.
+    /// Moves sessions from running to lost if another object shows their commit: `is_known` is true
+    /// for them, or a manifest names them as parents. Those manifests were listed before the
+    /// session table.
     pub(crate) fn take_out_lost(&mut self, list: &ManifestList, is_known: impl Fn(SessionId) -> bool) {
         let backups = list.entries.iter().filter_map(ManifestEntry::backup);
         let parents: BTreeSet<SessionId> = backups
@@ -63,10 +64,7 @@ impl SessionTable {
 }
 
 impl Manifests {
-    /// The lost backup of this session, if it is one.
-    ///
-    /// # Errors
-    /// Of the storage.
+    /// The lost backup of this session, if it has one.
     pub fn find_lost(&self, session: SessionId) -> Result<Option<LostBackup>> {
         let objects = self.objects();
         let list = self.list()?;
@@ -131,7 +129,8 @@ impl Manifests {
     }
 
     /// For each of these sessions of a series, the highest revision that marks cover. A name is
-    /// never used again, even if its revision is lost: marks would seem to cover the new object.
+    /// never used again, even if its revision is lost: otherwise marks would seem to cover the new
+    /// object.
     pub(crate) fn marked_revisions(
         &self,
         series: SeriesId,

@@ -1,9 +1,9 @@
-//! Manifest revisions: listing and reading.
+//! Lists and reads manifest revisions.
 //!
 //! Of `backups/<series>/<session>.<revision>` the highest revision counts, but a tombstone is final
-//! whatever follows. A listing costs one listing and one read for each backup, several at a time;
-//! read objects are kept, because an object never changes. An unreadable manifest, damaged or on a
-//! bad sector, is named and hides no other; a caller that decides what is live asks for
+//! whatever follows. A list costs one listing, and one read for each backup, several at a time.
+//! Read objects are cached, because an object never changes. The list names unreadable manifests,
+//! damaged or on a bad sector, and they hide no others. A caller that decides what is live asks for
 //! [`ManifestList::whole`]. Cheap to clone; may be used from many threads.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use crate::list::{Covers, ManifestEntry, ManifestList, StoredManifest};
 use crate::listed::{self, Listed, Revisions, Stored, by_session, is_short};
 use crate::objects::{Objects, Read};
 
-/// A listing that keeps losing objects under its hands is begun again so often.
+/// How often to list again if objects vanish before they are read.
 pub(crate) const LISTINGS_MAX: usize = 5;
 /// The store's manifests.
 #[derive(Clone)]
@@ -52,12 +52,11 @@ impl Manifests {
         &self.objects
     }
 
-    /// Every session that has ended: backups, forgotten ones, and those that others ended; without
-    /// read sessions.
+    /// Every session that has ended: backups, forgotten ones, and sessions that others ended. Read
+    /// sessions are left out.
     ///
     /// # Errors
-    /// Of the storage. An unreadable manifest is none, and one that fails to be read is neither:
-    /// they are in the list's `damaged`.
+    /// Of the storage. An unreadable manifest is no error; it is in the list's `damaged`.
     pub fn list(&self) -> Result<ManifestList> {
         let list = self.list_folder(names::BACKUPS_FOLDER)?;
         self.remember(&list);
@@ -76,10 +75,10 @@ impl Manifests {
         }));
     }
 
-    /// As [`Self::list`], of one series.
+    /// Like [`Self::list`], for one series.
     ///
     /// # Errors
-    /// As [`Self::list`].
+    /// Those of [`Self::list`].
     pub fn list_series(&self, series: SeriesId) -> Result<ManifestList> {
         self.list_folder(&names::backups_folder(series))
     }
@@ -87,7 +86,7 @@ impl Manifests {
     /// One revision, with its digest.
     ///
     /// # Errors
-    /// `NoBackup` where there is no such revision, `Damaged`, or of the storage.
+    /// `NoBackup` if there is no such revision; `Damaged`; of the storage.
     pub fn read(
         &self,
         series: SeriesId,
@@ -114,20 +113,21 @@ impl Manifests {
         Err(contended(folder))
     }
 
-    /// What was listed, read where it is not known; `None` where an object has vanished since.
+    /// Reads the listed manifests that are not known. `None`: an object has vanished since it was
+    /// listed.
     pub(crate) fn read_listed(&self, listed: &[Listed], covers: &Covers) -> Result<Option<ManifestList>> {
         let mut list = ManifestList::default();
         let rest = list.cover_alone(listed, covers);
         let mut sessions = by_session(&rest);
-        // Endings of read sessions are no backups, and there may be more of them than of those.
+        // Endings of read sessions are no backups, and there may be more of them than of backups.
         sessions.retain(|(series, _), _| *series != READ_SERIES);
         sessions.retain(|(series, session), revisions| {
-            // A tombstone is final whatever was put above it since.
+            // A tombstone is final, whatever revision was put above it since.
             let counts = |known: &&CoveredManifest| {
                 let Some(stored) = revisions.get(&known.revision) else {
                     return false;
                 };
-                // If the revision of this name was lost, another may have got the name: a
+                // If the revision of this name was lost, another object may have its name: a
                 // tombstone, or another revision.
                 let is_tombstone = is_short(known.revision, stored);
                 let highest = revisions.keys().next_back();
@@ -158,7 +158,7 @@ impl Manifests {
         Ok(Some(list))
     }
 
-    /// What a session's revisions come to; `None` when not one can be read.
+    /// The entry for a session's revisions. `None`: none of them can be read.
     pub(crate) fn entry(
         &self,
         series: SeriesId,
@@ -246,7 +246,7 @@ impl Manifests {
         let stored = match self.objects.storage().get(&name) {
             Ok(stored) => stored,
             Err(StorageError::NotFound { .. }) => return Ok(Read::Missing),
-            // A bad sector costs this manifest, as rot would.
+            // A bad sector makes this manifest unreadable, as rot would.
             Err(error @ StorageError::Io { .. }) => {
                 return Ok(Read::Damaged(DamagedObject::unread(name, &error)));
             }
@@ -273,7 +273,7 @@ pub(crate) fn contended(folder: &str) -> SessionError {
     }
 }
 
-/// The highest revision, and those below it that are of a tombstone's length; highest first.
+/// The highest revision, and those below it that have the length of a tombstone; highest first.
 fn worth_reading(revisions: &Revisions) -> impl Iterator<Item = Revision> {
     let highest = revisions.keys().next_back().copied();
     revisions

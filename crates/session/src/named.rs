@@ -1,4 +1,4 @@
-//! The containers that a committed manifest names: a look-up may return nodes only from these.
+//! The containers that committed manifests name. A look-up may return nodes only from these.
 //!
 //! Nodes in other containers were written by sessions that died or have not ended; reclamation does
 //! not keep what such nodes reach. A backup names its own containers, and those in the checkpoints
@@ -23,9 +23,9 @@ pub struct NamedContainers {
 }
 
 impl NamedContainers {
-    /// Those that the list's backups name. Of a forgotten backup a lower revision is read, and of
-    /// an adoption the checkpoint; one that cannot be read names nothing, which costs deduplication
-    /// only.
+    /// Collects the containers that the list's backups name. For a forgotten backup it reads a
+    /// lower revision, and for an adoption the checkpoint. An unreadable one names nothing, which
+    /// costs deduplication only.
     ///
     /// # Errors
     /// Of the storage.
@@ -78,9 +78,9 @@ impl NamedContainers {
 }
 
 impl Manifests {
-    /// What the entry's highest readable revision that is no tombstone says, and which that is:
-    /// what the backup reached until it was forgotten. `None` where the session became no backup,
-    /// or no such revision is left.
+    /// The highest readable revision of the entry that is no tombstone, and its backup: what it
+    /// reached until it was forgotten. `None`: the session became no backup, or no such revision is
+    /// left.
     ///
     /// # Errors
     /// Of the storage.
@@ -99,8 +99,8 @@ impl Manifests {
         Ok(None)
     }
 
-    /// Like [`Self::last_backup`], for a caller that acts on it: a revision above that is
-    /// unreadable now, but may become readable, is not skipped.
+    /// Like [`Self::last_backup`], for a caller that acts on it. A higher revision that is
+    /// unreadable now, and may become readable, is an error.
     ///
     /// # Errors
     /// `Damaged` names that revision; of the storage.

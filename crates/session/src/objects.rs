@@ -51,23 +51,23 @@ payloads!(
     Damaged => Damaged,
 );
 
-/// What reading an object found.
+/// The result of reading an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Read<T> {
-    /// All of it.
+    /// The whole object.
     Whole(T),
     /// No such object.
     Missing,
-    /// An object that is not what its name says.
+    /// The object is not what its name promises.
     Damaged(DamagedObject),
 }
 
 /// The result of an attempt to create an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Put {
-    /// It is ours.
+    /// This call created the object.
     Created,
-    /// The name was taken.
+    /// Another object has the name.
     Taken,
 }
 
@@ -153,7 +153,7 @@ impl Objects {
         }
     }
 
-    /// Deletes; that somebody else has done so already is as good.
+    /// Deletes an object. It is no error if another process has deleted it.
     pub(crate) fn delete(&self, name: &ObjectName) -> Result<()> {
         match self.storage().delete(name) {
             Ok(()) | Err(StorageError::NotFound { .. }) => Ok(()),

@@ -1,4 +1,4 @@
-//! Parents: backups whose nodes a session refers to, or that a read session reads.
+//! Parents: backups that a session refers to, or that a read session reads.
 //!
 //! A session chooses them from manifests that it lists after epochs, and declares them with their
 //! revision in a checkpoint before it uses anything of them. Reclamation keeps that revision, even
@@ -16,18 +16,18 @@ use crate::error::{Result, SessionError};
 use crate::list::{ManifestEntry, ManifestList};
 use crate::session::{Session, locked};
 
-/// A choice that epochs keep overtaking is made so often.
+/// How often to choose again if an epoch overtakes the choice.
 const CHOICES_MAX: usize = 64;
 
 impl Session {
-    /// Lists manifests, lets `choose` name backups of the list, and declares them, durably. Their
-    /// nodes may be used once this returns. May be called again for more; every declared parent
-    /// stays declared. What those refer forward to is declared with them
-    /// ([`crate::Manifests::chains`]).
+    /// Lists manifests, lets `choose` name backups of the list, and declares these durably. The
+    /// session may use their nodes once this returns. The backups that they refer forward to are
+    /// declared with them ([`crate::Manifests::chains`]). The session may call it again for more.
+    /// Every declared parent stays declared.
     ///
     /// # Errors
-    /// `NoBackup` where `choose` names what is no un-forgotten backup of the list; as
-    /// [`Session::ensure_running`]; `Contended`; of the storage.
+    /// `NoBackup` if `choose` names a session that is no backup of the list, or a forgotten one;
+    /// those of [`Session::ensure_running`]; `Contended`; of the storage.
     pub fn choose_parents(
         &self,
         mut choose: impl FnMut(&ManifestList) -> Vec<SessionId>,
@@ -77,7 +77,8 @@ impl Session {
                 streams: record.streams.clone(),
             };
             let answered = record.answered;
-            // The draft is the last one, so this answers nothing new: it only declares.
+            // The draft is the last one, so this checkpoint answers no new epoch. It only declares
+            // parents.
             if let Err(error) = inner.write_checkpoint(&mut record, answered, draft) {
                 record.parents.truncate(known);
                 return Err(error);

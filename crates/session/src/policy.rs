@@ -1,4 +1,4 @@
-//! The time limits of sessions. Each is measured by one process's own monotonic clock.
+//! The time limits of sessions. Each process measures them with its own monotonic clock.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use std::time::Duration;
 /// Values only. The defaults are the protocol's; tests and impatient users shorten them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionPolicy {
-    /// A new heartbeat is written this often.
+    /// How often the session puts a heartbeat.
     pub heartbeat_every: Duration,
-    /// A session that could write no heartbeat for so long, by a clock that counts suspended time,
-    /// gives up. Far shorter than the time for which its ending is kept (30 days).
+    /// A session that could put no heartbeat for so long, by a clock that counts suspended time,
+    /// gives up. This must be far shorter than the time for which its ending is kept (30 days).
     pub silence_max: Duration,
-    /// `T`: a heartbeat counter that has not moved for so long, as watched by the caller's own
-    /// clock, is that of a dead session, where no lock tells.
+    /// `T`: if no lock tells, a session counts as dead when its heartbeat counter has not moved for
+    /// so long, by the watcher's own clock.
     pub unmoved_for: Duration,
 }
 

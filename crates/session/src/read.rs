@@ -1,7 +1,7 @@
-//! Ending a session that becomes no backup: a read session, or a backup that is given up for good.
+//! Ends a session that becomes no backup: a read session, or a backup that is given up for good.
 //!
-//! The ending is the usual object: `.0` says "expired", by the session itself. This marks a session
-//! that knows its end and never wakes, so [`Session::gc_sessions`] may remove the ending of a read
+//! The ending is the usual object: `.0` records "expired", by the session itself. Such a session
+//! knows its end and never wakes, so [`Session::gc_sessions`] may remove the ending of a read
 //! session together with its claim. A failed backup that may be continued is *not* ended: dropping
 //! its handle leaves it to be adopted.
 //!
@@ -10,8 +10,8 @@
 //! except for its lock: a process that finds it after a power cut ends it. So its heartbeats and
 //! checkpoints stay for [`Session::gc_sessions`].
 //!
-//! A read session refers only to what it has declared, so it answers epochs by itself. So does an
-//! archival rewrite (R2): its parents reach everything that it refers to, or it has put it itself,
+//! A read session refers only to its declared parents, so it answers epochs by itself. So does an
+//! archival rewrite (R2): it refers only to slots that its parents reach or that it has put itself,
 //! and reclamation keeps what a running session has put.
 
 use format::manifest::Manifest;
@@ -26,25 +26,25 @@ use crate::session::{End, Session, locked};
 /// How a session ended that became no backup.
 #[derive(Debug)]
 pub enum ReadEnd {
-    /// By itself: what it had declared was kept all the time.
+    /// It ended itself. Its declared parents were kept all the time.
     Clean,
-    /// Another had ended it before: what it read last may have been removed under it.
+    /// Another session had ended it before. Data that it read last may have been removed meanwhile.
     Elsewhere(EndedBy),
 }
 
 impl Session {
-    /// Ends the session without a backup. Reclamation no longer keeps what it declared. The ending
-    /// is durable on return, except that of a read session.
+    /// Ends the session without a backup. Reclamation no longer keeps its parents for it. The
+    /// ending is durable on return, except for a read session.
     ///
     /// # Errors
-    /// `Closed` where it has ended itself before; of the storage.
+    /// `Closed` if it has ended itself before; of the storage.
     pub fn end(&self) -> Result<ReadEnd> {
         let inner = &self.inner;
         let _turn = locked(&inner.turn);
         match inner.ensure_running() {
             Err(error @ SessionError::Closed { .. }) => return Err(error),
             Err(SessionError::EndedElsewhere { how, .. }) => return Ok(ReadEnd::Elsewhere(how)),
-            // A session that gave up has no ending yet; giving it one is what reclamation would do.
+            // A session that gave up has no ending yet. Reclamation would give it the same one.
             Ok(()) | Err(_) => {}
         }
         let name = names::manifest(inner.series, inner.id, Revision::FIRST);
@@ -64,8 +64,8 @@ impl Session {
         }
         drop(inner.end(End::Closed));
         if self.is_read() {
-            // Wait for a heartbeat that is under way: if it arrived later, after the last clean-up,
-            // nobody would delete it.
+            // Wait for a heartbeat that is being put. If it arrived after the last clean-up, nobody
+            // would delete it.
             drop(locked(&inner.beat));
             inner.unlock()?;
         } else {
@@ -74,8 +74,8 @@ impl Session {
         Ok(ReadEnd::Clean)
     }
 
-    /// Answers the epochs that this session has seen, one that looks nothing up, by a checkpoint of
-    /// what it has declared. Does nothing while a look-up is under way: the next beat tries again.
+    /// Answers the epochs that a session without look-ups has seen, by a checkpoint of its declared
+    /// parents. Does nothing during a look-up: the next beat tries again.
     pub(crate) fn answer_reading(&self) -> Result<()> {
         if !self.checkpoint_wanted() || !self.is_drained() {
             return Ok(());

@@ -1,9 +1,9 @@
-//! Creating the next revision of a manifest.
+//! Creates the next revision of a manifest.
 //!
 //! Nothing is overwritten: tags, holds and archival rewrites are new revisions, and forgetting is a
-//! tombstone, which is final. A process that loses a number reads again before it tries the next.
-//! The revision is durable on return. A crash leaves the revision, a torn one (which hides no lower
-//! one), or none. Any number of processes may do this at once.
+//! tombstone, which is final. A process that finds its number taken reads again before it tries the
+//! next. The revision is durable on return. A crash leaves the revision, a torn one (which hides no
+//! lower one), or none. Any number of processes may do this at once.
 
 mod together;
 
@@ -25,7 +25,7 @@ use crate::listed::{self, by_session};
 use crate::manifests::Manifests;
 use crate::objects::Put;
 
-/// A number that keeps being lost is tried so often.
+/// How often to try again if other processes take the number.
 const REVISIONS_MAX: usize = 64;
 
 /// The result of forgetting a backup as it was seen.
@@ -35,11 +35,11 @@ pub enum Forgetting {
     Done,
     /// It was forgotten before.
     Before,
-    /// It was revised since it was seen, or could not be read then and can now. It stays.
+    /// It was revised since it was seen, or it could not be read then and can be now. It stays.
     Revised,
 }
 
-/// What a decision to forget a backup was made from.
+/// The state of a backup on which a decision to forget it is based.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     /// Its highest revision, readable or not.
@@ -51,18 +51,19 @@ pub struct Seen {
 /// The present content of a backup's manifest, for a change.
 #[derive(Debug, Clone, Copy)]
 pub struct Present<'a> {
-    /// What the highest revision says that can be read.
+    /// The backup in the highest readable revision.
     pub backup: &'a Backup,
-    /// The highest revision of all cannot be read: it may say otherwise, until one is put above it.
+    /// The highest revision cannot be read. It may have other content, until a revision is put
+    /// above it.
     pub is_in_doubt: bool,
-    /// A revision that the storage does not give now, and may give again. What it says of tags and
-    /// holds would be undone by a new revision; and it may be a tombstone, which is final.
+    /// A revision that the storage does not give now, and may give later. A new revision would undo
+    /// its tags and holds. It may also be a tombstone, which is final.
     pub unread: Option<&'a DamagedObject>,
-    /// A revision that cannot be read may be a tombstone, which no revision above it undoes.
+    /// An unreadable revision may be a tombstone, which no revision above it undoes.
     pub may_be_forgotten: bool,
-    /// A revision that cannot be read, in a store where backups are rewritten as archival ones
-    /// (R2): it may have roots that no lower revision has, and the data that the lower ones reach
-    /// may be removed. No revision with their roots is put above it.
+    /// An unreadable revision, in a store where backups are rewritten as archival ones (R2). It may
+    /// have roots that no lower revision has, and the data that the lower ones reach may be
+    /// removed. So no revision with their roots is put above it.
     pub may_be_archival: Option<&'a DamagedObject>,
 }
 
@@ -81,34 +82,33 @@ impl<'a> Present<'a> {
     }
 }
 
-/// What becomes of a backup that is revised.
+/// The next step for a backup that is revised.
 enum Next {
-    /// Nothing: the revision that counts.
+    /// No step: this revision counts.
     Stays(Revision),
-    /// This, as the revision of that number.
+    /// Put this backup as the revision of this number.
     Put(Revision, Box<Backup>),
 }
 
-/// What the revisions of a backup come to for who would forget it.
+/// The state of a backup for a caller that would forget it.
 enum Standing {
-    /// There is a tombstone.
+    /// It has a tombstone.
     Forgotten(Revision),
-    /// There is none that can be read.
+    /// It has no readable tombstone.
     Seen(Seen),
 }
 
 impl Manifests {
-    /// Creates the next revision of a backup from what the present one says. It must reach nothing
-    /// that the present one does not: an archival rewrite first commits its new root as a backup of
-    /// its own session, where an expired rewriter loses. `change` is asked again whenever somebody
-    /// else was quicker, and may answer `None` when there is nothing left to do; it is told of what
-    /// cannot be read, and whether to go ahead is for it to say. Durable on return. Returns the
-    /// entry's revision after the call.
+    /// Creates the next revision of a backup from the present one. It must reach nothing that the
+    /// present one does not reach. (An archival rewrite first commits its new root as a backup of
+    /// its own session, which fails if that session was expired.) `change` is called again whenever
+    /// another process took the number, and may return `None` if there is nothing left to do. It
+    /// learns of unreadable revisions, and decides whether to continue. Durable on return. Returns
+    /// the entry's revision after the call.
     ///
     /// # Errors
-    /// `NoBackup`, `Forgotten` (a tombstone is final), `Damaged` where no revision can be read, or
-    /// where what is there could not be read again afterwards, `Contended`, whatever `change`
-    /// returns, or of the storage.
+    /// `NoBackup`; `Forgotten` (a tombstone is final); `Damaged` if no revision can be read, or
+    /// none can be read again after the put; `Contended`; those of `change`; of the storage.
     pub fn revise(
         &self,
         series: SeriesId,
@@ -129,7 +129,7 @@ impl Manifests {
         Err(contended(series, session))
     }
 
-    /// The next revision of a backup, from a list of its series and the revisions that marks cover.
+    /// The next step for a backup, from a list of its series and the revisions that marks cover.
     fn next(
         &self,
         list: &ManifestList,
@@ -153,8 +153,8 @@ impl Manifests {
         Ok(Next::Put(above(highest), Box::new(next)))
     }
 
-    /// Backups that were rewritten as archival ones (R2) lately, by the rewrites that the list has,
-    /// forgotten ones too.
+    /// Backups that were recently rewritten as archival ones (R2), by the rewrites in the list,
+    /// including forgotten ones.
     ///
     /// # Errors
     /// Of the storage.
@@ -167,7 +167,7 @@ impl Manifests {
         for rewrite in rewrites {
             let last = self.last_backup(rewrite)?;
             let Some((_, rewrite)) = last else { continue };
-            // Of an archival rewrite the eldest; layout repair rewrites all.
+            // An archival rewrite rewrites its oldest parent. Layout repair rewrites all parents.
             let of = if rewrite.rewritten.is_some() {
                 rewrite.parents.len()
             } else {
@@ -178,8 +178,8 @@ impl Manifests {
         Ok(all)
     }
 
-    /// Whether this backup may have been rewritten: others of its series are; or it was lately; or
-    /// marks say so.
+    /// Whether this backup may have been rewritten: others of its series are archival, a listed
+    /// rewrite names it, or marks cover it as rewritten.
     fn may_be_rewritten(&self, of: SeriesId, series: &ManifestList, session: SessionId) -> Result<bool> {
         let is_rewritten = |entry: &ManifestEntry| {
             let backup = entry.backup();
@@ -192,9 +192,9 @@ impl Manifests {
         Ok(rewritten.contains(&session) || self.is_marked_as_rewritten(of, session)?)
     }
 
-    /// Whether marks say that a backup was rewritten: an archival backup has marks of its own,
-    /// others are in the marks of their series. These marks exist before the record of the rewrite
-    /// is deleted.
+    /// Whether marks cover a backup as rewritten. An archival backup has marks of its own, and
+    /// other backups are in the marks of their series. These marks exist before the record of the
+    /// rewrite is deleted.
     fn is_marked_as_rewritten(&self, series: SeriesId, session: SessionId) -> Result<bool> {
         for ((group, revision), _) in self.sealer().list(names::GROUPS_FOLDER, names::parse_marks)? {
             if group.series == ARCHIVAL_SERIES && group.first == session {
@@ -210,9 +210,9 @@ impl Manifests {
             };
             match self.sealer().read(&name, ObjectKind::Marks, Marks::decode) {
                 Ok(marks) if is_said(&marks) => return Ok(true),
-                // Replaced meanwhile.
+                // They were replaced meanwhile.
                 Ok(_) | Err(ObjectError::Storage(StorageError::NotFound { .. })) => {}
-                // What they say is not known.
+                // Their content is not known.
                 Err(error) if error.is_damage() => return Ok(true),
                 Err(error) => return Err(error.into()),
             }
@@ -220,12 +220,13 @@ impl Manifests {
         Ok(false)
     }
 
-    /// Forgets a backup: a tombstone becomes its next revision, durable on return. Forgetting what
-    /// is forgotten is nothing. A backup whose manifest cannot be read can be forgotten too.
+    /// Forgets a backup: puts a tombstone as its next revision. Durable on return. It does nothing
+    /// if the backup is forgotten already. A backup with an unreadable manifest can be forgotten
+    /// too.
     ///
     /// # Errors
-    /// `NoBackup` where there is none, or where the session was ended by another; `Contended`; of
-    /// the storage.
+    /// `NoBackup` if there is none, or if another session ended that one; `Contended`; of the
+    /// storage.
     pub fn forget(&self, series: SeriesId, session: SessionId) -> Result<Revision> {
         for _ in 0..REVISIONS_MAX {
             let at = match self.before_tombstone(series, session)? {
@@ -240,11 +241,11 @@ impl Manifests {
     }
 
     /// Like [`Self::forget`], if the backup's highest revision, readable or not, is still the one
-    /// that the decision was made from. So a hold or a tag put meanwhile is respected, and a
-    /// revision that was unreadable and can be read now is looked at again.
+    /// that the decision was made from. So it respects a hold or a tag that was put meanwhile, and
+    /// it reads a revision again that was unreadable and can be read now.
     ///
     /// # Errors
-    /// As [`Self::forget`].
+    /// Those of [`Self::forget`].
     pub fn forget_as_seen(&self, series: SeriesId, session: SessionId, seen: Seen) -> Result<Forgetting> {
         for _ in 0..REVISIONS_MAX {
             match self.before_tombstone(series, session)? {
@@ -261,21 +262,21 @@ impl Manifests {
         Err(contended(series, session))
     }
 
-    /// Like [`Self::forget_as_seen`], for a caller that forgets many and waits once for all: a
-    /// barrier before the first covers what was seen, and one after the last makes the tombstones
-    /// durable.
+    /// Like [`Self::forget_as_seen`], for a caller that forgets many backups and waits once for
+    /// all. The caller runs one barrier before the first, which makes the seen revisions durable,
+    /// and one after the last, which makes the tombstones durable.
     ///
     /// # Errors
-    /// As [`Self::forget`].
+    /// Those of [`Self::forget`].
     pub fn put_tombstone(&self, series: SeriesId, session: SessionId, seen: Seen) -> Result<Forgetting> {
         if !seen.is_read {
-            // It is looked at once more.
+            // It is read once more.
             return self.forget_as_seen(series, session, seen);
         }
         let name = names::manifest(series, session, above(seen.highest));
         match self.objects().put(&name, &Manifest::Forgotten)? {
             Put::Created => Ok(Forgetting::Done),
-            // There is a revision above the one that was seen.
+            // There is a revision above the seen one.
             Put::Taken => self.forget_as_seen(series, session, seen),
         }
     }
@@ -304,9 +305,10 @@ impl Manifests {
         }
     }
 
-    /// A creator that slept for long may have got a number above a backup that was forgotten,
-    /// dropped and swept meanwhile: what it created must not bring that back. Only a listing
-    /// without the revisions below says so, made since; that they cannot be read says nothing.
+    /// Checks a revision that was just put. A process that slept for long may have put it above a
+    /// backup that was forgotten, deleted and swept meanwhile. The revision must not bring that
+    /// backup back, so it is forgotten. A newer listing without lower revisions shows this case.
+    /// Lower revisions that are unreadable show nothing.
     fn revised(
         &self,
         list: &ManifestList,
@@ -348,7 +350,7 @@ fn above(revision: Revision) -> Revision {
     }
 }
 
-/// No revision of it can be read, or there is none.
+/// The error for a backup without a readable revision, or without any.
 fn unreadable(list: &ManifestList, session: SessionId) -> SessionError {
     let damaged = list.damaged_of(session).next();
     damaged.map_or_else(

@@ -1,4 +1,4 @@
-//! Which backup a user means: an id, or the latest one that passes a filter.
+//! Finds the backup that a user names: by its id, or as the latest one that passes a filter.
 //!
 //! "Latest" is the highest session number: numbers are given out in order, and no clock decides
 //! (INV-6). If an unreadable manifest may be of a later backup, the result is an error that names
@@ -15,16 +15,16 @@ use crate::error::{Result, SessionError};
 use crate::list::{ManifestEntry, ManifestList};
 use crate::manifests::Manifests;
 
-/// Which backups to consider; an empty filter lets all through.
+/// Which backups to consider. An empty filter lets all pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Filter {
-    /// Only of one of these hosts; of any where there is none.
+    /// Only backups of these hosts. Empty: any host.
     pub hosts: Vec<Vec<u8>>,
-    /// Only those whose series has all of these paths.
+    /// Only backups whose series has all of these paths.
     pub paths: Vec<Vec<u8>>,
-    /// Only those that bear all tags of one of these lists, as [`bears`] says; whatever tags where
-    /// there is no list.
+    /// Only backups that have all tags of one of these lists, as [`bears`] defines it. Empty: any
+    /// tags.
     pub tags: Vec<Vec<String>>,
 }
 
@@ -65,8 +65,8 @@ impl Filter {
     }
 }
 
-/// Whether a backup with these tags bears all that are `wanted`; with none wanted, whether it has
-/// none.
+/// Whether a backup with these tags has all `wanted` ones. If none is wanted: whether it has no
+/// tags.
 #[must_use]
 pub fn bears(tags: &[String], wanted: &[String]) -> bool {
     if wanted.is_empty() {
@@ -84,9 +84,8 @@ impl ManifestList {
             .find(|entry| entry.backup().is_some_and(|backup| filter.lets_through(backup)))
     }
 
-    /// Manifests that cannot be read, of sessions after `after` that may be backups which the
-    /// filter lets through: not of a series of which it lets nothing else through. The latest
-    /// first.
+    /// Unreadable manifests of sessions after `after` that may be backups which pass the filter. A
+    /// series counts if one of its readable backups passes, or if it has none. The latest first.
     fn may_be_later(&self, after: Option<SessionId>, filter: &Filter) -> Vec<&DamagedObject> {
         let is_later = |object: &&DamagedObject| {
             let Some((series, session, _)) = names::parse_manifest(&object.name) else {
@@ -110,11 +109,11 @@ impl ManifestList {
         later
     }
 
-    /// The backup of that number.
+    /// The backup with this number.
     ///
     /// # Errors
-    /// `NoBackup`; `Forgotten`; `EndedElsewhere` where the number is of a session that became no
-    /// backup; `Damaged` where its manifest cannot be read.
+    /// `NoBackup`; `Forgotten`; `EndedElsewhere` if the session with this number became no backup;
+    /// `Damaged` if its manifest cannot be read.
     fn numbered(&self, text: &str) -> Result<&ManifestEntry> {
         let missing = || SessionError::NoBackup {
             asked: text.to_owned(),
@@ -125,7 +124,7 @@ impl ManifestList {
             .ok()
             .and_then(|n| SessionId::new(n).ok())
             .ok_or_else(missing)?;
-        // What is to become a revision of a backup is none itself, and nobody's to forget.
+        // A commit of a rewrite is no backup, and no user may forget it.
         let is_rewrite = |entry: &&ManifestEntry| entry.series() == ARCHIVAL_SERIES;
         let found = self.get(session);
         if found.filter(is_rewrite).is_some() {
@@ -146,13 +145,13 @@ impl ManifestList {
 }
 
 impl Manifests {
-    /// The backup that `text` names: `latest`, of those that pass the filter, or a decimal id,
-    /// whatever the filter. Of a list that was made here.
+    /// The backup that `text` names: `latest` for the latest one that passes the filter, or a
+    /// decimal id, whatever the filter. The list must come from this value.
     ///
     /// # Errors
-    /// `NoBackup`; `Forgotten`; `EndedElsewhere` where the number is of a session that became no
-    /// backup; `Damaged` where its manifest cannot be read; `LatestInDoubt` where one cannot be
-    /// read that may be of a later backup; of the storage.
+    /// `NoBackup`; `Forgotten`; `EndedElsewhere` if the session with this number became no backup;
+    /// `Damaged` if its manifest cannot be read; `LatestInDoubt` if an unreadable manifest may be
+    /// of a later backup; of the storage.
     pub fn resolve<'a>(
         &self,
         list: &'a ManifestList,
@@ -177,7 +176,7 @@ impl Manifests {
         })
     }
 
-    /// A manifest that cannot be read, and may be of a backup of the series after `after`.
+    /// An unreadable manifest that may be of a backup of the series after `after`.
     ///
     /// # Errors
     /// Of the storage.
@@ -201,10 +200,10 @@ impl Manifests {
         Ok(None)
     }
 
-    /// Whether a manifest that cannot be read is an ending that a power cut tore, of which nobody
-    /// was told: only when its ending is durable does a session delete its heartbeats, and nobody
-    /// else does while that cannot be read. That it stored no container tells nothing: all that a
-    /// backup has may have been there before it.
+    /// Whether an unreadable manifest is an ending that a power cut tore, so that it was never
+    /// acknowledged. The session's heartbeats show this: a session deletes them only when its
+    /// ending is durable, and no other session deletes them while the ending is unreadable. Missing
+    /// containers would show nothing, because a backup may consist of older chunks only.
     ///
     /// # Errors
     /// Of the storage.

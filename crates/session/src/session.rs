@@ -1,10 +1,10 @@
-//! A session: the handle for everything below, and its state.
+//! A session: the handle for its operations, and its state.
 //!
 //! Cheap to clone; all methods may be called from many threads. There are three locks, always taken
 //! in this order: `turn` (one checkpoint at a time, held while the caller collects it), `record`
-//! (what the session refers to, held while that is written), `beat` (heartbeats, held while one is
-//! written). `state` is taken for an instant under any of them. Once the session has ended, every
-//! call fails with the reason, and no object of it is written any more. Dropping the last handle
+//! (the session's references, held while they are written), `beat` (heartbeats, held while one is
+//! written). `state` is locked for an instant under any of them. Once the session has ended, every
+//! call fails with the reason, and writes no object of the session. Dropping the last handle
 //! without an end leaves the session as a crash would: a later session of the series may continue
 //! from its last checkpoint.
 
@@ -29,7 +29,7 @@ use crate::policy::SessionPolicy;
 use crate::view::ReclaimView;
 use crate::watch::DeathWatch;
 
-/// One process's time with the store.
+/// One process's work with the store.
 #[derive(Clone)]
 pub struct Session {
     pub(crate) inner: Arc<Inner>,
@@ -51,31 +51,32 @@ pub(crate) struct Inner {
     lock: Mutex<Option<Box<dyn ProcessLock>>>,
 }
 
-/// Whether the session runs, and when it last showed it.
+/// Whether the session runs, and when it last put a heartbeat.
 #[derive(Debug)]
 struct State {
     end: Option<End>,
-    /// When the last heartbeat that was written was begun, by the clock that counts suspended time.
+    /// When the last successful put of a heartbeat began, by the clock that counts suspended time.
     spoke_at: Duration,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum End {
-    /// By its own doing.
+    /// It ended itself.
     Closed,
-    /// By another's.
+    /// Another session ended it.
     Elsewhere(EndedBy),
-    /// It was silent for so long.
+    /// It put no heartbeat for so long.
     Silent(Duration),
 }
 
-/// What the session refers to, as its checkpoints say.
+/// The references of the session, as its checkpoints name them.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) next_number: u32,
-    /// The epoch that all of the below honours.
+    /// The epoch that all of these honour.
     pub(crate) answered: Option<Epoch>,
-    /// How many epochs' answers were written: parents chosen across one are chosen anew.
+    /// The number of answers written. If it changes while parents are chosen, they are chosen
+    /// again.
     pub(crate) answers: u64,
     pub(crate) containers: Vec<ContainerSpan>,
     pub(crate) references: Vec<(ContainerId, SlotRange)>,
@@ -84,7 +85,7 @@ pub(crate) struct Record {
     pub(crate) adopted: Vec<(SessionId, Option<u32>)>,
 }
 
-/// What the next heartbeat will say.
+/// The content of the next heartbeat.
 #[derive(Debug, Default)]
 pub(crate) struct Beat {
     pub(crate) next_counter: u64,
@@ -95,7 +96,7 @@ pub(crate) struct Beat {
     pub(crate) epochs: EpochNames,
 }
 
-/// What [`crate::claim`] hands over.
+/// The values that [`crate::claim`] passes on.
 pub(crate) struct Parts {
     pub(crate) id: SessionId,
     pub(crate) series: SeriesId,
@@ -142,19 +143,19 @@ impl Session {
         }
     }
 
-    /// The session's number; of a session that commits, the backup's id.
+    /// The session's number. If it commits, this is the backup's id.
     #[must_use]
     pub fn id(&self) -> SessionId {
         self.inner.id
     }
 
-    /// The series' folder.
+    /// The folder of the series.
     #[must_use]
     pub fn series(&self) -> SeriesId {
         self.inner.series
     }
 
-    /// The series' name; empty in a read session.
+    /// The name of the series; empty for a read session.
     #[must_use]
     pub fn series_name(&self) -> &SeriesName {
         &self.inner.name
@@ -173,15 +174,14 @@ impl Session {
     }
 
     /// The store's manifests. For choosing parents use [`Session::choose_parents`], which lists
-    /// anew.
+    /// them again.
     #[must_use]
     pub fn manifests(&self) -> &Manifests {
         &self.inner.manifests
     }
 
-    /// Begins a look-up: take the permit before asking the index, treat as absent what its view
-    /// says, and keep it until what was found is recorded where the next checkpoint is collected
-    /// from.
+    /// Begins a look-up. Take the guard before you ask the index, treat slots as absent by its
+    /// view, and keep it until the result is recorded where the next checkpoint is collected from.
     #[must_use]
     pub fn look_up(&self) -> EpochGuard {
         self.inner.gate.enter()
@@ -193,7 +193,8 @@ impl Session {
         self.inner.gate.view()
     }
 
-    /// Fails once the session has ended or been silent for too long. Asks no storage.
+    /// Fails once the session has ended, or has put no heartbeat for too long. It does not access
+    /// the storage.
     ///
     /// # Errors
     /// `Closed`, `EndedElsewhere`, `GaveUp`.
@@ -219,7 +220,7 @@ impl Inner {
         }
     }
 
-    /// Records how the session ended; the first end stands.
+    /// Records how the session ended. The first record counts.
     pub(crate) fn end(&self, end: End) -> SessionError {
         let mut state = locked(&self.state);
         let is_first = state.end.is_none();
@@ -249,12 +250,12 @@ impl Inner {
         }
     }
 
-    /// A heartbeat begun at that time was written.
+    /// Records a successful heartbeat, and when its put began.
     pub(crate) fn spoke(&self, begun_at: Duration) {
         locked(&self.state).spoke_at = begun_at;
     }
 
-    /// Whether the one name that can end the session is taken; if so, the session gives up.
+    /// Checks whether the one name that can end the session is taken. If so, the session gives up.
     pub(crate) fn ensure_not_ended(&self) -> Result<()> {
         if !self
             .objects
@@ -264,13 +265,13 @@ impl Inner {
         }
         match self.objects.ending(self.series, self.id)? {
             None => Ok(()),
-            // Only the session itself commits: another thread of it is at that.
+            // Only the session itself commits, so another of its threads does so now.
             Some(EndedBy::Committed) => Err(self.end(End::Closed)),
             Some(how) => Err(self.end(End::Elsewhere(how))),
         }
     }
 
-    /// Lets go of the process lock, for ever.
+    /// Releases the process lock, for ever.
     pub(crate) fn unlock(&self) -> Result<()> {
         if locked(&self.lock).take().is_some() {
             self.objects.storage().drop_lock(&names::session_lock(self.id))?;
@@ -291,7 +292,7 @@ impl fmt::Debug for Session {
 /// The target of all events of this crate in `tracing`'s logs.
 pub(crate) const TARGET: &str = "onefold::session";
 
-/// A panic elsewhere while a lock was held leaves values that are still each valid by themselves.
+/// Locks a mutex. If another thread panicked under the lock, each value behind it is still valid.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

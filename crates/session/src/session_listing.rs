@@ -22,28 +22,28 @@ use crate::session_table::{SessionTable, numbers};
 pub struct SessionListing {
     /// All manifests.
     pub manifests: ManifestList,
-    /// Sessions without an ending among them.
+    /// Sessions without an ending among the manifests.
     pub table: SessionTable,
-    /// Sessions with one, read sessions too.
+    /// Sessions with an ending, including read sessions.
     pub(crate) endings: Vec<(SeriesId, SessionId)>,
 }
 
-/// What was listed when a session began, and a session listing can be made of later.
+/// The listing from when a session began. It can become a session listing later.
 #[derive(Debug, Clone)]
 pub struct Listing {
-    /// Before its claim was put.
+    /// Manifests, listed before its claim was put.
     pub(crate) manifests: Vec<Listed>,
-    /// The numbers of sessions, after.
+    /// The numbers of sessions, listed afterwards.
     pub(crate) numbers: Vec<SessionId>,
 }
 
 impl Manifests {
-    /// One listing of manifests, and one of sessions after it. Backups are not read again that
-    /// `covers` has in the revision that was listed as the highest, or as a tombstone that was
-    /// listed: nothing is ever stored under a name a second time.
+    /// Lists manifests once, and sessions after them. It does not read a backup again if `covers`
+    /// has its highest listed revision, or a listed tombstone, because no name is ever used for a
+    /// second object.
     ///
     /// # Errors
-    /// As [`Self::list`], and [`SessionTable::list`].
+    /// Those of [`Self::list`] and [`SessionTable::list`].
     pub fn list_sessions(&self, covers: &BTreeMap<SessionId, CoveredManifest>) -> Result<SessionListing> {
         for _ in 0..LISTINGS_MAX {
             let listed = listed::list(self.objects(), names::BACKUPS_FOLDER)?;
@@ -55,9 +55,9 @@ impl Manifests {
         Err(contended(names::BACKUPS_FOLDER))
     }
 
-    /// As [`Self::list_sessions`], of the manifests that were listed before the session's claim was
-    /// put. `None` where that is not as good as a new one: another runs, or has begun since, or a
-    /// manifest has vanished.
+    /// Like [`Self::list_sessions`], from the manifests that were listed before the session's claim
+    /// was put. `None`: a new listing is needed, because another session runs or has begun since,
+    /// or a manifest has vanished.
     ///
     /// # Errors
     /// Of the storage.
@@ -67,8 +67,8 @@ impl Manifests {
         listing: &Listing,
         covers: &BTreeMap<SessionId, CoveredManifest>,
     ) -> Result<Option<SessionListing>> {
-        // Of what is there after the own claim: of a claim that is being put nothing may show but
-        // an empty folder, by which the own number was found.
+        // Use the numbers that were listed after the own claim. A session that is just claiming may
+        // have only an empty folder, but its folder raised the own number.
         let table = SessionTable::among(self.objects(), &listing.manifests, &listing.numbers)?;
         if session.is_alone_since(&table)? {
             self.listing_by(&listing.manifests, table, covers)
@@ -98,9 +98,9 @@ impl Manifests {
 }
 
 impl Session {
-    /// Whether manifests that were listed, and then a session table, after the own claim, are as
-    /// good as new ones: nobody else ran, and nobody has begun since. That costs a listing of
-    /// names; docs/protocol.md, "What is listed anew", says why it is so.
+    /// Whether the manifests and the session table that were listed after the own claim are as good
+    /// as new ones: no other session ran, and none has begun since. This costs a listing of names.
+    /// docs/protocol.md, "What is listed anew", has the reason.
     ///
     /// # Errors
     /// Of the storage.

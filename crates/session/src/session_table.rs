@@ -1,10 +1,10 @@
-//! The running sessions: how far they have answered, and what they refer to.
+//! The running sessions: which epochs they have answered, and their references.
 //!
 //! The reclaimer and the adopter use this table. A session runs while the one manifest name that
-//! can end it is free. Manifests are listed before sessions. Only the folders of sessions without a
-//! manifest are read, and those of read sessions until they are removed; a session that ended long
-//! ago costs a name in a listing. So a session that ends in between counts as running, which does
-//! no harm. A session that is not in the table has ended by that listing of manifests, or began
+//! can end it is free. Manifests are listed before sessions. So a session that ends in between
+//! counts as running, which does no harm. Only the folders of sessions without a manifest are read,
+//! and those of read sessions until they are removed. A session that ended long ago costs a name in
+//! a listing. A session that is not in the table has ended by that listing of manifests, or began
 //! after it. If an object vanishes because its writer deleted it, the folder is listed again.
 //! Stateless; may be called from many threads.
 
@@ -22,7 +22,7 @@ use crate::listed::{self, Listed};
 use crate::objects::{Objects, Read};
 use crate::standing::{self, Standing};
 
-/// A folder that keeps losing objects under the reader's hands is listed so often.
+/// How often to list a folder again if objects vanish before they are read.
 const LISTINGS_MAX: usize = 8;
 
 /// A running session, as its objects show it.
@@ -34,7 +34,7 @@ pub struct SessionInfo {
     pub claim: Claim,
     /// The counter of its newest heartbeat, by name alone.
     pub counter: Option<u64>,
-    /// Its newest readable heartbeat; none: it is still about to list epochs.
+    /// Its newest readable heartbeat. `None`: it has not listed epochs yet.
     pub heartbeat: Option<Heartbeat>,
     /// The numbers of its checkpoints, in order.
     pub checkpoints: Vec<u32>,
@@ -59,15 +59,15 @@ pub struct SessionTable {
     /// By number.
     pub running: Vec<SessionInfo>,
     /// Claims and heartbeats that cannot be read. A session with an unreadable claim and a
-    /// heartbeat may run and cannot be ended: nothing may be removed beside it. One without any
-    /// heartbeat never used its number: its crash tore the claim.
+    /// heartbeat may run, and cannot be ended: nothing may be removed beside it. A session without
+    /// any heartbeat never used its number, because its crash tore the claim.
     pub damaged: Vec<DamagedObject>,
     /// Committed backups that have no manifest and were not forgotten ([`crate::LostBackup`]). By
     /// number.
     pub lost: Vec<SessionId>,
 }
 
-/// Names in one session's folder.
+/// The names in one session's folder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Folder {
     pub(crate) claimed: bool,
@@ -85,7 +85,8 @@ impl SessionTable {
         Self::read(&Objects::new(sealer))
     }
 
-    /// One session, if it runs, at the cost of its own folder and of its series'.
+    /// One session, if it runs. It costs a listing of the session's folder, and of its series'
+    /// folder.
     ///
     /// # Errors
     /// Of the storage.
@@ -99,22 +100,24 @@ impl SessionTable {
         self.running.iter().find(|info| info.id == session)
     }
 
-    /// All checkpoints of a session, by number. What any of them names is to be kept while the
-    /// session has no ending: an adopter may name any. Unreadable ones are left out, for nobody can
-    /// adopt them. Empty: it has written none, and what it will refer to honours all epochs it has
-    /// answered; or it has ended meanwhile, which manifests listed after this tell.
+    /// All checkpoints of a session, by number. Reclamation must keep the slots that any of them
+    /// names while the session has no ending, because an adopter may name any of them. Unreadable
+    /// ones are left out, because nobody can adopt them. Empty: the session has written none, and
+    /// its future references honour all epochs that it has answered; or it has ended meanwhile,
+    /// which a later listing of manifests shows.
     ///
     /// # Errors
-    /// `Damaged` when the checkpoint that answers and all later ones cannot be read: older ones
-    /// must not stand in for it, and the epoch must not go on. Of the storage.
+    /// `Damaged` if the answering checkpoint and all later ones cannot be read: older ones must not
+    /// replace it, so the epoch must not continue. Of the storage.
     pub fn checkpoints(sealer: &Sealer, info: &SessionInfo) -> Result<Vec<Checkpoint>> {
         all_checkpoints(&Objects::new(sealer), info)
     }
 
-    /// The checkpoint that an adoption names; it stays when the rest of a session's traces go.
+    /// The checkpoint that an adoption names. It stays when the other objects of the session are
+    /// deleted.
     ///
     /// # Errors
-    /// `Damaged`, or of the storage.
+    /// `Damaged`; of the storage.
     pub fn adopted_checkpoint(
         sealer: &Sealer,
         session: SessionId,
@@ -127,12 +130,12 @@ impl SessionTable {
         Self::after(objects, &listed::list(objects, names::BACKUPS_FOLDER)?)
     }
 
-    /// The sessions that run now and had not ended when these manifests were listed.
+    /// The sessions that run now, and that had no ending when these manifests were listed.
     pub(crate) fn after(objects: &Objects, manifests: &[Listed]) -> Result<Self> {
         Self::among(objects, manifests, &numbers(objects)?)
     }
 
-    /// As [`Self::after`], of the numbers that were listed after the manifests.
+    /// Like [`Self::after`], for numbers that were listed after the manifests.
     pub(crate) fn among(objects: &Objects, manifests: &[Listed], numbers: &[SessionId]) -> Result<Self> {
         let endings = Endings::of(manifests);
         let mut table = Self::default();
@@ -160,9 +163,9 @@ impl SessionTable {
     }
 }
 
-/// Which sessions have a manifest, and in which series. An ending is that of the series which the
-/// claim names, and of no other session that has its number, should there ever be one: numbers of
-/// read sessions are the ones that are given back (`Session::gc_sessions`).
+/// Which sessions have a manifest, and in which series. An ending counts only if it is of the
+/// series that the claim names. This matters for numbers of read sessions, because only these are
+/// given back (`Session::gc_sessions`), and another session might get one.
 struct Endings {
     of: HashMap<SessionId, Vec<SeriesId>>,
 }
@@ -179,7 +182,8 @@ impl Endings {
         Self { of }
     }
 
-    /// Whether an ending is of the series that the claim names, as far as that can be read.
+    /// Whether a session has an ending of the series that its claim names. An unreadable claim may
+    /// name any.
     fn is_over(&self, objects: &Objects, id: SessionId) -> Result<bool> {
         match objects.read::<Claim>(&names::claim(id)) {
             Ok(Read::Whole(claim)) => Ok(self.of.get(&id).is_some_and(|of| of.contains(&claim.series))),
@@ -190,15 +194,15 @@ impl Endings {
         }
     }
 
-    /// Whether to look into the session's folder: claims of those that ended as backups, of which
-    /// there are many, are not read again.
+    /// Whether to read the session's folder. The claims of sessions that ended as backups, which
+    /// are many, are not read again.
     fn may_run(&self, id: SessionId) -> bool {
         let of = self.of.get(&id).map_or(&[][..], Vec::as_slice);
         !matches!(of, [series] if *series != READ_SERIES)
     }
 }
 
-/// What the folder of a session without an ending says of it.
+/// The state of a session without an ending, from its folder.
 fn info(
     objects: &Objects,
     id: SessionId,
@@ -217,7 +221,7 @@ fn info(
             checkpoints: folder.checkpoints.into_iter().collect(),
             is_committed: false,
         }),
-        // CollectedSessions away since it was listed: a read session that ended.
+        // A read session that has ended; its claim was deleted since it was listed.
         Read::Missing => None,
         Read::Damaged(object) => {
             damaged.push(object);
@@ -305,7 +309,7 @@ pub(crate) fn one_folder(objects: &Objects, id: SessionId) -> Result<Folder> {
 fn all_checkpoints(objects: &Objects, info: &SessionInfo) -> Result<Vec<Checkpoint>> {
     let answer = info.heartbeat.as_ref().and_then(|beat| beat.checkpoint);
     let (mut readable, mut vanished, mut damaged) = (Vec::new(), false, None);
-    // Listed anew: the answering checkpoint may be newer than the listing that the caller made.
+    // List again: the answering checkpoint may be newer than the caller's listing.
     for number in one_folder(objects, info.id)?.checkpoints {
         match objects.read::<Checkpoint>(&names::checkpoint(info.id, number))? {
             Read::Whole(checkpoint) => readable.push(checkpoint),

@@ -32,18 +32,18 @@ pub(crate) fn series_of(objects: &Objects, session: SessionId) -> Result<Option<
     Ok(read_claim(objects, &names::claim(session))?.map(|claim| claim.series))
 }
 
-/// The meaning of a commit record, for a session without a manifest in the listing.
+/// What a commit record shows for a session without a manifest in the listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// The session is a backup that has lost its manifest.
     LostBackup,
     /// The session was a rewrite that has lost its manifest. It has no effect.
     LostRewrite,
-    /// The session committed after the listing, or the record is gone.
+    /// The session committed after the listing, or the record no longer exists.
     Unknown,
 }
 
-/// The meaning of this session's record, which may be newer than the listing.
+/// What this session's record shows. The record may be newer than the listing.
 pub(crate) fn standing(objects: &Objects, session: SessionId) -> Result<Standing> {
     let series = series_of(objects, session)?;
     let folder = series.map_or_else(|| names::BACKUPS_FOLDER.to_owned(), names::backups_folder);

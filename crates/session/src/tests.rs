@@ -1,4 +1,4 @@
-//! Tests of sessions on a storage that loses what was not under a barrier, with clocks moved by
+//! Tests of sessions on a storage that loses bytes under no barrier. The tests move the clocks by
 //! hand.
 
 mod adoption;
@@ -36,7 +36,7 @@ use crate::{Begin, Draft, Session, SessionError, SessionPolicy};
 /// `T` of the default policy, and a little.
 const LONG: Duration = Duration::from_secs(31 * 60);
 
-/// One process: its handle onto the storage, and its clock.
+/// One process: its handle of the storage, and its clock.
 #[derive(Clone)]
 struct Host {
     storage: FaultStorage,
@@ -59,12 +59,12 @@ impl Host {
         }
     }
 
-    /// Another process on the same host: it sees locks.
+    /// Another process on the same host, which sees locks.
     fn beside(&self) -> Self {
         Self::of(self.storage.handle(), self.clock.clone())
     }
 
-    /// A process on another host, with a clock of its own: it sees heartbeats only.
+    /// A process on another host, with a clock of its own, which sees heartbeats only.
     fn elsewhere(&self) -> Self {
         Self::of(self.storage.handle_elsewhere(), ManualClock::default())
     }
@@ -125,7 +125,7 @@ impl Host {
 }
 
 fn sealer(storage: Arc<dyn Storage>, clock: &ManualClock) -> Sealer {
-    // Salts differ between processes: no two share a stream of randomness.
+    // Seeds differ between processes, so no two have the same stream of randomness.
     static SEED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     let seed = SEED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let env = Env {

@@ -26,14 +26,15 @@ pub struct ReclaimView {
 }
 
 impl ReclaimView {
-    /// The highest epoch that the view honours; all up to it are honoured.
+    /// The highest epoch that the view honours. It honours all epochs up to this one.
     #[must_use]
     pub fn newest_epoch(&self) -> Option<Epoch> {
         self.newest
     }
 
-    /// The oldest epoch that is kept. Caches, runs and nodes stamped with an older one are to be
-    /// dropped: what was removed from compacted containers before it is on no list any more.
+    /// The oldest epoch whose list is kept. Drop caches, runs and nodes that are stamped with an
+    /// older one: no list names the slots any more that were removed from compacted containers
+    /// before it.
     #[must_use]
     pub fn oldest_epoch(&self) -> Option<Epoch> {
         self.oldest
@@ -51,13 +52,14 @@ impl ReclaimView {
         self.blinded(container) || self.absent.contains_all(container)
     }
 
-    /// Whether a look-up may return any of these slots: false when even one is absent.
+    /// Whether a look-up may return all of these slots. It is false if even one is absent.
     #[must_use]
     pub fn is_whole(&self, container: ContainerId, slots: SlotRange) -> bool {
         !self.blinded(container) && !self.absent.meets(container, slots)
     }
 
-    /// Whether everything but the session's own containers is absent, for want of a readable list.
+    /// Whether everything but the session's own containers is absent, because a list cannot be
+    /// read.
     #[must_use]
     pub fn is_blind(&self) -> bool {
         self.blind
@@ -74,7 +76,7 @@ impl ReclaimView {
     }
 }
 
-/// A view in the making.
+/// A view that is being built.
 #[derive(Debug, Default)]
 pub(crate) struct ViewBuilder {
     view: ReclaimView,
@@ -142,7 +144,8 @@ impl ViewBuilder {
     }
 }
 
-/// Slots by container; whole containers as ranges of packed ids, of which one session's run on.
+/// Slots by container, and whole containers as ranges of packed ids, in which the containers of one
+/// session are consecutive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct AbsentSlots {
     whole: Vec<(u64, u64)>,

@@ -17,7 +17,7 @@ use types::SessionId;
 use crate::policy::SessionPolicy;
 use crate::session_table::SessionInfo;
 
-/// Why a session is taken for dead.
+/// Why a session counts as dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadBecause {
     /// Its process no longer holds the lock that it held when it put its claim, or the lock is
@@ -27,12 +27,13 @@ pub enum DeadBecause {
     Unmoved(Duration),
 }
 
-/// What is known of a session's process.
+/// The state of a session's process, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
     /// Its lock is held, on this host.
     Alive,
-    /// It may be alive: its counter has not moved for so long yet, as watched from here.
+    /// It may be alive: its counter has not been unmoved for long enough yet, by this process's
+    /// clock.
     Unsure {
         /// For how long the counter has not moved.
         unmoved: Duration,
@@ -66,7 +67,8 @@ impl DeathWatch {
         }
     }
 
-    /// Looks at a session once more. The verdict by counter needs a look now and a look `T` later.
+    /// Looks at a session once more. A verdict by the counter needs one look now and another `T`
+    /// later.
     #[must_use]
     pub fn observe(&self, info: &SessionInfo) -> Life {
         if info.is_committed {
@@ -74,7 +76,7 @@ impl DeathWatch {
             return Life::Dead(DeadBecause::LockFree);
         }
         let unmoved = self.unmoved(info);
-        // A storage that cannot tell is one more reason to wait.
+        // If the storage cannot tell, wait.
         let lock = match self.env.storage.lock_state(&names::session_lock(info.id)) {
             Ok(state) if info.claim.has_lock => state,
             _ => LockState::Unknown,
@@ -82,8 +84,8 @@ impl DeathWatch {
         match lock {
             LockState::Held => Life::Alive,
             // A session takes the lock before it puts the claim. So the lock was held, and is free
-            // now. A lock that is missing was dropped: its session was through, and its claim came
-            // back from an older copy of the store.
+            // now. If the lock's name is missing, the session had ended, and its claim came back
+            // from an older copy of the store.
             LockState::Free | LockState::Missing => Life::Dead(DeadBecause::LockFree),
             LockState::Unknown if unmoved >= self.policy.unmoved_for => {
                 Life::Dead(DeadBecause::Unmoved(unmoved))
@@ -106,8 +108,8 @@ impl DeathWatch {
         now.saturating_sub(sighting.since)
     }
 
-    /// Forgets sessions that are not among the running ones, so that memory follows the store's
-    /// present.
+    /// Drops sessions that are not among the running ones, so that memory follows the number of
+    /// running sessions.
     pub(crate) fn keep_only(&self, running: &[SessionInfo]) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.retain(|id, _| running.iter().any(|info| info.id == *id));

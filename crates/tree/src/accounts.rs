@@ -1,8 +1,7 @@
 //! Names of users and groups, from the system's plain tables.
 //!
-//! Read once. Accounts that only a directory service knows have no name here; then their numbers,
-//! which are always stored, decide. That keeps a static binary free of the C library's name
-//! service.
+//! The tables are read once. Accounts that only a directory service knows have no name here. For
+//! these the stored numbers count. So a static binary needs no name service of the C library.
 
 use std::collections::HashMap;
 
@@ -20,15 +19,15 @@ struct Table {
 }
 
 impl Accounts {
-    /// The system's own tables; empty ones where they cannot be read.
+    /// The system's own tables. A table that cannot be read is empty.
     #[must_use]
     pub fn of_system() -> Self {
         let read = |path| std::fs::read(path).unwrap_or_default();
         Self::parse(&read("/etc/passwd"), &read("/etc/group"))
     }
 
-    /// Tables in the form of `/etc/passwd` and `/etc/group`. Lines that have another form are
-    /// passed over; of several names for one number the first counts, as the system has it.
+    /// Parses tables in the form of `/etc/passwd` and `/etc/group`. Skips lines of another form. Of
+    /// several names for one number the first counts, as in the system.
     #[must_use]
     pub fn parse(passwd: &[u8], group: &[u8]) -> Self {
         Self {

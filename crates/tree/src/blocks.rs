@@ -3,17 +3,17 @@
 //! Copying into fresh pages of the page cache costs more than the disk write, and restored files
 //! are not read again soon. Bytes are gathered into large blocks and written directly (`O_DIRECT`).
 //! A partial block at the beginning or end is written through the page cache. For a large file,
-//! threads write several blocks at once while the next bytes are gathered: otherwise the disk would
-//! idle between writes, and a file with many holes is many short writes. If the system refuses,
-//! everything is written through the page cache.
+//! threads write several blocks at once while the next bytes are gathered. Otherwise the disk would
+//! idle between writes, above all for a file with many holes, which needs many short writes. If the
+//! system refuses, everything is written through the page cache.
 //!
-//! Invariant: when [`BlockWriter::finish`] has returned, every given byte is at its offset,
-//! and no other byte of the file was changed. The caller sets the length at the end. One thread
-//! gives bytes; offsets may jump, which costs one more write. After an error the file's content is
-//! useless. Nothing is made durable for its own sake. But if the caller sets metadata after
+//! Invariant: when [`BlockWriter::finish`] has returned, every given byte is at its offset, and no
+//! other byte of the file was changed. The caller sets the length at the end. One thread gives
+//! bytes; offsets may jump, which costs one more write. After an error the file's content is
+//! useless. The writer runs no sync for durability alone. But if the caller sets metadata after
 //! `finish`, a power cut does not leave the file with that metadata and without some of its bytes.
 //!
-//! Memory: a buffer of [`BLOCKS_BYTES`] that is gathered, one that waits, and one for each thread.
+//! Memory: one buffer of [`BLOCKS_BYTES`] being gathered, one that waits, and one for each thread.
 
 mod file;
 #[cfg(test)]
@@ -31,14 +31,14 @@ use rustix::io::Errno;
 use file::File;
 pub(crate) use file::write_all;
 
-/// Bytes gathered to one write.
+/// Bytes gathered into one write.
 const BLOCKS_BYTES: usize = 4 << 20;
-/// For so many bytes of a file a thread writes; to start one for fewer would cost more than it
+/// One thread for each so many bytes of a file. Starting a thread for fewer would cost more than it
 /// saves.
 const THREAD_BYTES_MIN: u64 = 16 << 20;
-/// Threads that write one file at most: as many writes as keep the disk busy.
+/// The most threads that write one file: their writes keep a disk busy.
 const THREADS_MAX: u64 = 3;
-/// Gathering buffers that are kept for the next file, in the whole process.
+/// Gathering buffers that the process keeps for later files.
 const SPARE_MAX: usize = 5;
 
 static BUFFERS: LazyLock<AlignedPool> = LazyLock::new(|| AlignedPool::new(BLOCKS_BYTES, SPARE_MAX));
@@ -56,36 +56,37 @@ pub struct BlockWriter {
 enum Out {
     Here(File),
     Threads {
-        /// `None` once they end.
+        /// `None` once there are no more blocks.
         blocks: Option<SyncSender<Blocks>>,
         writers: Vec<JoinHandle<()>>,
         shared: Arc<Shared>,
     },
 }
 
-/// What the threads that write a file have in common.
+/// The state that the threads writing a file share.
 #[derive(Debug)]
 struct Shared {
     file: File,
-    /// What the first write that failed did with.
+    /// The error of the first write that failed.
     failed: OnceLock<Errno>,
 }
 
-/// Gathered bytes: several stretches of a file with holes, so that a short one is no message of its
-/// own.
+/// Gathered bytes. For a file with holes they are several stretches, so that a short stretch needs
+/// no message of its own.
 #[derive(Debug)]
 struct Blocks {
     buffer: AlignedBuffer,
     stretches: Vec<Stretch>,
 }
 
-/// Bytes that follow one another in the file.
+/// Consecutive bytes of the file.
 #[derive(Debug)]
 struct Stretch {
-    /// Where in the buffer and in the file their first block begins: multiples of the block.
+    /// Where their first block begins in the buffer and in the file. Both are multiples of the
+    /// block.
     at: usize,
     base: u64,
-    /// Where in that block they begin.
+    /// Where they begin in that block.
     begin: usize,
     /// Where they end in the buffer.
     end: usize,
@@ -103,7 +104,7 @@ impl Blocks {
         BLOCKS_BYTES - self.buffer.len()
     }
 
-    /// The file's offset that a byte added next would have; `None` where no stretch is open.
+    /// The file's offset of the next byte. `None`: no stretch is open.
     fn next_offset(&self) -> Option<u64> {
         let last = self.stretches.last()?;
         Some(last.base + (self.buffer.len() - last.at) as u64)
@@ -123,7 +124,7 @@ impl Blocks {
         });
     }
 
-    /// Adds bytes to the open stretch; there is room for them.
+    /// Adds bytes to the open stretch. The caller has checked that there is room.
     fn add(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
         if let Some(last) = self.stretches.last_mut() {
@@ -144,11 +145,10 @@ impl Blocks {
 }
 
 impl BlockWriter {
-    /// For an open file that is empty and will have `len` bytes; a long one may get its length at
-    /// once.
+    /// For an open, empty file that will have `len` bytes. A long file may get its length at once.
     ///
     /// # Errors
-    /// The system's, for want of descriptors.
+    /// The system's, if no descriptor is free.
     pub fn new(file: impl AsFd, len: u64) -> Result<Self, Errno> {
         let file = File::new(file)?;
         let threads = (len / THREAD_BYTES_MIN).min(THREADS_MAX);
@@ -165,14 +165,14 @@ impl BlockWriter {
         })
     }
 
-    /// Writes bytes at an offset, now or later.
+    /// Writes bytes at an offset, or gathers them for a later write.
     ///
     /// # Errors
     /// The system's, for these bytes or earlier ones.
     pub fn write(&mut self, mut offset: u64, mut bytes: &[u8]) -> Result<(), Errno> {
         while !bytes.is_empty() {
             if self.gathered.next_offset() != Some(offset) {
-                // A stretch takes a block at least.
+                // A stretch takes at least one block.
                 if self.gathered.room() < ALIGN_BYTES {
                     self.flush()?;
                 }
@@ -189,17 +189,17 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Writes what is gathered, and waits for all.
+    /// Writes the gathered bytes, and waits for all writes.
     ///
     /// # Errors
-    /// As [`Self::write`].
+    /// Those of [`Self::write`].
     pub fn finish(mut self) -> Result<(), Errno> {
         self.flush()?;
         self.out.end()?;
         self.out.file().settle(self.len)
     }
 
-    /// Has a write fail before which `writes` others came.
+    /// Makes the write after the next `writes` writes fail.
     #[cfg(test)]
     pub(crate) fn fail_after(&self, writes: u64, errno: Errno) {
         self.out.file().fail_after(writes, errno);
@@ -222,7 +222,7 @@ impl BlockWriter {
                 let gathered = std::mem::replace(&mut self.gathered, Blocks::new());
                 match blocks.as_ref().map(|blocks| blocks.send(gathered)) {
                     Some(Ok(())) => Ok(()),
-                    // All have ended with an error.
+                    // All threads have ended with an error.
                     Some(Err(_)) | None => self.out.end().and(Err(Errno::IO)),
                 }
             }
@@ -232,8 +232,8 @@ impl BlockWriter {
 
 impl Drop for BlockWriter {
     fn drop(&mut self) {
-        // No caller waits for the result, and a thread that unwinds must not panic twice. But when
-        // this value is dropped, nothing is written to the file any more.
+        // No caller waits for the result, and a thread that unwinds must not panic twice. But after
+        // this value is dropped, no thread writes to the file.
         drop(self.out.join());
     }
 }
@@ -246,7 +246,7 @@ impl Out {
         }
     }
 
-    /// Waits until all is written that was handed on.
+    /// Waits until all sent blocks are written.
     fn end(&mut self) -> Result<(), Errno> {
         if let Some(panic) = self.join() {
             std::panic::resume_unwind(panic);
@@ -257,7 +257,7 @@ impl Out {
         }
     }
 
-    /// Waits until all threads have ended; what one of them panicked with, if one did.
+    /// Waits until all threads have ended. Returns the payload of a panic, if one of them panicked.
     fn join(&mut self) -> Option<Box<dyn Any + Send>> {
         let Self::Threads { blocks, writers, .. } = self else {
             return None;
@@ -270,7 +270,7 @@ impl Out {
 
 fn in_threads(file: File, threads: u64) -> Result<Out, Errno> {
     let (blocks, incoming) = sync_channel(1);
-    // Only the threads hold it, so the sender learns when none is left.
+    // Only the threads own it, so the sender gets an error when no thread is left.
     let incoming = Arc::new(Mutex::new(incoming));
     let shared = Arc::new(Shared {
         file,
@@ -285,7 +285,7 @@ fn in_threads(file: File, threads: u64) -> Result<Out, Errno> {
             .spawn(move || shared.run(&incoming))
         {
             Ok(writer) => writers.push(writer),
-            // Those that there are do it alone.
+            // The threads that were started do all the work.
             Err(_) if !writers.is_empty() => break,
             Err(error) => return Err(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN)),
         }
@@ -302,11 +302,11 @@ impl Shared {
     fn run(&self, incoming: &Mutex<Receiver<Blocks>>) {
         let next = || incoming.lock().unwrap_or_else(PoisonError::into_inner).recv();
         while let Ok(blocks) = next() {
-            // Blocks after a failure are useless, but their sender must not wait for ever.
+            // Blocks after a failure are not needed, but their sender must not wait for ever.
             if self.failed.get().is_none()
                 && let Err(errno) = blocks.write(&self.file)
             {
-                // Another may have failed meanwhile; what is told is the first.
+                // Another thread may have failed meanwhile. The first error counts.
                 self.failed.set(errno).ok();
             }
         }

@@ -1,14 +1,14 @@
-//! What can go wrong with one entry, a listing or a call.
+//! Errors of one entry, a listing or a call.
 
 use std::fmt;
 
 use rustix::io::Errno;
 
-/// A fault. Those with a `path` concern that entry alone: report them and go on (exit code 3).
+/// An error. One with a `path` concerns that entry alone: report it and continue (exit code 3).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TreeError {
-    /// The system refused.
+    /// The system refused a call.
     #[error("{}: cannot {action}: {errno}", Shown(path))]
     System {
         /// The entry.
@@ -18,18 +18,18 @@ pub enum TreeError {
         /// The system's answer.
         errno: Errno,
     },
-    /// The entry was there when its folder was read, and is gone or another one now.
+    /// The entry existed when its folder was read. It no longer exists, or is another one.
     #[error("{}: vanished while it was being backed up", Shown(path))]
     Vanished {
         /// The entry.
         path: Vec<u8>,
     },
-    /// A file changed while it was being read: what was read is stored, and may mix old and new.
+    /// A file changed while it was read. The bytes read are stored, and may mix old and new.
     #[error("{}: changed while it was being read ({change})", Shown(path))]
     Changed {
         /// The file.
         path: Vec<u8>,
-        /// What was noticed.
+        /// The change that was noticed.
         change: Change,
     },
     /// A file whose length the file system does not show has more bytes than a backup reads of such
@@ -44,7 +44,7 @@ pub enum TreeError {
         /// Bytes that were read.
         read: u64,
     },
-    /// An exclude pattern that is not one.
+    /// An invalid exclude pattern.
     #[error("the pattern {pattern:?} cannot be understood: {why}")]
     Pattern {
         /// The pattern as given.
@@ -60,7 +60,7 @@ pub enum TreeError {
         /// The one before it.
         previous: Vec<u8>,
     },
-    /// What was named as an image is neither a file nor a block device.
+    /// A path given as an image names neither a file nor a block device.
     #[error(
         "{}: is neither a file nor a block device, so there is no image in it",
         Shown(path)
@@ -94,22 +94,23 @@ pub enum TreeError {
         stream: &'static str,
         /// Offset of the record being read.
         offset: u64,
-        /// What the source of the stream said.
+        /// The error of the stream's source.
         source: std::io::Error,
     },
     /// A path that must not be restored: relative, empty, with `.`, `..` or NUL (INV-8).
     #[error("{}: refused, its path is not a clean absolute one", Shown(path))]
     UnsafePath {
-        /// The path as it stands in the listing.
+        /// The path as in the listing.
         path: Vec<u8>,
     },
-    /// The way to the entry leads over something that is not a folder, such as a symbolic link (INV-8).
+    /// The way to the entry leads over something that is not a folder, such as a symbolic link
+    /// (INV-8).
     #[error("{}: refused, the way to it is not all folders", Shown(path))]
     NotAFolder {
         /// The entry.
         path: Vec<u8>,
     },
-    /// An existing link takes the place of a folder above the paths asked for, and the restore does
+    /// An existing link takes the place of a folder above the requested paths, and the restore does
     /// not follow it.
     #[error(
         "{}: refused, {} on the way to it is a link that {why}; restore to the folder itself (--target)",
@@ -136,7 +137,7 @@ pub enum TreeError {
         /// The path that this restore has written under that name.
         other: Vec<u8>,
     },
-    /// An existing file that was to stay has changed meanwhile.
+    /// An existing file that the restore would keep has changed meanwhile.
     #[error(
         "{}: changed while the restore was running, and was left; restore it again",
         Shown(path)
@@ -152,10 +153,10 @@ pub enum TreeError {
         path: Vec<u8>,
         /// Bytes written or skipped.
         written: u64,
-        /// Bytes it has.
+        /// Bytes that the file has.
         expected: u64,
     },
-    /// The time of modification is one that the target's file system cannot hold.
+    /// The target's file system cannot store the time of modification.
     #[error(
         "{}: its time is beyond those that the target's file system holds, which took another",
         Shown(path)
@@ -164,8 +165,7 @@ pub enum TreeError {
         /// The entry.
         path: Vec<u8>,
     },
-    /// A file that could not be read to its end when it was backed up: what there is has another
-    /// name.
+    /// The backup could not read the file to its end. The part that was read gets another name.
     #[error(
         "{}: could not be read whole when it was backed up: the first {stored} {} are in {}",
         Shown(path),
@@ -177,7 +177,7 @@ pub enum TreeError {
         path: Vec<u8>,
         /// The name, beside its own, that the part is restored to.
         name: Vec<u8>,
-        /// Bytes that there are.
+        /// Bytes that are stored.
         stored: u64,
         /// Bytes that the file had, if that is known.
         expected: Option<u64>,
@@ -194,7 +194,7 @@ pub enum TreeError {
         /// The file's first name.
         target: Vec<u8>,
     },
-    /// A folder not all of whose names could be read when it was backed up.
+    /// The backup could not read all names in the folder.
     #[error(
         "{}: not all that was in it could be read when it was backed up: some may be missing",
         Shown(path)
@@ -203,8 +203,7 @@ pub enum TreeError {
         /// The folder.
         path: Vec<u8>,
     },
-    /// An entry some of whose extended attributes, or flags, could not be read when it was backed
-    /// up.
+    /// The backup could not read some extended attributes or flags of the entry.
     #[error(
         "{}: its extended attributes, ACLs and flags could not all be read when it was backed up",
         Shown(path)
@@ -230,8 +229,8 @@ impl TreeError {
         }
     }
 
-    /// As [`Self::system`], but an entry that is no longer there has vanished. A stale file handle
-    /// of a network file system is no sign of that: the whole file system may be what is gone.
+    /// Like [`Self::system`], but an entry that no longer exists has vanished. A stale file handle
+    /// of a network file system does not show that, because the whole file system may be gone.
     pub(crate) fn reading(path: impl Into<Vec<u8>>, action: Action, errno: Errno) -> Self {
         match errno {
             Errno::NOENT => Self::Vanished { path: path.into() },
@@ -239,8 +238,8 @@ impl TreeError {
         }
     }
 
-    /// Whether the error is a lack of room. A file system also refuses attributes in this way that it
-    /// has no place for, however empty it is.
+    /// Whether the error is a lack of space. A file system also reports this for attributes that it
+    /// cannot store, however empty it is.
     #[must_use]
     pub fn is_no_room(&self) -> bool {
         matches!(self, Self::System { action, errno, .. }
@@ -291,7 +290,7 @@ pub enum Action {
     List,
     /// Creating it.
     Create,
-    /// Removing what stood in its place.
+    /// Removing the existing entry in its place.
     Replace,
     /// Writing it.
     Write,
@@ -352,7 +351,7 @@ impl fmt::Display for LinkFault {
     }
 }
 
-/// How a file was seen to change while it was read.
+/// How a file changed while it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
@@ -360,7 +359,7 @@ pub enum Change {
     Shrunk,
     /// It became longer: the bytes it had when opened were stored.
     Grown,
-    /// Its time of modification moved on.
+    /// Its time of modification changed.
     Modified,
     /// It is no longer a regular file; nothing was stored.
     Kind,
@@ -384,8 +383,8 @@ fn of_bytes(expected: Option<u64>) -> String {
     }
 }
 
-/// A path as shown to people: bytes that are not printable are escaped, so that a name can neither
-/// break a line nor steer a terminal.
+/// A path as shown to people. Bytes that are not printable are escaped, so that a name can neither
+/// break a line nor control a terminal.
 struct Shown<'a>(&'a [u8]);
 
 impl fmt::Display for Shown<'_> {

@@ -1,11 +1,11 @@
-//! Exclude patterns, with the meaning that hands know from restic.
+//! Exclude patterns, with the same meaning as in restic.
 //!
 //! A pattern with a leading `/` must match a whole path. So must one with a leading `./` or `../`,
 //! from the current folder on. Any other may begin at any component. `*` and `?` do not cross a
 //! `/`, `**` does; `[...]` is a class, and `\` makes the next character a plain one. Patterns are
-//! cleaned first ([`pattern`]). A pattern that matches a folder leaves out what is in it, because
-//! the walk does not enter it. A pattern with a leading `!` takes back what an earlier one
-//! excluded; the last match decides.
+//! cleaned first ([`pattern`]). A pattern that matches a folder also leaves out its content,
+//! because the walk does not enter it. A pattern with a leading `!` includes again what an earlier
+//! one excluded. The last match decides.
 
 mod doubts;
 mod pattern;
@@ -29,7 +29,7 @@ pub use doubts::{Doubt, PatternDoubt};
 pub struct Excludes {
     set: GlobSet,
     patterns: Arc<[Pattern]>,
-    /// For each pattern, by number.
+    /// The matches of each pattern, by number.
     met: Arc<[PatternMatches]>,
     /// The patterns with a class, compiled with its brackets as plain characters.
     literal: GlobSet,
@@ -37,7 +37,7 @@ pub struct Excludes {
     literal_of: Arc<[usize]>,
 }
 
-/// What a pattern has matched so far.
+/// The matches of a pattern so far.
 #[derive(Debug, Default)]
 struct PatternMatches {
     /// The pattern has matched a path.
@@ -69,7 +69,7 @@ impl ExcludeBuilder {
         }
     }
 
-    /// Adds a pattern; with `any_case` the case of letters does not matter.
+    /// Adds a pattern. With `any_case` the case of letters does not matter.
     ///
     /// # Errors
     /// [`TreeError::Pattern`] if the pattern cannot be parsed, or can never match.
@@ -96,7 +96,7 @@ impl ExcludeBuilder {
     /// Compiles the patterns.
     ///
     /// # Errors
-    /// [`TreeError::Pattern`] when together they are too many or too large.
+    /// [`TreeError::Pattern`] if together they are too many or too large.
     pub fn build(self) -> Result<Excludes, TreeError> {
         let (mut set, mut literal_set) = (GlobSetBuilder::new(), GlobSetBuilder::new());
         let (mut patterns, mut literal_of) = (Vec::new(), Vec::new());
@@ -131,8 +131,8 @@ impl Excludes {
         self.patterns.is_empty()
     }
 
-    /// Whether a clean absolute path is left out by a pattern that matches it itself. Those of its
-    /// parents are not asked.
+    /// Whether a pattern that matches a clean absolute path leaves it out. It does not check the
+    /// path's parents.
     #[must_use]
     pub fn excludes(&self, path: &[u8]) -> bool {
         if self.patterns.is_empty() {
@@ -155,7 +155,7 @@ impl Excludes {
         last.is_some_and(|number| !self.patterns[number].takes_back)
     }
 
-    /// Paths that every match is, or lies below; none where a match may be anywhere.
+    /// Paths such that every match is one of them or below one. `None`: a match may be anywhere.
     #[must_use]
     pub fn roots(&self) -> Option<Vec<Vec<u8>>> {
         let patterns = self.patterns.iter().filter(|pattern| !pattern.takes_back);

@@ -1,12 +1,13 @@
-//! Folders that stay reachable by their chain of parents while their descriptors come and go.
+//! Folders that stay reachable along their chain of parents while their descriptors are closed and
+//! opened again.
 //!
 //! A walk or a restore may hold thousands of folders (queued entries, a deep tree) and a process
 //! few descriptors. Each [`Folder`] knows its parent and name; its descriptor is closed when more
 //! than [`OPEN_MAX`] are open, and opened again, relative to the parent's, when needed. The folder
 //! found then must be the one known before, by device and inode: otherwise the answer is `ENOENT`.
 //!
-//! No path is ever longer than one name, so depth is not limited by `PATH_MAX`. Safe to share
-//! between threads; a descriptor in use is kept open by its `Arc`.
+//! No path is ever longer than one name, so `PATH_MAX` does not limit the depth. Safe to share
+//! between threads: an `Arc` keeps a descriptor open while it is used.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -18,33 +19,33 @@ use rustix::io::Errno;
 use crate::metadata::Facts;
 use crate::retry::retry;
 
-/// Descriptors of folders kept open by one walk or restore.
+/// The most folder descriptors that one walk or restore keeps open.
 const OPEN_MAX: usize = 96;
 
-/// A folder known by name and identity.
+/// A folder, known by name and identity.
 #[derive(Debug)]
 pub(crate) struct Folder {
-    /// None for the top, whose descriptor is never closed.
+    /// `None` for the top, whose descriptor is never closed.
     parent: Option<Arc<Folder>>,
     name: Vec<u8>,
-    /// Whether a link in its place is followed: only on the way to a walk's roots.
+    /// Whether to follow a link in its place: only above a walk's roots.
     follow: bool,
     identity: (u64, u64),
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
     open: Arc<Mutex<VecDeque<Weak<Folder>>>>,
 }
 
-/// A folder just opened.
+/// A folder that was just opened.
 #[derive(Debug)]
 pub(crate) struct Entered {
     pub(crate) folder: Arc<Folder>,
-    /// As it was opened.
+    /// The descriptor with which it was opened.
     pub(crate) descriptor: Arc<OwnedFd>,
     pub(crate) facts: Facts,
 }
 
 impl Folder {
-    /// The top of a chain, opened by a path that is trusted.
+    /// The top of a chain, opened by a trusted path.
     pub(crate) fn top(path: &[u8]) -> Result<Arc<Self>, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = retry(|| openat(CWD, path, flags, Mode::empty()))?;
@@ -59,9 +60,10 @@ impl Folder {
         }))
     }
 
-    /// A folder in this one, and its present metadata. It is opened for reading if `readable`, else
-    /// only as a place for names. A reader keeps the returned descriptor: another thread may make
-    /// [`Self::descriptor`] open the folder again at any time, as a place for names only.
+    /// Opens a folder in this one, and returns its present metadata. If `readable`, it is opened
+    /// for reading, otherwise only to look up names in it. A reader keeps the returned descriptor:
+    /// another thread may make [`Self::descriptor`] open the folder again at any time, only for
+    /// looking up names.
     pub(crate) fn enter(
         self: &Arc<Self>,
         name: &[u8],
@@ -87,7 +89,8 @@ impl Folder {
         })
     }
 
-    /// Its descriptor, opened again if need be: to name what is in the folder, not to list it.
+    /// The descriptor, opened again if needed. Use it to look up names in the folder, not to list
+    /// it.
     pub(crate) fn descriptor(self: &Arc<Self>) -> Result<Arc<OwnedFd>, Errno> {
         let mut closed: Vec<&Arc<Self>> = Vec::new();
         let mut folder = self;
@@ -116,7 +119,8 @@ impl Folder {
     }
 
     fn slot(&self) -> std::sync::MutexGuard<'_, Option<Arc<OwnedFd>>> {
-        // A descriptor is put or taken whole: a panic elsewhere leaves nothing half done.
+        // A descriptor is set or taken in one step, so after a panic elsewhere the value is still
+        // valid.
         self.descriptor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -138,7 +142,7 @@ impl Folder {
 }
 
 impl Drop for Folder {
-    /// Lets go of the chain in a loop: a deep tree's parents may all go with their last child, and
+    /// Drops the chain in a loop: the last child of a deep tree may drop all its parents, which
     /// must not recurse.
     fn drop(&mut self) {
         let mut parent = self.parent.take();
@@ -156,10 +160,10 @@ fn open_folder(at: &OwnedFd, name: &[u8], follow: bool, readable: bool) -> Resul
     open_quietly(at, name, base)
 }
 
-/// Opens for reading without touching the time of access where that is permitted.
+/// Opens for reading, without changing the time of access if the system permits that.
 pub(crate) fn open_quietly(at: &OwnedFd, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     match retry(|| openat(at, name, flags | OFlags::NOATIME, Mode::empty())) {
-        // Only the owner and the superuser may ask for it.
+        // The system permits this only to the owner and the superuser.
         Err(Errno::PERM) => retry(|| openat(at, name, flags, Mode::empty())),
         other => other,
     }

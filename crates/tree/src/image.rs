@@ -1,4 +1,5 @@
-//! Reading a disk image or a block device from front to back; holes are reported, not read (R8).
+//! Reads a disk image or a block device from front to back. It reports holes without reading them
+//! (R8).
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use rustix::io::{Errno, pread};
 use crate::retry::retry;
 use crate::{Action, Piece, TreeError};
 
-/// An image being read. One thread; a fault leaves it where it was.
+/// An image that is being read. For one thread. After an error its position is unchanged.
 #[derive(Debug)]
 pub struct ImageReader {
     file: std::os::fd::OwnedFd,
@@ -29,7 +30,7 @@ impl ImageReader {
         let file = retry(|| {
             open(
                 path,
-                // Without waiting: a pipe would wait for its other end.
+                // Do not wait: a pipe would wait for its other end.
                 OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK,
                 Mode::empty(),
             )
@@ -46,7 +47,7 @@ impl ImageReader {
         // The length of a block device is not in its metadata.
         let len = retry(|| seek(&file, SeekFrom::End(0)));
         let len = len.map_err(|e| TreeError::reading(&bytes[..], Action::ReadMetadata, e))?;
-        // Advice that is refused costs nothing but speed.
+        // If the system refuses the advice, reading is only slower.
         fadvise(&file, 0, None, Advice::Sequential).ok();
         Ok(Self {
             file,
@@ -69,10 +70,10 @@ impl ImageReader {
         self.len == 0
     }
 
-    /// Goes on from a position.
+    /// Continues at a position.
     ///
     /// # Errors
-    /// [`TreeError::Changed`] where the image is shorter.
+    /// [`TreeError::Changed`] if the image is shorter.
     pub fn skip_to(&mut self, position: u64) -> Result<(), TreeError> {
         if position > self.len {
             return Err(self.shrunk());
@@ -81,13 +82,13 @@ impl ImageReader {
         Ok(())
     }
 
-    /// Reads on.
+    /// Reads the next piece.
     ///
     /// # Errors
-    /// [`TreeError::System`]; [`TreeError::Changed`] where the image has become shorter.
+    /// [`TreeError::System`]; [`TreeError::Changed`] if the image has become shorter.
     ///
     /// # Panics
-    /// When the buffer is empty.
+    /// If the buffer is empty.
     pub fn next(&mut self, buffer: &mut [u8]) -> Result<Piece, TreeError> {
         assert!(!buffer.is_empty(), "a buffer to read into");
         if self.position >= self.len {
@@ -128,7 +129,8 @@ impl ImageReader {
         }
     }
 
-    /// Moves to the next data and finds its end. Where holes cannot be told, all is data.
+    /// Moves to the next data and finds its end. If the system does not report holes, everything is
+    /// data.
     fn find_data(&mut self) {
         self.position = match retry(|| seek(&self.file, SeekFrom::Data(self.position))) {
             Ok(data) => data.clamp(self.position, self.len),

@@ -1,13 +1,13 @@
-//! The operating system's side of directory backups: walking a tree, reading its files, the listing
-//! and its fences, telling unchanged files, and putting entries back with their metadata.
+//! The operating system's side of directory backups: walks a tree, reads its files, writes the
+//! listing and its fences, finds unchanged files, and restores entries with their metadata.
 //!
-//! Linux only: `openat`-relative calls, `O_PATH` handles and `/proc/self/fd` are what makes the
-//! walk independent of path lengths and the restore safe against planted links (INV-8).
+//! Linux only: `openat`-relative calls, `O_PATH` handles and `/proc/self/fd` make the walk
+//! independent of path lengths, and the restore safe against planted links (INV-8).
 //!
 //! Invariants:
-//! - Everything is in *listing order* ([`order`]); the walk yields it, the writer enforces it, the
-//!   reader checks it, so that two listings merge in one pass.
-//! - A fault of one entry is a value ([`TreeError`]) beside the other entries, never an end of the
+//! - All entries are in *listing order* ([`order`]): the walk yields it, the writer enforces it,
+//!   the reader checks it. So two listings merge in one pass.
+//! - A fault of one entry is a value ([`TreeError`]) beside the other entries, and never ends the
 //!   work.
 //! - Nothing here knows of containers or recipes: bytes in, bytes out.
 //! - Memory is bounded by one folder's names, the depth, and the number of hard-linked files

@@ -1,4 +1,4 @@
-//! Hard links: which name of an inode came first.
+//! Hard links: finds the first name of each inode.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use types::FileTime;
 
 use crate::WalkEntry;
 
-/// First names of inodes with several, kept until all their names were seen (INV-7: one entry an
-/// inode).
+/// First names of inodes with several names, kept until all names are seen (INV-7: one entry for
+/// each inode).
 #[derive(Debug, Default)]
 pub(crate) struct FirstNames {
     found: HashMap<(u64, u64), (FirstName, u64)>,
@@ -23,7 +23,8 @@ pub(crate) struct FirstName {
 }
 
 impl FirstNames {
-    /// The first name of the inode, or none when this is it. `links` is its number of names.
+    /// Records a name of an inode with `links` names. Returns the first name; `None` if this is the
+    /// first one.
     pub(crate) fn see(
         &mut self,
         identity: (u64, u64),
@@ -48,48 +49,49 @@ impl FirstNames {
     }
 }
 
-/// Mends hard links whose first name could not be stored after all, for example because a file
-/// would not open.
+/// Mends hard links whose first name could not be stored, for example because a file could not be
+/// opened.
 ///
 /// The backup calls [`Self::lost`] for such an entry, and [`Self::mend`] for every later entry. The
 /// next name of the same inode then becomes the first one, and the later names link to it.
 #[derive(Debug, Default)]
 pub struct LostLinks {
-    /// The name that took the lost one's place; none while there is none.
+    /// The name that replaced the lost one. `None`: none has yet.
     instead: HashMap<(u64, u64), Option<Vec<u8>>>,
-    /// How far the content of files with several names is what was there, where it is not.
+    /// For files with several names whose stored content is not the file's: how far it is.
     contents: HashMap<(u64, u64), Content>,
 }
 
 impl LostLinks {
-    /// The first name of something was not stored.
+    /// Notes that the first name of an inode was not stored.
     pub fn lost(&mut self, first: &WalkEntry) {
         if first.links > 1 {
             self.instead.insert(identity(first), None);
         }
     }
 
-    /// A file was stored, and its content is not what was there: its other names will say so, too.
+    /// Notes that a file was stored with content that is not the file's. Its other names must
+    /// record this, too.
     pub fn stored(&mut self, file: &WalkEntry, content: Content) {
         if file.links > 1 && content != Content::Whole {
             self.contents.insert(identity(file), content);
         }
     }
 
-    /// This name is stored as a file of its own: later ones point to it.
+    /// Notes that this name is stored as a file of its own. Later names link to it.
     pub fn instead(&mut self, name: &WalkEntry) {
         self.instead.insert(identity(name), Some(name.entry.path.clone()));
     }
 
-    /// Turns a hard link to what was not stored into that itself, or points it to the name that
-    /// was.
+    /// If a hard link's first name was not stored, makes the link that file itself, or links it to
+    /// the name that was stored.
     pub fn mend(&mut self, entry: &mut WalkEntry) {
         if !matches!(entry.entry.kind, EntryKind::HardLink { .. }) {
             return;
         }
         match self.contents.get(&identity(entry)) {
             None => {}
-            // The lead is the first name's.
+            // Only the first name has the lead.
             Some(Content::Older { .. }) => entry.entry.state.content = Content::Older { lead: 0 },
             Some(content) => entry.entry.state.content = *content,
         }

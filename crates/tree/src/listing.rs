@@ -1,8 +1,9 @@
-//! The listing and fences streams of a directory backup: writing them entry by entry, reading them as
-//! they come.
+//! The listing and fences streams of a directory backup: writes them entry by entry, and reads them
+//! piece by piece.
 //!
-//! The listing is a sequence of records (`format::listing`). A fence stands for a part of it, so that one
-//! path is found without reading the rest; fences lie in pages, and pages below pages.
+//! The listing is a sequence of records (`format::listing`). A fence describes one part of it, so
+//! that a reader finds one path without reading the rest. Fences are in pages, and each page has a
+//! fence in a page above.
 
 mod fence_writer;
 mod fences;

@@ -12,7 +12,7 @@ use types::FileTime;
 use crate::retry::retry;
 use crate::{Accounts, Action, TreeError, order};
 
-/// What `stat` says, in types that are the same on every machine.
+/// The facts of `stat`, in types that are the same on every machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) kind: FileType,
@@ -20,7 +20,8 @@ pub(crate) struct Facts {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) len: u64,
-    /// Bytes allocated; less than `len` where there are holes or the file system compresses.
+    /// Bytes allocated. They are fewer than `len` if there are holes, or if the file system
+    /// compresses.
     pub(crate) allocated: u64,
     pub(crate) mtime: FileTime,
     pub(crate) ctime: FileTime,
@@ -56,7 +57,7 @@ impl Facts {
 }
 
 impl Facts {
-    /// As [`Self::of`]; a value that the system did not give is 0.
+    /// Like [`Self::of`]. A value that the system did not give is 0.
     pub(crate) fn of_statx(found: &Statx) -> Self {
         let time = |time: rustix::fs::StatxTimestamp| FileTime::new(time.tv_sec, time.tv_nsec);
         Self {
@@ -76,8 +77,8 @@ impl Facts {
     }
 }
 
-/// The entry for what `stat` and the accounts tell, without extended attributes. `target` is a
-/// symbolic link's.
+/// Makes the entry from `stat` and the accounts, without extended attributes. `target` is the
+/// target of a symbolic link.
 pub(crate) fn entry(
     path: Vec<u8>,
     facts: &Facts,
@@ -122,8 +123,8 @@ pub(crate) fn entry(
 /// The inode flags that a restore can set (Linux `FS_FL_USER_MODIFIABLE`): secure deletion,
 /// undelete, compression, synchronous, immutable, append-only, no dump, no times of access, no
 /// compression, journalled data, no tails, synchronous folder, top of hierarchies, no copy on
-/// write, direct access, projects inherited, names of any case. The other flags say how the file
-/// system stores the inode, or need a key or a signature: encryption, verity.
+/// write, direct access, projects inherited, names of any case. The other flags describe how the
+/// file system stores the inode, or need a key or a signature: encryption, verity.
 pub(crate) const FLAGS_KEPT: u32 = 0x1
     | 0x2
     | 0x4
@@ -142,7 +143,7 @@ pub(crate) const FLAGS_KEPT: u32 = 0x1
     | 0x2000_0000
     | 0x4000_0000;
 
-/// The flags of an open file or folder; none where the file system has no such thing.
+/// The flags of an open file or folder; 0 if the file system has no flags.
 pub(crate) fn flags_of(file: &OwnedFd) -> Result<u32, Errno> {
     match retry(|| ioctl_getflags(file)) {
         Ok(flags) => Ok(flags.bits() & FLAGS_KEPT),
@@ -154,7 +155,7 @@ pub(crate) fn flags_of(file: &OwnedFd) -> Result<u32, Errno> {
 /// Names and values.
 pub(crate) type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Reads extended attributes of names in folders, links not followed.
+/// Reads extended attributes of names in folders, without following links.
 #[derive(Debug)]
 pub(crate) struct AttributeReader {
     /// Whether names can be reached below `/proc/self/fd`, which works at any depth.
@@ -175,8 +176,8 @@ impl AttributeReader {
         }
     }
 
-    /// The attributes of `name` in the folder, sorted by name. With a fault those that could be
-    /// read. `follow` takes those of what a link points to.
+    /// The attributes of `name` in the folder, sorted by name. With a fault, those that could be
+    /// read. With `follow`, the attributes of a link's target.
     pub(crate) fn read(
         &mut self,
         folder: &OwnedFd,

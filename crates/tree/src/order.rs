@@ -1,6 +1,6 @@
-//! Listing order: paths compare by their components, bytewise, a folder before what is in it.
+//! Listing order: paths compare by their components, bytewise. A folder comes before its content.
 //!
-//! So a folder's whole content follows it at once: `/a`, `/a/b`, `/a/c`, `/a.d`. Bytewise order of
+//! So a folder's whole content follows it directly: `/a`, `/a/b`, `/a/c`, `/a.d`. Bytewise order of
 //! whole paths would put `/a.d` between `/a` and `/a/b`. Comparing bytes with `/` below every other
 //! byte is the same order, because NUL is in no path. All pure functions.
 
@@ -20,7 +20,7 @@ fn rank(byte: u8) -> u8 {
     if byte == b'/' { 0 } else { byte }
 }
 
-/// Whether `path` is `folder` or lies below it.
+/// Whether `path` is `folder` or below it.
 #[must_use]
 pub fn is_within(path: &[u8], folder: &[u8]) -> bool {
     let folder = folder.strip_suffix(b"/").unwrap_or(folder);
@@ -41,7 +41,8 @@ pub fn name(path: &[u8]) -> &[u8] {
     components(path).next_back().unwrap_or_default()
 }
 
-/// Whether a path is absolute and every component a name: not empty, `.` or `..`, without NUL.
+/// Whether a path is absolute and every component is a name: not empty, not `.` or `..`, without
+/// NUL.
 #[must_use]
 pub fn is_clean(path: &[u8]) -> bool {
     let Some(rest) = path.strip_prefix(b"/") else {
@@ -60,8 +61,8 @@ pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     [folder, b"/", name].concat()
 }
 
-/// A path made absolute and clean by looking at its text alone: `.` and doubled slashes go, `..`
-/// takes the component before it, links are not followed.
+/// Makes a path absolute and clean, by its text alone: removes `.` and doubled slashes, and each
+/// `..` with the component before it. It does not follow links.
 #[must_use]
 pub fn absolute(current: &[u8], path: &[u8]) -> Vec<u8> {
     let from = if path.starts_with(b"/") { &b""[..] } else { current };

@@ -1,10 +1,10 @@
-//! Reading a file as pieces of data and holes, and finding whether it changed meanwhile.
+//! Reads a file as pieces of data and holes, and finds whether it changed meanwhile.
 //!
-//! A file is opened relative to its folder, links refused and without waiting (a pipe put in its
-//! place must not hang a backup), and its metadata is read again: the opened file counts, not the
-//! one that the walk saw. As many bytes are read as it had then; a file that shrinks, grows or is
-//! modified meanwhile is stored as read and reported. Its entry keeps the times of the opening, so
-//! that the next backup sees it changed.
+//! A file is opened relative to its folder, without following links and without waiting (a pipe in
+//! its place must not block a backup). Its metadata is read again: the opened file counts, not the
+//! one that the walk saw. The reader reads as many bytes as the file had at its opening. A file
+//! that shrinks, grows or is modified meanwhile is stored as read, and reported. Its entry keeps
+//! the times of the opening, so that the next backup sees it changed.
 //!
 //! Readers are independent of each other and of the walk: any number of them may run on other
 //! threads ([`read_small`] reads many small files ahead, in fewer calls).
@@ -25,42 +25,44 @@ use crate::{Action, Change, TreeError, WalkEntry};
 
 pub use sections::{DataSection, Section, Sections};
 
-/// With more than this to come, the system is told that it is read from front to back. Not of what
-/// is read in sections: those go past the page cache, which is to read nothing ahead.
+/// A file with more bytes than this is announced to the system as read from front to back. Files
+/// that are read in sections are not: they are read past the page cache, and the system must not
+/// read ahead.
 const SEQUENTIAL_FROM_BYTES: u64 = 1 << 20;
 
-/// So much of a file of unknown length is read with the small files. What is more is read again.
+/// The most bytes of a file of unknown length that are read with the small files. A longer file is
+/// read again.
 const SMALL_OF_UNKNOWN_LENGTH_BYTES: u64 = 64 << 10;
 
-/// What comes next in a file.
+/// The next piece of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece {
-    /// So many bytes were put at the buffer's beginning; at least one.
+    /// This many bytes, at the beginning of the buffer; at least one.
     Data(usize),
-    /// So many zeros that the file does not store; at least one.
+    /// This many zeros that the file does not store; at least one.
     Hole(u64),
-    /// Nothing.
+    /// The end of the file.
     End,
 }
 
-/// A file being read.
+/// A file that is being read.
 #[derive(Debug)]
 pub struct FileReader {
     file: OwnedFd,
     entry: ListingEntry,
     at_open: Facts,
-    /// The hard links that point here were seen with another file in this place.
+    /// The walk saw another file in this place, to which its hard links point.
     replaced: bool,
-    /// That some of its attributes could not be read.
+    /// The fault, if some of its attributes could not be read.
     attributes: Option<TreeError>,
     holes: Vec<(u64, u64)>,
-    /// How many of them were passed.
+    /// How many holes were passed.
     holes_passed: usize,
     position: u64,
-    /// Where reading ends: the length at opening, or where the file was found to end sooner. With
-    /// an unknown length, `len_max` until the end is found.
+    /// Where reading ends: the length at opening, or an earlier end that was found. If the length
+    /// is unknown, `len_max` until the end is found.
     end: u64,
-    /// If the file system does not show the file's length: how many bytes are read at most.
+    /// The most bytes to read, if the file system does not show the file's length.
     len_max: Option<u64>,
     /// Whether the system knows that the file is read from front to back.
     advised: bool,
@@ -69,28 +71,28 @@ pub struct FileReader {
 /// A file that was read.
 #[derive(Debug)]
 pub struct ReadFile {
-    /// The entry with the length and holes of what was read, and the metadata of the file that was.
+    /// The entry, with the length and holes that were read, and the metadata of the opened file.
     pub entry: ListingEntry,
     /// The file changed meanwhile. The read bytes are stored anyway, and the entry says so.
     pub changed: Option<TreeError>,
-    /// That some of its attributes could not be read.
+    /// The fault, if some of its attributes could not be read.
     pub attributes: Option<TreeError>,
-    /// Its length as it was opened; more than was read where a fault came before the end. `None` if
+    /// Its length at its opening. If a fault came before the end, it is more than was read. `None`:
     /// the file system did not show it.
     pub len: Option<u64>,
 }
 
-/// What [`read_small`] did.
+/// The result of [`read_small`].
 #[derive(Debug)]
 pub enum SmallRead {
-    /// The file is read: it did not change since the walk.
+    /// The file was read, and did not change since the walk.
     Whole {
         /// Bytes read.
         len: usize,
-        /// That some of its attributes could not be read.
+        /// The fault, if some of its attributes could not be read.
         attributes: Option<TreeError>,
     },
-    /// The file has not the room, or needs another way: it is open, and nothing is read yet.
+    /// The file does not fit, or needs the long way. It is open, and nothing was read yet.
     Other(Box<FileReader>),
 }
 
@@ -98,7 +100,7 @@ pub enum SmallRead {
 ///
 /// # Errors
 /// [`TreeError::Vanished`], [`TreeError::Changed`] with [`Change::Kind`], [`TreeError::System`]:
-/// nothing of the file is to be stored.
+/// store nothing of the file.
 pub fn open_file(found: &WalkEntry) -> Result<FileReader, TreeError> {
     let file = open(found)?;
     let path = &found.entry.path;
@@ -112,7 +114,7 @@ fn open(found: &WalkEntry) -> Result<OwnedFd, TreeError> {
     let folder = found.folder.descriptor().map_err(fault)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     open_quietly(&folder, &found.name, flags).map_err(|errno| match errno {
-        // A link, or a pipe or socket without its other end.
+        // It is a link, or a pipe or socket without its other end.
         rustix::io::Errno::LOOP | rustix::io::Errno::NXIO => kind_changed(path),
         _ => fault(errno),
     })
@@ -125,14 +127,13 @@ fn kind_changed(path: &[u8]) -> TreeError {
     }
 }
 
-/// Reads a file whole into `room`, and turns the walk's entry into that of the file that was read.
-/// Where the file is, once read, still as the walk saw it, that is all there is to ask: open, read,
-/// attributes, look, close. Anything else, such as a file that has changed, has holes or cannot be
-/// read, takes the long way. Of a file whose length is not shown, this reads some bytes: few have
-/// more.
+/// Reads a whole file into `room`, and completes the walk's entry with the facts of the file. If
+/// the file is still as the walk saw it, these calls are enough: open, read, attributes, look,
+/// close. Any other file takes the long way, such as one that has changed, has holes or cannot be
+/// read. If the file's length is not shown, it reads some bytes, because most such files are short.
 ///
 /// # Errors
-/// As [`open_file`]: nothing of the file is to be stored.
+/// Those of [`open_file`]: store nothing of the file.
 pub fn read_small(found: &mut WalkEntry, room: &mut [u8]) -> Result<SmallRead, TreeError> {
     let file = open(found)?;
     let is_of_unknown_length = found.len == 0 && may_hide_length(&file);
@@ -183,14 +184,14 @@ pub fn read_small(found: &mut WalkEntry, room: &mut [u8]) -> Result<SmallRead, T
     })
 }
 
-/// The fault for attributes that could not be read; the next backup will ask for them again.
+/// The fault for attributes that could not be read. The next backup will try again.
 fn attribute_fault(entry: &mut ListingEntry, errno: rustix::io::Errno) -> TreeError {
     entry.state.lacks_attributes = true;
     TreeError::reading(&entry.path[..], Action::ReadAttributes, errno)
 }
 
 impl FileReader {
-    /// Begins with a file that was just opened and looked at.
+    /// Begins with a file that was just opened, and with its metadata.
     fn of(file: OwnedFd, now: Facts, found: &WalkEntry) -> Result<Self, TreeError> {
         if now.kind != FileType::RegularFile {
             return Err(kind_changed(&found.entry.path));
@@ -238,14 +239,14 @@ impl FileReader {
         })
     }
 
-    /// Whether the file system may not show the file's length, and shows 0. Reading gives what the
-    /// file has.
+    /// Whether the file system may hide the file's length, and shows 0. Reading finds the length.
     #[must_use]
     pub fn is_of_unknown_length(&self) -> bool {
         self.len_max.is_some()
     }
 
-    /// Bytes that the file had when it was opened: what reading will give unless it shrinks.
+    /// Bytes that the file had when it was opened. Reading returns as many, unless the file
+    /// shrinks.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.at_open.len
@@ -257,20 +258,20 @@ impl FileReader {
         self.at_open.len == 0
     }
 
-    /// Reads on. Fills the buffer unless a hole or the end comes first.
+    /// Reads the next piece. Fills the buffer unless a hole or the end comes first.
     ///
     /// # Errors
-    /// [`TreeError::System`], [`TreeError::NoEnd`]. What was read before stands; [`Self::finish`]
-    /// may be called, and gives the entry of a file of that much.
+    /// [`TreeError::System`], [`TreeError::NoEnd`]. The pieces before stay valid. [`Self::finish`]
+    /// then returns the entry of a file of that length.
     ///
     /// # Panics
-    /// When the buffer is empty.
+    /// If the buffer is empty.
     pub fn next(&mut self, buffer: &mut [u8]) -> Result<Piece, TreeError> {
         assert!(!buffer.is_empty(), "a buffer to read into");
         if !self.advised {
             self.advised = true;
             if self.end - self.position >= SEQUENTIAL_FROM_BYTES {
-                // Advice that is refused costs nothing but speed.
+                // If the system refuses the advice, reading is only slower.
                 fadvise(&self.file, self.position, None, Advice::Sequential).ok();
             }
         }
@@ -314,7 +315,7 @@ impl FileReader {
         })
     }
 
-    /// Looks whether the file ends where reading it does.
+    /// Checks whether the file ends where reading ended.
     fn find_end(&self) -> Result<(), TreeError> {
         let path = &self.entry.path[..];
         match retry(|| pread(&self.file, &mut [0_u8; 1][..], self.position)) {
@@ -327,9 +328,8 @@ impl FileReader {
         }
     }
 
-    /// The file in sections, which other threads may read, if it is large and nothing was read yet.
-    /// What they have read is told by [`Self::passed`]; whatever they have not, [`Self::next`]
-    /// reads.
+    /// The file in sections for other threads, if it is large and nothing was read yet. Report
+    /// sections that they have read by [`Self::passed`]. [`Self::next`] reads the rest.
     #[must_use]
     pub fn sections(&self) -> Option<Sections> {
         (self.position == 0 && self.holes_passed == 0 && !self.is_of_unknown_length())
@@ -337,7 +337,7 @@ impl FileReader {
             .flatten()
     }
 
-    /// The next section in order was taken up.
+    /// Notes that the next section, in order, was read.
     pub fn passed(&mut self, section: &Section) {
         match section {
             Section::Data(data) => self.position += data.len() as u64,
@@ -348,7 +348,7 @@ impl FileReader {
         }
     }
 
-    /// Ends reading, and looks whether the file changed meanwhile.
+    /// Ends reading, and checks whether the file changed meanwhile.
     #[must_use]
     pub fn finish(mut self) -> ReadFile {
         self.holes.truncate(self.holes_passed);
@@ -394,8 +394,8 @@ impl FileReader {
 }
 
 /// Whether a file that shows a length of 0 may have content. File systems of programs show no
-/// length of what they do not know beforehand. Files of the kernel, as in `/proc`, are not tried:
-/// they may wait for a reader, and are nobody's data.
+/// length if they do not know it beforehand. Files of the kernel, as in `/proc`, are not tried:
+/// they may wait for a reader, and hold no user data.
 #[cfg(target_os = "linux")]
 fn may_hide_length(file: &OwnedFd) -> bool {
     const FUSE: i128 = 0x6573_5546;

@@ -1,10 +1,9 @@
-//! Putting entries back under a target folder.
+//! Restores entries under a target folder.
 //!
-//! A listing is input that may be hostile, and the target may hold links that somebody planted
-//! (INV-8). So every component of every path is opened separately, relative to the folder before
-//! it, and links are refused. No existing file is ever opened for writing: an entry that may be
-//! overwritten is replaced by a new one. The worst effect of a hostile listing is that its entries
-//! are refused.
+//! A listing may be hostile input, and the target may have planted links (INV-8). So every
+//! component of every path is opened separately, relative to the folder before it, and links are
+//! refused. No existing file is ever opened for writing: an entry that may be overwritten is
+//! replaced by a new one. The worst effect of a hostile listing is that its entries are refused.
 //!
 //! A restore does not change what the user did not ask for. Existing folders above keep their
 //! metadata. A link in the place of such a folder is the user's own. The restore follows it if it
@@ -16,8 +15,8 @@
 //! is complete, with its metadata ([`arrive`]). A fault of metadata leaves the entry in place and
 //! is collected ([`Restorer::take_faults`]); the call returns any other fault.
 //!
-//! One thread places entries, in listing order. Its [`FileWriter`]s may go to other threads, and so
-//! may its [`PendingFile`]s, of which nothing is made before that.
+//! One thread places entries, in listing order. Other threads may use its [`FileWriter`]s and its
+//! [`PendingFile`]s. Nothing of a pending file exists before that.
 
 mod arrive;
 mod context;
@@ -60,55 +59,55 @@ use stays::stays;
 pub use survey::Survey;
 use there::{finish_node, keeps, look, same_name};
 
-/// What became of an entry.
+/// The result of placing an entry.
 #[derive(Debug)]
 pub enum Placed {
-    /// It is there, with its metadata.
+    /// It exists, with its metadata.
     Done,
-    /// The folder is there; its metadata follows.
+    /// The folder exists. Its metadata follows.
     Folder,
     /// The file is open and empty, and has no name yet. It waits for its bytes.
     File(FileWriter),
     /// It was not restored.
     Skipped(SkipReason),
-    /// A hard link to what was not restored. To have the entry, make it what the entry of that path
-    /// is ([`PendingLink::make`]).
+    /// A hard link to an entry that was not restored. To restore the link, make it an entry of its
+    /// own, as described by the first name ([`PendingLink::make`]).
     MissingLinkTarget {
-        /// The first name, as it stands in the listing.
+        /// The first name, as in the listing.
         target: Vec<u8>,
         /// The entry.
         link: PendingLink,
     },
 }
 
-/// What [`Restorer::begin`] did with an entry.
+/// The result of [`Restorer::begin`].
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
     reason = "one stands at a time, on the stack: a box for each file costs more"
 )]
 pub enum Begun {
-    /// Anything but a regular file that is wanted.
+    /// Any entry except a requested regular file.
     Placed(Placed),
-    /// A regular file that is wanted: nothing of it is made.
+    /// A requested regular file. Nothing of it exists yet.
     File(PendingFile),
 }
 
 /// Why an entry was not restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkipReason {
-    /// It is not asked for. A folder is made, with its metadata, once something in it is.
+    /// It was not requested. Such a folder is made, with its metadata, once an entry in it is.
     NotIncluded,
-    /// Something is there, and [`Overwrite::Never`] was chosen.
+    /// An entry exists, and [`Overwrite::Never`] was chosen.
     Exists,
-    /// What is there is as new, and [`Overwrite::IfNewer`] was chosen.
+    /// The existing entry is as new, and [`Overwrite::IfNewer`] was chosen.
     NotNewer,
-    /// The same is there, and [`Overwrite::IfChanged`] was chosen.
+    /// The existing entry is the same, and [`Overwrite::IfChanged`] was chosen.
     Unchanged,
 }
 
-/// Restores entries under a target folder. If it is dropped before [`Self::finish`], folders that
-/// are not complete stay as the restore fills them.
+/// Restores entries under a target folder. If it is dropped before [`Self::finish`], incomplete
+/// folders keep the mode that they have while the restore fills them.
 #[derive(Debug)]
 pub struct Restorer {
     context: Arc<Context>,
@@ -118,7 +117,7 @@ pub struct Restorer {
 }
 
 impl Restorer {
-    /// Begins under a target folder, which is made if need be. The target itself may be reached
+    /// Begins under a target folder, and makes it if needed. The path of the target itself may lead
     /// over links.
     ///
     /// # Errors
@@ -149,8 +148,8 @@ impl Restorer {
         self.context.take_faults()
     }
 
-    /// Ends placing, and gives the metadata of the remaining folders. Call it when every
-    /// [`FileWriter`] is finished or dropped: a folder waits for the files in it. Answers with the
+    /// Ends placing, and sets the metadata of the remaining folders. Call it when every
+    /// [`FileWriter`] is finished or dropped: a folder waits for the files in it. Returns the
     /// faults since [`Self::take_faults`].
     #[must_use]
     pub fn finish(mut self) -> Vec<TreeError> {
@@ -159,12 +158,12 @@ impl Restorer {
         self.take_faults()
     }
 
-    /// Restores an entry, or makes it ready to be written. Entries come in listing order; an entry
-    /// whose folder was never placed gets a plain one.
+    /// Restores an entry, or prepares it to be written. Entries must come in listing order. If the
+    /// folder of an entry was never placed, a plain one is made.
     ///
     /// # Errors
     /// [`TreeError::UnsafePath`], [`TreeError::NotAFolder`], [`TreeError::System`]: the entry is
-    /// not restored; later ones may still be.
+    /// not restored. Later entries may be.
     pub fn place(&mut self, entry: &ListingEntry) -> Result<Placed, TreeError> {
         match self.begin(entry)? {
             Begun::Placed(placed) => Ok(placed),
@@ -172,12 +171,12 @@ impl Restorer {
         }
     }
 
-    /// As [`Self::place`], but creates nothing yet for a regular file, and does not look at an
-    /// existing entry of its name. A hard link to a file that is still pending or unfinished has no
-    /// target yet: finish that one first.
+    /// Like [`Self::place`], but it creates nothing yet for a regular file, and does not check for
+    /// an existing entry of its name. A hard link to a file that is still pending or unfinished has
+    /// no target yet: finish that file first.
     ///
     /// # Errors
-    /// As [`Self::place`].
+    /// Those of [`Self::place`].
     pub fn begin(&mut self, entry: &ListingEntry) -> Result<Begun, TreeError> {
         let context = self.context.clone();
         self.begin_or_fail(entry).inspect_err(|fault| context.note(fault))
@@ -223,7 +222,7 @@ impl Restorer {
             EntryKind::File { .. } => Ok(Begun::File(PendingFile {
                 context: self.context.clone(),
                 parent,
-                // Of a part it is not that of the file.
+                // The name of a part differs from that of the file.
                 name: order::name(&entry.path).to_vec(),
                 entry: entry.clone(),
             })),
@@ -291,7 +290,7 @@ impl Restorer {
     }
 }
 
-/// Without [`Restorer::finish`] the restore was broken off.
+/// Without [`Restorer::finish`] the restore was interrupted.
 impl Drop for Restorer {
     fn drop(&mut self) {
         if !self.is_finished {
@@ -300,7 +299,7 @@ impl Drop for Restorer {
     }
 }
 
-/// Anything but a regular file, a folder or a hard link.
+/// Places an entry that is no regular file, folder or hard link.
 fn place_node(
     context: &Context,
     parent: &Place,

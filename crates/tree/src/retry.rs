@@ -1,4 +1,4 @@
-//! System calls that a signal interrupted.
+//! Repeats system calls that a signal interrupted.
 
 use rustix::io::Errno;
 

@@ -1,5 +1,5 @@
-//! The paths a backup begins at, as a tree of names, so that overlapping roots are walked once and
-//! their parent folders are recorded before them.
+//! The paths at which a backup begins, as a tree of names. So overlapping roots are walked once,
+//! and their parent folders are recorded before them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub struct Roots {
     pub(crate) top: RootNode,
 }
 
-/// One component on the way to a root.
+/// One component of the path to a root.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RootNode {
     pub(crate) is_root: bool,
@@ -23,9 +23,9 @@ pub(crate) struct RootNode {
 }
 
 impl Roots {
-    /// Takes paths as given on a command line; relative ones begin at `current`, which is absolute.
-    /// A root that is a symbolic link is stored as a link, unless the user typed a `/` at its end
-    /// ([`TypedPath`]).
+    /// Takes paths as typed on a command line. A relative one begins at `current`, which is
+    /// absolute. A root that is a symbolic link is stored as a link, unless the user typed a `/` at
+    /// its end ([`TypedPath`]).
     pub fn new<P: AsRef<Path>>(current: &Path, paths: impl IntoIterator<Item = P>) -> Self {
         let mut roots = Self::default();
         for path in paths {
@@ -40,7 +40,7 @@ impl Roots {
         roots
     }
 
-    /// The roots in listing order; one that lies below another is named too.
+    /// The roots in listing order, including a root below another one.
     #[must_use]
     pub fn paths(&self) -> Vec<Vec<u8>> {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What the tests share: capturing a tree, restoring it, and comparing.
+//! Shared code of the tests: captures a tree, restores it, and compares.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use types::FileTime;
 
 use crate::{Begun, PendingFile, Piece, Placed, Restorer, Roots, Walk, WalkEntry, WalkOptions, open_file};
 
-/// An entry and, of a file, its bytes.
+/// An entry, and the bytes if it is a file.
 pub(crate) type Captured = (ListingEntry, Vec<u8>);
 
 pub(crate) fn bytes_of(path: &Path) -> &[u8] {
@@ -44,7 +44,7 @@ pub(crate) fn names(root: &Path, entries: &[WalkEntry]) -> Vec<String> {
         .collect()
 }
 
-/// Reads a file through to its entry and bytes.
+/// Reads a whole file. Returns its entry and its bytes.
 pub(crate) fn read(found: &WalkEntry) -> Captured {
     let mut reader = open_file(found).unwrap();
     let mut content = Vec::new();
@@ -61,7 +61,7 @@ pub(crate) fn read(found: &WalkEntry) -> Captured {
     (read.entry, content)
 }
 
-/// Everything below a root, with paths (hard links' too) from the root on.
+/// Everything below a root, with paths relative to the root, also for hard links.
 pub(crate) fn capture(root: &Path) -> Vec<Captured> {
     let mut captured = Vec::new();
     for found in walk(options(root)) {
@@ -84,7 +84,7 @@ pub(crate) fn capture(root: &Path) -> Vec<Captured> {
     captured
 }
 
-/// As [`capture`], without what no restore can bring back.
+/// Like [`capture`], without metadata that no restore can bring back.
 pub(crate) fn comparable(captured: &[Captured]) -> Vec<Captured> {
     let mut same = captured.to_vec();
     for (entry, _) in &mut same {
@@ -93,7 +93,7 @@ pub(crate) fn comparable(captured: &[Captured]) -> Vec<Captured> {
     same
 }
 
-/// Places every entry, with its bytes in two halves, the later first. Faults are given back.
+/// Places every entry, with its bytes in two halves, the later first. Returns the faults.
 pub(crate) fn restore(mut restorer: Restorer, captured: &[Captured]) -> Vec<crate::TreeError> {
     let mut faults = Vec::new();
     for (entry, content) in captured {
@@ -114,7 +114,7 @@ pub(crate) fn restore(mut restorer: Restorer, captured: &[Captured]) -> Vec<crat
     faults
 }
 
-/// As [`restore`], but files are made whole when something else comes, on two threads.
+/// Like [`restore`], but makes files in one go when another entry comes, on two threads.
 pub(crate) fn restore_whole(mut restorer: Restorer, captured: &[Captured]) -> Vec<crate::TreeError> {
     let mut faults = Vec::new();
     let mut pending: Vec<(PendingFile, &[u8])> = Vec::new();

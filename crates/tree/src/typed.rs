@@ -1,10 +1,10 @@
-//! Paths as people type them.
+//! Paths as users type them.
 //!
 //! Onefold resolves a typed path as the kernel does, so that a backup contains what `ls` of the
 //! same path shows. The path itself stays as typed, as far as possible: `.` and doubled slashes are
-//! removed, and `..` removes the component before it. Two cases need the file system. A `..` behind
-//! a symbolic link leads to the folder above the link's target. A `/` or `/.` at the end follows a
-//! link there.
+//! removed, and `..` removes the component before it. Two cases need the file system. A `..` after
+//! a symbolic link leads to the folder above the link's target. A `/` or `/.` after a link follows
+//! it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::order;
 
-/// What a typed path names.
+/// The path that a typed path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypedPath {
     /// Absolute and clean.
@@ -22,7 +22,7 @@ pub struct TypedPath {
 }
 
 impl TypedPath {
-    /// Resolves a typed path; a relative one begins at `current`, which is absolute. A path that
+    /// Resolves a typed path. A relative one begins at `current`, which is absolute. A path that
     /// does not exist is resolved by its text alone.
     #[must_use]
     pub fn new(current: &Path, typed: &Path) -> Self {

@@ -1,17 +1,17 @@
-//! Finding unchanged files by merging the walk with the previous backup's listing: both are in
-//! listing order, so one pass over each is enough and nothing is kept in memory.
+//! Finds unchanged files by merging the walk with the previous backup's listing. Both are in
+//! listing order, so one pass over each is enough, and neither is kept in memory.
 //!
 //! A regular file with the same size, time of modification, time of change and inode as before
-//! counts as unchanged. One exception, for a file written *just* before the previous backup looked
-//! at it: it may have been written again after it was read, within the same tick of the file
-//! system's clock, and then all four are equal though the content is not. So the file is read
-//! unless its time is older than the previous backup's start by at least one tick. A tick counts as
-//! 20 ms if the time has a fraction of a second, and as 2 s if it has none (FAT stores even
-//! seconds).
+//! counts as unchanged. There is one exception. A file written *just* before the previous backup
+//! looked at it may have been written again after it was read, within the same tick of the file
+//! system's clock. Then all four are equal though the content is not. So a file is read unless its
+//! time is at least one tick older than the previous backup's start. A tick counts as 20 ms if the
+//! time has a fraction of a second, and as 2 s if it has none (FAT stores even seconds).
 //!
-//! An entry that was not read as it was ([`format::listing::EntryState`]) proves nothing: the file
-//! is read again. [`Unchanged::next_passed`] returns entries of the previous listing that the walk
-//! did not meet: if a folder could not be read, they are its last known entries.
+//! If the previous backup could not read an entry correctly ([`format::listing::EntryState`]), the
+//! entry proves nothing, and the file is read again. [`Unchanged::next_passed`] returns entries of
+//! the previous listing that the walk did not meet: if a folder could not be read, they are its
+//! last known entries.
 
 use std::cmp::Ordering;
 use std::io::Read;
@@ -22,25 +22,25 @@ use types::{FileTime, UnixNanos};
 use crate::listing::{Listed, ListingReader};
 use crate::{TreeError, WalkEntry, order};
 
-/// What is believed of a file's metadata.
+/// Which metadata of a file to trust.
 #[derive(Debug, Clone, Copy)]
 pub struct Trust {
     /// When the previous backup began, by the clock that stamps the source's files.
     pub previous_start: UnixNanos,
-    /// Do not compare the time of change: for file systems where it moves by itself.
+    /// Do not compare the time of change: for file systems where it changes by itself.
     pub ignore_ctime: bool,
-    /// Do not compare inodes: for file systems that make them up.
+    /// Do not compare inodes: for file systems that invent them.
     pub ignore_inode: bool,
 }
 
 /// How a file compares with the previous backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Comparison {
-    /// There was no entry of this path.
+    /// The previous backup has no entry of this path.
     New,
-    /// There was this one, and the file must be read.
+    /// The previous backup has this entry, and the file must be read.
     Changed(Box<Listed>),
-    /// There was the same.
+    /// The previous backup has the same file.
     Unchanged(Box<Listed>),
 }
 
@@ -48,7 +48,7 @@ pub enum Comparison {
 #[derive(Debug)]
 pub struct Unchanged<R> {
     listing: ListingReader<R>,
-    /// The entry read last, not yet behind the walk.
+    /// The entry read last; the walk has not passed it yet.
     ahead: Option<Listed>,
     trust: Trust,
     fault: Option<TreeError>,
@@ -65,20 +65,21 @@ impl<R: Read> Unchanged<R> {
         }
     }
 
-    /// Compares a regular file of the walk; files must come in listing order. When the previous
-    /// listing is damaged, everything from there on is new: read again, and nothing lost
+    /// Compares a regular file of the walk. Files must come in listing order. If the previous
+    /// listing is damaged, every file from there on is new, and is read again
     /// ([`Self::take_fault`]).
     pub fn compare(&mut self, current: &WalkEntry) -> Comparison {
         self.compare_entry(&current.entry)
     }
 
-    /// Whether an unchanged file's time of change vouches for its extended attributes.
+    /// Whether an unchanged file's time of change also proves that its extended attributes are
+    /// unchanged.
     #[must_use]
     pub fn trusts_attributes(&self) -> bool {
         !self.trust.ignore_ctime
     }
 
-    /// The fault that ended the previous listing before its time.
+    /// The fault that ended the previous listing early.
     pub fn take_fault(&mut self) -> Option<TreeError> {
         self.fault.take()
     }
@@ -91,7 +92,7 @@ impl<R: Read> Unchanged<R> {
         if is_passed { self.ahead.take() } else { None }
     }
 
-    /// Passes over all up to this path, which the walk has met.
+    /// Skips all entries up to this path, which the walk has met.
     pub fn pass(&mut self, path: &[u8]) {
         while self
             .peek()
@@ -154,7 +155,7 @@ fn against(current: &ListingEntry, before: Listed, trust: &Trust) -> Comparison 
     }
 }
 
-/// Whether a time lies at least one tick before the start.
+/// Whether a time is at least one tick before the start.
 fn is_settled(time: FileTime, start: UnixNanos) -> bool {
     const SECOND: i128 = 1_000_000_000;
     let tick = if time.nanos() == 0 {

@@ -1,17 +1,17 @@
 //! The walk: every entry below the roots, in listing order.
 //!
-//! Three steps, so that other threads can do the expensive one. The [`Lister`] goes
-//! through the folders, in order, and gives [`Stretch`]es: what it found, and names of files to be
-//! looked at. A [`Looker`] asks for the metadata of those: any number of them may work at once. The
-//! [`Walk`] takes what they [`Looked`] at, in the lister's order, and gives the entries: hard links
-//! know their first name here. By itself ([`Walk::new`]) it does all three, one after another; the
-//! entries are the same.
+//! There are three steps, so that other threads can do the expensive one. The [`Lister`] reads the
+//! folders, in order, and returns [`Stretch`]es: entries, and names of files without metadata yet.
+//! [`Looker`]s read the metadata of these files; any number of them may work at once. The [`Walk`]
+//! takes each [`Looked`] stretch, in the lister's order, and returns the entries, and the first
+//! name of each hard link. By itself ([`Walk::new`]) it does all three steps, one after another,
+//! with the same entries.
 //!
-//! A folder's names are read at once and sorted; entries are looked at relative to their folder, so
-//! that neither long paths nor a folder renamed meanwhile lead elsewhere. The folders above a root
-//! are entries too (a restore makes them again with their metadata); the walk follows links on the
-//! way to a root, and records them as the folders they lead to. It does the same with a root that
-//! the user typed with a `/` at its end, and follows no other link.
+//! All names of a folder are read at once and sorted. Entries are examined relative to their
+//! folder, so neither long paths nor a folder renamed meanwhile lead elsewhere. The folders above a
+//! root are entries too (a restore makes them again with their metadata). The walk follows links
+//! above a root, and records them as the folders that they lead to. It does the same with a root
+//! that the user typed with a `/` at its end, and follows no other link.
 //!
 //! Faults are items between the entries. A folder that cannot be read is an entry and then a fault.
 
@@ -36,7 +36,7 @@ pub use look::{Looked, Looker};
 use step::Step;
 pub use step::Stretch;
 
-/// A folder by device and inode.
+/// A folder, identified by device and inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FolderId {
     /// `st_dev`.
@@ -46,7 +46,7 @@ pub struct FolderId {
 }
 
 impl FolderId {
-    /// The folder that a path leads to; none if there is none.
+    /// The folder that a path leads to. `None`: there is none.
     #[must_use]
     pub fn of(path: &std::path::Path) -> Option<Self> {
         use std::os::unix::fs::MetadataExt as _;
@@ -58,17 +58,17 @@ impl FolderId {
     }
 }
 
-/// A file that, lying in a folder, says that the folder's other content is to be left out.
+/// A file whose presence in a folder means that the folder's other content is left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marker {
     /// Its name.
     pub name: Vec<u8>,
-    /// What it must begin with; empty for anything.
+    /// Its content must begin with this; empty for any content.
     pub header: Vec<u8>,
 }
 
 impl Marker {
-    /// `CACHEDIR.TAG` with its signature, as the Cache Directory Tagging Specification has it.
+    /// `CACHEDIR.TAG` with its signature, by the Cache Directory Tagging Specification.
     #[must_use]
     pub fn cache_folder() -> Self {
         Self {
@@ -78,28 +78,28 @@ impl Marker {
     }
 }
 
-/// What to walk and what to leave out. A root is never left out by a pattern, marker, size or
-/// device.
+/// What to walk, and what to leave out. No pattern, marker, size or device leaves out a root.
 #[derive(Debug, Clone, Default)]
 pub struct WalkOptions {
-    /// Where to begin.
+    /// The paths to begin at.
     pub roots: Roots,
     /// Patterns of paths to leave out.
     pub excludes: Excludes,
-    /// Folders whose content is left out, except the marker itself.
+    /// Markers: the content of a folder with one is left out, except the marker itself.
     pub markers: Vec<Marker>,
     /// Regular files with more bytes are left out.
     pub file_bytes_max: Option<u64>,
     /// Stay on the file system of each root: leave out other mounts and subvolumes. The folder
-    /// where one begins is recorded, empty; if the system does not show it to this user, it is left
-    /// out. Neither need be readable.
+    /// where one begins is recorded, empty. If the system does not show that folder to this user,
+    /// it is left out. Neither need be readable.
     pub one_file_system: bool,
-    /// Folders left out wholly, such as the store itself.
+    /// Folders to leave out completely, such as the store itself.
     pub leave_out: HashSet<FolderId>,
-    /// So many bytes are read of a file whose length the file system does not show, at most;
-    /// without a number, 16 GiB. A file with more is stored in part.
+    /// The most bytes to read of a file whose length the file system does not show; by default 16
+    /// GiB. A longer file is stored in part.
     pub unknown_len_max: Option<u64>,
-    /// Skip extended attributes and account names: enough to count files and bytes beforehand.
+    /// Skip extended attributes and account names. This is enough to count files and bytes
+    /// beforehand.
     pub count_only: bool,
 }
 
@@ -110,15 +110,15 @@ pub struct Walk {
     first_names: FirstNames,
     /// The fault that follows the entry just given.
     fault: Option<TreeError>,
-    /// What is being gone through, the innermost last: more than one only where folders were found
-    /// in the place of files.
+    /// The levels of the walk, the innermost last. There are several only if folders were found in
+    /// the place of files.
     levels: Vec<Level>,
 }
 
 #[derive(Debug)]
 struct Level {
     steps: VecDeque<Step>,
-    /// Where more of them come from.
+    /// The source of more steps.
     lister: Option<Box<Lister>>,
 }
 
@@ -134,8 +134,7 @@ impl Walk {
         walk
     }
 
-    /// A walk in parts: the walk ends whenever it has given all that it was told by
-    /// [`Self::accept`].
+    /// A walk in parts. It ends whenever it has returned all entries that [`Self::accept`] gave it.
     #[must_use]
     pub fn apart(options: WalkOptions) -> (Lister, Self) {
         let (lister, record) = Lister::new(options);
@@ -154,7 +153,8 @@ impl Walk {
         Looker::new(self.looker.record())
     }
 
-    /// The next stretch, in the lister's order; all that came before has been given.
+    /// Takes the next stretch, in the lister's order. The walk must have returned all earlier
+    /// entries.
     pub fn accept(&mut self, looked: Looked) {
         self.levels.push(Level {
             steps: looked.steps.into(),
@@ -162,9 +162,9 @@ impl Walk {
         });
     }
 
-    /// The entry, as the first name of its inode or a link to that.
+    /// The entry, as the first name of its inode or as a link to the first name.
     fn settle(&mut self, mut found: WalkEntry) -> WalkEntry {
-        // A folder has one name. Its number of links is that of the folders in it.
+        // A folder has one name. Its number of links counts the folders in it.
         if found.entry.kind == EntryKind::Folder {
             return found;
         }
@@ -180,7 +180,7 @@ impl Walk {
             let target = first.path;
             let is = std::mem::replace(&mut found.entry.kind, EntryKind::HardLink { target });
             // The backup does not open this name of a file, so the walk reads its attributes here.
-            // It has read those of all other kinds.
+            // It has read the attributes of all other kinds.
             if matches!(is, EntryKind::File { .. }) {
                 (found.entry.xattrs, self.fault) = self.looker.attributes(&found);
                 found.entry.state.lacks_attributes |= self.fault.is_some();

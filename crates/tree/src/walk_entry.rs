@@ -1,4 +1,4 @@
-//! What a walk found.
+//! The entries of a walk.
 
 use std::sync::Arc;
 
@@ -8,35 +8,35 @@ use crate::folder::Folder;
 use crate::metadata::AttributeReader;
 use crate::{Action, TreeError};
 
-/// One entry found, and the way to open it.
+/// One entry, and the way to open it.
 #[derive(Debug)]
 pub struct WalkEntry {
-    /// As it goes into the listing. A file's length is that of the walk and its holes are not known
-    /// yet: reading it tells ([`crate::FileReader::finish`]). So it is with its extended attributes
-    /// and flags, which are asked for when it is open; of a file that is not read,
-    /// [`Self::read_attributes`] asks for attributes.
+    /// The entry for the listing. A file's length is the one that the walk saw, and its holes are
+    /// not known yet: reading finds them ([`crate::FileReader::finish`]). Its extended attributes
+    /// and flags are also read when it is open. For a file that is not read,
+    /// [`Self::read_attributes`] reads the attributes.
     pub entry: ListingEntry,
     /// Its number of names.
     pub links: u64,
     /// Bytes of a regular file, also of one that is a hard link here; else 0.
     pub len: u64,
-    /// What the entry is a name of, if it is a hard link.
+    /// The kind of the linked entry, if it is a hard link.
     pub(crate) linked: Option<EntryKind>,
     pub(crate) folder: Arc<Folder>,
     pub(crate) name: Vec<u8>,
-    /// How much of it is read at most if its length is not known.
+    /// The most bytes to read of it if its length is not known.
     pub(crate) unknown_len_max: u64,
 }
 
 impl WalkEntry {
-    /// What it is; of a hard link, what it is a name of.
+    /// Its kind. For a hard link: the kind of the linked entry.
     #[must_use]
     pub fn kind(&self) -> &EntryKind {
         self.linked.as_ref().unwrap_or(&self.entry.kind)
     }
 
-    /// Reads the extended attributes of a file that is not opened. With a fault those that could be
-    /// read.
+    /// Reads the extended attributes of a file that is not opened. With a fault, those that could
+    /// be read are set.
     pub fn read_attributes(&mut self) -> Option<TreeError> {
         let path = &self.entry.path;
         let fault = match self.folder.descriptor() {

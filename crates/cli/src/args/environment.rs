@@ -1,4 +1,4 @@
-//! Environment variables that stand in for options.
+//! Environment variables that replace options.
 //!
 //! An empty variable counts as unset, as usual. An error about a wrong value names the variable,
 //! because the user typed no option. A typed option overrides the environment, even a variable of
@@ -26,7 +26,7 @@ pub(super) fn without_empty(clap: Clap) -> Clap {
     .mut_subcommands(without_empty)
 }
 
-/// Puts the variable that a wrong value came from into the error.
+/// Names the variable in the error about its wrong value.
 pub(super) fn named(clap: &mut Clap, mut error: clap::Error) -> clap::Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),

@@ -1,4 +1,5 @@
-//! Which backups a command means: the words and options are the same for every command.
+//! The options by which a command chooses backups. The words and options are the same for every
+//! command.
 
 use std::path::PathBuf;
 
@@ -6,7 +7,7 @@ use clap::Args;
 
 use super::typed::{TagList, name, path, tag_list};
 
-/// Instead of a backup's id: the last of those that are chosen among.
+/// Instead of a backup's id: the latest of the backups that the other options choose.
 pub(crate) const LATEST: &str = "latest";
 /// Instead of ids: every backup.
 pub(crate) const ALL: &str = "all";
@@ -27,7 +28,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Whether it says anything.
+    /// Whether any option is given.
     pub(crate) fn is_given(&self) -> bool {
         !self.host.is_empty() || !self.path.is_empty() || !self.tag.is_empty()
     }

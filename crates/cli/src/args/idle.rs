@@ -1,4 +1,4 @@
-//! Options that could have no effect: what clap itself cannot tell.
+//! Options that could have no effect, as far as clap cannot detect them.
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command as Clap};
@@ -8,7 +8,7 @@ use onefold::Capping;
 use super::series::{LayoutMode, Series};
 use super::{ALL, Backup, Cli, Command, CompressionMode, Global, LATEST};
 
-/// Options of every command that say which store, how to open it, and how to look things up in it.
+/// Options of every command that name the store, open it, or configure look-ups.
 const OF_STORES: [&str; 7] = [
     "repo",
     "password_file",
@@ -21,7 +21,8 @@ const OF_STORES: [&str; 7] = [
 /// The command that opens no store.
 const WITHOUT_STORE: &str = "analyze";
 
-/// With all commands built; the help of a command that opens no store does not show what concerns one.
+/// Builds all commands. The help of a command that opens no store does not show options about
+/// stores.
 pub(super) fn built(mut clap: Clap) -> Clap {
     clap.build();
     clap.mut_subcommand(WITHOUT_STORE, |command| {
@@ -33,12 +34,13 @@ pub(super) fn built(mut clap: Clap) -> Clap {
 }
 
 impl Global {
-    /// The options that say how a store is opened. One of them counts.
+    /// The options for the password. Only one of them counts.
     pub(super) const PASSWORDS: [&str; 3] = ["insecure_no_password", "password_file", "password_command"];
 }
 
 impl Cli {
-    /// An option that could have no effect, and why; `matches` is what was typed for the innermost command.
+    /// An option that could have no effect, and why. `matches` has the typed words of the innermost
+    /// command.
     pub(super) fn idle(&self, matches: &ArgMatches) -> Option<Idle> {
         self.command
             .idle(matches)

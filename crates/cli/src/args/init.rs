@@ -1,4 +1,4 @@
-//! Arguments of making a store.
+//! Arguments of `init`.
 
 use std::path::PathBuf;
 

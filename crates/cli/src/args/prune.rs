@@ -1,4 +1,4 @@
-//! Arguments of reclaiming space.
+//! Arguments of `prune`.
 
 use clap::Args;
 use onefold::{PruneLimits as Limits, PruneUnused};
@@ -39,7 +39,7 @@ impl PruneLimits {
             .repack_bytes_max(self.max_repack.unwrap_or(default.repack_bytes_max))
     }
 
-    /// Whether any was given.
+    /// Whether any limit is given.
     pub(crate) fn are_given(&self) -> bool {
         self.max_unused.is_some() || self.max_repack.is_some()
     }
@@ -58,7 +58,7 @@ fn unused(text: &str) -> Result<PruneUnused, String> {
     }
 }
 
-/// Bytes, or with a letter at the end KiB, MiB, GiB or TiB.
+/// Parses a size in bytes, or with a letter at the end in KiB, MiB, GiB or TiB.
 fn size(text: &str) -> Result<u64, String> {
     let wrong = || "a size is a number, or one followed by K, M, G or T".to_owned();
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());

@@ -1,4 +1,4 @@
-//! Arguments of what reads a backup: `restore`, `dump`, `ls`.
+//! Arguments of commands that read a backup: `restore`, `dump`, `ls`.
 
 use std::path::PathBuf;
 
@@ -78,7 +78,7 @@ pub(crate) struct Assembling {
 }
 
 impl Assembling {
-    /// For this machine.
+    /// The library's options, for this machine.
     pub(crate) fn options(&self) -> onefold::AssembleOptions {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let options = onefold::AssembleOptions::for_cores(cores).budget_bytes(self.memory);

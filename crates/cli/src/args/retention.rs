@@ -60,7 +60,7 @@ impl Forget {
         }
     }
 
-    /// Whether it says how space is reclaimed, and reclaims none.
+    /// Whether limits of a prune are given, although no prune follows.
     pub(crate) fn has_idle_limits(&self) -> bool {
         self.limits.are_given() && !self.prune && !self.dry_run
     }
@@ -81,7 +81,7 @@ impl Forget {
     }
 }
 
-/// Whose clock the rules use.
+/// The clock that the rules use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum TimesOf {
     /// The time of the commit, by the clock of the storage

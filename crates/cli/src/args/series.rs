@@ -1,4 +1,4 @@
-//! Which series is meant, and what is set for it.
+//! The options that choose a series, and the settings to change.
 
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Whether any is named.
+    /// Whether any is given.
     pub(crate) fn is_given(&self) -> bool {
         self.id.is_some() || !self.path.is_empty() || self.stdin_filename.is_some()
     }
@@ -85,8 +85,8 @@ pub(crate) struct Change {
     /// (default: 0, no repair)
     #[arg(long, value_name = "PERCENT")]
     pub(crate) repair: Option<u16>,
-    /// With layout hybrid or repair: whether `optimize` of the series runs after each backup (default:
-    /// no)
+    /// With layout hybrid or repair: whether `optimize` of the series runs after each backup
+    /// (default: no)
     #[arg(long, value_enum, value_name = "ANSWER")]
     pub(crate) optimize_after_backup: Option<Answer>,
 }
@@ -101,7 +101,7 @@ pub(crate) enum Answer {
 }
 
 impl Change {
-    /// Whether anything is to be set.
+    /// Whether any setting is to be changed.
     pub(crate) fn is_given(&self) -> bool {
         self.layout.is_some()
             || self.repair.is_some()
@@ -109,19 +109,20 @@ impl Change {
             || self.optimize_after_backup.is_some()
     }
 
-    /// Whether something is to be set that layout hybrid has alone.
+    /// Whether a setting is to be changed that only layout hybrid has.
     pub(crate) fn is_of_hybrid(&self) -> bool {
         self.live.is_some() || self.archival.is_some() || self.segment.is_some()
     }
 
-    /// Whether `optimize` would follow backups and have nothing to do, were nothing else set.
+    /// Whether `optimize` would run after backups with nothing to do, if no other setting is
+    /// changed.
     pub(crate) fn is_idle_after(&self) -> bool {
         let does_something =
             self.layout == Some(LayoutMode::Hybrid) || self.repair.is_some_and(|percent| percent > 0);
         self.optimize_after_backup.is_some() && !does_something
     }
 
-    /// As the library has it.
+    /// The library's form of the change.
     pub(crate) fn change(&self) -> SettingsChange {
         SettingsChange::default()
             .layout(self.layout.map(LayoutMode::layout))
@@ -143,7 +144,7 @@ pub(crate) enum LayoutMode {
 }
 
 impl LayoutMode {
-    /// As the library has it.
+    /// The library's form of the layout.
     pub(crate) const fn layout(self) -> Layout {
         match self {
             Self::Inline => Layout::Inline,
@@ -152,7 +153,8 @@ impl LayoutMode {
     }
 }
 
-/// A number of backups, or all. None is not meant by anybody who wants archival backups, and may be by who wants no limit.
+/// Parses a number of backups, or `all`. 0 is refused: a user who wants archival backups does not
+/// mean it, and a user who wants no limit may.
 fn archival(text: &str) -> Result<ArchivalWindow, String> {
     if text == "all" {
         return Ok(ArchivalWindow::All);
@@ -161,7 +163,7 @@ fn archival(text: &str) -> Result<ArchivalWindow, String> {
     count.map_err(|_| "a number of backups from 1 to 65535, or `all`".to_owned())
 }
 
-/// Bytes of a segment; `4MiB` is `4M`.
+/// Parses the bytes of a segment; `4MiB` is `4M`.
 fn segment(text: &str) -> Result<u32, String> {
     let bytes = byte_count(text.strip_suffix("iB").unwrap_or(text))?;
     let fits = (1 << 16..=1 << 28).contains(&bytes) && bytes.is_power_of_two();

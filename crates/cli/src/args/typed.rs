@@ -1,5 +1,5 @@
-//! Parsers for typed words: names, lists of tags, folders of stores. They refuse a word that only
-//! looks like one, so that a blank or a forgotten prefix does not silently make another name of it.
+//! Parsers for typed words: names, lists of tags, folders of stores. They refuse doubtful words, so
+//! that a blank or a forgotten prefix does not silently make another name.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -57,12 +57,12 @@ pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// A backup, and of what it holds one path.
+/// A backup, and optionally one path in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BackupPath {
     /// Its id, or `latest`.
     pub(crate) id: String,
-    /// What stands after the colon.
+    /// The part after the colon.
     pub(crate) path: Option<PathBuf>,
 }
 

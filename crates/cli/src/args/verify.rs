@@ -25,7 +25,7 @@ impl Backup {
     }
 }
 
-/// Parses a share in percent; `none` is nothing.
+/// Parses a share in percent; `none` is 0.
 pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     if text == "none" {
         return Ok(0.0);

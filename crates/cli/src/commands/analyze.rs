@@ -20,7 +20,7 @@ use crate::args::Analyze;
 struct GivenLine {
     message_type: &'static str,
     chunk_bytes: u32,
-    /// As `backup --cap` takes it.
+    /// The cap, in the form that `backup --cap` accepts.
     cap: String,
     chunks_stored: u64,
     bytes_stored: u64,
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Analyze, output: Output) -> Result<Code> {
         Ok(analysis)
     });
     if made.is_err() {
-        // Half of it is none, and its name is to be free for the next.
+        // A partial file is useless, and the next run needs its name.
         drop(fs::remove_file(&args.output));
     }
     tell(args, &made?, output)?;
@@ -161,7 +161,7 @@ mod tests {
         args
     }
 
-    /// What is recommended can be pasted, and then does what was tried.
+    /// The recommended options can be pasted, and have the effect that was measured.
     #[test]
     fn caps_are_called_as_backups_take_them() {
         let mut caps = Tried::around_defaults(false).caps;
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// What is measured as the default is what a restore and a backup do that are told nothing.
+    /// The measured defaults are those of a restore and a backup without options.
     #[test]
     fn defaults_are_the_command_line_s() {
         let tried = Tried::around_defaults(false);

@@ -113,8 +113,8 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     };
     let counting = Once::new();
     let status = || {
-        // Counting asks for every file's metadata once more: a backup that ends before anybody asks how far
-        // it is does without.
+        // Counting reads every file's metadata once more. So it starts late, and a backup that ends
+        // before anybody could want progress does without it.
         if let Some(tree) = &tree {
             counting.call_once(|| count_ahead(tree, &monitor));
         }
@@ -128,7 +128,7 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
         }
     };
     let mut faults = |fault: &TreeError| {
-        // Standard error is gone: nothing is left to tell anybody.
+        // Standard error is closed: nobody can be told.
         drop(output.warn(format!("warning: {fault}")));
     };
     let report = progress::beside(output, "backup", &status, || -> Result<BackupReport> {
@@ -165,7 +165,8 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     })
 }
 
-/// The backup is safe: what goes wrong here is told, and the next one or `onefold optimize` does what is left to do.
+/// The backup is safe. So a failure here is only reported, and the next backup or `onefold
+/// optimize` does the rest.
 fn optimize_after(store: &Store, report: &BackupReport, output: Output) -> Result<()> {
     let Some(name) = &report.settings.name else {
         return Ok(());
@@ -205,7 +206,7 @@ fn tree_options(global: &Global, args: &Backup, output: Output) -> Result<TreeOp
     Ok(tree)
 }
 
-/// Counts bytes on a thread of its own, so that progress can say how much is left.
+/// Counts bytes on a thread of its own, so that progress can show how much is left.
 fn count_ahead(tree: &TreeOptions, monitor: &Monitor) {
     let walk = tree.walk(true);
     let total = monitor.total_handle();
@@ -247,7 +248,7 @@ fn image(
     )?)
 }
 
-/// Reports damage that this backup has found in earlier ones, and what it healed.
+/// Reports damage that this backup has found in earlier ones, and the containers that it healed.
 fn tell_damage(output: Output, report: &BackupReport) -> Result<()> {
     for (container, _) in &report.verified.bad {
         output.warn(format!(
@@ -346,7 +347,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
     Ok(())
 }
 
-/// What only `--verbose` tells: of chunks, look-ups and stages.
+/// Prints the details of `--verbose`: chunks, look-ups and stages.
 fn print_details(output: Output, report: &BackupReport) -> Result<()> {
     let totals = &report.totals;
     output.line(format!(
@@ -377,7 +378,7 @@ fn print_details(output: Output, report: &BackupReport) -> Result<()> {
     pipeline::print(output, report)
 }
 
-/// Whether `--resume` found something to go on with.
+/// Reports whether `--resume` found a backup to continue.
 fn tell_resumed(output: Output, report: &BackupReport) -> Result<()> {
     match report.resumed_at {
         Some(position) => output.line(format!(
@@ -447,7 +448,7 @@ mod tests {
 
     use crate::args::{Cli, Command};
 
-    /// Who backs up by the command line and who does so by the library compress alike.
+    /// A backup by the command line compresses like one by the library.
     #[test]
     fn the_command_line_compresses_as_the_library_does() {
         let cli =

@@ -10,7 +10,7 @@ use onefold::Monitor;
 
 use crate::args::{Dump, Global};
 
-/// Shorter pieces are gathered; longer ones go as they are.
+/// Shorter pieces are gathered. Longer ones are written directly.
 const GATHERED_BYTES: usize = 64 << 10;
 static ZEROS: [u8; GATHERED_BYTES] = [0; GATHERED_BYTES];
 
@@ -48,7 +48,7 @@ pub(crate) fn run(global: &Global, args: &Dump, messages: Output) -> Result<Code
     let snapshot = store.find(&args.id.id, &super::filter(&args.filter)?)?;
     let path = match file {
         None => None,
-        // A stream's name is no path of this machine.
+        // The name of a stream is not a path of this machine.
         Some(name) if snapshot.single_stream().is_some() => {
             use std::os::unix::ffi::OsStrExt;
             Some(name.as_os_str().as_bytes().to_vec())

@@ -14,9 +14,9 @@ use serde::Serialize;
 use super::prune;
 use crate::args::{Forget, Global};
 
-/// Why a backup goes that rules were asked about.
+/// The reason to forget a backup that the rules do not keep.
 const NO_RULE: &str = "no rule keeps it";
-/// Why another goes.
+/// The reason to forget a named backup.
 const NAMED: &str = "named on the command line";
 
 #[derive(Serialize)]
@@ -35,7 +35,7 @@ struct NamedLine {
     remove: Vec<Decided>,
 }
 
-/// What becomes of a backup, and why.
+/// The decision about a backup, and the reasons.
 #[derive(Serialize)]
 struct Decided {
     #[serde(skip)]
@@ -44,7 +44,7 @@ struct Decided {
     #[serde(flatten)]
     backup: Option<Backup>,
     reasons: Vec<String>,
-    /// The line that people read.
+    /// The cells of its line in the table.
     #[serde(skip)]
     shown: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +94,7 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
         let doomed = report.forgotten.iter().copied().collect();
         prune::preview(&store, &options, &doomed, output)
     });
-    // What is decided is told in any case.
+    // Print the decision even if the preview fails.
     let known = preview.as_ref().and_then(|preview| preview.as_ref().ok());
     let alone = known.map(|preview| &preview.alone);
     for group in &report.groups {
@@ -104,7 +104,7 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
         print_named(&report, alone, output)?;
     }
     let code = summarize(&report, args.dry_run, output)?;
-    // What prunes says so itself.
+    // A prune prints this itself.
     if !args.dry_run && !args.prune {
         prune::say_kept(&report.kept, false, output)?;
     }
@@ -117,7 +117,7 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
     Ok(code)
 }
 
-/// Stored bytes that each of the backups that go has alone, where somebody has found out.
+/// Stored bytes that only each of the forgotten backups reaches, if they were computed.
 type Alone<'a> = Option<&'a BTreeMap<SessionId, u64>>;
 
 impl Decided {
@@ -165,7 +165,7 @@ impl Backup {
     }
 }
 
-/// A line for each backup; with what they have alone, where that is known.
+/// Prints one line for each backup, with its exclusive bytes if they are known.
 fn print_table(decided: &[Decided], alone: Alone<'_>, times: Times, output: Output) -> Result<()> {
     let head = match times {
         Times::Backup => format!("made ({})", zone()),

@@ -66,8 +66,8 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
     Ok(Code::Success)
 }
 
-/// Who may read and write the new store. Refuses a folder that is already set for its group unless
-/// the option is given: the folder may have been set so for something else.
+/// The access to the new store. Refuses a folder that is set for its group, unless the option is
+/// given: the folder may have that mode for another reason.
 fn access(folder: &Path, args: &Init) -> Result<Access> {
     if args.group_access {
         return Ok(Access::Group);
@@ -82,7 +82,7 @@ fn access(folder: &Path, args: &Init) -> Result<Access> {
     Ok(Access::Owner)
 }
 
-/// Who made a password's slot.
+/// The label of a password's slot: who made it.
 pub(crate) fn label() -> String {
     let user = std::env::var("USER")
         .or_else(|_| std::env::var("LOGNAME"))

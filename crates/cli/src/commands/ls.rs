@@ -87,7 +87,7 @@ pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
     Ok(Code::Success)
 }
 
-/// A backup of standard input or an image has one thing to list, of which name, size and time are known.
+/// A backup of standard input or an image has one entry, of which name, size and time are known.
 fn stream(name: &[u8], size: u64, time: i64, args: &Ls, output: Output) -> Result<Code> {
     if output.json {
         output.object(&Stream {
@@ -172,7 +172,7 @@ fn long(entry: &ListingEntry) -> Vec<u8> {
     line
 }
 
-/// What an entry is not of what was there.
+/// How an entry falls short of its source.
 fn shortfall(entry: &ListingEntry) -> Option<String> {
     let content = match entry.state.content {
         Content::Whole => None,
@@ -266,7 +266,7 @@ fn kind(entry: &ListingEntry) -> &'static str {
 fn letter(entry: &ListingEntry) -> char {
     match entry.kind {
         EntryKind::File { .. } => '-',
-        // As `tar` shows it: what it is a name of stands with the first name.
+        // As `tar` shows it: the kind is listed with the first name.
         EntryKind::HardLink { .. } => 'h',
         EntryKind::Folder => 'd',
         EntryKind::Symlink { .. } => 'l',

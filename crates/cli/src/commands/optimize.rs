@@ -1,4 +1,4 @@
-//! `onefold optimize`, and what `backup` does after a backup where its series says so.
+//! `onefold optimize`, and the optimization after a backup whose series requests it.
 
 use anyhow::Result;
 use cli_support::Code;
@@ -119,7 +119,7 @@ pub(crate) fn run(global: &Global, args: &Optimize, output: Output) -> Result<Co
     Ok(if failed { Code::Failure } else { Code::Success })
 }
 
-/// Does what is due of a series, or of all.
+/// Runs the due work of one series, or of all.
 pub(crate) fn optimize(
     store: &Store,
     series: Option<SeriesId>,
@@ -136,7 +136,7 @@ pub(crate) fn optimize(
     let report = progress::beside(output, "optimize", &status, || {
         Ok::<_, anyhow::Error>(store.optimize(&request, &monitor)?)
     });
-    // What is forgotten is told, whatever came after it.
+    // Print which backups were forgotten, even if a later step failed.
     super::tell_notes(&monitor, output)?;
     let report = report?;
     for warning in &report.warnings {
@@ -145,7 +145,7 @@ pub(crate) fn optimize(
     Ok(report)
 }
 
-/// Says what came of it.
+/// Prints the result.
 pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
     for expired in &report.expired {
         output.line(format!(
@@ -230,7 +230,7 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
     Ok(())
 }
 
-/// Says how the space comes back that was let go of, where anything was.
+/// Prints how to free the unused space, if there is any.
 pub(crate) fn say_unpruned(report: &OptimizeReport, output: Output) -> Result<()> {
     let is_rewritten = report.backups.iter().any(|(_, done)| done.is_done)
         || report.repaired.iter().any(|(_, done)| done.is_done);
@@ -240,7 +240,7 @@ pub(crate) fn say_unpruned(report: &OptimizeReport, output: Output) -> Result<()
     Ok(())
 }
 
-/// Says what came of repairs: how many were done, and the bytes that they copied.
+/// Prints the results of repairs. Returns how many were done, and the bytes that they copied.
 fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
     let (mut repaired, mut copied) = (0, 0);
     for (id, done) in &report.repaired {
@@ -257,7 +257,7 @@ fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
             containers_least: done.containers_least,
             backups: done.backups,
         })?;
-        // Nobody has looked at it, or what was made of it came too late.
+        // It was not examined, or its rewrite came too late.
         if !done.is_done && (done.bytes_budget == 0 || done.bytes_copied > 0) {
             output.line(format!(
                 "backup {id} stays as it is: another was made, or it was forgotten, held or rewritten meanwhile"
@@ -294,7 +294,7 @@ fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
     Ok((repaired, copied))
 }
 
-/// Why a backup expires.
+/// The windows that a backup has left.
 fn windows(expired: &Expired) -> String {
     let (live, archival) = (expired.live_window, expired.archival_window);
     format!("its series keeps {live} live and {archival} archival")
@@ -313,7 +313,7 @@ const fn expired_row(message_type: &'static str, expired: &Expired) -> ExpiredRo
     }
 }
 
-/// What stays as it is because it is held, and what would become of it.
+/// Prints the backups that stay because they are held, and what would happen to them otherwise.
 fn say_held(all: &[HeldBackup], output: Output) -> Result<()> {
     for held in all {
         let expires = held

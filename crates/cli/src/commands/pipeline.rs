@@ -1,4 +1,4 @@
-//! What a backup's stages and queues did, as text and as JSON.
+//! The work of a backup's stages and queues, as text and as JSON.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,7 +63,7 @@ pub(crate) fn stages(report: &BackupReport) -> Vec<Stage> {
     report.stages.iter().map(|stats| Stage::of(stats)).collect()
 }
 
-/// A line a stage, and one a queue.
+/// Prints one line for each stage, and one for each queue.
 pub(crate) fn print(output: Output, report: &BackupReport) -> Result<()> {
     for stage in stages(report) {
         let Stage {

@@ -1,4 +1,4 @@
-//! `onefold prune`, and what `forget --prune` does after forgetting.
+//! `onefold prune`, and the prune after `forget --prune`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,7 +62,7 @@ struct Healed {
     left: u64,
 }
 
-/// A forgotten backup that stays stored, and which one refers forward to it.
+/// A forgotten backup that stays stored, and the backup that refers forward to it.
 #[derive(Serialize)]
 pub(crate) struct Kept {
     id: u64,
@@ -80,7 +80,7 @@ impl Kept {
     }
 }
 
-/// Says which forgotten backups stay stored, and what ends that.
+/// Prints which forgotten backups stay stored, and until when.
 pub(crate) fn say_kept(kept: &BTreeMap<SessionId, SessionId>, would: bool, output: Output) -> Result<()> {
     for (id, by) in kept {
         output.line(format!(
@@ -108,12 +108,12 @@ pub(crate) fn run(global: &Global, args: &Prune, output: Output) -> Result<Code>
     prune(&store, &options, output)
 }
 
-/// What the arguments say of it.
+/// The library's options for these limits.
 pub(crate) fn options(limits: &PruneLimits) -> PruneOptions {
     PruneOptions::default().limits(limits.limits())
 }
 
-/// What a prune would do, were these backups forgotten.
+/// Computes what a prune would do if these backups were forgotten.
 pub(crate) fn preview(
     store: &Store,
     options: &PruneOptions,
@@ -129,7 +129,7 @@ pub(crate) fn preview(
     Ok(preview)
 }
 
-/// Says so.
+/// Prints the preview.
 pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> {
     output.line(format!(
         "would free {}: {}; would copy {}, and leave {} unused",
@@ -165,7 +165,7 @@ pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> 
     Ok(())
 }
 
-/// Prunes, and says what came of it.
+/// Prunes, and prints the result.
 pub(crate) fn prune(store: &Store, options: &PruneOptions, output: Output) -> Result<Code> {
     let (report, warnings) = watched("prune", output, |monitor| store.prune(options, monitor))?;
     for id in &report.sessions_expired {
@@ -278,7 +278,7 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
 }
 
 /// Verbs for one and for several containers: for those that prune removes, and for those that lose
-/// a part.
+/// slots.
 type Fates = [(&'static str, &'static str); 2];
 
 const WOULD: Fates = [
@@ -290,7 +290,7 @@ const DID: Fates = [
     ("shrank", "shrank"),
 ];
 
-/// The counts of both, in words.
+/// Both counts, in words.
 fn fates([gone, lessened]: [u64; 2], words: &Fates) -> String {
     let told = |n: u64, (one, many): (&str, &str)| count(n, one, many);
     format!("{}, {}", told(gone, words[0]), told(lessened, words[1]))

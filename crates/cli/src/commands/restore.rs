@@ -47,7 +47,7 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
         ..Status::of(&monitor)
     };
     let mut faults = |fault: &Fault| {
-        // Standard error is gone: nothing is left to tell anybody.
+        // Standard error is closed: nobody can be told.
         drop(output.warn(format!("error: {fault}")));
     };
     let report = progress::beside(output, "restore", &status, || {
@@ -123,7 +123,7 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     })
 }
 
-/// The paths to include at which the backup has nothing, neither as paths nor as patterns.
+/// The paths to include for which the backup has nothing, neither as paths nor as patterns.
 fn unmet<'a>(args: &'a Restore, request: &RestoreRequest, report: &RestoreReport) -> Vec<&'a PathBuf> {
     let patterns = request.patterns.unmet();
     let is_met = |path: &PathBuf| wildcards(path).is_some_and(|pattern| !patterns.contains(&pattern));
@@ -132,7 +132,7 @@ fn unmet<'a>(args: &'a Restore, request: &RestoreRequest, report: &RestoreReport
     unmet.map(|(path, _)| path).collect()
 }
 
-/// What says nothing of a stream.
+/// Refuses options that have no meaning for a stream.
 fn refuse_of_trees(args: &Restore, id: onefold::SessionId) -> Result<()> {
     let typed = [
         ("--exclude", !args.exclude.is_empty()),
@@ -146,7 +146,7 @@ fn refuse_of_trees(args: &Restore, id: onefold::SessionId) -> Result<()> {
     }
 }
 
-/// What is asked for.
+/// The library's request for these arguments.
 fn request(args: &Restore) -> Result<RestoreRequest> {
     let base = super::absolute(args.id.path.as_slice())?.pop();
     Ok(RestoreRequest::new(args.assembling.options())
@@ -171,7 +171,7 @@ fn request(args: &Restore) -> Result<RestoreRequest> {
         }))
 }
 
-/// Files restored into the store's own folder would lie among its objects.
+/// Refuses a target in the store's own folder, because restored files would be among its objects.
 fn keep_out_of_store(global: &Global, target: &Path) -> Result<()> {
     let store = super::folder(global)?.canonicalize()?;
     let mut existing = std::path::absolute(target)?;

@@ -110,7 +110,7 @@ fn set(
     Ok(Code::Success)
 }
 
-/// What a revision said that cannot be read is undone by the one above it.
+/// Warns that the new revision undoes the content of an unreadable one.
 fn tell_of_doubt(id: SessionId, output: Output) -> std::io::Result<()> {
     output.warn(format!(
         "warning: a manifest revision of backup {id} cannot be read, and what it said is not known: look at the tags and \

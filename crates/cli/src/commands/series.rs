@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::args::{self, Global, Named, Which};
 
-/// Digits of an id that are shown to people.
+/// Digits of an id to show.
 const ID_DIGITS: usize = 12;
 
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ struct Row {
     set: &'static str,
 }
 
-/// What is said of a series, or of the default.
+/// The printed facts of a series, or of the default.
 struct Told {
     named: Option<(SeriesId, SeriesName, u64)>,
     settings: SeriesSettings,
@@ -189,7 +189,7 @@ fn beyond(settings: &SeriesSettings, backups: u64) -> u64 {
     window.map_or(0, |window| backups.saturating_sub(window.into()))
 }
 
-/// How many archival backups stay, where not all do.
+/// How many archival backups stay, if there is a limit.
 fn archival(settings: &SeriesSettings) -> Option<u16> {
     match settings.archival_window {
         ArchivalWindow::Newest(count) if settings.layout == Layout::Hybrid => Some(count.get()),
@@ -197,7 +197,7 @@ fn archival(settings: &SeriesSettings) -> Option<u16> {
     }
 }
 
-/// For what the settings were set.
+/// The source of the settings, in a word.
 const fn word(source: SettingsOf) -> &'static str {
     match source {
         SettingsOf::Series => "series",
@@ -214,7 +214,7 @@ fn words(name: &SeriesName) -> String {
     format!("{}: {}", shell_word(&name.host), shell_words(&name.paths))
 }
 
-/// The series that is meant; one that is named in full may have no backup yet.
+/// The requested series. One that is named in full may have no backup yet.
 fn find(store: &Store, which: &Which) -> Result<Told> {
     let list = store.series()?;
     if which.default {
@@ -242,7 +242,7 @@ fn find(store: &Store, which: &Which) -> Result<Told> {
     }
 }
 
-/// The series that is meant, or what one would be called that is not there yet.
+/// The requested series, or the name of one that does not exist yet.
 fn listed<'a>(
     store: &Store,
     list: &'a SeriesList,
@@ -257,7 +257,7 @@ fn listed<'a>(
     Ok(found.ok_or(name))
 }
 
-/// The series that is meant, which is there.
+/// The requested series, which must exist.
 pub(super) fn existing(store: &Store, named: &Named) -> Result<Series> {
     match listed(store, &store.series()?, named)? {
         Ok(series) => Ok(series.clone()),
@@ -268,7 +268,7 @@ pub(super) fn existing(store: &Store, named: &Named) -> Result<Series> {
     }
 }
 
-/// The one series whose id begins so.
+/// The one series whose id begins with this text.
 fn by_id<'a>(list: &'a SeriesList, text: &str) -> Result<&'a Series> {
     let digits = text.to_ascii_lowercase();
     let mut found = list
@@ -285,7 +285,7 @@ fn by_id<'a>(list: &'a SeriesList, text: &str) -> Result<&'a Series> {
     }
 }
 
-/// As `backup` names the series of these paths, or of this stream.
+/// The name that `backup` gives to the series of these paths, or of this stream.
 fn name(named: &Named) -> Result<SeriesName> {
     let host = super::host(named.host.as_deref())?;
     if let Some(name) = &named.stdin_filename {

@@ -37,7 +37,7 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
         .iter()
         .filter(|snapshot| filter.lets_through(&snapshot.backup))
         .collect();
-    // A column that says something of archival backups alone.
+    // This column is only about archival backups.
     let has_archival = shown.iter().any(|snapshot| snapshot.backup.next.is_some());
     let column = |text: &str| {
         if has_archival {

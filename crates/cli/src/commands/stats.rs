@@ -74,7 +74,7 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
     Ok(Code::Success)
 }
 
-/// Whose layout is shown: the latest backup, all, or those that are named.
+/// The backups whose layout is shown: the latest, all, or the named ones.
 fn chosen(store: &Store, args: &Stats, backups: u64) -> Result<Vec<Snapshot>> {
     let filter = super::filter(&args.filter)?;
     match args.ids.as_slice() {
@@ -89,7 +89,7 @@ fn chosen(store: &Store, args: &Stats, backups: u64) -> Result<Vec<Snapshot>> {
     }
 }
 
-/// What the backups hold, and what the store takes for it.
+/// Prints the bytes of the backups, and the space of the store.
 fn show_totals(stats: &StoreStats, output: Output) -> Result<()> {
     let stored = stats.stored_bytes();
     output.result(format!("backups  {:>12}", thousands(stats.backups)))?;
@@ -145,7 +145,7 @@ fn show_totals(stats: &StoreStats, output: Output) -> Result<()> {
     Ok(())
 }
 
-/// How well each backup lies in its containers.
+/// Prints the layout of each backup.
 fn show_layouts(layouts: &[BackupLayout], output: Output) -> Result<()> {
     if !layouts.is_empty() {
         output.line(
@@ -185,7 +185,7 @@ fn show_layouts(layouts: &[BackupLayout], output: Output) -> Result<()> {
     Ok(())
 }
 
-/// What the store's size is of the data's, and why it is less.
+/// The size of the store as a share of the data's, and why it is smaller.
 fn share(logical: u64, stored: u64) -> String {
     if logical == 0 || stored == 0 {
         return "  no data is stored yet".to_owned();
@@ -199,7 +199,7 @@ fn share(logical: u64, stored: u64) -> String {
     )
 }
 
-/// What the objects of a kind are for, in a phrase.
+/// The purpose of a kind of objects, in a phrase.
 fn meaning(kind: &str) -> &'static str {
     match kind {
         "data" => "what files and streams hold",
@@ -213,7 +213,7 @@ fn meaning(kind: &str) -> &'static str {
     }
 }
 
-/// What look-ups go to: the index on disk, or where it is held in memory, that.
+/// Prints the index that look-ups use: the one on disk, or the one in memory.
 fn show_index(stats: &IndexStats, output: Output) -> Result<()> {
     #[expect(clippy::cast_precision_loss, reason = "two figures are shown")]
     let bytes_per_hook = stats.bytes as f64 / stats.entries.max(1) as f64;

@@ -1,8 +1,8 @@
 //! Typed paths and patterns: their meaning on this machine, and probable slips.
 //!
 //! The shell replaces `~` and `$HOME` before a program sees them, but not in quotes, not after
-//! `--option=`, and not in a file. Here they are plain letters, so such a path or pattern would
-//! name nothing.
+//! `--option=`, and not in a file. In these places they are plain letters, so such a path or
+//! pattern would name nothing.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -84,8 +84,8 @@ pub(super) fn wildcards(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| text.contains(['*', '?']))
 }
 
-/// Reads patterns of what is left out, from the command line and from files. A pattern that can
-/// never match is an error.
+/// Reads the patterns to leave out, from the command line and from files. A pattern that can never
+/// match is an error.
 pub(super) fn excludes(exclude: &[String], any_case: &[String], files: &[PathBuf]) -> Result<Excludes> {
     let mut builder = patterns();
     for pattern in exclude {

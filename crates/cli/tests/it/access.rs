@@ -1,4 +1,4 @@
-//! Nobody else can read a store, or other files that the program writes, whatever the umask is.
+//! No other user can read a store, or other files that the program writes, whatever the umask is.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! The analysis: settings tried on real files.
+//! `onefold analyze`: settings tried on real files.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn settings_are_tried_on_real_files_and_recommended() {
     fs::write(bed.path("data/a"), &noise).unwrap();
     noise[300_000..300_100].fill(7);
     fs::write(bed.path("later"), &noise).unwrap();
-    // In the folder that is read: it is not read itself.
+    // The output is in the folder that is read, and is not read itself.
     let analyze = [
         "analyze",
         "data",

@@ -82,8 +82,7 @@ fn what_a_command_writes_is_backed_up_and_where_it_fails_nothing_is() {
     bed.run(["backup", "--stdin-from-command"]).expect(2);
     bed.run(["backup", "--stdin", "--stdin-from-command", "--", "true"])
         .expect(2);
-    // The next backup takes over what the failed one stored, and has the command's output and no
-    // more.
+    // The next backup takes over the data of the failed one, and has exactly the command's output.
     run(&["cat", "dump"]).expect(0);
     bed.ok(["restore", "latest", "-t", "again"]);
     assert!(fs::read(bed.path("again/shop.sql")).unwrap() == fs::read(bed.path("dump")).unwrap());
@@ -171,7 +170,7 @@ fn two_processes_back_up_into_one_store_at_once() {
         fs::write(bed.path(name).join("own"), noise(12 << 20, seed)).unwrap();
         fs::write(bed.path(name).join("shared"), noise(12 << 20, 18)).unwrap();
     }
-    // Also of one series: neither takes the other for dead.
+    // Also two of one series: neither takes the other for dead.
     let children: Vec<_> = ["left", "right", "right"]
         .map(|name| bed.command(["backup", name]).spawn().unwrap())
         .into_iter()
@@ -188,7 +187,7 @@ fn two_processes_back_up_into_one_store_at_once() {
     }
     bed.assert_sound();
     let again = last(&bed.ok(["backup", "left", "--force", "--json"]));
-    // But for the listing, which shows the folders above with their times.
+    // Except for the listing, which has the folders above with their times.
     assert!(again["data_added"].as_u64().unwrap() < 10_000, "{again}");
 }
 
@@ -216,10 +215,10 @@ fn a_link_is_followed_where_a_slash_ends_it_and_is_told_where_not() {
         &picture(&bed.path("real")),
         &picture(&bed.restored("out", "data")),
     );
-    // Backups have always followed a link in the middle of a path.
+    // A link in the middle of a path is always followed.
     bed.ok(["backup", "data/sub"]);
     assert!(bed.ok(["ls", "latest"]).out().contains("/data/sub/file"));
-    // `..` behind a link resolves as in the kernel.
+    // `..` after a link resolves as in the kernel.
     symlink("real/sub", bed.path("deep")).unwrap();
     bed.ok(["backup", "deep/../sub"]);
     assert!(
@@ -278,7 +277,7 @@ fn patterns_are_cleaned_and_those_that_can_never_match_are_told() {
         let ran = bed.ok(["backup", "src", "other"].iter().chain(args));
         (ran.err(), bed.ok(["ls", "latest"]).out())
     };
-    // From the current folder alone, or from any folder.
+    // Only from the current folder, or from any folder.
     for (pattern, is_everywhere) in [
         ("./src/cache", false),
         ("./src//./cache/", false),
@@ -356,7 +355,7 @@ fn paths_that_name_nothing_are_told_wherever_they_are_typed() {
         lines(&bed.ok(["snapshots", "--json", "--path", "src/x/.."]).out).len(),
         1
     );
-    // A command names one of several paths that has nothing in the backup.
+    // The command names the path without an entry in the backup.
     bed.run(["ls", "latest", "src/a", "src/none"])
         .expect(1)
         .says(&["under src/none"]);

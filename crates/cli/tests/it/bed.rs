@@ -22,7 +22,8 @@ impl Bed {
         }
     }
 
-    /// A folder with a store that needs no password; small containers, so that little data fills several.
+    /// A folder with a store that needs no password. Its containers are small, so that little data
+    /// fills several.
     pub(crate) fn new() -> Self {
         let bed = Self::bare();
         bed.run(["init", "--container-mib", "1", "--reserve-mib", "0"])
@@ -38,14 +39,14 @@ impl Bed {
         self.path("store")
     }
 
-    /// Where `path` comes to lie when it is restored to `target`.
+    /// The path of an entry after a restore to `target`.
     pub(crate) fn restored(&self, target: &str, path: impl AsRef<Path>) -> PathBuf {
         let path = self.path(path);
         self.path(target).join(path.strip_prefix("/").unwrap())
     }
 
-    /// The binary, in the bed's folder, with the bed's store and nothing of the caller's environment that
-    /// concerns it.
+    /// The binary, in the bed's folder, with the bed's store, and without variables of the caller's
+    /// environment that affect it.
     pub(crate) fn plain(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onefold"));
         for (name, _) in std::env::vars_os() {
@@ -62,7 +63,7 @@ impl Bed {
         command
     }
 
-    /// As [`Self::plain`], with these arguments; without a password where a store is opened.
+    /// Like [`Self::plain`], with these arguments, and without a password if a store is opened.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = self.plain();
         let mut args = args.into_iter().peekable();
@@ -126,7 +127,8 @@ impl Bed {
     }
 }
 
-/// Waits until what was written is older than the clock's last tick: a backup reads what is not again.
+/// Waits until the written files are older than the clock's last tick. A backup reads newer files
+/// again.
 pub(crate) fn settle() {
     std::thread::sleep(Duration::from_millis(50));
 }

@@ -1,4 +1,4 @@
-//! What a restore must not change, and how it may end: names, folders above, halves of files, full
+//! What a restore must not change, and how it may end: names, folders above, partial files, full
 //! disks.
 
 use std::fs;

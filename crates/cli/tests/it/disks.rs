@@ -11,7 +11,7 @@ use rustix::fs::XattrFlags;
 use crate::bed::{Bed, Ran, last, lines, noise};
 use crate::sources::{listed, skip, with_mounts};
 
-/// What every script begins with.
+/// The beginning of every script.
 const SHELL: &str = r#"
     onefold() { "$ONEFOLD" --insecure-no-password "$@"; }
     code() { want=$1; shift; got=0; onefold "$@" || got=$?; [ $got = $want ] || { echo "$* ended with $got"; exit 1; }; }
@@ -25,8 +25,7 @@ pub(crate) fn has_loop_devices() -> bool {
     options.read(true).write(true).open("/dev/loop-control").is_ok()
 }
 
-/// Runs a script on file systems that this program makes; `None` if this machine lacks what it
-/// takes.
+/// Runs a script on file systems that this program makes. `None`: this machine lacks the means.
 pub(crate) fn on_disks(bed: &Bed, program: &str, script: &str) -> Option<Ran> {
     let has = Command::new(program).arg("-V").output().is_ok() && has_loop_devices();
     if !has {
@@ -39,8 +38,8 @@ pub(crate) fn on_disks(bed: &Bed, program: &str, script: &str) -> Option<Ran> {
 #[test]
 fn subvolumes_of_btrfs_are_left_out_as_other_file_systems_are() {
     let bed = Bed::new();
-    // Files of different subvolumes have the same number and two names: the device tells them
-    // apart.
+    // Files of different subvolumes have the same number and two names. Only the device
+    // distinguishes them.
     let script = "
         truncate -s 128M image; mkfs.btrfs -q image > made
         mkdir src; mount -t btrfs -o loop image src || { echo no btrfs; exit 77; }
@@ -102,7 +101,8 @@ fn subvolumes_of_btrfs_are_left_out_as_other_file_systems_are() {
 #[test]
 fn a_file_with_more_holes_than_are_noted_comes_back_as_sparse() {
     let bed = Bed::new();
-    // A block of data and a hole in turns, then a hole of 24 MiB that a listing has no room for.
+    // Blocks of data and holes alternate. Then comes a hole of 24 MiB that the listing has no room
+    // for.
     let script = r#"
         truncate -s 200M image; ext4 -b 1024 image; loop image disk
         line=$(head -c 1024 /dev/zero | tr '\0' d)$(head -c 1023 /dev/zero | tr '\0' z)
@@ -140,13 +140,13 @@ fn attributes_that_do_not_fit_are_a_fault_of_their_entry_and_no_full_disk() {
         fs::write(bed.path("src").join(name), name).unwrap();
     }
     fs::write(bed.path("src/noise"), noise(3_000_000, 5)).unwrap();
-    // Beyond what block numbers of 32 bits reach with blocks of 1 KiB.
+    // Beyond the reach of 32-bit block numbers with blocks of 1 KiB.
     let huge = fs::File::create(bed.path("src/huge")).unwrap();
     if huge.set_len(5 << 40).is_err() {
         skip("temporary files cannot be so long");
         return;
     }
-    // A block of 1 KiB has no room for these, one of 4 KiB has.
+    // A block of 1 KiB has no room for these attributes, and a block of 4 KiB has.
     for name in ["src/b", "src/folder"] {
         let value = [b'x'; 2500];
         if rustix::fs::setxattr(bed.path(name), "user.big", &value, XattrFlags::empty()).is_err() {
@@ -178,7 +178,7 @@ fn attributes_that_do_not_fit_are_a_fault_of_their_entry_and_no_full_disk() {
     for name in ["src/b", "src/folder", "src/huge"] {
         assert!(told.contains(name), "no {name} in {told}");
     }
-    // "a", "b" and "folder/c"; nothing of what failed.
+    // "a", "b" and "folder/c", and no entry that failed.
     assert_eq!(summary["bytes_restored"], 3_000_000 + 10, "{summary}");
     assert!(
         told.contains("extended attributes") && !told.contains("make room"),
@@ -228,7 +228,7 @@ fn a_read_only_mount_is_told_as_one_and_not_as_a_matter_of_rights() {
     let lines = refused.lines();
     assert_eq!(lines.clone().count(), 20, "a line a command: {refused}");
     for line in lines {
-        // Nothing but `init` can say that a folder that holds a store is taken.
+        // Only `init` can report that a folder has a store already.
         let is_there = line.starts_with("init") && line.contains("a store here already");
         assert!(is_there || line.contains("mounted read-only"), "{line}");
     }
@@ -250,7 +250,7 @@ fn stats(text: &str) -> Vec<(&str, &str)> {
 #[test]
 fn times_that_a_file_system_rounds_pass_for_what_they_were() {
     let bed = Bed::new();
-    // Inodes of 128 bytes have whole seconds alone.
+    // Inodes of 128 bytes store only whole seconds.
     let script = r#"
         mkdir src; echo one > src/a; ln src/a src/b; ln -s a src/c; ln src/c src/d
         touch -h -d '2021-01-01 00:00:07.987654321 UTC' src/a src/c

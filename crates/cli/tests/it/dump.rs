@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 
 use crate::bed::{Bed, Ran, noise};
 
-/// A file of every size and kind that goes its own way, and what is in it.
+/// A file for every code path by size and kind, with its content.
 fn files(bed: &Bed) -> Vec<(&'static str, Vec<u8>)> {
     fs::create_dir_all(bed.path("source/inside")).unwrap();
     let files = [
@@ -63,7 +63,7 @@ fn a_file_is_dumped_as_it_was_to_a_pipe_and_to_a_file() {
         Ran::from(ran).expect(0);
         assert!(fs::read(&to).unwrap() == *expected, "{path} to a file");
     }
-    // By its whole path, and with as little memory as anybody would give.
+    // By its whole path, and with very little memory.
     let path = bed.path("source/large").display().to_string();
     let ran = bed.ok(["dump", "--memory", "1M", "latest", &path]);
     assert!(ran.out == files[3].1);
@@ -102,12 +102,12 @@ fn what_cannot_be_dumped_says_so_and_ends_with_1() {
         .output();
     Ran::from(ran.unwrap()).expect(1).says(&["standard output"]);
 
-    // Rot in the midst of each full container: what comes before it is right, and nothing passes
-    // for the rest.
+    // Rot in the middle of each full container: the bytes before it are right, and no wrong bytes
+    // follow.
     for object in bed.objects("data") {
         let mut bytes = fs::read(&object).unwrap();
         let middle = bytes.len() / 2;
-        // The last has the listing, without which nothing is found at all.
+        // The last one has the listing, without which no path is found.
         if middle < 400 << 10 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Exit codes, and messages that say what, where and what to do next.
+//! Exit codes, and messages that tell what happened, to what, and what to do next.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use rustix::process::getuid;
 
 use crate::bed::{Bed, Ran, last, lines, noise};
 
-/// The user who may least.
+/// The user with the fewest rights.
 const NOBODY: u32 = 65534;
 
 #[test]
@@ -26,7 +26,7 @@ fn without_a_store_it_is_10() {
             .expect(10)
             .says(&[&place, "no Onefold store", "init"]);
     }
-    // A folder that is none: empty, or with other things in it.
+    // A folder without a store: empty, or with other entries.
     fs::create_dir(bed.store()).unwrap();
     bed.run(["snapshots"])
         .expect(10)
@@ -44,7 +44,7 @@ fn without_a_store_it_is_10() {
     nowhere.env_remove("ONEFOLD_REPOSITORY");
     let ran = Ran::from(nowhere.output().unwrap());
     ran.expect(1).says(&["--repo", "ONEFOLD_REPOSITORY"]);
-    // A file in its place is an error of its own, said once.
+    // A file in its place is an error of its own, reported once.
     fs::write(bed.path("file"), "").unwrap();
     let ran = bed.run(["--repo", "file", "snapshots"]).expect(1).says(&["file"]);
     assert_eq!(ran.err().matches("directory").count(), 1, "{}", ran.err());
@@ -71,8 +71,8 @@ fn a_store_without_its_config_is_not_taken_for_none() {
     assert_eq!(bed.backups(), [1]);
 }
 
-/// Only a store without its config, or without its folder, may be none. A store that misses any
-/// other object is a damaged one.
+/// Only a folder without a config, or a missing folder, may be no store. A store that lacks any
+/// other object is damaged.
 #[test]
 fn a_missing_object_is_damage_and_not_10() {
     for folder in [
@@ -178,11 +178,11 @@ fn unknown_backups_paths_and_arguments_are_1_or_2() {
     assert!(!bed.path("other").exists(), "nothing was made");
 }
 
-/// The command, run by somebody who may not read everything.
+/// The command, run by a user who may not read everything.
 fn by_nobody(bed: &Bed, args: &[&str]) -> Ran {
     let mut command = bed.command(args);
     if getuid().is_root() {
-        // The binary may lie where nobody else can go.
+        // The binary may be in a folder that other users cannot enter.
         let program = bed.path("onefold");
         if !program.exists() {
             fs::copy(command.get_program(), &program).unwrap();
@@ -251,7 +251,7 @@ fn a_file_that_vanishes_is_named_and_the_rest_is_kept_with_3() {
     fs::write(bed.path("src/vanishes"), noise(2 << 20, 9)).unwrap();
     fs::write(bed.path("src/zebra"), b"still here").unwrap();
     let child = bed.command(["backup", "src", "--json"]).spawn().unwrap();
-    // The folder has been walked, and most of the large file is still to be read.
+    // The folder is walked, and most of the large file is not read yet.
     bed.wait_for("data", "");
     fs::remove_file(bed.path("src/vanishes")).unwrap();
     let ran = Ran::from(child.wait_with_output().unwrap())

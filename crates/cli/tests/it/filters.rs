@@ -37,7 +37,7 @@ fn chosen(bed: &Bed, options: &[&str]) -> Vec<u64> {
         .collect()
 }
 
-/// As restic's users expect: of hosts any, of paths all, of lists of tags any, and of a list all.
+/// As in restic: of hosts any, of paths all, of lists of tags any, and within a list all.
 const CHOICES: [(&[&str], &[u64]); 14] = [
     (&["--host", "red"], &[1, 2]),
     (&["-H", "red", "--host", "green"], &[1, 2, 5, 6]),
@@ -60,7 +60,7 @@ fn filters_choose_as_hands_know_it() {
     let bed = bed();
     for (options, expected) in CHOICES {
         assert_eq!(chosen(&bed, options), expected, "{options:?}");
-        // Without a rule all that are chosen go, and nothing else.
+        // Without a rule, exactly the chosen ones are forgotten.
         let forget = ["forget", "-n", "--json", "--unsafe-allow-remove-all"];
         let options = options
             .iter()
@@ -160,7 +160,7 @@ fn the_latest_of_some_is_tagged_held_and_forgotten() {
     assert_eq!(bed.backups(), [2, 4, 6]);
 }
 
-/// A number is one backup, whatever the filter says.
+/// A number names one backup, whatever the filter.
 #[test]
 fn a_filter_that_could_have_no_effect_is_refused() {
     let bed = bed();
@@ -182,7 +182,7 @@ fn a_filter_that_could_have_no_effect_is_refused() {
     assert_eq!(bed.backups(), [1, 2, 3, 4, 5, 6]);
 }
 
-/// Of `--keep-tag` any list keeps, and of a list all tags are needed; `''` keeps what has none.
+/// A backup stays if it has all tags of any `--keep-tag` list; `''` keeps backups without tags.
 #[test]
 fn keep_tag_keeps_what_bears_any_of_its_lists() {
     for (lists, kept) in [

@@ -210,7 +210,8 @@ fn json_lines_say_it_all() {
     assert!(unheld["hold_until"].is_null());
 }
 
-/// Backups 1 to 7, at these times by the storage's clock: that of the files of their manifests.
+/// Backups 1 to 7, at these times by the storage's clock, which are the times of their manifests'
+/// files.
 const TIMES: [&str; 7] = [
     "2025-01-15T10:00:00Z",
     "2026-02-10T10:00:00Z",
@@ -284,7 +285,7 @@ fn what_each_backup_has_alone_is_told_before_it_goes() {
     fs::create_dir(bed.path("src")).unwrap();
     let write = |name: &str, seed| fs::write(bed.path("src").join(name), noise(1 << 20, seed)).unwrap();
     let back_up = || bed.ok(["backup", "src", "--host", "here"]);
-    // 1 has one file alone; 1 and 2 share another with each other; all share the third.
+    // Backup 1 alone has one file. Backups 1 and 2 share another one. All share the third.
     write("all", 50);
     write("two", 51);
     write("own", 52);
@@ -315,7 +316,7 @@ fn what_each_backup_has_alone_is_told_before_it_goes() {
             text.contains("  alone  why") && text.contains("would free "),
             "{text}"
         );
-        // And once more when marks cover the manifests, which are not read then.
+        // Once more when marks cover the manifests, which are then not read.
         bed.ok(["prune"]);
     }
 }

@@ -1,4 +1,5 @@
-//! Damage that commands find by the way: they report it, list it, do not refer to it, and heal it.
+//! Damage that commands find during other work: they report it, list it, do not refer to it, and
+//! heal it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +51,8 @@ fn a_backup_finds_what_has_rotted_and_heals_the_one_before() {
             fs::remove_file(&victim).unwrap();
         } else {
             flip(&victim);
-            // No command has found the damage so far: a backup that reads nothing refers to it.
+            // No command has found the damage so far, so a backup that verifies nothing refers to
+            // it.
             let blind = bed.ok(["backup", "src", "--verify-known", "none", "--json"]);
             assert_eq!(last(&blind)["verified"]["containers"], 0);
             bed.run(["restore", "latest", "-t", "gone"])

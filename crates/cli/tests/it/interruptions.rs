@@ -1,6 +1,6 @@
-//! Ctrl-C, `kill -9` and a suspended process: what was stored before is not stored again, what is
-//! committed restores, and nothing is committed twice; a prune goes on where another was killed,
-//! and says for whom it waits.
+//! Ctrl-C, `kill -9` and a suspended process: stored data is not stored again, committed backups
+//! restore, and nothing is committed twice. A prune continues a killed one, and names the sessions
+//! that it waits for.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::picture::{assert_same, picture};
 
 const STREAM: [&str; 3] = ["backup", "--stdin", "--json"];
 
-/// A backup of standard input under way, to which so much was given.
+/// A running backup of standard input that has received so many bytes.
 fn begin(bed: &Bed, bytes: &[u8]) -> (Child, ChildStdin) {
     let mut child = bed.command(STREAM).stdin(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
@@ -46,7 +46,7 @@ fn ctrl_c_is_130_and_the_next_backup_goes_on() {
         let (child, mut input) = begin(&bed, &bytes[..32 << 20]);
         bed.wait_for("data", "");
         signal(&child, of_user);
-        // What it waits for may come or not.
+        // The process may have ended before it reads these bytes.
         drop(input.write_all(&bytes[32 << 20..]));
         drop(input);
         let ran = end(child)
@@ -123,7 +123,7 @@ fn a_backup_killed_at_any_moment_harms_nothing() {
         let mut child = bed.command(["backup", "src"]).spawn().unwrap();
         let delay = Duration::from_millis(u64::from(clock.subsec_micros()) * (round + 7) % 600);
         std::thread::sleep(delay);
-        // It may be through already.
+        // It may have ended already.
         child.kill().unwrap();
         child.wait().unwrap();
         println!("killed after {delay:?}");
@@ -147,7 +147,7 @@ fn a_suspended_backup_goes_on_and_commits_once() {
     let (child, mut input) = begin(&bed, &bytes[..16 << 20]);
     bed.wait_for("data", "");
     signal(&child, Signal::STOP);
-    // Of the same series: the sleeper is alive, and is not taken over.
+    // A backup of the same series: the sleeper is alive, and its data is not taken over.
     let other = last(&bed.fed(STREAM, &bytes).expect(0));
     assert_eq!(other["adopted"].as_array().unwrap().len(), 0, "{other}");
     std::thread::sleep(Duration::from_secs(1));
@@ -164,8 +164,8 @@ fn a_suspended_backup_goes_on_and_commits_once() {
     bed.assert_sound();
 }
 
-/// Six backups of a file whose parts come and go; the odd ones are forgotten. What is kept, and
-/// what it holds.
+/// Six backups of a file with changing parts, of which the odd ones are forgotten. Returns the
+/// others, with their contents.
 fn with_dead_parts(bed: &Bed) -> Vec<(String, Vec<u8>)> {
     let part = |n: u64| noise(700 << 10, 70 + n);
     let mut kept = Vec::new();
@@ -180,7 +180,7 @@ fn with_dead_parts(bed: &Bed) -> Vec<(String, Vec<u8>)> {
     kept
 }
 
-/// Bytes that containers of data take.
+/// Bytes of all data containers.
 fn stored(bed: &Bed) -> u64 {
     let blocks = |path| fs::metadata(path).unwrap().blocks();
     bed.objects("data").into_iter().map(blocks).sum::<u64>() * 512
@@ -188,7 +188,7 @@ fn stored(bed: &Bed) -> u64 {
 
 const PRUNE: [&str; 3] = ["prune", "--max-unused", "0"];
 
-/// Heartbeats that there are in a store.
+/// The heartbeats in a store.
 fn heartbeats(bed: &Bed) -> BTreeSet<PathBuf> {
     let mut all: BTreeSet<_> = bed.objects("sessions").into_iter().collect();
     all.retain(|path| {
@@ -200,8 +200,8 @@ fn heartbeats(bed: &Bed) -> BTreeSet<PathBuf> {
     all
 }
 
-/// One that has begun: a session that was killed before it spoke is believed dead only after a
-/// minute.
+/// A prune that has begun. A session that was killed before its first heartbeat counts as dead only
+/// after a minute.
 fn begun_prune(bed: &Bed, args: &[&str]) -> Child {
     let before = heartbeats(bed);
     let child = bed.command(args).spawn().unwrap();
@@ -220,7 +220,7 @@ fn a_prune_killed_at_any_moment_is_finished_by_the_next() {
         assert!(copying.status().unwrap().success());
         copy
     };
-    // How long one takes that nobody kills.
+    // The duration of a run that is not killed.
     let whole = copy();
     let child = begun_prune(&whole, &PRUNE);
     let began = Instant::now();
@@ -232,7 +232,7 @@ fn a_prune_killed_at_any_moment_is_finished_by_the_next() {
         let bed = copy();
         let mut child = begun_prune(&bed, &PRUNE);
         std::thread::sleep(takes * moment / 8);
-        // It may be through already.
+        // It may have ended already.
         child.kill().unwrap();
         interrupted += u32::from(!child.wait().unwrap().success());
         println!("killed after {moment} eighths of {takes:?}");
@@ -257,13 +257,13 @@ fn a_prune_killed_at_any_moment_is_finished_by_the_next() {
     assert!(interrupted > 0, "each was through before it was killed");
 }
 
-/// Runs a command, stops it under way, and returns its output.
+/// Runs a command, interrupts it, and returns its output.
 fn stopped(bed: &Bed, args: &[&str]) -> Ran {
     for _ in 0..20 {
         let child = begun_prune(bed, args);
         signal(&child, Signal::TERM);
         let ran = end(child);
-        // It may be through already.
+        // It may have ended already.
         if ran.code == Some(130) {
             return ran;
         }
@@ -330,7 +330,7 @@ fn a_prune_names_whom_it_waits_for() {
             tell.send(line.unwrap()).ok();
         }
     });
-    // A line a second.
+    // One line each second.
     let next = |_| {
         let line = told.recv_timeout(Duration::from_secs(30)).ok()?;
         let line: serde_json::Value = serde_json::from_str(&line).unwrap();

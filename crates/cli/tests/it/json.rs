@@ -125,12 +125,12 @@ fn damage_is_a_json_line_and_1() {
     assert_eq!(found[2]["broken_backups"][0], 1);
     let text = bed.run(["check", "--read-data"]).expect(1).out();
     assert!(text.contains("backup 1") && text.contains("/src/file"), "{text}");
-    // The rest comes back; what is lost is named, and nothing wrong is written.
+    // The rest is restored. The lost file is named, and no wrong byte is written.
     bed.run(["restore", "latest", "-t", "out"])
         .expect(1)
         .says(&["/src/file", "not restored"]);
     assert!(!bed.restored("out", "src/file").exists());
-    // The source still has it: the next backup heals the store for all that follow.
+    // The source still has the file, so the next backup heals the store for all later ones.
     bed.ok(["backup", "src", "--force"]);
     bed.ok(["restore", "latest", "-t", "healed"]);
     assert_eq!(

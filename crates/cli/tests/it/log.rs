@@ -8,10 +8,10 @@ use std::process::Command;
 use crate::bed::{Bed, Ran, noise};
 
 const PASSWORD: &str = "correct horse battery staple";
-/// A file's content, which no log may have.
+/// The content of a file, which no log may contain.
 const CONTENT: &str = "the content of a file that nobody else may read";
 
-/// Everything but the time of each line, which is checked to be one.
+/// All but the time of each line. Checks that the time is valid.
 fn events(text: &str) -> Vec<&str> {
     let event = |line| {
         let (time, rest) = str::split_once(line, ' ').unwrap();

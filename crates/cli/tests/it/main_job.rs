@@ -1,5 +1,5 @@
-//! The main job, from `init` to `index rebuild`: a tree with one of everything goes in and comes
-//! out.
+//! The main job, from `init` to `index rebuild`: backs up and restores a tree with an entry of
+//! every kind.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, Timespec, Timestamps, XattrFlags, utimensa
 use crate::bed::{Bed, last, noise, settle};
 use crate::picture::{assert_same, picture};
 
-/// One of everything that a test may make.
+/// Makes an entry of every kind that a test may make.
 pub(crate) fn plant(root: &Path) {
     fs::create_dir_all(root.join("folder/deep/er")).unwrap();
     fs::create_dir(root.join("empty folder")).unwrap();
@@ -53,7 +53,7 @@ pub(crate) fn plant(root: &Path) {
     ] {
         fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).unwrap();
     }
-    // Where the file system has none, there is nothing to compare.
+    // If the file system supports none, there is nothing to compare.
     rustix::fs::lsetxattr(
         root.join("small"),
         "user.colour",
@@ -104,7 +104,7 @@ fn a_tree_goes_in_twice_and_comes_out_as_it_was() {
     assert_eq!(second["parent"], first["snapshot_id"]);
     assert_eq!(second["files_unmodified"].as_u64(), Some(files - 1));
     assert_eq!(second["bytes_read"].as_u64(), Some(0));
-    // But for the listing, which shows the folders above, in which others are busy.
+    // Except for the listing, which has the folders above, where other tests make entries.
     assert!(second["data_added"].as_u64().unwrap() < 20_000, "{second}");
     assert_eq!(second["total_bytes_processed"], first["total_bytes_processed"]);
 

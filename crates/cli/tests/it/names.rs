@@ -1,4 +1,5 @@
-//! Several names of one symbolic link, socket, pipe or device: they come back as names of one.
+//! Several names of one symbolic link, socket, pipe or device: they are restored as names of one
+//! entry.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
@@ -15,7 +16,7 @@ use crate::sources::with_mounts;
 
 const FOLDERS: [&str; 3] = ["first", "second", "third"];
 
-/// One of each kind in a folder, as far as this user may make them; answers their names.
+/// Makes an entry of each kind in a folder, as far as this user may. Returns their names.
 fn make_nodes(folder: &Path) -> Vec<&'static str> {
     fs::create_dir_all(folder).unwrap();
     let make = |name: &str, kind, device| {
@@ -25,7 +26,7 @@ fn make_nodes(folder: &Path) -> Vec<&'static str> {
     drop(UnixListener::bind(folder.join("socket")).unwrap());
     assert!(make("pipe", FileType::Fifo, 0));
     let mut names = vec!["link", "pipe", "socket"];
-    // Only the superuser may, and not everywhere.
+    // Only the superuser may make these, and not everywhere.
     names.extend(make("null", FileType::CharacterDevice, 0x103).then_some("null"));
     names.extend(make("disk", FileType::BlockDevice, 0x700).then_some("disk"));
     let time = Timespec {
@@ -58,7 +59,7 @@ fn inode(path: &Path) -> u64 {
     path.symlink_metadata().unwrap().ino()
 }
 
-/// What a folder has, whatever it is called.
+/// The entries of a folder, by their paths in it.
 fn within(picture: &Picture, folder: &str) -> Picture {
     let below = picture.iter().filter_map(|(path, entry)| {
         let name = path.strip_prefix(folder).ok()?;
@@ -79,7 +80,7 @@ fn names_of_one_link_socket_pipe_or_device_come_back_as_names_of_one() {
         bed.ok(["restore", "latest", "-t", target]);
         picture(&bed.restored(target, "src"))
     };
-    // First they are apart.
+    // At first they are separate entries.
     let is = restored("apart");
     assert_same(&picture(&src), &is);
     fs::remove_dir_all(&src).unwrap();
@@ -103,7 +104,7 @@ fn names_of_one_link_socket_pipe_or_device_come_back_as_names_of_one() {
             assert!(line.starts_with('h'), "{line}");
         }
     }
-    // The first names go, others change.
+    // The first names are removed, and others change.
     fs::remove_dir_all(src.join("first")).unwrap();
     fs::rename(src.join("second"), src.join("zweite")).unwrap();
     let is = restored("fewer");
@@ -154,7 +155,7 @@ fn names_whose_first_is_left_out_are_one_with_all_that_it_has() {
             assert_eq!(second, third, "{name} in {target}");
         }
     }
-    // One name alone.
+    // Only one name.
     bed.ok(["restore", "1", "-t", "one", "-i", "src/third/pipe"]);
     let pipe = bed.restored("one", "src/third/pipe").symlink_metadata().unwrap();
     assert_eq!(
@@ -190,7 +191,8 @@ fn no_name_leads_to_something_else_that_stays() {
     bed.ok(["backup", "src"]);
     let all: Vec<&str> = names.iter().copied().chain(["file"]).collect();
     let was = picture(&bed.path("src"));
-    // The user's own: of the same time, and later; for the file a pipe and another file.
+    // The user's own entries: with the same time, and with a later one. In place of the file: a
+    // pipe, and another file.
     for (number, (mode, stays)) in [
         ("always", false),
         ("if-changed", false),
@@ -232,7 +234,7 @@ fn no_name_leads_to_something_else_that_stays() {
             }
         }
     }
-    // What stays because it is the same has new names.
+    // An entry that stays because it is the same gets new names.
     for mode in ["if-changed", "if-newer", "never"] {
         let back = bed.restored("again", "src");
         bed.ok(["restore", "1", "-t", "again"]);
@@ -288,7 +290,7 @@ fn a_name_that_cannot_be_made_is_named() {
     assert_eq!(text("blocked-counts"), kinds.repeat(2));
 }
 
-/// A name that the format cannot hold, because it is too long, is the first one.
+/// The first name is too long for the format.
 #[test]
 fn a_first_name_that_is_left_out_costs_the_others_nothing() {
     let bed = Bed::new();

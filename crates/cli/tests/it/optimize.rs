@@ -1,4 +1,4 @@
-//! Older backups of hybrid series are made archival, and all restore.
+//! Makes older backups of hybrid series archival. All restore.
 
 use std::fs;
 
@@ -69,7 +69,7 @@ fn what_has_left_the_live_window_becomes_archival() {
         );
         let (total, archived) = (of_one(n, "total_bytes"), of_one(n, "bytes_archived"));
         assert!(of_one(n, "bytes_forward") * 10 > total * 9, "{done:?}");
-        // What was spliced out, and the chunks that its ends are in.
+        // The removed bytes, and the chunks at their ends.
         assert!((40_000..200_000).contains(&archived), "{done:?}");
     }
     assert_eq!(done[2]["backups"], 2);
@@ -145,7 +145,7 @@ const HYBRID: [&str; 7] = [
     "64K",
 ];
 
-/// Values of one field, of the lines of that type.
+/// The values of one field, in all lines of this type.
 fn field(out: &[u8], message_type: &str, name: &str) -> Vec<serde_json::Value> {
     let lines = lines(out).into_iter();
     let of_type = lines.filter(|line| line["message_type"] == message_type);
@@ -255,7 +255,7 @@ fn one_series_is_optimized_by_what_backup_makes_it_of() {
     assert_eq!(due(&[]), ids[..1]);
 }
 
-/// Backups each of which changes a little in many places of the one before.
+/// Backups that each change a little in many places of the one before.
 fn scattered(bed: &Bed, count: u64) -> Vec<Vec<u8>> {
     fs::create_dir(bed.path("src")).unwrap();
     let mut bytes = noise(4 << 20, 1);
@@ -332,7 +332,7 @@ fn repair_may_follow_each_backup() {
     assert!(bed.ok(["optimize"]).out().contains("nothing is due"));
     assert_restore(&bed, &contents);
     bed.assert_sound();
-    // Whatever is set.
+    // Whatever the settings are.
     bed.ok(["series", "set", "--default", "--repair", "0"]);
     fs::write(bed.path("src/file"), noise(4 << 20, 9)).unwrap();
     settle();
@@ -369,7 +369,7 @@ fn what_could_have_no_effect_is_refused() {
         .expect(1)
         .says(&["says nothing for layout inline without repair"]);
     bed.run(["optimize", "--repair", "0"]).expect(2);
-    // Layout hybrid may be repaired, too.
+    // A series of layout hybrid may be repaired, too.
     let set = [
         "series",
         "set",
@@ -401,7 +401,7 @@ fn what_an_older_backup_refers_forward_to_is_told_when_it_is_forgotten() {
     assert!(text.contains(&says(&second, "would stay")), "{text}");
     let text = bed.ok(["forget", &second, "--prune", "--max-unused", "0%"]).out();
     assert_eq!(text.matches(&says(&second, "stays")).count(), 1, "{text}");
-    // By a chain, of which the first link was forgotten before.
+    // Along a chain whose first link was forgotten before.
     let told = last(&bed.ok(["forget", &third, "--json"]));
     assert_eq!(told["kept"], json!([{"id": ids[2], "by": ids[0]}]));
     let kept = json!([{"id": ids[1], "by": ids[0]}, {"id": ids[2], "by": ids[0]}]);
@@ -431,7 +431,8 @@ fn what_an_older_backup_refers_forward_to_is_told_when_it_is_forgotten() {
         text.contains(&format!("backup {} refers to no later backup any more", ids[0])),
         "{text}"
     );
-    // All that it has lies in containers of its own: nobody has made another, forgotten or held it.
+    // All its data is in containers of its own, so there is nothing to repair. No backup, tombstone
+    // or hold came meanwhile.
     let text = bed.ok(["optimize", "--repair", "100"]).out();
     assert!(!text.contains("meanwhile"), "{text}");
     assert_restore(&bed, &contents[..1]);

@@ -1,4 +1,4 @@
-//! Passwords: where they come from, wrong ones, and their slots.
+//! Passwords: their sources, wrong ones, and their slots.
 
 use std::fs;
 use std::process::Command;
@@ -33,7 +33,7 @@ fn a_password_comes_from_environment_file_or_command() {
         .plain()
         .args(["--password-command", "head -n1 password", "snapshots"]))
     .expect(0);
-    // What is named on the command line is meant.
+    // An option overrides the environment.
     with(&bed, "ONEFOLD_PASSWORD", "other", &["-p", &file, "snapshots"]).expect(0);
 }
 

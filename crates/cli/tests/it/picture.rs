@@ -1,4 +1,4 @@
-//! What a tree looks like: enough to tell whether it came back as it was.
+//! A picture of a tree, to tell whether it was restored as it was.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use twox_hash::XxHash3_128;
 
-/// One entry, with all that a restore must bring back.
+/// One entry, with everything that a restore must bring back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) kind: &'static str,
@@ -18,15 +18,15 @@ pub(crate) struct Entry {
     content: u128,
     target: PathBuf,
     device: u64,
-    /// The first of its names, where it has several.
+    /// The first of its names, if it has several.
     first_name: Option<PathBuf>,
     attributes: BTreeMap<String, Vec<u8>>,
-    /// Whether it takes much less room than its length.
+    /// Whether it takes much less space than its length.
     is_sparse: bool,
 }
 
 impl Entry {
-    /// The same, whatever other names it has.
+    /// The entry without its other names.
     pub(crate) fn alone(self) -> Self {
         Self {
             first_name: None,
@@ -110,7 +110,7 @@ fn attributes(path: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// Fails, naming what differs, unless the two are the same.
+/// Fails unless the two are the same, and names the differences.
 #[track_caller]
 pub(crate) fn assert_same(was: &Picture, is: &Picture) {
     for (name, entry) in was {

@@ -1,11 +1,11 @@
-//! `prune`: what it says, and what is told of what it left.
+//! `prune`: its output, and the report about containers that it left.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use crate::bed::{Bed, last, lines, noise, settle};
 
-/// A store with a backup of two files, of which one is gone in the next.
+/// A store with a backup of two files; the next backup lacks one of them.
 fn bed() -> Bed {
     let bed = Bed::new();
     fs::create_dir(bed.path("src")).unwrap();
@@ -67,7 +67,7 @@ fn what_is_dead_goes_and_is_counted_in_json() {
     assert!((2 << 20..3 << 20).contains(&number("bytes_freed")), "{summary}");
     assert!(number("containers_removed") > 0, "{summary}");
     assert!(number("bytes_stored") > 2 << 20, "{summary}");
-    // Whether what goes of a container takes a copy shows when it goes.
+    // It shows only when a container loses slots whether that takes a copy.
     let parts = |said: &serde_json::Value| {
         let [copied, trimmed] =
             ["containers_compacted", "containers_trimmed"].map(|name| said[name].as_u64());
@@ -83,15 +83,15 @@ fn what_is_dead_goes_and_is_counted_in_json() {
     );
 }
 
-/// Of a trimmed container the chunks are in an object beside it.
+/// The chunks of a trimmed container are in an object beside it.
 #[test]
 fn a_lost_body_is_named_and_what_to_do() {
     let bed = bed();
-    // What shares a region with what lives may stay, or all of its container is copied.
+    // Dead slots that share a region with live ones may stay, or their whole container is copied.
     bed.ok(["prune", "--max-unused", "200K"]);
     let is_body = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "body");
     let Some(body) = bed.objects("data").into_iter().find(is_body) else {
-        // A file system that gives nothing back, where all is copied.
+        // A file system that gives nothing back: everything is copied.
         return;
     };
     let kept = fs::read(&body).unwrap();
@@ -114,7 +114,7 @@ fn a_lost_body_is_named_and_what_to_do() {
         found.contains("backup 2 cannot be restored whole") && found.contains("/src/stays"),
         "{found}"
     );
-    // The one way, and then the other.
+    // The one repair, and then the other.
     fs::write(&body, kept).unwrap();
     assert_restores(&bed);
     fs::remove_file(&body).unwrap();
@@ -124,7 +124,7 @@ fn a_lost_body_is_named_and_what_to_do() {
     assert!(fs::read(bed.restored("healed", "src/stays")).unwrap() == noise(2 << 20, 61));
 }
 
-/// One of a thing is told as one.
+/// A count of one is printed in the singular.
 #[test]
 fn a_single_container_goes() {
     let bed = Bed::new();
@@ -150,8 +150,8 @@ fn sizes(bed: &Bed) -> (u64, u64) {
 }
 
 /// After the older backups of a hybrid series are pruned, the rest takes the space of a new store
-/// with the same backups. The lengths of its objects are larger, and the program says by how much.
-/// No backup here is so small that its chunks have a second copy.
+/// with the same backups. The lengths of its objects are larger, and the program prints by how
+/// much. No backup here is so small that its chunks have a second copy.
 #[test]
 fn what_is_left_of_a_hybrid_series_is_as_large_as_a_new_store_of_it() {
     let init = |bed: &Bed| {

@@ -1,13 +1,13 @@
-//! How a run of a binary ended, and what it printed. The tests of both binaries compile this file.
+//! How a run of a binary ended, and its output. The tests of both binaries compile this file.
 
 use std::io::{self, Write};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// No single step of a test takes as long.
+/// No single step of a test takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a run ended, and what it said.
+/// How a run ended, and its output.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) out: Vec<u8>,
@@ -23,7 +23,7 @@ impl Ran {
         String::from_utf8_lossy(&self.err).into_owned()
     }
 
-    /// Fails unless the run ended with this code; shows what it said.
+    /// Fails unless the run ended with this code. Shows the output.
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> Self {
         assert_eq!(
@@ -60,7 +60,7 @@ impl From<Output> for Ran {
 pub(crate) fn feed(mut command: Command, bytes: &[u8]) -> Ran {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     match child.stdin.take().unwrap().write_all(bytes) {
-        // It may end without having read all, or anything.
+        // The process may end before it has read everything.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         written => written.unwrap(),
     }

@@ -1,4 +1,4 @@
-//! Parts of backups, and what is there already.
+//! Restores of parts of backups, over existing entries.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -67,7 +67,7 @@ fn a_restore_of_parts_counts_what_was_asked_for_and_no_folder_above() {
     fs::hard_link(bed.path("src/a/b/two"), bed.path("src/a/b/zwei")).unwrap();
     std::os::unix::fs::symlink("two", bed.path("src/a/b/link")).unwrap();
     bed.ok(["backup", "src"]);
-    // What is asked for, the files and the other entries in it, and the bytes.
+    // The requested paths, the files and other entries in them, and the bytes.
     let cases: [(&[&str], u64, u64, u64); 9] = [
         (&["src/a/b/two"], 1, 0, 2),
         (&["src/a/b/zwei"], 1, 0, 2),
@@ -279,7 +279,7 @@ fn patterns_say_what_is_restored_and_what_is_left_out() {
             "{options:?}: only theirs are read"
         );
     }
-    // A pattern that nothing matches is a path that is not there.
+    // A pattern without a match is a missing path.
     let ran = bed.run(["restore", "latest", "-t", "none", "-i", "*.none"]);
     ran.expect(1).says(&["has nothing under *.none"]);
     let ran = bed.run(["restore", "latest", "-t", "some", "-i", "*.none", "-i", "*.log"]);
@@ -287,7 +287,7 @@ fn patterns_say_what_is_restored_and_what_is_left_out() {
     bed.run(["restore", "latest", "-t", "bad", "-e", "[a"])
         .expect(1)
         .says(&["[a"]);
-    // Of a stream there is nothing to leave out.
+    // A stream has no entries to leave out.
     bed.fed(["backup", "--stdin"], b"stream").expect(0);
     for option in [&["-e", "x"][..], &["--sparse"], &["--owners", "names"]] {
         let ran = bed.run(["restore", "latest", "-t", "stream"].iter().chain(option));

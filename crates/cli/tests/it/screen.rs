@@ -1,4 +1,4 @@
-//! Names from other people are escaped on a terminal; pipes and JSON have them unchanged.
+//! File names of other users are escaped on a terminal. Pipes and JSON have them unchanged.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

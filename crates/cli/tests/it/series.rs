@@ -1,4 +1,4 @@
-//! What is set for series, and what backups make of it.
+//! The settings of series, and their effect on backups.
 
 use std::fs;
 
@@ -81,8 +81,8 @@ fn a_series_is_set_shown_and_listed() {
         "{text}"
     );
 
-    // All is read again: of the inline backup before no segment of the file has this length. Of the
-    // metadata one may be the same, a chunk or two.
+    // All files are read again: no segment of the inline backup before has this length. Of the
+    // metadata, one or two chunks may be the same.
     fs::write(bed.path("src/small"), noise(1000, 2)).unwrap();
     let backup = ["backup", "src", "--host", "h", "--force", "--json"];
     let summary = last(&bed.ok(backup));
@@ -95,7 +95,7 @@ fn a_series_is_set_shown_and_listed() {
         "{summary}"
     );
     let summary = last(&bed.ok(backup));
-    // The listing tells of the folders above, in which others make theirs.
+    // The listing has the folders above, where other tests make entries.
     assert!(summary["chunks_new"].as_u64() <= Some(2), "{summary}");
     bed.ok(["restore", "latest", "-t", "out"]);
     let restored = fs::read(bed.restored("out", "src/file")).unwrap();
@@ -177,7 +177,7 @@ fn what_would_say_nothing_is_refused() {
     ] {
         bed.run(args).expect(2);
     }
-    // Chunks of 64 KiB: such a segment would have one.
+    // With chunks of 64 KiB, such a segment would have one chunk.
     bed.run([
         "init",
         "--chunk-kib",

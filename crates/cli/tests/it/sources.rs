@@ -173,7 +173,8 @@ fn a_file_of_an_overlay_belongs_to_the_mount_that_it_is_in() {
     assert_eq!(inode("low"), inode("twin"), "two names of one file");
 }
 
-/// A FUSE file system of another user, without a server. Nobody else may look at it, not even root.
+/// A FUSE file system of another user, without a server. No other user may look at it, not even
+/// root.
 const OF_ANOTHER_USER: &str = "
     mkdir -p src/theirs src/own; echo own > src/own/file
     exec 3<>/dev/fuse

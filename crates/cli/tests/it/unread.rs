@@ -1,5 +1,5 @@
 //! Backups of files that cannot be read to their end, and of times and flags that few file systems
-//! have: no entry passes for what it is not.
+//! have. No entry may look like more than it is.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -10,8 +10,8 @@ use crate::bed::{Bed, lines, noise};
 use crate::disks::has_loop_devices;
 use crate::sources::{listed, skip, with_mounts};
 
-/// An ext4 file system in a file, on which `bad` cannot be read from 200 KiB on once `break_it` was
-/// called: what backs it ends there. `mend_it` brings it back.
+/// An ext4 file system in a file. After `break_it`, `bad` cannot be read from 200 KiB on, because
+/// its backing file ends there. `mend_it` restores it.
 const FAILING_DISK: &str = r#"
     truncate -s 8M image; mkfs.ext4 -q -m 0 -O ^has_journal image; mkdir -p src/disk
     mount -o loop image src/disk
@@ -27,7 +27,8 @@ const FAILING_DISK: &str = r#"
     [ -n "$at" ]
 "#;
 
-/// 300 KiB with a line of text at a block 200 KiB in, by which its place on the disk is found.
+/// 300 KiB with a line of text in a block at 200 KiB, by which the test finds its place on the
+/// disk.
 fn noise_with_mark(bed: &Bed) -> Vec<u8> {
     const MARK: &[u8] = b"here the disk fails";
     let mut bytes = noise(300 << 10, 71);
@@ -45,8 +46,8 @@ fn can_make_disks() -> bool {
     has
 }
 
-/// Runs these steps in a folder with a disk of which `bad` fails once `break_it` was called. The
-/// store, and the whole content of `bad`. `None`: this machine cannot have such a disk.
+/// Runs these steps in a folder with a disk on which `bad` fails after `break_it`. Returns the
+/// store, and the whole content of `bad`. `None`: this machine cannot make such a disk.
 fn on_failing_disk(steps: &str) -> Option<(Bed, Vec<u8>)> {
     let bed = Bed::new();
     if !can_make_disks() {
@@ -115,7 +116,7 @@ fn a_file_that_cannot_be_read_to_its_end_stays_as_it_was() {
         }
     }
     assert!(fs::read(bed.path("now")).unwrap() == whole);
-    // Before the file's own bytes in the content of backup 2 are those that it read in vain.
+    // In the content of backup 2, the bytes that it read in vain come before the file's own.
     for out in ["always", "if-changed", "if-newer", "never"] {
         let back = bed.restored(out, "src/disk");
         assert!(fs::read(back.join("bad")).unwrap() == whole, "{out}");
@@ -345,8 +346,8 @@ fn flags_come_back_and_do_not_stand_in_the_way() {
     assert!(ls.contains("plain  +dA") && ls.contains("still  +i"), "{ls}");
 }
 
-/// Some file systems of programs show no length of what they do not have yet; some of these show it
-/// once the file was read.
+/// Some file systems of programs show no length of files that they do not have yet. Some of these
+/// show it after the file was read.
 #[test]
 fn a_file_that_shows_no_length_is_stored_with_its_content() {
     let large = noise(3_000_000, 81);
@@ -374,7 +375,7 @@ fn a_file_that_shows_no_length_is_stored_with_its_content() {
         assert_eq!(fs::metadata(disk.path().join("b-hidden")).unwrap().len(), 0);
         let src = disk.path().to_str().unwrap();
         for target in ["first", "second"] {
-            // That the length is shown at the end is no change of the file.
+            // If the length is shown only at the end, the file has not changed.
             bed.ok(["backup", src]);
             bed.ok(["restore", "latest", "-t", target]);
             let back = bed.path(target).join(disk.path().strip_prefix("/").unwrap());
@@ -393,7 +394,7 @@ fn a_file_that_shows_no_length_is_stored_with_its_content() {
     }
 }
 
-/// A file of which nothing shows that it has content must not pass for an empty one.
+/// A file that may have hidden content must not be stored as an empty one.
 #[test]
 fn a_file_that_shows_no_length_and_cannot_be_read_stays_as_it_was() {
     let disk = |unreadable| {

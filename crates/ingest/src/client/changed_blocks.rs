@@ -1,6 +1,6 @@
-//! A disk image of which somebody knows what changed: a hypervisor's dirty bitmap, a file system's
-//! list of extents. Only that is read; the rest is copied from the backup that the list refers to
-//! (B3).
+//! A disk image with known changes: a hypervisor's dirty bitmap, or a file system's list of
+//! extents. Only changed blocks are read. The rest is copied from the backup to which the list
+//! refers (B3).
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -8,25 +8,26 @@ use types::ByteRange;
 
 use crate::client::stream_source::{StreamPiece, StreamSource};
 
-/// An image's changed blocks, and the stream that has all others.
+/// An image's changed blocks, and the stream that has all other blocks.
 #[derive(Debug)]
 pub struct ChangedBlocks<R> {
     image: R,
     len: u64,
-    /// What is read, in order: disjoint, not empty, multiples of a chunk but for the image's end.
+    /// The ranges to read, in order: disjoint, not empty, multiples of a chunk except at the
+    /// image's end.
     changed: Vec<ByteRange>,
-    /// The first of them that does not lie before `at`.
+    /// The first of them that does not end before `at`.
     next: usize,
     at: u64,
-    /// Where the image's reader stands.
+    /// The position of the image's reader.
     reader_at: Option<u64>,
 }
 
 impl<R: Read + Seek + Send> ChangedBlocks<R> {
     /// An image of `len` bytes. `changed` may be in any order and overlap; it is rounded outward to
-    /// multiples of `chunk_bytes`. What exceeds the parent's `parent_len` bytes is read, too.
+    /// multiples of `chunk_bytes`. Bytes beyond the parent's `parent_len` are read, too.
     ///
-    /// Every byte outside of `changed` must be what the parent has there: nobody looks.
+    /// Every byte outside of `changed` must equal the parent's byte there. This is not checked.
     pub fn new(image: R, len: u64, parent_len: u64, changed: &[ByteRange], chunk_bytes: u32) -> Self {
         let chunk = u64::from(chunk_bytes).max(1);
         let tail = parent_len - parent_len % chunk;
@@ -141,7 +142,7 @@ mod tests {
     }
 
     proptest! {
-        /// The pieces are the image, and each range that is copied keeps the grid of chunks.
+        /// The pieces make up the image, and each copied range keeps the grid of chunks.
         #[test]
         fn pieces_add_up_to_the_image(
             parent in prop::collection::vec(any::<u8>(), 0..4000),

@@ -51,7 +51,7 @@ impl ChunkState {
         }
     }
 
-    /// Cuts one batch; what is left unfinished at its end is kept for the next.
+    /// Cuts one batch. Keeps its unfinished end for the next batch.
     fn cut(&mut self, buffer: &mut Buffer, ops: Vec<Op>, scratch: &mut Vec<u32>) -> Vec<Event> {
         buffer.prepend(&self.carry);
         let bytes = buffer.filled();
@@ -92,7 +92,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// Cuts the open bytes as far as they can be; all of them when nothing may follow.
+    /// Cuts the open bytes as far as possible; all of them if no more bytes follow.
     fn cut(&mut self, last: bool, lens: &mut Vec<u32>, events: &mut Vec<Event>) {
         lens.clear();
         self.chunker
@@ -142,7 +142,8 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// All that are not zeros together, which is faster than one by one.
+/// Computes the fingerprints of all chunks that are not zeros together, which is faster than one by
+/// one.
 fn fingerprint_all(printer: &Fingerprinter, bytes: &[u8], spans: &[(u32, u32)]) -> Vec<Option<Fingerprint>> {
     let chunk = |&(offset, len): &(u32, u32)| {
         let chunk = &bytes[offset as usize..(offset + len) as usize];

@@ -1,4 +1,4 @@
-//! The content of a group of files, on its way from the buffer that it was read into to the feeder.
+//! The content of a group of files, on its way from the read buffer to the feeder.
 
 use crate::buffer::Buffer;
 use crate::client::piece::CopyRange;
@@ -7,18 +7,19 @@ use crate::client::source_input::{Ops, SourceInput};
 use crate::error::Halt;
 use crate::parent::CONTENT;
 
-/// Where a group's content goes: on as it is, in the buffer that it was read into, or, where that
-/// would be mostly empty or something comes between, into the feeder's.
+/// Passes on a group's content in the buffer into which it was read. If that buffer would be mostly
+/// empty, or if other content comes between, it copies the content into the feeder's buffer.
 pub(crate) struct Content {
     buffer: Option<Buffer>,
-    /// How much of the buffer was handed on.
+    /// How many bytes of the buffer were passed on.
     used: usize,
     whole: Option<Ops>,
 }
 
 impl Content {
     pub(crate) fn of(group: &mut Group) -> Self {
-        // Buffers are held until their last chunk was looked up: half empty ones would cost memory.
+        // Buffers are held until the look-up of their last chunk, so half-empty ones would cost
+        // memory.
         let is_worth_it = group
             .buffer
             .as_mut()
@@ -31,7 +32,7 @@ impl Content {
         }
     }
 
-    /// For what goes through the feeder's own buffer.
+    /// For content that goes through the feeder's own buffer.
     pub(crate) const fn of_nobody() -> Self {
         Self {
             buffer: None,

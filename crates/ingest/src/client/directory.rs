@@ -1,9 +1,10 @@
-//! The reader's stage for directory trees: content, listing and fences, fed side by side.
+//! The reader's stage for directory trees: feeds content, listing and fences side by side.
 //!
 //! A file unchanged since the parent backup is a range of the parent's content, copied by
-//! reference: nothing is read (B3). Everything else is read as it is, small files ahead of their
-//! turn ([`crate::client::read_ahead`]); what cannot be read is reported, stays as the backup
-//! before has it ([`crate::client::unchanged_entries`]), and the rest of the backup stands.
+//! reference: nothing is read (B3). All other files are read, small ones ahead of their turn
+//! ([`crate::client::read_ahead`]). An entry that cannot be read is reported, and keeps the version
+//! of the previous backup ([`crate::client::unchanged_entries`]). The rest of the backup is not
+//! affected.
 
 use std::sync::Arc;
 use std::thread;
@@ -31,7 +32,7 @@ use crate::parent::{CONTENT, FENCES, LISTING, ParentTree};
 /// Listing bytes are handed on in pieces of about this size.
 const LISTING_PIECE_BYTES: usize = 64 << 10;
 
-/// Where faults of single entries go.
+/// Receives faults of single entries.
 pub type Faults<'a> = dyn FnMut(&TreeError) + Send + 'a;
 
 /// Feeds a whole tree.
@@ -51,7 +52,7 @@ pub(crate) fn feed(
                 unread: Unread::new(walk.excludes.clone()),
                 reads_all: parent.reads_all,
             }),
-            // A backup that reads all files does not need the backup before.
+            // A backup that reads all files does not need the previous backup.
             Err(_) if parent.reads_all => None,
             Err(error) => return Err(crate::error::IngestError::from(error).into()),
         },
@@ -129,8 +130,8 @@ impl Source<'_, '_, '_> {
         match found.entry.kind {
             // A link whose first name was lost.
             EntryKind::File { .. } => return self.read(&found, before),
-            // The first name is new, and there is a part of the file only: this name has a version
-            // before.
+            // The first name is new, and only a part of the file is stored. But this name has an
+            // earlier version.
             EntryKind::HardLink { .. } if matches!(found.entry.state.content, Stored::Partial { .. }) => {
                 if let Some(version) = self.good_version(before) {
                     self.lost.instead(&found);
@@ -159,7 +160,8 @@ impl Source<'_, '_, '_> {
         self.list(&found.entry)
     }
 
-    /// An entry of the previous backup stays, for nobody could look whether it is there.
+    /// Keeps an entry of the previous backup, because the walk could not look whether it still
+    /// exists.
     fn unread(&mut self, before: &Listed, content: &mut Content) -> Result<(), Halt> {
         let Some((entry, bytes)) = self.kept.as_mut().and_then(|kept| kept.stays(before)) else {
             return Ok(());
@@ -263,7 +265,8 @@ impl Source<'_, '_, '_> {
         }
     }
 
-    /// A file could not be opened: the version before stays. Without one the file is left out.
+    /// Handles a file that could not be opened: keeps the earlier version, or leaves the file out
+    /// if there is none.
     fn not_opened(
         &mut self,
         found: &WalkEntry,
@@ -272,7 +275,7 @@ impl Source<'_, '_, '_> {
         content: &mut Content,
     ) -> Result<(), Halt> {
         self.fault(fault);
-        // What has vanished, or is no file any more, is gone.
+        // An entry that has vanished, or is no file any more, no longer exists.
         let is_there = matches!(fault, TreeError::System { .. });
         match self.version(before.filter(|_| is_there)) {
             Some(version) => self.older(found, version, 0, content),
@@ -283,8 +286,8 @@ impl Source<'_, '_, '_> {
         }
     }
 
-    /// A file could not be read to its end, and what was read is in the stream. The version before
-    /// stays; without one, the entry says that this is a part.
+    /// Handles a file that could not be read to its end, and whose first bytes are in the stream.
+    /// Keeps the earlier version. If there is none, the entry records that this is a part.
     fn broke_off(
         &mut self,
         found: &WalkEntry,
@@ -312,14 +315,13 @@ impl Source<'_, '_, '_> {
         self.kept.as_mut()?.version(&before)
     }
 
-    /// As [`Self::version`], unless that is a part itself, which is no better than another.
+    /// Like [`Self::version`], but without a version that is only a part itself.
     fn good_version(&mut self, before: Option<Box<Listed>>) -> Option<Version> {
         let is_good = |version: &Version| matches!(version.entry.state.content, Stored::Older { .. });
         self.version(before).filter(is_good)
     }
 
-    /// Stores the version of a file that the backup before has, after so many bytes that are
-    /// nobody's.
+    /// Stores the previous backup's version of a file, after so many bytes that belong to no entry.
     fn older(
         &mut self,
         found: &WalkEntry,
@@ -345,8 +347,8 @@ impl Source<'_, '_, '_> {
     fn list(&mut self, entry: &ListingEntry) -> Result<(), Halt> {
         if let Err(fault) = self.writer.push(entry, &mut self.listing, &mut self.fences) {
             self.fault(&fault);
-            // The content is in the stream already: the entry must stand, if need be as a file
-            // without its map of holes, whose zeros are in the content anyway.
+            // The content is in the stream already, so the entry must be stored: if needed, as a
+            // file without its map of holes, whose zeros are in the content anyway.
             if let EntryKind::File { len, .. } = entry.kind {
                 let plain = ListingEntry {
                     kind: EntryKind::File {

@@ -1,7 +1,7 @@
 //! The gatherer's stage: the chunks that the store wants, in regions.
 //!
-//! One thread. It holds the bytes of offered segments until their verdict comes, pushes what is
-//! wanted into the open region of its lane, and sends regions that are full. Workers compress them.
+//! One thread. It holds the bytes of offered segments until their verdict comes, adds wanted chunks
+//! to the open region of their lane, and sends full regions. Workers compress them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +19,14 @@ use crate::message::{Offer, Verdict, Wanted};
 use crate::region::RegionBuilder;
 use crate::workers::Workers;
 
-/// How often the stage looks whether the backup was given up.
+/// How often the stage checks whether the backup was given up.
 const POLL: Duration = Duration::from_millis(20);
 
 /// The stage's state.
 pub(crate) struct GatherStage<'a> {
     pub(crate) session: &'a dyn BackupSession,
     pub(crate) offered: crossbeam_channel::Receiver<Offered>,
-    /// By stream: the segments whose verdict has not come.
+    /// For each stream, the segments without a verdict yet.
     pub(crate) waiting: Vec<VecDeque<Vec<SegmentChild<InBuffer>>>>,
     pub(crate) regions: [RegionBuilder; Lane::COUNT],
     pub(crate) workers: Workers,
@@ -45,8 +45,8 @@ impl GatherStage<'_> {
         Ok(())
     }
 
-    /// Takes verdicts until the segment stage has ended: it would wait for ever for a store that
-    /// waits for somebody to take them.
+    /// Takes verdicts until the segment stage has ended. Otherwise that stage could wait for ever,
+    /// because the store waits until its verdicts are taken.
     fn drain(&self) {
         while self.session.verdicts(POLL).is_ok() {
             while self.offered.try_recv().is_ok() {}
@@ -59,7 +59,8 @@ impl GatherStage<'_> {
     fn gather(&mut self) -> Result<(), Halt> {
         loop {
             let verdicts = self.session.verdicts(POLL)?;
-            // What was read before the backup was given up is stored: the next one takes it over.
+            // Chunks read before the backup was given up are still stored, and the next backup
+            // takes them over.
             if verdicts.is_empty() && self.is_broken.load(Ordering::Acquire) {
                 return Err(Halt::Closed);
             }

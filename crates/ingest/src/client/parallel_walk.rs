@@ -1,10 +1,9 @@
-//! The walk on several threads: one goes through the folders, others ask for the metadata of the
-//! files.
+//! The walk on several threads: one reads the folders, others read the metadata of the files.
 //!
-//! What each stretch of the walk comes to is awaited in the order in which the stretches were
-//! listed, so that nothing depends on which thread was faster. Stretches ahead are bounded
+//! The results of the stretches are taken in the order in which the stretches were listed, so
+//! nothing depends on which thread was faster. The number of stretches ahead is bounded
 //! ([`STRETCHES_AHEAD`], INV-7). When nobody takes entries any more, all threads end with their
-//! next stretch; when one dies, that is told.
+//! next stretch. If a thread dies, the walk reports it.
 
 #[cfg(test)]
 mod tests;
@@ -20,19 +19,20 @@ use crate::client::stages::ClientStages;
 use crate::error::IngestError;
 use crate::stage::{received, sent};
 
-/// Threads that ask for metadata: on a cold disk or a network most of their time is waiting.
+/// Threads that read metadata. On a cold disk or a network, they wait most of the time.
 const LOOKERS: usize = 4;
-/// Stretches that are looked at or wait to be taken, at most.
+/// The most stretches that are examined or wait to be taken.
 const STRETCHES_AHEAD: usize = 6;
 
-/// To be looked at, and where the result is awaited.
+/// A stretch to examine, and the channel for its result.
 type Job = (Stretch, crossbeam_channel::Sender<Looked>);
 
-/// What the thread that goes through the folders says.
+/// A message of the thread that reads the folders.
 enum Listed {
-    /// Here comes what the next stretch is found to be.
+    /// The channel for the result of the next stretch.
     Stretch(Receiver<Looked>),
-    /// That was all: who falls silent without it has died, and half a tree is no backup.
+    /// The walk is complete. A thread that ends without this message has died, and half a tree is
+    /// no backup.
     End,
 }
 
@@ -41,12 +41,12 @@ pub(crate) struct ParallelWalk<'a> {
     clock: &'a dyn Clock,
     walk: Walk,
     stretches: Receiver<Listed>,
-    /// The stretch whose turn it is, while it is being looked at.
+    /// The next stretch, while it is examined.
     current: Option<Receiver<Looked>>,
     has_ended: bool,
 }
 
-/// What [`ParallelWalk::next`] gives.
+/// The result of [`ParallelWalk::next`].
 #[expect(
     clippy::large_enum_variant,
     reason = "it is taken apart at once; a box would be one an entry"
@@ -54,7 +54,7 @@ pub(crate) struct ParallelWalk<'a> {
 pub(crate) enum Next {
     /// An entry, or a fault between entries.
     Item(Result<WalkEntry, TreeError>),
-    /// There will be something, but it is not here yet.
+    /// More will come, but it is not available yet.
     NotYet,
     /// The walk has ended.
     End,
@@ -64,7 +64,7 @@ impl<'a> ParallelWalk<'a> {
     /// Starts the threads.
     ///
     /// # Errors
-    /// When there are no threads to be had.
+    /// If the system gives no threads.
     pub(crate) fn start<'scope, 'env>(
         scope: &'scope Scope<'scope, 'env>,
         options: WalkOptions,
@@ -97,10 +97,10 @@ impl<'a> ParallelWalk<'a> {
         })
     }
 
-    /// The next entry or fault; waits for it if `wait` says so.
+    /// The next entry or fault. With `wait`, it waits for it.
     ///
     /// # Errors
-    /// [`IngestError::Internal`] when a thread died.
+    /// [`IngestError::Internal`] if a thread died.
     pub(crate) fn next(&mut self, wait: bool) -> Result<Next, IngestError> {
         loop {
             if let Some(item) = self.walk.next() {
@@ -145,7 +145,7 @@ fn receive<T>(clock: &dyn Clock, from: &Receiver<T>, wait: bool) -> Result<T, Tr
     }
 }
 
-/// Goes through the folders.
+/// Reads the folders.
 fn list(
     lister: impl Iterator<Item = Stretch>,
     to_walk: &crossbeam_channel::Sender<Listed>,
@@ -162,7 +162,7 @@ fn list(
     sent(clock, to_walk, Listed::End);
 }
 
-/// Looks at files.
+/// Examines files.
 fn look(mut looker: Looker, queue: &Receiver<Job>, stages: &ClientStages, clock: &dyn Clock) {
     stages.walk.run(clock, || {
         while let Some((stretch, done)) = received(clock, queue) {

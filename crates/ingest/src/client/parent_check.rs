@@ -1,7 +1,7 @@
-//! Whether a range of the parent's content can be referred to again.
+//! Checks whether the backup may refer to a range of the parent's content.
 //!
-//! The store says which parts of the stream are not sound, a window of the stream at a time; the
-//! client asks for files, in stream order.
+//! The store returns the unsound parts of one window of the stream. The client asks for files, in
+//! stream order.
 
 use recipe::{Piece, Place, RangeWalker, TreeRoot};
 use types::ByteRange;
@@ -9,16 +9,16 @@ use types::ByteRange;
 use crate::backup_session::BackupSession;
 use crate::error::IngestError;
 
-/// So much of the stream is asked for at a time.
+/// The length of a window.
 const WINDOW_BYTES: u64 = 256 << 20;
 
-/// Asks of one stream.
+/// Checks one stream.
 pub(crate) struct ParentCheck<'a> {
     session: &'a dyn BackupSession,
     root: TreeRoot,
-    /// What was asked for last.
+    /// The last window.
     window: ByteRange,
-    /// What is not sound of it, in order.
+    /// Its unsound parts, in order.
     unsound: Vec<ByteRange>,
 }
 
@@ -32,16 +32,16 @@ impl<'a> ParentCheck<'a> {
         }
     }
 
-    /// Whether nothing that the range refers to is known to be bad. What cannot be asked is not
-    /// sound.
+    /// Whether nothing in the range is known to be bad. If the store does not answer, the range is
+    /// not sound.
     pub(crate) fn is_sound(&mut self, range: ByteRange) -> bool {
         self.ask(range).unwrap_or(false)
     }
 
-    /// The same.
+    /// Like [`Self::is_sound`], but a failure is an error.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// If the store does not answer.
     pub(crate) fn ask(&mut self, range: ByteRange) -> Result<bool, IngestError> {
         let mut at = range.offset;
         while at < range.end() {
@@ -59,7 +59,7 @@ impl<'a> ParentCheck<'a> {
         Ok(!self.session.terms().is_suspect || self.has_edges(range))
     }
 
-    /// Asks for the window that holds a byte; false where the stream has no such byte.
+    /// Loads the window with this byte. `false`: the stream has no such byte.
     fn load(&mut self, at: u64) -> Result<bool, IngestError> {
         let offset = at - at % WINDOW_BYTES;
         let len = WINDOW_BYTES.min(self.root.len.saturating_sub(offset));
@@ -72,7 +72,7 @@ impl<'a> ParentCheck<'a> {
         Ok(true)
     }
 
-    /// Whether the chunks that the range's ends cut can be read.
+    /// Whether the chunks that the ends of the range cut can be read.
     fn has_edges(&self, range: ByteRange) -> bool {
         let reader = self.session.reader();
         let Ok(mut walker) = RangeWalker::new(reader, &self.root, range.offset, range.len) else {

@@ -1,5 +1,5 @@
-//! What sources hand to the pipeline: bytes, zeros, ranges of earlier streams, and where chunks
-//! must end.
+//! The steps that sources give to the pipeline: bytes, zeros, ranges of earlier streams, and where
+//! chunks must end.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::dedup::StreamIndex;
 /// One step of a stream, in order.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    /// So many of the batch's bytes.
+    /// This many bytes of the batch.
     Bytes(usize),
     /// A chunk ends here, whatever its content: a file's end.
     Cut,
-    /// A hole of the source, or zeros that nobody need read (R8).
+    /// A hole of the source, or zeros that need not be read (R8).
     Zeros(u64),
     /// A range of an earlier stream, by reference: nothing is read (B3).
     Copy(CopyRange),

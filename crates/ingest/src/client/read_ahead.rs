@@ -1,16 +1,16 @@
-//! Ahead of a directory backup: the walk, what has changed, and the content of small files, on
-//! threads of their own.
+//! Reads ahead of a directory backup, on threads of its own: the walk, the comparison with the
+//! previous backup, and the content of small files.
 //!
 //! The walk has threads of its own ([`crate::client::parallel_walk`]). The feeding thread compares
-//! what comes with the previous backup and gathers it into groups, in listing order; reading
-//! threads open and read the small files of whole groups, each group's one after another into one
-//! buffer of the pipeline, which goes on as it is. No file costs a message, and on a cold disk as
-//! many files are under way as there are readers (B10).
+//! entries with the previous backup and gathers them into groups, in listing order. Reading threads
+//! open and read the small files of whole groups. Each reads the files of a group one after another
+//! into one buffer of the pipeline, which is passed on without a copy. No file needs a message of
+//! its own, and on a cold disk as many files are read at once as there are readers (B10).
 //!
-//! Invariant: groups come back in listing order, so that what is stored does not depend on
-//! which reader was faster (G10). Entries and buffers ahead are bounded ([`GROUPS_AHEAD`], INV-7),
-//! and no file stays open between threads. Faults are values within the groups. When the feeding
-//! thread stops, the others end with their next step.
+//! Invariant: groups come back in listing order, so that what is stored does not depend on which
+//! reader was faster (G10). Entries and buffers ahead are bounded ([`GROUPS_AHEAD`], INV-7), and no
+//! file stays open between threads. Faults are values within the groups. When the feeding thread
+//! stops, the others end with their next step.
 
 use std::collections::VecDeque;
 use std::thread::{self, Scope};
@@ -32,18 +32,18 @@ use crate::client::unread::Unread;
 use crate::error::IngestError;
 use crate::stage::received;
 
-/// Threads that read small files: most of their time on a cold disk is waiting.
+/// Threads that read small files. On a cold disk they wait most of the time.
 const READERS: usize = 4;
-/// Groups that are read or wait to be taken, at most.
+/// The most groups that are read or wait to be taken.
 const GROUPS_AHEAD: usize = 6;
-/// Entries in a group, at most.
+/// The most entries in a group.
 const GROUP_ENTRIES: usize = 512;
 
 /// The previous backup, followed along the walk.
 pub(crate) struct Previous<'a> {
     pub(crate) files: Unchanged<StreamBytes<'a, dyn StoreReader + 'a>>,
     pub(crate) sound: ParentCheck<'a>,
-    /// What could not be read now, and is to stay as it was.
+    /// Entries that could not be read now, and stay as they were.
     pub(crate) unread: Unread,
     /// Whether every file is read, whatever it looks like.
     pub(crate) reads_all: bool,
@@ -60,15 +60,15 @@ impl Previous<'_> {
         }
     }
 
-    /// The fault that ended the listing. It is nobody's concern where every file is read and
-    /// nothing is to stay.
+    /// The fault that ended the listing. It does not matter if every file is read and no entry has
+    /// to stay.
     fn take_fault(&mut self) -> Option<TreeError> {
         let fault = self.files.take_fault();
         fault.filter(|_| !self.reads_all || !self.unread.is_empty())
     }
 
     /// The next entry before this path, or before the end, that the walk did not meet and that may
-    /// be there all the same.
+    /// still exist.
     fn next_unread(&mut self, before: Option<&[u8]>) -> Option<Listed> {
         if self.unread.is_empty() {
             return None;
@@ -98,24 +98,25 @@ fn content_of(before: &Listed) -> ByteRange {
     }
 }
 
-/// What was found, in listing order.
+/// An entry or fault of the walk, in listing order.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// Anything but a regular file; of a hard link, the entry of this path before.
+    /// Anything but a regular file. For a hard link: with the previous entry of this path.
     Other(WalkEntry, Option<Box<Listed>>),
-    /// A regular file that is as it was: its bytes in the previous backup's content.
+    /// An unchanged regular file: its bytes in the previous backup's content.
     Unchanged(WalkEntry, ByteRange),
-    /// A regular file to be stored anew, and the entry of this path before.
+    /// A regular file to store, and the previous entry of this path.
     File {
         found: WalkEntry,
         before: Option<Box<Listed>>,
         read: Read,
     },
-    /// An entry of the previous backup that may be there still: it could not be looked for.
+    /// An entry of the previous backup that may still exist, because the walk could not look for
+    /// it.
     Unread(Box<Listed>),
     /// The format cannot hold it.
     Unlistable(WalkEntry, TreeError),
-    /// Something that concerns no entry, or one that is not there.
+    /// A fault that concerns no entry, or a missing one.
     Fault(TreeError),
 }
 
@@ -124,14 +125,14 @@ pub(crate) enum Item {
 pub(crate) enum Read {
     /// A reader will do it.
     Pending,
-    /// It is too long, or has become so: whoever takes it reads it.
+    /// It is too long, or has become so. The thread that takes it reads it.
     Late,
-    /// So many bytes are the buffer's next; the entry is the file's.
+    /// The next bytes of the buffer, so many. The entry is the file's.
     Whole {
         len: usize,
         attributes: Option<TreeError>,
     },
-    /// As [`Self::Whole`] of a file that has holes, has changed, or failed half-way.
+    /// Like [`Self::Whole`], for a file that has holes, has changed, or failed half-way.
     Pieces {
         pieces: Vec<Piece>,
         read: Box<ReadFile>,
@@ -151,7 +152,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Whether the content between two of its files may be something else than its own.
+    /// Whether content of other entries may come between that of two of its files.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.items.iter().any(|item| match item {
             Item::File { read, .. } => matches!(read, Read::Late | Read::Pending),
@@ -199,7 +200,7 @@ fn read_one(found: &mut WalkEntry, buffer: &mut Buffer) -> Read {
                 pieces.push(piece);
             }
             Err(failed) => {
-                // What was read so far is stored, and the entry says how much that is.
+                // The bytes read so far are stored, and the entry records how many they are.
                 fault = Some(failed);
                 break;
             }
@@ -222,7 +223,7 @@ pub(crate) struct Ahead<'a> {
     clock: &'a dyn Clock,
     walked: ParallelWalk<'a>,
     previous: Option<Previous<'a>>,
-    /// What the walk found last, before which the previous backup may have something.
+    /// The last result of the walk. The previous backup may have entries before it.
     found: Option<Result<WalkEntry, TreeError>>,
     /// Whether the walk has come to its end.
     walk_ended: bool,
@@ -309,8 +310,8 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// The next group, complete. None at the end, and while the walk has no more yet and something
-    /// else can be done meanwhile.
+    /// The next complete group. `None`: at the end, or while the walk has no more yet and another
+    /// task is possible meanwhile.
     fn gather(&mut self) -> Result<Option<Group>, IngestError> {
         while !self.ended {
             if self.found.is_none() && !self.walk_ended {
@@ -349,7 +350,7 @@ impl<'a> Ahead<'a> {
         Ok((!rest.items.is_empty()).then_some(rest))
     }
 
-    /// What was found last, or what comes before it; none at the end.
+    /// The last result of the walk, or an item before it. `None`: at the end.
     fn next_item(&mut self) -> Option<Item> {
         let before = match &self.found {
             Some(Ok(found)) => Some(&found.entry.path[..]),
@@ -382,7 +383,7 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// What is to be done with an entry.
+    /// Decides how to handle an entry.
     fn judge(&mut self, mut found: WalkEntry) -> Item {
         let is_link = matches!(found.entry.kind, EntryKind::HardLink { .. });
         // Where a link leads to is not known before its first name is stored.

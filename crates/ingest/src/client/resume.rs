@@ -1,8 +1,8 @@
-//! Going on with an interrupted stream: the source gives again what comes before, or skips it, and
-//! its last bytes are compared with what is stored.
+//! Continues an interrupted stream: skips the source's bytes that are stored, or reads and drops
+//! them. It compares the last of them with the stored ones.
 //!
-//! A source that has others there would make a backup that is half of one thing and half of
-//! another. Comparing all of it would cost what going on saves.
+//! If the source had other bytes there, the backup would mix two contents. Comparing all bytes
+//! would cost as much as resuming saves.
 
 use std::io::{self, Read};
 
@@ -14,11 +14,11 @@ use crate::client::source_input::SourceInput;
 use crate::client::stream_source::{StreamPiece, StreamSource};
 use crate::error::{Halt, IngestError};
 
-/// So many of the last stored bytes are compared, where their node has as many.
+/// How many of the last stored bytes to compare, if their node has as many.
 const COMPARED_BYTES: u64 = 1 << 20;
 
-/// Brings the source to where the stored bytes end. What it said of the bytes behind them comes
-/// back: zeros or a copied range that reach further.
+/// Moves the source to the end of the stored bytes. Returns a piece that reaches beyond it: zeros,
+/// or a copied range.
 pub(crate) fn skip(
     name: &str,
     input: &SourceInput<'_>,
@@ -75,12 +75,12 @@ pub(crate) fn skip(
                 return Err(fault(offset, io::Error::new(io::ErrorKind::UnexpectedEof, what)).into());
             }
         };
-        // What comes before the compared bytes is dropped.
+        // Bytes before the compared ones are dropped.
         let before = from.saturating_sub(offset).min(len);
         let is_same = is_next(&mut stored, len - before, |at, stored| match piece {
             StreamPiece::Data(_) => buffer[to_usize(before) + at] == stored,
             StreamPiece::Zeros(_) => stored == 0,
-            // By reference: nobody reads it, and there is nothing to compare.
+            // A copied range is not read, so there is nothing to compare.
             _ => true,
         })?;
         if !is_same {
@@ -95,7 +95,7 @@ pub(crate) fn skip(
     Ok(behind)
 }
 
-/// Whether each of the reader's next bytes is as it should be, by its place among them.
+/// Whether each of the reader's next bytes is right, by its position among them.
 fn is_next(
     stored: &mut impl Read,
     len: u64,

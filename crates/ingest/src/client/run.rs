@@ -1,7 +1,7 @@
 //! The client's half of a backup: joins its stages and runs a source through them.
 //!
-//! Every stage is a thread or several; a stage that fails drops its queues, which ends its
-//! neighbours, and the first failure is the one reported.
+//! Every stage is one thread or several. A stage that fails drops its queues, which ends its
+//! neighbours, and the client reports the first failure.
 
 use std::collections::VecDeque;
 use std::io;
@@ -56,17 +56,17 @@ pub struct Client<'a> {
     pub clock: &'a Arc<dyn Clock>,
 }
 
-/// What the client saw while it sent all streams. They are stored, and not visible until the
-/// session commits them.
+/// Statistics of the client, after it sent all streams. The streams are stored, and not visible
+/// until the session commits them.
 #[derive(Debug)]
 pub struct Sent {
-    /// What the queues saw.
+    /// Statistics of the queues.
     pub queues: Vec<Arc<QueueStats>>,
-    /// What the stages did with their time.
+    /// How the stages spent their time.
     pub stages: Vec<Arc<StageStats>>,
 }
 
-/// Runs `source` through the stages. On return the store has all that it wants.
+/// Runs `source` through the stages. On return the store has all the bytes that it wants.
 pub(crate) fn run(
     client: Client<'_>,
     cutters: Vec<StreamCutter>,

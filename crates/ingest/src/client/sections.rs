@@ -1,7 +1,7 @@
 //! Large files, read ahead of the chunker by threads of their own, several sections at a time.
 //!
-//! Each section is read into a buffer that goes to the chunker as it is. What cannot be read in
-//! full is left to the caller, who reads on by itself from the file's position. Memory:
+//! Each section is read into a buffer that is passed to the chunker without a copy. If a section
+//! cannot be read in full, the caller reads the rest itself from the file's position. Memory:
 //! [`IN_FLIGHT_MAX`] buffers.
 
 use std::collections::VecDeque;
@@ -26,8 +26,8 @@ enum Coming {
     Hole(Section),
 }
 
-/// Feeds a file as far as it can be read in sections; the whole of it, usually. A file that is not
-/// large is not read at all.
+/// Feeds a file as far as it can be read in sections; usually the whole file. It reads nothing of a
+/// file that is not large.
 pub(crate) fn feed(
     feeder: &mut SourceInput<'_>,
     stream: StreamIndex,
@@ -60,7 +60,8 @@ pub(crate) fn feed(
             Some(Coming::Hole(section)) => section,
             Some(Coming::Data(ticket)) => {
                 let (section, buffer) = ticket.wait()?;
-                // The others in flight are of no use: the caller reads on from here.
+                // The other sections in flight are useless, because the caller reads the file from
+                // here.
                 let Some(buffer) = buffer else { return Ok(()) };
                 let mut ops = Ops::default();
                 ops.bytes(buffer.filled().len());

@@ -2,7 +2,7 @@
 //!
 //! One thread. It cuts every stream's chunks into segments, keeps their bytes for the gatherer, and
 //! offers their fingerprints to the store. Ranges of the parent become whole segments where both
-//! are aligned, else chunk by chunk until they are again (B3).
+//! are aligned. Elsewhere they are copied chunk by chunk until they are aligned again (B3).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,13 +20,13 @@ use crate::error::{Halt, IngestError};
 use crate::message::{Offer, OfferedChild, OfferedPlace, OfferedSegment};
 use crate::queue::Receiver;
 
-/// Longest edge of a copied range inside a chunk.
+/// The longest edge of a copied range inside a chunk.
 const EDGE_BYTES_MAX: usize = chunking::CHUNK_BYTES_MAX as usize;
 
-/// So many offers go off together at most.
+/// The most offers to send together.
 const OFFERS_MAX: usize = 64;
 
-/// An offered segment on its way to the gatherer. One that was copied has no children.
+/// An offered segment on its way to the gatherer. A copied one has no children.
 #[derive(Debug)]
 pub(crate) struct Offered {
     pub(crate) stream: StreamIndex,
@@ -38,11 +38,11 @@ pub(crate) struct SegmentStage<'a> {
     pub(crate) session: &'a dyn BackupSession,
     pub(crate) printer: Fingerprinter,
     pub(crate) counters: &'a Counters,
-    /// By stream.
+    /// The segmenter of each stream.
     pub(crate) segmenters: Vec<Segmenter<InBuffer>>,
-    /// What was offered, for the gatherer.
+    /// Sends offered segments to the gatherer.
     pub(crate) offered: crossbeam_channel::Sender<Offered>,
-    /// Set when the stage ends before all streams have.
+    /// Set if the stage ends before all streams have ended.
     pub(crate) is_broken: &'a AtomicBool,
     edges: BufferPool,
     done: Vec<Segment<InBuffer>>,
@@ -191,7 +191,7 @@ impl<'a> SegmentStage<'a> {
         }
     }
 
-    /// An edge inside a chunk: those bytes become a chunk of their own.
+    /// Copies an edge inside a chunk: these bytes become a chunk of their own.
     fn copy_edge(&mut self, stream: StreamIndex, child: &Child, skip: u64, len: u64) -> Result<(), Halt> {
         let Place::At(location) = child.place else {
             return Err(IngestError::Internal("a part of a chunk without a place").into());

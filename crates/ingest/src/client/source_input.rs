@@ -23,7 +23,7 @@ const OPS_MAX: usize = 4096;
 #[derive(Clone, Copy)]
 pub(crate) struct Around<'a> {
     pub(crate) counters: &'a Counters,
-    /// Set by whoever wants the backup to stop.
+    /// Set to stop the backup.
     pub(crate) cancel: &'a AtomicBool,
     pub(crate) failure: &'a Failure,
     pub(crate) stages: &'a ClientStages,
@@ -44,12 +44,12 @@ struct Open {
     ops: Ops,
 }
 
-/// Steps of a batch, joined where they continue each other.
+/// Steps of a batch. Adjacent steps of one kind are joined.
 #[derive(Debug, Default)]
 pub(crate) struct Ops(Vec<Op>);
 
 impl Ops {
-    /// So many bytes of the buffer follow.
+    /// Adds the next bytes of the buffer, so many.
     pub(crate) fn bytes(&mut self, len: usize) {
         match self.0.last_mut() {
             _ if len == 0 => {}
@@ -58,7 +58,7 @@ impl Ops {
         }
     }
 
-    /// Zeros follow that nobody need read.
+    /// Adds zeros that need not be read.
     pub(crate) fn zeros(&mut self, len: u64) {
         if len > 0 {
             self.0.push(Op::Zeros(len));
@@ -134,7 +134,7 @@ impl<'a> SourceInput<'a> {
     /// Room for the stream's next bytes; never empty.
     ///
     /// # Errors
-    /// When the backup is to stop, asked for or because another stage failed.
+    /// If the backup must stop, by request or because another stage failed.
     pub(crate) fn spare(&mut self, stream: StreamIndex) -> Result<&mut [u8], Halt> {
         self.ensure_wanted()?;
         if self.open(stream).buffer.as_ref().is_some_and(Buffer::is_full) {
@@ -145,7 +145,7 @@ impl<'a> SourceInput<'a> {
         Ok(open.buffer.get_or_insert_with(|| pool.take()).spare_mut())
     }
 
-    /// The first `len` bytes of the room that [`Self::spare`] gave are the stream's next.
+    /// Adds the first `len` bytes of the room that [`Self::spare`] returned.
     pub(crate) fn advance(&mut self, stream: StreamIndex, len: usize) {
         let open = self.open(stream);
         open.buffer.as_mut().expect("spare() gave room").advance(len);
@@ -173,7 +173,7 @@ impl<'a> SourceInput<'a> {
         self.flush_if_many(stream)
     }
 
-    /// Zeros follow that nobody need read.
+    /// Adds zeros that need not be read.
     pub(crate) fn zeros(&mut self, stream: StreamIndex, len: u64) -> Result<(), Halt> {
         self.open(stream).ops.zeros(len);
         self.flush_if_many(stream)
@@ -185,11 +185,11 @@ impl<'a> SourceInput<'a> {
         self.flush_if_many(stream)
     }
 
-    /// A batch that was made elsewhere follows: the buffer, from [`Self::pool`], and steps that
-    /// take all its bytes.
+    /// Adds a batch that another thread made: the buffer, from [`Self::pool`], and steps that use
+    /// all its bytes.
     ///
     /// # Errors
-    /// As [`Self::spare`].
+    /// Those of [`Self::spare`].
     pub(crate) fn whole(&mut self, stream: StreamIndex, buffer: Buffer, ops: Ops) -> Result<(), Halt> {
         self.flush(stream)?;
         self.around.counters.bytes_read.add(buffer.filled().len() as u64);
@@ -201,7 +201,7 @@ impl<'a> SourceInput<'a> {
         Ok(())
     }
 
-    /// Where buffers come from.
+    /// The pool of buffers.
     #[must_use]
     pub(crate) fn pool(&self) -> &BufferPool {
         &self.pool
@@ -213,8 +213,8 @@ impl<'a> SourceInput<'a> {
         self.flush(stream)
     }
 
-    /// A stage of several threads can fail in one of them while the others take all that comes: the
-    /// queues alone do not tell.
+    /// Checks for a failed stage. One thread of a stage can fail while the others still take
+    /// everything, so the queues alone do not show it.
     pub(crate) fn ensure_wanted(&self) -> Result<(), Halt> {
         if self.around.failure.is_noted() {
             return Err(Halt::Closed);

@@ -1,15 +1,15 @@
-//! The client's stages, for their time.
+//! Statistics of the client's stages.
 
 use std::sync::Arc;
 
 use crate::stage::StageStats;
 
-/// In the order of a byte's way.
+/// In the order in which a byte passes them.
 #[derive(Debug)]
 pub(crate) struct ClientStages {
     /// Walks a directory.
     pub(crate) walk: Arc<StageStats>,
-    /// Compares with the previous backup, and takes what was read, in order.
+    /// Compares entries with the previous backup, and takes read files, in order.
     pub(crate) source: Arc<StageStats>,
     /// Reads files: groups of small ones, and sections of large ones.
     pub(crate) read: Arc<StageStats>,

@@ -1,5 +1,5 @@
-//! The reader's stage for a single stream: standard input, a disk image with its holes, or what a
-//! program makes of earlier backups and new bytes.
+//! The reader's stage for a single stream: standard input, a disk image with its holes, or a stream
+//! that a program makes of earlier backups and new bytes.
 
 use std::io;
 

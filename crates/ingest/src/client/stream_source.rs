@@ -1,40 +1,40 @@
-//! A source of a single stream, and what it says piece by piece.
+//! A source of a single stream, and the pieces that it returns.
 
 use std::io::{self, Read};
 
 use recipe::TreeRoot;
 use types::ByteRange;
 
-/// What comes next of a stream.
+/// The next piece of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamPiece {
-    /// So many bytes, at least 1, were put into the buffer.
+    /// This many bytes, at least 1, in the buffer.
     Data(usize),
-    /// So many zeros follow that need not be read.
+    /// This many zeros, which need not be read.
     Zeros(u64),
-    /// A range of an earlier backup's stream follows, by reference: nothing is read (B3). Where the
-    /// stream has fixed chunks, the range begins and ends at their multiples, in both streams; a
-    /// source rounds what it reads outward.
+    /// A range of an earlier backup's stream, by reference: nothing is read (B3). If the stream has
+    /// fixed chunks, the range must begin and end at their multiples, in both streams. The source
+    /// rounds the ranges that it reads outward.
     Copy {
-        /// Which of the streams that the backup was begun upon.
+        /// The position of the earlier stream among the streams given to the backup.
         parent: usize,
-        /// Its bytes.
+        /// The range in it.
         range: ByteRange,
     },
-    /// Nothing.
+    /// The end of the stream.
     End,
 }
 
 /// A source of one stream.
 pub trait StreamSource: Send {
-    /// Reads on.
+    /// Returns the next piece.
     ///
     /// # Errors
-    /// The system's; the backup is then not made, since half a stream is of no use to anybody.
+    /// The system's. Then there is no backup, because a part of a stream is useless.
     fn next(&mut self, buffer: &mut [u8]) -> io::Result<StreamPiece>;
 
-    /// Goes to a position, before anything was read: an interrupted backup has stored what is
-    /// before. Says whether it did; a source that cannot is read up to there.
+    /// Moves to a position before the first read, because an interrupted backup has stored the
+    /// bytes before it. Returns whether it did. If it cannot, the source is read up to there.
     ///
     /// # Errors
     /// The system's.
@@ -61,12 +61,12 @@ impl<R: Read + Send> StreamSource for ReaderSource<R> {
     }
 }
 
-/// What a stream is, besides its bytes.
+/// The properties of a stream, besides its bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamSpec<'a> {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: &'a str,
-    /// Fixed chunks of so many bytes; content-defined ones otherwise.
+    /// Cuts fixed chunks of this length; otherwise content-defined ones.
     pub fixed_chunk_bytes: Option<u32>,
     /// The streams of earlier backups that ranges are copied from. The session has declared these
     /// backups its parents.

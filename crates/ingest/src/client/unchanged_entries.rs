@@ -1,12 +1,12 @@
-//! Entries that could not be read, as the backup before has them.
+//! Keeps entries that could not be read, as the previous backup has them.
 //!
 //! If a backup cannot read a file, an earlier version stays in it, marked as older, until a backup
 //! reads the file again or the file is gone. A part of a file never takes its place. If a backup
-//! cannot read a folder, everything stays that the backup before has below it.
+//! cannot read a folder, it keeps everything that the previous backup has below it.
 //!
-//! Names of one inode become names of one again if all of them are kept. For that this module
-//! gathers the first names of all inodes with several names, once, when something cannot be read:
-//! as many as the walk keeps, too (INV-7).
+//! If all names of one inode are kept, they become names of one inode again. For this purpose the
+//! module gathers the first names of all inodes with several names, once, when an entry cannot be
+//! read. They are as many as the walk keeps, too (INV-7).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,15 +29,15 @@ pub(crate) struct Version {
     pub(crate) content: CopyRange,
 }
 
-/// What the backup before has.
+/// The entries of the previous backup.
 pub(crate) struct UnchangedEntries<'a> {
     session: &'a dyn BackupSession,
     listing: TreeRoot,
     content: Arc<TreeRoot>,
     sound: ParentCheck<'a>,
-    /// Inodes that have several names, by the first of them; none before they were gathered.
+    /// Inodes with several names, by their first name. `None`: they were not gathered yet.
     first_names: Option<HashMap<Vec<u8>, Listed>>,
-    /// The first name of such an inode in this backup, by that in the one before.
+    /// The first name of such an inode in this backup, by its first name in the previous one.
     instead: HashMap<Vec<u8>, Vec<u8>>,
 }
 
@@ -53,8 +53,7 @@ impl<'a> UnchangedEntries<'a> {
         }
     }
 
-    /// The version of a file that the backup before has, if it has one whose bytes are not known to
-    /// be bad.
+    /// The previous backup's version of a file, if it has one without known bad bytes.
     pub(crate) fn version(&mut self, before: &Listed) -> Option<Version> {
         let path = before.entry.path.clone();
         let first = match &before.entry.kind {
@@ -84,8 +83,8 @@ impl<'a> UnchangedEntries<'a> {
         })
     }
 
-    /// An entry that the walk did not meet, as it stays. The first kept name of an inode is what
-    /// that is; a file comes with its bytes.
+    /// The form in which an entry stays that the walk did not meet. The first kept name of an inode
+    /// gets its content; a file comes with its bytes.
     pub(crate) fn stays(&mut self, before: &Listed) -> Option<(ListingEntry, Option<CopyRange>)> {
         let path = &before.entry.path;
         let as_it_was = |entry: &ListingEntry| ListingEntry {
@@ -113,7 +112,7 @@ impl<'a> UnchangedEntries<'a> {
                 let version = self.version(before)?;
                 (version.entry, Some(version.content))
             }
-            // No listing of ours has a link to such an entry, or to none.
+            // A listing of ours has no link to such an entry, and no link without a target.
             EntryKind::HardLink { .. } | EntryKind::Folder => return None,
             _ => (as_it_was(entry), None),
         };
@@ -125,14 +124,14 @@ impl<'a> UnchangedEntries<'a> {
 
     fn first_names(&mut self) -> &HashMap<Vec<u8>, Listed> {
         let (session, listing) = (self.session, &self.listing);
-        // The backup keeps nothing of an unreadable listing. Its comparison with that listing
+        // The backup keeps nothing from an unreadable listing. The comparison with that listing
         // reports the fault.
         self.first_names
             .get_or_insert_with(|| gather(session, listing).unwrap_or_default())
     }
 }
 
-/// Finds the entries that others are names of: which they are, only the later ones tell.
+/// Finds the entries to which hard links lead. Only the later names show which entries these are.
 fn gather(session: &dyn BackupSession, listing: &TreeRoot) -> Result<HashMap<Vec<u8>, Listed>, TreeError> {
     let mut first_names: HashMap<Vec<u8>, Option<Listed>> = HashMap::new();
     for_each(session, listing, |listed| {
@@ -164,7 +163,7 @@ fn for_each(
     Ok(())
 }
 
-/// How far an entry of the backup before is what was there, in this one.
+/// The state of an entry in this backup, if it stays from the previous one.
 fn older(state: EntryState) -> EntryState {
     let content = match state.content {
         Content::Partial { of } => Content::Partial { of },

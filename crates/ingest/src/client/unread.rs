@@ -1,19 +1,19 @@
-//! Places of the source that the walk could not look at. What the backup before has there may still
-//! exist.
+//! Places of the source that the walk could not look at. Entries of the previous backup there may
+//! still exist.
 //!
-//! Invariant: the backup keeps no entry that the walk has met, or has found to be gone. The
-//! walk comes in listing order, and so do the entries of the backup before. An entry in such a
-//! place that comes behind the last entry that the walk met was not looked for.
+//! Invariant: the backup keeps no entry that the walk has met, or has found to be gone. The walk is
+//! in listing order, and so are the entries of the previous backup. If an entry is in such a place,
+//! and comes after the last entry that the walk met, the walk did not look for it.
 
 use tree::{Action, Excludes, TreeError, order};
 
 /// The places, in listing order.
 #[derive(Debug, Default)]
 pub(crate) struct Unread {
-    /// What the source's owner leaves out now stays out.
+    /// Entries that the patterns of this backup leave out are not kept.
     excludes: Excludes,
     places: Vec<Vec<u8>>,
-    /// The entry that the walk met last.
+    /// The last entry that the walk met.
     met: Vec<u8>,
     /// A folder whose content is left out.
     left_out: Option<Vec<u8>>,
@@ -31,8 +31,7 @@ impl Unread {
         self.places.is_empty()
     }
 
-    /// Something could not be read. The fault says whether a place is unknown: what has vanished is
-    /// gone.
+    /// Notes a fault. It tells whether a place is unknown: an entry that has vanished is gone.
     pub(crate) fn note(&mut self, fault: &TreeError) {
         if let TreeError::System { path, action, errno } = fault
             && matches!(action, Action::Open | Action::List | Action::ReadMetadata)
@@ -42,7 +41,7 @@ impl Unread {
         }
     }
 
-    /// The walk met this entry: places before it are behind.
+    /// Notes an entry that the walk met. Places before it are passed.
     pub(crate) fn walked(&mut self, path: &[u8]) {
         self.met.clear();
         self.met.extend_from_slice(path);
@@ -50,8 +49,7 @@ impl Unread {
             .retain(|place| order::is_within(path, place) || order::compare(place, path).is_gt());
     }
 
-    /// Whether an entry of the backup before, which the walk did not meet, may be there all the
-    /// same.
+    /// Whether an entry of the previous backup that the walk did not meet may still exist.
     pub(crate) fn has(&mut self, path: &[u8]) -> bool {
         if order::compare(path, &self.met).is_le()
             || !self.places.iter().any(|place| order::is_within(path, place))
@@ -70,7 +68,7 @@ impl Unread {
     }
 }
 
-/// Whether the system says that there is nothing of this name.
+/// Whether the system reports that no entry has this name.
 fn is_gone(errno: tree::Errno) -> bool {
     matches!(errno, tree::Errno::NOENT | tree::Errno::NOTDIR)
 }

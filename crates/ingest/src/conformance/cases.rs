@@ -1,4 +1,4 @@
-//! Cases that a real client plays: what is stored, what is known, what is copied and read.
+//! Cases that a real client plays: new data, known data, copied ranges, and reading.
 
 use std::io::Read;
 

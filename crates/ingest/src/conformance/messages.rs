@@ -1,4 +1,4 @@
-//! Cases that say messages one by one: what is answered to what.
+//! Cases that send messages one by one, and check the answers.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -65,7 +65,7 @@ enum Order {
     Reversed,
 }
 
-/// A client's gathering half, which checks what it is answered.
+/// The gathering half of a client, which checks the answers.
 struct Gatherer<'a> {
     session: &'a dyn BackupSession,
     lanes: Vec<Lane>,
@@ -76,7 +76,7 @@ struct Gatherer<'a> {
 }
 
 impl Gatherer<'_> {
-    /// Answers until the store is done. Says how many verdicts came, by stream.
+    /// Answers until the store is done. Returns how many verdicts came, by stream.
     fn run(mut self) -> Result<Vec<usize>, IngestError> {
         let mut counts = vec![0; self.waiting.len()];
         loop {
@@ -214,7 +214,7 @@ pub(super) fn streams_are_answered_each_in_its_order(host: &dyn Host) -> Outcome
     let bytes: [&[u8]; 3] = [&content, &listing, &fences];
     let first = play(host, &three(), &bytes, Order::AsWanted)?;
     let one = checked(host, &first, &bytes);
-    // The same again, and a stream that has what another had.
+    // The same again, and a stream with the content of another one.
     let mixed: [&[u8]; 3] = [&listing, &content, &[]];
     let second = play(host, &three(), &mixed, Order::AsWanted)?;
     let two = checked(host, &second, &mixed);

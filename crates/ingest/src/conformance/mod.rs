@@ -1,11 +1,11 @@
-//! The suite that every [`BackupSession`] passes, over a store here or elsewhere.
+//! The suite that every [`BackupSession`] must pass, over a store here or elsewhere.
 //!
 //! A case runs backups through sessions that a [`Host`] begins, on a store that is empty at first,
-//! and returns what was made. Where a session breaks a promise of [`BackupSession`], a case panics,
-//! like a test's assertion; where it fails, the case returns its error. So a case also serves to
-//! cut connections: every error is fine, and what is made afterwards is the same.
+//! and returns what was made. If a session breaks a promise of [`BackupSession`], the case panics,
+//! like a test's assertion. If a session fails, the case returns its error. So a case also serves
+//! to cut connections: every error is fine, and what is made afterwards is the same.
 //!
-//! What a case made does not depend on where the store is: run it over two hosts and compare.
+//! The result of a case does not depend on where the store is: run it over two hosts and compare.
 
 mod cases;
 mod messages;
@@ -34,7 +34,7 @@ pub trait Host {
     /// What the sessions refer to.
     fn granularity(&self) -> Granularity;
 
-    /// What a commit says, with these counts.
+    /// The facts for a commit, with these counts.
     fn about(&self, counted: BackupTotals) -> About;
 
     /// The backups that are visible, oldest first. Read from the store, by no session.
@@ -58,8 +58,8 @@ pub trait Begun {
 pub struct Made {
     /// Of each stream its fingerprint, level and length in bytes.
     pub streams: Vec<(Fingerprint, Level, u64)>,
-    /// What was counted. Stored bytes are 0: which container gets which number is a matter of
-    /// threads, and some bytes more or less.
+    /// The counts. Stored bytes are 0, because they differ a little with the numbers of containers,
+    /// which depend on threads.
     pub totals: BackupTotals,
     /// Containers that were put.
     pub containers: u64,
@@ -85,7 +85,7 @@ impl Made {
     }
 }
 
-/// What a case made, backup by backup.
+/// The backups that a case made, in order.
 pub type Outcome = Result<Vec<Made>, IngestError>;
 
 /// A case: its name, and the function that runs it on an empty store.

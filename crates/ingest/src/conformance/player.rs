@@ -1,4 +1,5 @@
-//! What cases are made of: bytes, sources of pieces, and a client that sends a stream and commits.
+//! Building blocks of cases: bytes, sources of pieces, and a client that sends a stream and
+//! commits.
 
 use std::collections::VecDeque;
 use std::io;
@@ -97,7 +98,7 @@ pub(super) fn send(host: &dyn Host, begun: &dyn Begun, steps: Vec<Step>) -> Resu
     Ok(counters)
 }
 
-/// Makes a backup of one stream of these steps; what it reads as is `expected`.
+/// Makes a backup of one stream of these steps, which must read as `expected`.
 pub(super) fn back_up(
     host: &dyn Host,
     steps: Vec<Step>,
@@ -111,7 +112,7 @@ pub(super) fn back_up(
     Ok((committed.session, checked(host, &committed, &[expected])))
 }
 
-/// What was committed, after a look at whether it is visible and has these bytes.
+/// The committed backup, after a check that it is visible and has these bytes.
 pub(super) fn checked(host: &dyn Host, committed: &Committed, expected: &[&[u8]]) -> Made {
     let id = committed.session;
     assert_eq!(

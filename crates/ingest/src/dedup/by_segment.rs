@@ -1,15 +1,15 @@
-//! Where segments are what is referred to: known whole, or all of it stored anew [RevDedup 2.3]
-//! (R1, R8).
+//! Deduplication by segments: a segment is known whole, or all of it is stored [RevDedup 2.3] (R1,
+//! R8).
 //!
-//! Of a segment that is not known whole no chunk is asked for, of the index or of the session's
-//! own: its chunks are stored in order, so that what a backup has new lies together, and one
-//! look-up a segment is all that a backup costs. What lies twice for that is found later, out of
-//! line. Zeros stay zeros. Chunks that were copied by reference from the backup before are read and
-//! stored with the rest.
+//! If a segment is not known whole, its chunks are looked up neither in the index nor among the
+//! session's own. They are stored in order, so that a backup's new data is stored together, and a
+//! backup costs one look-up for each segment. Chunks that are stored twice because of this are
+//! found later, out of line. Zeros stay zeros. Chunks that were copied by reference from the
+//! previous backup are read, and stored with the rest.
 //!
-//! One case refers to chunks: a session that took over what a dead one had put may find a segment
-//! there, all of its chunks in order and side by side, as it would have stored them itself. That
-//! takes a look-up more, in such sessions alone.
+//! One case refers to chunks. A session that took over data of a dead one may find a segment there:
+//! all of its chunks in order and side by side, as it would have stored them itself. This costs one
+//! more look-up, only in such sessions.
 
 use std::ops::Deref;
 
@@ -49,7 +49,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             let body = SegmentBody::Fresh { number, children };
             return outlet.place(stream, placed(segment, body));
         }
-        // Nothing was found: nothing is to be kept from reclamation until it has its place.
+        // Nothing was found, so nothing must be kept from reclamation until it has its place.
         drop(holdings);
         let body = self.store_whole(outlet, stream, segment)?;
         outlet.place(stream, placed(segment, body))
@@ -86,7 +86,8 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         Ok(SegmentBody::Fresh { number, children })
     }
 
-    /// Where a session that was taken over had stored just this segment.
+    /// The place of this segment in the data of a session that was taken over, if it stored the
+    /// whole segment.
     fn find_taken_over(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
@@ -100,7 +101,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             return Ok(None);
         };
         let mut begins = self.ask_taken_over(holdings, &first.fingerprint)?;
-        // Where not every chunk has a hook, one that should have may lead to the container.
+        // If not every chunk has a hook, a chunk that should have one may lead to the container.
         let halved = self.decider.hooks_halved;
         let may_have_hook = |child: &&SegmentChild<B>| SampleLevel::of(&child.fingerprint).get() >= halved;
         if begins.is_empty()
@@ -118,8 +119,8 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         Ok(None)
     }
 
-    /// The segment's children, where its chunks lie side by side from there on; at a container's
-    /// end they go on at the beginning of another.
+    /// The segment's children, if its chunks are side by side from this place on. At the end of a
+    /// container they continue at the beginning of another.
     fn follow(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
@@ -161,7 +162,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         Ok(Some(children))
     }
 
-    /// Where sessions that were taken over stored a chunk.
+    /// The places where sessions that were taken over stored a chunk.
     fn ask_taken_over(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,

@@ -1,4 +1,4 @@
-//! What a window's chunks may be taken from.
+//! The candidates from which a window's chunks may be taken.
 
 use index::age_order;
 use types::Fingerprint;
@@ -12,7 +12,7 @@ pub(super) struct Wanted {
     pub(super) fingerprint: Fingerprint,
     pub(super) len: u32,
     pub(super) is_offered: bool,
-    /// Whether a hook was left alone for the cap's sake.
+    /// Whether a hook was not used because of the cap.
     pub(super) is_passed_over: bool,
     pub(super) place: Option<PlacedAt>,
     /// The last of its offers.
@@ -23,7 +23,7 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) holder: Holder,
-    /// Bytes that hooks promise of it.
+    /// Bytes that hooks promise for it.
     pub(super) promised: u64,
     /// The chunk whose hook named it first.
     pub(super) hinted_by: Option<usize>,
@@ -31,7 +31,7 @@ pub(super) struct Candidate {
     pub(super) is_chosen: bool,
     /// The first and the last of its offers.
     pub(super) offers: Option<(u32, u32)>,
-    /// What it has, or promises, that none chosen before it has: bytes, with those of a chunk once
+    /// Bytes that it has, or promises, and that no candidate chosen before has. A chunk counts once
     /// for each offer.
     pub(super) gain: u64,
 }
@@ -49,7 +49,7 @@ pub(super) struct Offer {
 }
 
 impl Candidate {
-    /// A hook speaks for it.
+    /// Counts a hook that names it.
     pub(super) fn promise(&mut self, bytes: u64) {
         self.promised += bytes;
         if !self.is_loaded {
@@ -57,7 +57,7 @@ impl Candidate {
         }
     }
 
-    /// What it has is known: what hooks promise counts no more.
+    /// Its content is known, so promises of hooks no longer count.
     pub(super) fn set_loaded(&mut self) {
         if !self.is_loaded {
             self.is_loaded = true;
@@ -66,7 +66,7 @@ impl Candidate {
     }
 }
 
-/// Of equal ranks the newer is preferred: the session's own before others'.
+/// Of equal ranks the newer one is preferred: the session's own before others.
 pub(super) fn newness(holder: Holder) -> (u64, u32) {
     match holder {
         Holder::Container(id) => (age_order(id), 0),

@@ -1,9 +1,9 @@
 //! Capping: which containers a window of a stream may refer to, or how many [Lillibridge 3.2, 5]
 //! (L3, L8, L9).
 //!
-//! A window is a run of whole segments of at least so many bytes. Pure: accounts of one stream,
-//! changed in the order of its segments alone. What this session has stored a moment ago is not
-//! charged: it lies where the window's new chunks go.
+//! A window is a run of whole segments of at least a given length. Pure: the accounts of one
+//! stream, which change only in the order of its segments. Chunks that this session has just stored
+//! are not charged, because they are near the window's new chunks.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,39 +19,39 @@ const ADAPTIVE_WINDOWS: usize = 8;
 pub enum Cap {
     /// Any number.
     None,
-    /// So many.
+    /// This many.
     Fixed(u32),
-    /// So many on average over the last windows: one that needs few leaves the rest to the next
-    /// ones, which have up to four times as many [Lillibridge 5].
+    /// This many on average over the last windows: a window that needs few leaves the rest to the
+    /// next ones, which have up to four times as many [Lillibridge 5].
     Adaptive(u32),
-    /// Any number, each of which holds at least so many bytes of the window, of a shorter one in
-    /// proportion: one that holds fewer is not worth its read, and what it holds is stored again. A
-    /// window that did not change stays as it lies.
+    /// Any number of containers, if each holds at least so many bytes of the window; for a shorter
+    /// window, proportionally fewer. A container that holds fewer is not worth its read, and its
+    /// chunks are stored again. An unchanged window stays as it is stored.
     Least(u64),
 }
 
-/// How fragmentation is bounded.
+/// The bound on fragmentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capping {
     /// The cap.
     pub cap: Cap,
-    /// Containers that one of so many windows before referred to are not charged again: a restore
-    /// has them still in memory [Lillibridge 5].
+    /// How many earlier windows are remembered: a container that one of them referred to is not
+    /// charged again, because a restore still has it in memory [Lillibridge 5].
     pub remembered_windows: u32,
     /// A window's least length.
     pub window_bytes: u64,
 }
 
 impl Capping {
-    /// No cap: nothing that is found is stored again.
+    /// No cap: no found chunk is stored again.
     pub const NONE: Self = Self {
         cap: Cap::None,
         remembered_windows: 0,
         window_bytes: 20_000_000,
     };
 
-    /// Of a cap, with as many windows remembered as are best beside it: some of a cap by bytes;
-    /// fixed ones and adaptive ones lose more by that than it brings.
+    /// For a cap, with the best number of remembered windows: some for a cap by bytes. With fixed
+    /// and adaptive caps, remembering costs more than it gains.
     #[must_use]
     pub const fn of(cap: Cap) -> Self {
         let remembered_windows = match cap {
@@ -66,20 +66,20 @@ impl Capping {
     }
 }
 
-/// `docs/results/capping-beyond.md` has the figures that it was chosen by: at most 8 % of the
-/// deduplication factor are lost.
+/// `docs/results/capping-beyond.md` has the figures for this choice: it costs at most 8 % of the
+/// deduplication factor.
 impl Default for Capping {
     fn default() -> Self {
         Self::of(Cap::Least(56 << 10))
     }
 }
 
-/// What a reference may lead to.
+/// The target of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Holder {
-    /// A container of before this session.
+    /// A container from before this session.
     Container(ContainerId),
-    /// Chunks of this session, wherever they went.
+    /// Chunks of this session, in whichever container.
     Own(Batch),
 }
 
@@ -89,13 +89,13 @@ pub(crate) struct Accounts {
     capping: Capping,
     /// This window's number.
     window: u64,
-    /// Bytes of it that were decided or wait for its end.
+    /// Its bytes that were decided, or that wait for its end.
     bytes: u64,
     level: usize,
     charged: usize,
-    /// The last window that referred to each.
+    /// For each holder, the last window that referred to it.
     used: HashMap<Holder, u64>,
-    /// What the windows before were charged.
+    /// The charges of earlier windows.
     before: VecDeque<usize>,
 }
 
@@ -127,8 +127,8 @@ impl Accounts {
         self.level.saturating_sub(self.charged)
     }
 
-    /// What a container must hold of the window, whatever its length, to be referred to where it is
-    /// charged: bytes.
+    /// How many bytes of the window, whatever its length, a charged container must hold to be
+    /// referred to.
     pub(crate) fn least(&self) -> u64 {
         match self.capping.cap {
             Cap::Least(bytes) => bytes,
@@ -136,16 +136,16 @@ impl Accounts {
         }
     }
 
-    /// As [`Self::least`], now that the window's length is known: the end of a stream and a short
-    /// one have less to hold.
+    /// Like [`Self::least`], when the window's length is known: for a short window at the end of a
+    /// stream, it is less.
     pub(crate) fn least_at_end(&self) -> u64 {
         let (bytes, window_bytes) = (self.bytes, self.capping.window_bytes.max(1));
         let share = u128::from(self.least()) * u128::from(bytes.min(window_bytes)) / u128::from(window_bytes);
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// As [`Self::left`], and no more than the window's share up to now with a segment of `len`
-    /// bytes: what a segment may have before the rest of its window is known.
+    /// Like [`Self::left`], but at most the window's share so far, including a segment of `len`
+    /// bytes. A segment may use this much before the rest of its window is known.
     pub(crate) fn left_so_far(&self, len: u64) -> usize {
         if self.level == usize::MAX {
             return usize::MAX;
@@ -158,8 +158,8 @@ impl Accounts {
             .saturating_sub(self.charged)
     }
 
-    /// Whether a reference to it is charged nothing: this window refers to it already, or one
-    /// before that is remembered.
+    /// Whether a reference to it is free: this window refers to it already, or a remembered one
+    /// did.
     pub(crate) fn is_free(&self, holder: Holder) -> bool {
         let remembered = u64::from(self.capping.remembered_windows);
         self.used
@@ -167,7 +167,7 @@ impl Accounts {
             .is_some_and(|window| self.window - window <= remembered)
     }
 
-    /// A reference to it is written.
+    /// Records a reference to it.
     pub(crate) fn refer(&mut self, holder: Holder) {
         if !self.is_capped() {
             return;
@@ -178,18 +178,18 @@ impl Accounts {
         self.used.insert(holder, self.window);
     }
 
-    /// References to so many are written, nobody knows to which.
+    /// Records references to so many unknown containers.
     pub(crate) fn refer_to_some(&mut self, count: usize) {
         self.charged += count;
     }
 
-    /// A segment of the window was taken; whether the window ends with it.
+    /// Adds a segment to the window. Returns whether the window ends with it.
     pub(crate) fn add(&mut self, len: u64) -> bool {
         self.bytes = self.bytes.saturating_add(len);
         self.bytes >= self.capping.window_bytes
     }
 
-    /// The next window begins.
+    /// Begins the next window.
     pub(crate) fn end_window(&mut self) {
         self.before.push_back(self.charged);
         if self.before.len() > ADAPTIVE_WINDOWS {
@@ -289,7 +289,8 @@ mod tests {
     }
 
     proptest! {
-        /// The average over any nine windows in a row, each of which takes all that it may or less.
+        /// The average over any nine windows in a row, of which each takes as much as it may, or
+        /// less.
         #[test]
         fn an_adaptive_cap_is_kept_on_average(cap in 1..30_u32, wishes in prop::collection::vec(0..200_usize, 1..60)) {
             let mut accounts = accounts(Cap::Adaptive(cap), 0);
@@ -303,7 +304,7 @@ mod tests {
             }
             for windows in taken.windows(ADAPTIVE_WINDOWS + 1) {
                 let sum: usize = windows.iter().sum();
-                // One more for each window: none is left without any.
+                // One more for each window, because no window is left without any.
                 prop_assert!(sum <= (cap as usize + 1) * (ADAPTIVE_WINDOWS + 1), "{:?}", windows);
             }
         }

@@ -1,18 +1,19 @@
-//! Which of a window's chunks are referred to where they lie, and which are stored [Guo 3.2.1,
+//! Decides which chunks of a window the backup refers to, and which it stores [Guo 3.2.1,
 //! Lillibridge 3.2, 4.8] (G3, L3, L8).
 //!
-//! Every chunk is asked of the session's own chunks and of the catalogs prefetched last; what
-//! neither has is asked of the hooks, and catalogs are prefetched that hooks name. Then containers
-//! are ranked by the bytes of the window that they hold and those ranked before do not; of equal
-//! ones the newer counts more. Without a cap a hook's catalog is loaded when the hook is met, and
-//! all that is found is referred to. With a cap, the hooks of a sample of the chunks alone rank
-//! what is not prefetched, catalogs are loaded in the order of that rank, and when as many
-//! containers are chosen as the cap leaves, what no container has that is free is stored again.
+//! Every chunk is looked up among the session's own chunks, and in the catalogs prefetched last. A
+//! chunk that neither has is looked up among the hooks, and the catalogs that hooks name are
+//! prefetched. Then containers are ranked by the bytes of the window that they hold and those
+//! ranked before do not. Of equal ones the newer counts more. Without a cap, a hook's catalog is
+//! loaded at once, and all found chunks are referred to. With a cap, only the hooks of a sample of
+//! the chunks rank the containers that are not prefetched, and catalogs are loaded in the order of
+//! that rank. Once as many containers are chosen as the cap allows, chunks that no free container
+//! has are stored again.
 //!
 //! Invariant: the decision follows from the order of chunks, the index and the session's view
-//! alone. A catalog is never loaded for a chunk that the caches answer. How many chunks the index
-//! is asked for together changes nothing (the laboratory's `as_the_engine` test). No allocation for
-//! a chunk. One thread.
+//! alone. A catalog is never loaded for a chunk that the caches answer. It does not matter how many
+//! chunks one query of the index has (the laboratory's `as_the_engine` test). It allocates nothing
+//! for a chunk. One thread.
 
 use index::sampling::SampleLevel;
 use std::collections::HashMap;
@@ -28,18 +29,18 @@ use super::segment::{Bytes, Segment};
 use super::session_chunks::{Batch, SessionChunks};
 use crate::error::IngestError;
 
-/// With a cap, one chunk in 2^n is asked of the hooks before containers are ranked.
+/// With a cap, one chunk in 2^n is looked up among the hooks before containers are ranked.
 const RANKING_LEVEL: u8 = 4;
 
-/// Decides on chunks. What it allocates is used again.
+/// Decides on chunks. It reuses its allocations.
 #[derive(Debug)]
 pub(crate) struct Decider<I, C> {
     pub(crate) own: SessionChunks,
     pub(crate) chunks: Resolver<I, C>,
-    /// Batches of the session's own chunks that began so recently are not charged.
+    /// The number of the newest batches of own chunks that are not charged.
     recent_batches: u64,
-    /// The index has one chunk's hook in 2^n, as of the backup's beginning: what it is sampled at
-    /// later depends on when containers are sealed.
+    /// The index has the hook of one chunk in 2^n, as of the backup's beginning. Its later sampling
+    /// rate depends on when containers are sealed.
     pub(crate) hooks_halved: u8,
     wanted: Vec<Wanted>,
     candidates: Vec<Candidate>,
@@ -51,7 +52,7 @@ pub(crate) struct Decider<I, C> {
     asked: Asked,
 }
 
-/// What the index was last asked for together.
+/// The last query of the index.
 #[derive(Debug, Default)]
 struct Asked {
     /// In ascending order.
@@ -91,9 +92,9 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         accounts.is_free(holder) || matches!(holder, Holder::Own(batch) if self.is_recent(batch))
     }
 
-    /// Decides on the chunks of these segments that were read, referring to at most `left`
-    /// containers that are charged, and to none of these that holds fewer than `least` bytes.
-    /// Returns whether more would have found more. [`Self::place`] tells what was decided.
+    /// Decides on the chunks of these segments that were read. It refers to at most `left` charged
+    /// containers, and to no charged one that holds fewer than `least` bytes. Returns whether more
+    /// containers would have found more chunks. [`Self::place`] returns the decisions.
     pub(crate) fn decide<'s, B: 's>(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
@@ -127,7 +128,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
             self.ask_samples();
             self.choose(holdings, accounts, &mut left, least)?;
         }
-        // Also where nothing is left: what is charged nothing is still to be had.
+        // Even if none is left, because free containers can still be used.
         self.ask_hooks(holdings, accounts, left)?;
         self.choose(holdings, accounts, &mut left, least)?;
         let open = |offer: &Offer| self.wanted[offer.chunk as usize].place.is_none();
@@ -140,9 +141,10 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
                 .any(|candidate| !candidate.is_loaded && candidate.promised > 0))
     }
 
-    /// After [`Self::decide`] on a whole window: if what is to be stored of it, new or again, is
-    /// fewer than `least` bytes, nothing is stored again. It would lie in a container that holds no
-    /// more of the window than those that were passed over, and be stored again and again.
+    /// After [`Self::decide`] on a whole window: if fewer than `least` bytes of it would be stored,
+    /// new or again, no chunk is stored again. Otherwise these chunks would be in a container that
+    /// holds no more of the window than the rejected ones, and would be stored again in each
+    /// backup.
     pub(crate) fn decide_on_rest(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
@@ -156,8 +158,8 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         Ok(())
     }
 
-    /// What was decided of the n-th chunk that was read: `None` is to be stored, unless it has been
-    /// since.
+    /// The decision about the n-th chunk that was read. `None`: it must be stored, unless it was
+    /// stored since.
     pub(crate) fn place(&self, chunk: usize) -> Option<PlacedAt> {
         self.wanted[chunk].place
     }
@@ -167,7 +169,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         self.wanted[chunk].is_offered
     }
 
-    /// Where this session has stored a chunk a moment ago.
+    /// The newest place where this session has just stored a chunk.
     pub(crate) fn newest_recent(&mut self, fingerprint: &Fingerprint) -> Option<PlacedAt> {
         let mut newest = None::<(Batch, PlacedAt)>;
         self.own.find(fingerprint, |batch, new| {
@@ -185,7 +187,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         chosen.map(|candidate| candidate.holder)
     }
 
-    /// The number of a candidate, a new one if need be. The last one is asked for most.
+    /// The number of a candidate. Makes a new one if needed. The last one is requested most often.
     fn candidate(&mut self, holder: Holder, is_loaded: bool) -> usize {
         let last = self.candidates.len().checked_sub(1);
         let last = last.filter(|last| self.candidates[*last].holder == holder);
@@ -237,7 +239,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         candidate.offers = Some((first, offer));
     }
 
-    /// Offers of what is cached; whether there are any.
+    /// Adds offers of cached batches and catalogs. Returns whether there are any.
     fn ask_caches(&mut self, holdings: &impl Holdings<Index = I, Catalogs = C>, chunk: usize) -> bool {
         let fingerprint = self.wanted[chunk].fingerprint;
         let mut own = None::<(Batch, PlacedAt)>;
@@ -261,7 +263,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         self.wanted[chunk].is_offered
     }
 
-    /// Ranks by hooks what is not prefetched: a sample of the chunks stands for all.
+    /// Ranks containers that are not prefetched by hooks: a sample of the chunks represents all.
     fn ask_samples(&mut self) {
         let mut hinted = std::mem::take(&mut self.hinted);
         self.asked.chunks.clear();
@@ -291,8 +293,8 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         self.hinted = hinted;
     }
 
-    /// The number of a chunk among those last asked of the index. If it is not among them, it and
-    /// those after it that are wanted are asked for together, as many as are worth it.
+    /// The number of a chunk in the last query of the index. If the chunk is not in it, makes a new
+    /// query for it and the wanted chunks after it, as many as are worth it.
     fn number_asked(&mut self, chunk: usize, is_wanted: impl Fn(&Wanted) -> bool) -> usize {
         if let Ok(number) = self.asked.chunks.binary_search(&chunk) {
             return number;
@@ -310,8 +312,8 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         0
     }
 
-    /// Asks the hooks for every chunk without an offer, and prefetches what they name, at most
-    /// `left` catalogs that are charged; where more are named, that is noted.
+    /// Looks up every chunk without an offer among the hooks, and prefetches the catalogs that they
+    /// name: at most `left` charged ones. Records if more are named.
     fn ask_hooks(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
@@ -356,7 +358,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
             }
         }
         self.hinted = hinted;
-        // With sampled hooks, what comes before a container's first hook is known only now.
+        // With sampled hooks, chunks before a container's first hook are found only now.
         for chunk in 0..self.wanted.len() {
             if loaded && !self.wanted[chunk].is_offered {
                 self.ask_caches(holdings, chunk);
@@ -365,8 +367,8 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         Ok(())
     }
 
-    /// Chooses candidates by rank, `left` at most of those that are charged, each of which gains
-    /// `least` bytes, and loads those that only hooks speak for when their turn comes.
+    /// Chooses candidates by rank: at most `left` charged ones, each of which gains `least` bytes.
+    /// It loads a candidate that only hooks name when its turn comes.
     fn choose(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
@@ -391,7 +393,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
             let Some(((is_free, ..), best)) = ranked.max_by_key(|(rank, _)| *rank) else {
                 return Ok(());
             };
-            // Without a cap nothing is used up.
+            // Without a cap nothing is charged.
             let charge = usize::from(!is_free && *left != usize::MAX);
             if !self.candidates[best].is_loaded {
                 loads -= charge;
@@ -404,7 +406,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         }
     }
 
-    /// The chunks that a candidate offers and that have no place yet are taken from it.
+    /// Takes the chunks that a candidate offers and that have no place yet.
     fn take_offers(&mut self, number: usize) {
         let mut next = self.candidates[number].offers.map(|(first, _)| first);
         while let Some(offer) = next {
@@ -431,7 +433,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
         }
     }
 
-    /// Prefetches a candidate, and lets it offer what it has.
+    /// Prefetches a candidate, and adds its offers.
     fn load(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
@@ -472,7 +474,7 @@ impl<I: HookIndex, C: CatalogSource> Decider<I, C> {
     }
 }
 
-/// The bytes that a hook of a sampled chunk stands for, where one in 2^n has a hook.
+/// The bytes that a hook of a sampled chunk represents, if one chunk in 2^n has a hook.
 fn promised(len: u32, hooks_halved: u8) -> u64 {
     u64::from(len) << RANKING_LEVEL.max(hooks_halved)
 }
@@ -481,7 +483,7 @@ fn promised(len: u32, hooks_halved: u8) -> u64 {
 mod tests {
     use super::*;
 
-    /// A sample of all chunks speaks for all, whoever thinned it out.
+    /// A sample of all chunks represents all, whichever of the two was sampled.
     #[test]
     fn a_hook_stands_for_all_that_have_none() {
         let chunks = 1 << 12;

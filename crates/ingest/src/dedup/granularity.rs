@@ -1,9 +1,9 @@
-//! What look-ups hold, and what they look for.
+//! The memory and the unit of look-ups.
 
 use chunking::{NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
 use index::Eviction;
 
-/// Memory of look-ups, of one backup.
+/// The memory for look-ups of one backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookupMemory {
     /// For the fingerprints of prefetched catalogs of chunks, in bytes; 42 for each.
@@ -14,7 +14,7 @@ pub struct LookupMemory {
     pub own_bytes: u64,
     /// Segments of its own that a backup recognises whole; some 64 bytes each.
     pub own_segments_max: usize,
-    /// Which catalogs are forgotten first.
+    /// Which catalogs leave memory first.
     pub eviction: Eviction,
 }
 
@@ -40,14 +40,14 @@ impl Default for LookupMemory {
     }
 }
 
-/// What a backup refers to where the store has it already, and what it stores anew.
+/// The unit that a backup refers to if the store has it already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Granularity {
     /// Chunks: each is stored once (layout `inline`).
     #[default]
     Chunk,
-    /// Segments: of one that is not known whole all chunks are stored, in order, those too that the
-    /// store has already (layout `hybrid`) [RevDedup 2.3] (R1).
+    /// Segments: if a segment is not known whole, all its chunks are stored, in order, including
+    /// those that the store has already (layout `hybrid`) [RevDedup 2.3] (R1).
     Segment {
         /// Bytes of a segment on average.
         avg_bytes: u32,
@@ -55,8 +55,8 @@ pub enum Granularity {
 }
 
 impl Granularity {
-    /// How many chunks of so many bytes a segment has on average, where the store's nodes have
-    /// `children_avg`. A power of two within the limits of a node.
+    /// How many chunks of this length a segment has on average, if the store's nodes have
+    /// `children_avg`. It is a power of two within the limits of a node.
     #[must_use]
     pub(crate) fn segment_children(self, chunk_bytes: u32, children_avg: u32) -> u32 {
         match self {

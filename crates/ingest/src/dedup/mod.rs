@@ -1,13 +1,14 @@
-//! What of a backup is referred to and what is stored: the policy, without threads, bytes or
-//! storage [Guo 3.2.1, Lillibridge 3.2, RevDedup 2.2] (G3, L3, L8, L9, R1).
+//! The policy of deduplication: which parts of a backup are references, and which are stored. It
+//! has no threads, bytes or storage [Guo 3.2.1, Lillibridge 3.2, RevDedup 2.2] (G3, L3, L8, L9,
+//! R1).
 //!
-//! [`Segmenter`] cuts a stream's chunks into segments, [`Deduplicator`] says of each segment where
-//! its chunks are. What it asks of a store is [`Holdings`], where its decisions go is an
-//! [`Outlet`]: a running backup has an index, containers and a packer there, the laboratory's
-//! simulator has none of them, and both run this code.
+//! [`Segmenter`] cuts a stream's chunks into segments, and [`Deduplicator`] finds a place for the
+//! chunks of each segment. It reads a store through [`Holdings`], and sends its decisions to an
+//! [`Outlet`]. A running backup implements these by an index, containers and a packer. The
+//! laboratory's simulator has none of these, and runs the same code.
 //!
-//! Invariant: decisions follow from the order of segments, the index and the holdings alone,
-//! never from timing. For one thread.
+//! Invariant: decisions follow from the order of segments, the index and the holdings alone, never
+//! from timing. For one thread.
 
 mod by_segment;
 mod candidate;
@@ -38,25 +39,25 @@ pub use window::{Deduplicator, Lookups};
 
 use crate::error::IngestError;
 
-/// What a store holds, as one look-up sees it.
+/// The content of a store, as one look-up sees it.
 pub trait Holdings {
     /// The hooks.
     type Index: HookIndex;
     /// The catalogs that hooks lead to.
     type Catalogs: CatalogSource;
 
-    /// Whether nothing may refer to this place.
+    /// Whether a backup must not refer to this place.
     fn is_absent(&self, at: ChunkLocation) -> bool;
 
-    /// The containers of chunks that sessions had put which this one took over: what a backup
-    /// stored before it was interrupted.
+    /// The data containers that this session has taken over: those that a backup stored before it
+    /// was interrupted.
     fn taken_over(&self) -> &BTreeSet<ContainerId>;
 
-    /// Where a segment's node lies, and the node: one of a committed backup, all of whose places
-    /// are there (INV-9).
+    /// The place of a segment's node, and the node. It is of a committed backup, and all slots that
+    /// it refers to exist (INV-9).
     ///
     /// # Errors
-    /// When the storage does not answer.
+    /// If the storage does not answer.
     fn find_segment(
         &self,
         segments: &mut Resolver<Self::Index, Self::Catalogs>,
@@ -64,15 +65,15 @@ pub trait Holdings {
     ) -> Result<Option<(KnownNode, Arc<Node>)>, IngestError>;
 }
 
-/// Where decisions go, in the order in which they are made.
+/// Receives decisions, in the order in which they are made.
 pub trait Outlet<B> {
-    /// Why it takes no more.
+    /// Why it accepts no more.
     type Error: From<IngestError>;
 
-    /// Wants a new chunk under this number, the next of its lane. Its bytes may come later.
+    /// Stores a new chunk under this number, the next of its lane. Its bytes may come later.
     ///
     /// # Errors
-    /// When it takes no more.
+    /// If it accepts no more.
     fn store(
         &mut self,
         new: NewChunk,
@@ -81,16 +82,16 @@ pub trait Outlet<B> {
         bytes: &B,
     ) -> Result<(), Self::Error>;
 
-    /// The bytes of a chunk that an earlier backup stored, to be stored once more; `None` where
-    /// they cannot be had.
+    /// The bytes of a chunk that an earlier backup stored, for storing it again. `None`: they
+    /// cannot be read.
     ///
     /// # Errors
-    /// When the storage does not answer.
+    /// If the storage does not answer.
     fn fetch(&mut self, at: ChunkLocation, fingerprint: &Fingerprint) -> Result<Option<B>, Self::Error>;
 
-    /// Takes a segment of which all is decided. Those of a stream come in its order.
+    /// Takes a segment with all decisions. Segments of a stream come in its order.
     ///
     /// # Errors
-    /// When it takes no more.
+    /// If it accepts no more.
     fn place(&mut self, stream: StreamIndex, segment: PlacedSegment) -> Result<(), Self::Error>;
 }

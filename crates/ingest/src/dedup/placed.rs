@@ -1,9 +1,9 @@
-//! What was decided of a segment.
+//! The decisions about a segment.
 
 use recipe::KnownNode;
 use types::{ChunkLocation, Fingerprint};
 
-/// Which stream of the backup something belongs to: its position in the manifest.
+/// The stream of the backup: its position in the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamIndex(pub u16);
 
@@ -40,25 +40,25 @@ pub struct NewChunk {
     pub ordinal: u64,
 }
 
-/// A segment whose chunks all have a place, or a number that becomes one.
+/// A segment whose chunks all have a place, or a number that will become one.
 #[derive(Debug)]
 pub struct PlacedSegment {
     /// Of the segment's node.
     pub fingerprint: Fingerprint,
     /// Bytes of stream.
     pub len: u64,
-    /// Where it is.
+    /// Its place.
     pub body: SegmentBody,
 }
 
-/// Where a segment is.
+/// The place of a segment.
 #[derive(Debug)]
 pub enum SegmentBody {
     /// A committed backup has the node.
     Known(KnownNode),
-    /// The fresh segment of this number is the same.
+    /// It equals the fresh segment of this number.
     Repeated(u64),
-    /// A node must be written.
+    /// Its node must be written.
     Fresh {
         /// Fresh segments are numbered in the order in which they are decided.
         number: u64,
@@ -78,13 +78,13 @@ pub struct PlacedChild {
     pub place: PlacedAt,
 }
 
-/// Where a chunk is, or will be.
+/// The present or future place of a chunk.
 #[derive(Debug, Clone, Copy)]
 pub enum PlacedAt {
-    /// Where it was before this backup.
+    /// A place from before this backup.
     Stored(ChunkLocation),
-    /// Among what this backup stores.
+    /// A new chunk of this backup.
     New(NewChunk),
-    /// Nowhere: it is zeros.
+    /// No place: it is zeros.
     Zeros,
 }

@@ -1,20 +1,20 @@
-//! Where new chunks went: from their number in a lane to container and slot.
+//! The places of new chunks: from their number in a lane to container and slot.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use types::{ChunkLocation, Slot};
 
-/// The places of a lane, written by the packer and read by who asks about chunks stored long ago.
+/// The places of a lane. The packer writes them, and look-ups of chunks stored long ago read them.
 #[derive(Debug, Clone, Default)]
 pub struct SharedPlaces(Arc<Mutex<Places>>);
 
 impl SharedPlaces {
-    /// The next `count` chunks lie at `first` and the slots after it.
+    /// Places the next `count` chunks at `first` and the slots after it.
     pub fn assign(&self, first: ChunkLocation, count: u64) {
         self.with(|places| places.assign(first, count));
     }
 
-    /// Where a chunk went; `None` while its region is still on its way.
+    /// The place of a chunk. `None`: its region has not been packed yet.
     #[must_use]
     pub fn of(&self, ordinal: u64) -> Option<ChunkLocation> {
         self.with(|places| places.of(ordinal))
@@ -30,8 +30,8 @@ impl SharedPlaces {
     }
 }
 
-/// The places of one lane's new chunks, in order. One entry a container, so that a backup of
-/// terabytes keeps some megabytes here.
+/// The places of one lane's new chunks, in order. There is one entry for each container, so that a
+/// backup of terabytes needs some megabytes here.
 #[derive(Debug, Default)]
 struct Places {
     spans: Vec<Span>,
@@ -47,7 +47,7 @@ pub(crate) struct Span {
 }
 
 impl Places {
-    /// The next `count` chunks lie at `first` and the slots after it.
+    /// Places the next `count` chunks at `first` and the slots after it.
     fn assign(&mut self, first: ChunkLocation, count: u64) {
         let first_ordinal = self.assigned;
         self.assigned += count;
@@ -66,7 +66,7 @@ impl Places {
         });
     }
 
-    /// Where a chunk went; `None` while its region is still on its way.
+    /// The place of a chunk. `None`: its region has not been packed yet.
     fn of(&self, ordinal: u64) -> Option<ChunkLocation> {
         if ordinal >= self.assigned {
             return None;

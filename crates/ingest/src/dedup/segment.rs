@@ -1,8 +1,7 @@
-//! From chunks to segments: coalesces zeros over the whole stream and cuts by child fingerprints.
+//! Cuts chunks into segments: joins zeros over the whole stream, and cuts by child fingerprints.
 //!
-//! Pure: what comes out depends on the sequence of children alone (RevDedup 2.2.2: two levels in
-//! one pass). Chunks keep a hold of their buffer until the segment they belong to has been looked
-//! up.
+//! Pure: the segments depend on the sequence of children alone (RevDedup 2.2.2: two levels in one
+//! pass). Chunks keep their buffer until their segment is looked up.
 
 use chunking::NodeCutter;
 use crypto::Fingerprinter;
@@ -11,11 +10,11 @@ use types::{ChunkLocation, Fingerprint, Level};
 /// Where a child's bytes are.
 #[derive(Debug, Clone)]
 pub enum Bytes<B> {
-    /// There: read from the source, maybe new.
+    /// In memory: read from the source, maybe new.
     Read(B),
     /// In the store: copied by reference from an earlier stream.
     Stored(ChunkLocation),
-    /// Nowhere: a run of zeros.
+    /// No bytes: a run of zeros.
     Zeros,
 }
 
@@ -33,7 +32,7 @@ pub struct SegmentChild<B> {
 /// A complete segment, not looked up yet.
 #[derive(Debug)]
 pub struct Segment<B> {
-    /// Of the node that it becomes.
+    /// The fingerprint of its future node.
     pub fingerprint: Fingerprint,
     /// Bytes of stream.
     pub len: u64,
@@ -59,7 +58,7 @@ pub struct Segmenter<B> {
 }
 
 impl<B> Segmenter<B> {
-    /// Segments have so many children on average, as the store's config says.
+    /// For segments of this average number of children, from the store's config.
     #[must_use]
     pub fn new(printer: Fingerprinter, children_avg: u32) -> Self {
         Self {
@@ -88,7 +87,7 @@ impl<B> Segmenter<B> {
         self.add(child, done);
     }
 
-    /// The stream ends: what is open is its last segment.
+    /// Ends the stream: its open children become its last segment.
     pub fn finish(&mut self, done: &mut Vec<Segment<B>>) {
         self.flush_zeros(done);
         if !self.children.is_empty() {

@@ -1,15 +1,15 @@
 //! The chunks that this session has stored, from the moment they are taken.
 //!
-//! They are known by their numbers, whatever has become of their containers meanwhile: sealed or
-//! not, cached or not, the same chunks are found in every run of the same backup. Numbers are
-//! grouped to batches of about a container's plain bytes. The fingerprints of the batches used last
-//! are in a cache; a batch that fell out of it comes back when one of its hooks is met, from the
-//! list that is kept until its containers are put, from their catalogs after that. Hooks are
-//! sampled ever more sparsely, as those of the index [Guo 3.2.2].
+//! They are identified by their numbers, whether their containers are sealed or cached meanwhile or
+//! not. So every run of the same backup finds the same chunks. Numbers form batches of about a
+//! container's plain bytes. A cache has the fingerprints of the batches used last. A batch that
+//! left it comes back when a look-up meets one of its hooks: from a list that is kept until its
+//! containers are put, and from their catalogs after that. Hooks are sampled more and more
+//! sparsely, like those of the index [Guo 3.2.2].
 //!
-//! Invariant: memory stays within the budget, besides the lists of what is not put yet and
-//! some 60 bytes a container (INV-7); the answers follow from the order of chunks alone. One
-//! thread.
+//! Invariant: memory stays within the budget, besides the lists of batches that are not put yet,
+//! and some 60 bytes for each container (INV-7). The answers follow from the order of chunks alone.
+//! One thread.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -29,7 +29,7 @@ pub(crate) struct Batch {
     pub(crate) lane: Lane,
 }
 
-/// A batch whose containers are not all put.
+/// A batch with containers that are not put yet.
 #[derive(Debug)]
 struct Unsealed {
     number: u32,
@@ -46,11 +46,11 @@ struct OwnLane {
     unsealed: VecDeque<Unsealed>,
 }
 
-/// A sampled fingerprint's batch.
+/// The batch of a sampled fingerprint.
 #[derive(Debug)]
 struct Hook {
     batch: Batch,
-    /// Zeros at the end of the sampling bits: it stays until the rate asks for more.
+    /// Zeros at the end of the sampling bits. It stays until the rate requires more.
     zeros: u8,
 }
 
@@ -63,14 +63,14 @@ pub(crate) struct SessionChunks {
     cache: FingerprintCache<Batch>,
     hooks: HashMap<u64, Hook>,
     hooks_max: usize,
-    /// Hooks have so many zeros: R = 1/2^n.
+    /// The number of zeros that a hook must have: R = 1/2^n.
     zeros_min: u8,
     sealed: HashSet<ContainerId>,
     matches: Vec<(Batch, u32)>,
 }
 
 impl SessionChunks {
-    /// None yet; half of the budget is for fingerprints, half for hooks.
+    /// Without chunks. Half of the budget is for fingerprints, half for hooks.
     pub(crate) fn new(
         budget_bytes: u64,
         batch_bytes: u64,
@@ -118,8 +118,8 @@ impl SessionChunks {
         let place = u32::try_from(open.prints.len()).expect("a batch has fewer chunks than bytes");
         open.prints.push(*fingerprint);
         if place > 0 && !self.cache.contains(batch) {
-            // It was pushed out meanwhile, and comes back whole: its hooks lead to none that counts
-            // as cached.
+            // The batch left the cache meanwhile. It comes back whole, because no hook leads to a
+            // batch that counts as cached.
             self.cache.insert(batch, open.prints.iter().copied().zip(0..));
         } else {
             self.cache.insert(batch, [(*fingerprint, place)]);
@@ -172,23 +172,24 @@ impl SessionChunks {
         newest.map(|(_, new)| new)
     }
 
-    /// A batch that is not cached and has the fingerprint, by its hook.
+    /// A batch that is not cached and has the fingerprint, according to its hook.
     pub(crate) fn hinted(&self, fingerprint: &Fingerprint) -> Option<Batch> {
         let hook = self.hooks.get(&fingerprint.index_bits())?;
         (!self.cache.contains(hook.batch)).then_some(hook.batch)
     }
 
-    /// One chunk in 2^n of what the session has stored has a hook.
+    /// The sampling rate: one chunk in 2^n of this session has a hook.
     pub(crate) fn hooks_halved(&self) -> u8 {
         self.zeros_min
     }
 
-    /// How many batches of its lane began after this one.
+    /// How many later batches its lane has.
     pub(crate) fn age(&self, batch: Batch) -> u64 {
         (self.lanes[batch.lane.number()].firsts.len() as u64).saturating_sub(u64::from(batch.number) + 1)
     }
 
-    /// Brings a batch back into the cache. What cannot be read is stored again when it is met.
+    /// Brings a batch back into the cache. Chunks in unreadable catalogs are stored again when they
+    /// are met.
     pub(crate) fn load(&mut self, batch: Batch, catalogs: &impl CatalogSource) {
         let lane = &self.lanes[batch.lane.number()];
         if let Some(unsealed) = lane.unsealed.iter().find(|held| held.number == batch.number) {
@@ -214,7 +215,7 @@ impl SessionChunks {
         }
     }
 
-    /// A container was put: lists that are not needed any more are dropped.
+    /// Records that a container was put. Drops lists that are no longer needed.
     pub(crate) fn sealed(&mut self, id: ContainerId) {
         self.sealed.insert(id);
         for (lane, places) in self.lanes.iter_mut().zip(&self.places) {
@@ -253,7 +254,7 @@ mod tests {
         Fingerprint::from_bytes(bytes)
     }
 
-    /// A batch that goes on after it was pushed out of the cache is there whole, or not at all.
+    /// An open batch that leaves the cache and grows is cached whole or not at all.
     #[test]
     fn an_open_batch_comes_back_whole() {
         let mut own = SessionChunks::new(0, 1 << 30, Eviction::ContainerLru, Default::default());

@@ -1,7 +1,7 @@
 //! Segments that need not be written: known from an earlier backup, or written by this one.
 //!
-//! Invariant: no more than so many of the session's own are remembered; which ones follows
-//! from their order. One thread.
+//! Invariant: it remembers a limited number of the session's own segments. Their order decides
+//! which ones. One thread.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::cap::{Accounts, Holder};
 use super::placed::{PlacedAt, PlacedChild, PlacedSegment, SegmentBody};
 use super::segment::Segment;
 
-/// The segments that this session has written last, by content.
+/// The segments that this session wrote last, by content.
 #[derive(Debug)]
 pub(super) struct OwnSegments {
     max: usize,
@@ -48,8 +48,9 @@ impl Whole {
         }
     }
 
-    /// Whether each container that the window would be charged for holds at least so many bytes of
-    /// the segment, which has `len`. Of the session's own segments only the mean is known.
+    /// Whether each container that the window would be charged for holds at least `least` bytes of
+    /// the segment, which has `len` bytes. For the session's own segments only the average is
+    /// known.
     pub(super) fn is_worth(&self, accounts: &Accounts, len: u64, least: u64) -> bool {
         if least == 0 {
             return true;
@@ -85,7 +86,7 @@ impl OwnSegments {
         }
     }
 
-    /// Takes a segment that refers to so many containers; its number comes back.
+    /// Adds a segment that refers to so many containers. Returns its number.
     pub(super) fn add(&mut self, fingerprint: Fingerprint, containers: usize) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -113,7 +114,7 @@ pub(super) fn containers_of(node: &Arc<Node>) -> Vec<ContainerId> {
     distinct(runs.collect())
 }
 
-/// Each of them once.
+/// The containers, each once.
 pub(super) fn distinct(mut containers: Vec<ContainerId>) -> Vec<ContainerId> {
     containers.sort_unstable();
     containers.dedup();
@@ -128,7 +129,7 @@ pub(super) fn placed<B>(segment: &Segment<B>, body: SegmentBody) -> PlacedSegmen
     }
 }
 
-/// How many containers a segment refers to, what is new counted as one.
+/// How many containers a segment refers to. New chunks count as one.
 pub(super) fn containers_in(children: &[PlacedChild]) -> usize {
     let stored = children.iter().filter_map(|child| match child.place {
         PlacedAt::Stored(location) => Some(location.container),

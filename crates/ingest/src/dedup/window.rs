@@ -1,17 +1,17 @@
-//! From a segment to where its chunks are: known whole, decided at once, or with the rest of its
-//! window.
+//! Finds the places of a segment's chunks: it is known whole, decided at once, or decided with the
+//! rest of its window.
 //!
-//! A segment is taken at once where it is known whole, or where its chunks need no more containers
-//! than the window's share up to it: so buffers are held for a window's length only where a stream
-//! is fragmented. One that needs more waits, and all after it, until the window is complete: then
-//! the containers of all their chunks are ranked together [Lillibridge 3.2], whether a segment is
-//! known whole or not, and of known ones those are referred to whole that need no more than the
-//! rest of the cap. Where a container must hold some of its window to be referred to, a segment
-//! waits that has too little of one, as the rest of the window may have more; what waits is
-//! referred to as it lies where all of it is known whole. Without a cap nothing waits.
+//! A segment is decided at once if it is known whole, or if its chunks need no more containers than
+//! the window's share so far. So buffers are held for a whole window only if the stream is
+//! fragmented. A segment that needs more waits, with all after it, until the window is complete.
+//! Then the containers of all their chunks are ranked together [Lillibridge 3.2], whether a segment
+//! is known whole or not. Known segments that need no more than the rest of the cap are referred to
+//! whole. With a cap by bytes, a segment also waits if it has too few bytes of a container, because
+//! the rest of the window may have more. If all waiting segments are known whole, they are referred
+//! to as they are stored. Without a cap no segment waits.
 //!
-//! Invariant: what is decided goes to the packer in stream order, under the permit by which it
-//! was looked up; decisions follow from the order of segments alone. One thread.
+//! Invariant: decisions reach the packer in stream order, under the guard of their look-up. They
+//! follow from the order of segments alone. One thread.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -37,40 +37,40 @@ use crate::error::IngestError;
 struct Stream<B> {
     lane: Lane,
     accounts: Accounts,
-    /// What waits for the end of its window.
+    /// Segments that wait for the end of their window.
     waiting: Vec<Waiting<B>>,
 }
 
 /// A segment that waits.
 #[derive(Debug)]
 enum Waiting<B> {
-    /// Behind one that is open.
+    /// A decided segment behind an open one.
     Placed(PlacedSegment),
-    /// For its window.
+    /// A segment that waits for its window.
     Open(Segment<B>),
 }
 
-/// What look-ups of one backup go by.
+/// The look-ups of one backup, and their settings.
 #[derive(Debug)]
 pub struct Lookups<I, C> {
-    /// Of chunks.
+    /// Look-ups of chunks.
     pub chunks: Resolver<I, C>,
-    /// Of segments' nodes.
+    /// Look-ups of segments' nodes.
     pub segments: Resolver<I, C>,
-    /// The index has one chunk's hook in 2^n as the backup begins: what it is sampled at later
+    /// The index has the hook of one chunk in 2^n when the backup begins. Its later sampling rate
     /// depends on when containers are sealed.
     pub hooks_halved: u8,
     /// Memory of the rest.
     pub memory: LookupMemory,
-    /// What is referred to.
+    /// The unit of references.
     pub unit: Granularity,
-    /// How many containers a window may refer to; none of segments.
+    /// How many containers a window may refer to. Without effect for references to segments.
     pub capping: Capping,
-    /// A container's bytes, when it is full.
+    /// The bytes of a full container.
     pub container_bytes: u64,
 }
 
-/// Says of each segment where it is: the policy of one backup. What it allocates is used again.
+/// Finds the place of each segment: the policy of one backup. It reuses its allocations.
 #[derive(Debug)]
 pub struct Deduplicator<K, I, C, B> {
     pub(super) counters: K,
@@ -84,8 +84,8 @@ pub struct Deduplicator<K, I, C, B> {
 }
 
 impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicator<K, I, C, B> {
-    /// For streams with these lanes. `places` is where the numbers of new chunks become places,
-    /// which whoever takes them tells; `counters` count what is decided.
+    /// For streams with these lanes. `places` has the places of new chunks, which the receiver of
+    /// the decisions assigns. `counters` count decisions.
     #[must_use]
     pub fn new(
         lookups: Lookups<I, C>,
@@ -103,7 +103,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             container_bytes,
         } = lookups;
         let batch_bytes = container_bytes.max(1);
-        // Chunks of the window and of the container that is being filled lie together.
+        // Chunks of the window and of the container that is being filled are near each other.
         let recent_batches = capping.window_bytes.div_ceil(batch_bytes).saturating_add(1);
         let own = SessionChunks::new(memory.own_bytes, batch_bytes, memory.eviction, places);
         let stream = |lane| Stream {
@@ -128,7 +128,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         self.next_new
     }
 
-    /// Wants a chunk: it gets the next number of its lane.
+    /// Stores a chunk under the next number of its lane.
     pub(super) fn want<O: Outlet<B>>(
         &mut self,
         outlet: &mut O,
@@ -146,13 +146,13 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         Ok(new)
     }
 
-    /// Gives back the look-ups of chunks and of segments.
+    /// Returns the look-ups of chunks and of segments.
     #[must_use]
     pub fn into_resolvers(self) -> [Resolver<I, C>; 2] {
         [self.decider.chunks, self.segments]
     }
 
-    /// A container of this backup was put.
+    /// Records that a container of this backup was put.
     pub fn sealed(&mut self, id: ContainerId) {
         if self.unit == Granularity::Chunk {
             self.decider.own.sealed(id);
@@ -162,23 +162,23 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
     /// The lane of a stream.
     ///
     /// # Panics
-    /// When there is no such stream.
+    /// If there is no such stream.
     #[must_use]
     pub fn lane(&self, stream: StreamIndex) -> Lane {
         self.streams[usize::from(stream.0)].lane
     }
 
-    /// What look-ups of chunks and of segments did, together.
+    /// The statistics of the look-ups of chunks and of segments, together.
     #[must_use]
     pub fn stats(&self) -> ResolverStats {
         self.decider.chunks.stats().plus(self.segments.stats())
     }
 
-    /// Takes the next segment of a stream. `look_up` begins a look-up, which ends when what was
-    /// found has its place.
+    /// Takes the next segment of a stream. `look_up` begins a look-up. The look-up ends when the
+    /// found chunks have their places.
     ///
     /// # Errors
-    /// When the storage does not answer, or the outlet takes no more.
+    /// If the storage does not answer, or the outlet accepts no more.
     pub fn take<H, O>(
         &mut self,
         look_up: &impl Fn() -> H,
@@ -210,7 +210,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             let body = self.refer_to_whole(at, known);
             outlet.place(stream, placed(&segment, body))?;
         } else if charge.is_some_and(|charge| charge <= self.streams[at].accounts.left()) {
-            // More than its share, and yet the window may have room for it.
+            // It needs more than its share, but the window may still have room for it.
             self.streams[at].waiting.push(Waiting::Open(segment));
         } else {
             let accounts = &self.streams[at].accounts;
@@ -229,11 +229,11 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         self.count(look_up, outlet, stream, len)
     }
 
-    /// Takes a segment that is referred to whatever it costs, as it was copied from an earlier
-    /// backup. `node`, which only a cap asks for, is its node.
+    /// Takes a segment that was copied from an earlier backup. The backup refers to it, whatever
+    /// the cap. `node` returns its node, which only a cap needs.
     ///
     /// # Errors
-    /// As [`Self::take`].
+    /// Those of [`Self::take`].
     pub fn take_copied<H, O>(
         &mut self,
         look_up: &impl Fn() -> H,
@@ -280,10 +280,10 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         Ok(())
     }
 
-    /// Decides on what waits, and begins a new window: at a stream's end.
+    /// Decides on the waiting segments, and begins a new window. Called at a stream's end.
     ///
     /// # Errors
-    /// As [`Self::take`].
+    /// Those of [`Self::take`].
     pub fn end_window<H, O>(
         &mut self,
         look_up: &impl Fn() -> H,
@@ -353,7 +353,8 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             let segment = match item {
                 Waiting::Placed(segment) => segment,
                 Waiting::Open(segment) => {
-                    // A known one costs no new node, and no more than what was chosen leaves.
+                    // A known segment needs no new node, and no more containers than the choice
+                    // leaves.
                     let known = self.find_whole(holdings, &segment)?;
                     let accounts = &self.streams[at].accounts;
                     let is_had = |known: &Whole| {
@@ -375,10 +376,10 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         Ok(())
     }
 
-    /// What waits, where all of it is known whole and containers are chosen by the bytes that they
-    /// hold: each of its segments is as in some backup before, and nothing of it is stored again,
-    /// however it lies. So what did not change costs the look-ups of its segments alone, and no
-    /// room; a window of which a segment changed is decided on as a whole.
+    /// The waiting segments, if all are known whole and the cap is by bytes. Each of them is as in
+    /// some earlier backup, and no chunk of it is stored again, wherever it is. So an unchanged
+    /// stretch costs only the look-ups of its segments, and no space. If a segment of the window
+    /// changed, the window is decided as a whole.
     fn all_known(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
@@ -441,7 +442,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         }
     }
 
-    /// Stores what of a segment is to be stored. `chunk` counts the chunks that were decided on.
+    /// Stores the chunks of a segment that must be stored. `chunk` counts the decided chunks.
     fn store<O: Outlet<B>>(
         &mut self,
         outlet: &mut O,

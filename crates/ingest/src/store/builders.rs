@@ -1,4 +1,5 @@
-//! The open containers of a session: one a lane, one for nodes, or a single small one for all.
+//! The open containers of a session: one for each lane and one for nodes, or a single small one for
+//! all.
 //!
 //! Container numbers are given out when a container is opened, so that references into it can be
 //! written before it is sealed.
@@ -35,7 +36,7 @@ pub(crate) struct Builders {
     node_entries: Vec<PendingEntry>,
     /// Nodes above segments.
     own_nodes: HashMap<(Level, Fingerprint), KnownNode>,
-    /// Containers handed to the writers.
+    /// Number of containers passed to the writers.
     pub(crate) submitted: u64,
 }
 
@@ -65,13 +66,13 @@ impl Builders {
         }
     }
 
-    /// From now on all goes into one container of kind `small`.
+    /// From now on everything is added to one container of kind `small`.
     pub(crate) fn begin_small(&mut self) -> Result<(), IngestError> {
         self.small = Some(self.open(ContainerKind::Small)?);
         Ok(())
     }
 
-    /// Adds a region of chunks; the first of their slots comes back.
+    /// Adds a region of chunks. Returns the first of their slots.
     pub(crate) fn append(
         &mut self,
         lane: Lane,
@@ -117,7 +118,7 @@ impl Builders {
         self.own_nodes.get(&(level, *fingerprint)).copied()
     }
 
-    /// Hands every open container to the writers.
+    /// Passes every open container to the writers.
     pub(crate) fn seal_all(&mut self) -> Result<(), Halt> {
         self.flush_nodes();
         for builder in [
@@ -200,7 +201,7 @@ impl Builders {
             location,
             containers_max: node.containers_max,
         };
-        // Segments that repeat another are told by the look-up stage.
+        // The look-up stage finds segments that repeat another one.
         if node.level > segment_level() {
             self.own_nodes.insert((node.level, *fingerprint), known);
         }
@@ -209,8 +210,8 @@ impl Builders {
 }
 
 impl NodeSink for Builders {
-    /// Nodes above segments are looked for when they are stored: only one with the same entries
-    /// will do.
+    /// Nodes above segments are looked up when they are stored. Only a node with the same entries
+    /// is used.
     fn find(&mut self, fingerprint: &Fingerprint, level: Level) -> Result<Option<KnownNode>, RecipeError> {
         Ok(self.own_node(level, fingerprint))
     }

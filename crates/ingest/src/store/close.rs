@@ -1,13 +1,13 @@
-//! The closer's stage: what is stored becomes safe to build on.
+//! The closer's stage: makes stored data safe to build on.
 //!
 //! One thread. It keeps account of every container that was put, publishes the hooks to chunks,
 //! writes checkpoints from which a crashed backup resumes, and answers reclamation. When the packer
-//! is done and its last container is put, the account goes to the manifest; what makes the backup
-//! durable and visible is the session's commit (INV-1).
+//! is done and its last container is put, the account becomes part of the manifest. The session's
+//! commit makes the backup durable and visible (INV-1).
 //!
-//! An answer is collected in order: the right to write the checkpoint is taken first (no look-up by
-//! an older view is left then), the look-up stage lets all that it has found go ahead, the packer
-//! seals what is open, and when all of that is put the checkpoint is written.
+//! An answer is collected in this order. First the closer takes the right to write the checkpoint
+//! (then no look-up by an older view is left). The look-up stage sends all found chunks ahead. The
+//! packer seals the open containers. When all of these are put, the closer writes the checkpoint.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,52 +26,54 @@ use crate::queue::Receiver;
 use crate::store::sealed_containers::{CopyLane, SealedContainers};
 use crate::store::session::StoreSession;
 
-/// How often reclamation's wishes are looked for.
+/// How often the stage looks for requests of reclamation.
 const POLL: Duration = Duration::from_millis(200);
 
-/// One in so many checkpoints says how far the streams are, of a backup that can be resumed.
+/// In a backup that can be resumed, one in so many checkpoints states the positions of the streams,
+/// ...
 const CHECKPOINTS_A_POSITION: u64 = 4;
 
 /// ... and one is due after so many intervals, whatever was stored.
 const INTERVALS_A_POSITION: u32 = 10;
 
-/// A long backup's checkpoints are this share of what is stored apart: each names every container
-/// so far, and all are kept until the session ends.
+/// In a long backup, checkpoints are at least this share of the stored bytes apart: each names
+/// every container so far, and all are kept until the session ends.
 const CHECKPOINT_SHARE: u64 = 256;
 
 /// A container that has been put.
 #[derive(Debug, Clone)]
 pub(crate) struct SealedNotice {
-    /// How many containers were submitted before it. Several writers: a later one may be put first.
+    /// How many containers were submitted before it. There are several writers, so a later one may
+    /// be put first.
     pub(crate) number: u64,
     pub(crate) catalog: Arc<CatalogView>,
     /// Bytes in the storage, the mirror's included.
     pub(crate) stored_bytes: u64,
 }
 
-/// What the closer hears of.
+/// A message to the closer.
 #[derive(Debug)]
 pub(crate) enum ToClose {
     /// A container was put.
     Sealed(SealedNotice),
-    /// An answer was collected: it stands once the first `submitted` containers are put.
+    /// An answer was collected. It is complete once the first `submitted` containers are put.
     Answer {
         submitted: u64,
         references: Vec<(ContainerId, SlotRange)>,
         streams: Vec<OpenStream>,
     },
-    /// All is packed: `submitted` containers in all.
+    /// All chunks are packed: `submitted` containers in all.
     Finish { submitted: u64, roots: Vec<TreeRoot> },
 }
 
-/// What a finished pipeline leaves for the manifest.
+/// The results of a finished pipeline for the manifest.
 #[derive(Debug)]
 pub(crate) struct Closed {
     pub(crate) roots: Vec<TreeRoot>,
     pub(crate) containers: Vec<ContainerSpan>,
 }
 
-/// What was stored since the last checkpoint, and since when.
+/// The bytes stored since the last checkpoint, and its time.
 #[derive(Debug)]
 pub(crate) struct CheckpointClock {
     bytes: u64,
@@ -93,11 +95,11 @@ pub(crate) struct CloseStage {
     pub(crate) copies: CopyLane,
     pub(crate) ledger: SealedContainers,
     pub(crate) checkpoint_clock: CheckpointClock,
-    /// What the last answer referred to: later checkpoints refer to it too.
+    /// The references of the last answer. Later checkpoints have them too.
     pub(crate) references: Vec<(ContainerId, SlotRange)>,
-    /// How far the streams were then.
+    /// The positions of the streams at that time.
     pub(crate) streams: Vec<OpenStream>,
-    /// What was stored by then.
+    /// The bytes stored by that time.
     pub(crate) bytes_at_position: u64,
     /// When that was.
     pub(crate) position_at: Duration,

@@ -1,9 +1,9 @@
-//! The look-up stage: is this segment known whole, and if not, which of its chunks are?
+//! The look-up stage: finds whether a segment is known whole, and if not, which of its chunks are.
 //!
 //! One thread, in stream order. A known segment is one look-up (G3, R1); only unknown ones fall
 //! through to their chunks ([`crate::dedup`]). The stage asks the client for new chunks by number.
-//! It knows a chunk that this session wants by that number, sealed or not: so when containers are
-//! sealed changes nothing of what is found.
+//! It identifies the session's own chunks by these numbers, sealed or not. So the time at which
+//! containers are sealed does not change what it finds.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,10 +27,11 @@ use crate::store::close::SealedNotice;
 use crate::store::refetch::Refetch;
 use crate::store::session::StoreSession;
 
-/// A source that is slow must not keep reclamation waiting: requests are looked for this often.
+/// How often the stage looks for requests, so that a slow source does not make reclamation wait.
 const POLL: Duration = Duration::from_millis(500);
 
-/// What the packer gets. Segments come in order within each stream; regions say where they belong.
+/// A message to the packer. Segments come in order within each stream. Regions state where they
+/// belong.
 #[derive(Debug)]
 pub(crate) enum ToPack {
     /// A region of new chunks.
@@ -42,17 +43,17 @@ pub(crate) enum ToPack {
     },
     /// A stream is complete.
     End(StreamIndex),
-    /// Reclamation asks: the segments before this, and so many new chunks of each lane, are to be
-    /// durable and declared (rule 4).
+    /// A request of reclamation: the segments before this message, and so many new chunks of each
+    /// lane, must become durable and declared (rule 4).
     Answer([u64; Lane::COUNT]),
 }
 
-/// Where the bytes of a chunk are that may be wanted.
+/// Where the bytes of a possibly wanted chunk are.
 #[derive(Debug)]
 pub(crate) enum ChunkBytes {
-    /// With the client, which has offered it: its position in its segment.
+    /// In the client, which has offered it: its position in its segment.
     Client(u32),
-    /// Here: they were read where an earlier backup refers to.
+    /// Here: they were read from the place to which an earlier backup refers.
     Refetched(InBuffer),
 }
 
@@ -65,20 +66,20 @@ pub(crate) struct DecideStage {
     pub(crate) outlet: Decisions,
     /// Streams that have not ended.
     pub(crate) open: usize,
-    /// Filled at the end.
+    /// Set at the end.
     pub(crate) stats: Arc<Mutex<ResolverStats>>,
 }
 
-/// Hands decisions on, to the packer and to the client.
+/// Sends decisions to the packer and to the client.
 pub(crate) struct Decisions {
     pub(crate) to_pack: Sender<ToPack>,
     pub(crate) verdicts: Sender<Verdict>,
-    /// Chunks that are wanted of the segment that is being decided on.
+    /// Wanted chunks of the present segment.
     pub(crate) wanted: Vec<Wanted>,
-    /// Chunks that are stored again, from here.
+    /// Chunks that the store reads and stores again.
     pub(crate) refetched: [RegionBuilder; Lane::COUNT],
     pub(crate) refetch: Refetch,
-    /// As of [`StoreSession::insisting`].
+    /// As for [`StoreSession::insisting`].
     pub(crate) insists: bool,
 }
 
@@ -90,7 +91,7 @@ impl Decisions {
         Ok(())
     }
 
-    /// Regions that were begun go on, the client's too.
+    /// Sends all open regions, and asks the client for its open ones.
     fn flush(&mut self, lane: Option<Lane>) -> Result<(), Halt> {
         for each in [Lane::Content, Lane::Metadata] {
             if lane.is_none_or(|lane| lane == each) {
@@ -158,8 +159,8 @@ impl DecideStage {
                 Ok(offers) => offers.unwrap_or_default(),
                 Err(Closed) => return Ok(()),
             };
-            // Also a source of zeros alone, which has no segments, must not keep reclamation
-            // waiting.
+            // A source that has only zeros has no segments, and must not make reclamation wait
+            // either.
             self.note_sealed();
             self.let_collect()?;
             for offer in offers {
@@ -205,13 +206,13 @@ impl DecideStage {
                 }
                 Ok(())
             }
-            // Regions go to the packer at once: behind offers, whose verdicts the client must take
-            // first, they would close a circle.
+            // Regions must go to the packer directly. Behind offers, whose verdicts the client must
+            // take first, they would cause a deadlock.
             Offer::Region(_) => Err(IngestError::Internal("a region among the offers").into()),
         }
     }
 
-    /// Where a checkpoint is asked for: all that was found before goes ahead of the request.
+    /// If a checkpoint was requested, sends everything found before ahead of the request.
     fn let_collect(&mut self) -> Result<(), Halt> {
         if self.session.take_collection_request() {
             self.outlet.flush(None)?;

@@ -1,7 +1,7 @@
-//! Which containers are there.
+//! Finds which containers exist.
 //!
-//! The index and the catalog cache may know containers that are gone. A backup refers to nothing in
-//! those. One listing of a session's folder answers for all of its containers.
+//! The index and the catalog cache may know containers that no longer exist. A backup refers to
+//! nothing in those. One listing of a session's folder answers for all of its containers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -11,23 +11,23 @@ use env::{ObjectMeta, StorageError};
 use format::names;
 use types::{ContainerId, ContainerKind, Generation, SequenceNumber, SessionId};
 
-/// A trimmed generation is a trailer alone: what is longer has its regions.
+/// A trimmed generation is only a trailer. A longer object has its regions.
 const TRIMMED_BYTES_MAX: u64 = 1 << 20;
 
-/// Of each session's containers, which are there and which are gone; nothing where that cannot be
-/// told.
+/// For each session and kind: which containers exist, and which do not. `None`: the storage does
+/// not tell.
 type Standing = HashMap<(SessionId, ContainerKind), Option<HashMap<SequenceNumber, bool>>>;
 
-/// Which containers are there. Any number of threads.
+/// Which containers exist. Any number of threads may use it.
 #[derive(Debug)]
 pub(crate) struct ContainerExistence {
     containers: Containers,
-    /// The session whose containers are there without a question.
+    /// The session whose containers exist without a check.
     own: SessionId,
     /// Containers that exist, by session; `None` where the storage does not tell.
     standing: Mutex<Standing>,
-    /// Containers that may be trimmed and have no body in the listing, and whether it is there,
-    /// once it was asked.
+    /// Containers that may be trimmed and have no body in the listing; and whether the body exists,
+    /// once that was checked.
     suspects: Mutex<HashMap<ContainerId, Option<bool>>>,
 }
 
@@ -41,10 +41,9 @@ impl ContainerExistence {
         }
     }
 
-    /// Whether a container of which something is known still exists: one that is lost is listed
-    /// nowhere before somebody checks, and its catalog may be cached. Lists each session's once.
-    /// One that was put after that, by a session that still runs, or was lost before, is asked for
-    /// by its name, once.
+    /// Whether a container still exists. A lost container is listed nowhere before a check, and its
+    /// catalog may be cached. It lists each session's containers once. A container that is not
+    /// listed is looked up by its name, once: a session that still runs may have put it since.
     pub(crate) fn stands(&self, id: ContainerId) -> bool {
         if id.session == self.own {
             return true;
@@ -52,8 +51,8 @@ impl ContainerExistence {
         self.is_listed(id) && self.has_body(id)
     }
 
-    /// Whether what a trimmed container's regions are in is there. That is asked of those alone,
-    /// once, that may be trimmed and have no body in the listing.
+    /// Whether the body of a trimmed container exists. It checks, once, only containers that may be
+    /// trimmed and have no body in the listing.
     fn has_body(&self, id: ContainerId) -> bool {
         let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = suspects.get_mut(&id) else {
@@ -92,8 +91,8 @@ impl ContainerExistence {
         })
     }
 
-    /// Whether a container's catalog can be read. One whose cannot counts as gone from now on:
-    /// whatever is known of it, nothing that it holds can be restored.
+    /// Whether a container's catalog can be read. If not, the container counts as missing from now
+    /// on, because none of its chunks can be restored.
     pub(crate) fn has_catalog(&self, id: ContainerId) -> bool {
         let Err(error) = self.containers.catalog(id) else {
             return true;
@@ -107,7 +106,7 @@ impl ContainerExistence {
     }
 }
 
-/// Of the containers in a listing those that may be trimmed, and of which no body is listed.
+/// The containers of a listing that may be trimmed, and whose body is not listed.
 fn without_body(objects: &[ObjectMeta]) -> impl Iterator<Item = ContainerId> {
     let bodies: HashSet<ContainerId> = objects
         .iter()

@@ -7,7 +7,8 @@ use index::HookWriter;
 
 use crate::error::IngestError;
 
-/// Makes the chunks of containers findable as they are put. Any number of threads.
+/// Publishes the hooks of containers as they are put, so that look-ups find their chunks. Any
+/// number of threads.
 #[derive(Debug)]
 pub(crate) struct HookPublisher {
     containers: Containers,
@@ -22,7 +23,7 @@ impl HookPublisher {
         }
     }
 
-    /// Makes the chunks of a container that was put findable.
+    /// Publishes the hooks of a container that was put.
     ///
     /// # Errors
     /// Of the storage.
@@ -35,7 +36,7 @@ impl HookPublisher {
         }
     }
 
-    /// What was gathered, once.
+    /// The gathered hooks; returned once.
     pub(crate) fn take(&self) -> Option<HookWriter> {
         self.hooks.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -178,7 +178,7 @@ impl LocalSession {
         inputs.ok_or(IngestError::StoreEnded)
     }
 
-    /// Ends the stages: nothing more comes.
+    /// Ends the stages: no more messages come.
     fn end(&self) {
         drop(lock(&self.inputs).take());
         // The look-up stage must not wait for a client that takes no verdicts any more.
@@ -191,7 +191,7 @@ impl LocalSession {
         }
     }
 
-    /// Why the store's half stopped; [`IngestError::StoreEnded`] if that was said before.
+    /// Why the store's half stopped. [`IngestError::StoreEnded`]: the reason was returned before.
     fn reason(&self) -> IngestError {
         self.end();
         self.shared.failure.take().unwrap_or(IngestError::StoreEnded)

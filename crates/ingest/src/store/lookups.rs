@@ -1,10 +1,10 @@
 //! Look-ups of a running backup.
 //!
-//! A look-up takes a guard of the session, treats as absent what its view says, and gives the guard
-//! back when what was found is on its way to the packer, from where checkpoints are collected (rule
-//! 4 of reclamation). A look-up finds nothing in a container that is gone. It returns a node only
-//! from a container that a committed manifest names, and only if every slot that the node refers to
-//! is there (INV-9).
+//! A look-up takes a guard of the session, and treats slots as absent by its view. It drops the
+//! guard when the found chunks are on their way to the packer, from which checkpoints are collected
+//! (rule 4 of reclamation). It finds nothing in a container that no longer exists. It returns a
+//! node only from a container that a committed manifest names, and only if every slot that the node
+//! refers to exists (INV-9).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -20,14 +20,14 @@ use crate::dedup::Holdings;
 use crate::error::IngestError;
 use crate::store::session::StoreSession;
 
-/// A look-up under way.
+/// A running look-up.
 pub(crate) struct Lookup<'a> {
     session: &'a StoreSession,
     permit: EpochGuard,
 }
 
 impl StoreSession {
-    /// Whether these slots can be referred to: none was reclaimed, or is known to be bad.
+    /// Whether the backup may refer to these slots: none was reclaimed, or is known to be bad.
     pub(super) fn has(&self, view: &ReclaimView, container: ContainerId, slots: SlotRange) -> bool {
         view.is_whole(container, slots)
             && self.existence.stands(container)
@@ -47,7 +47,7 @@ impl Holdings for Lookup<'_> {
     type Index = Index;
     type Catalogs = Containers;
 
-    /// Reclamation took it, it is damaged, or its container is gone.
+    /// Reclamation removed it, it is damaged, or its container no longer exists.
     fn is_absent(&self, location: ChunkLocation) -> bool {
         let slots = SlotRange::one(location.slot);
         !self.session.has(self.permit.view(), location.container, slots)
@@ -57,7 +57,7 @@ impl Holdings for Lookup<'_> {
         &self.session.taken_over
     }
 
-    /// A node that cannot be read, or refers to a slot that is not there, is not known.
+    /// A node counts as unknown if it cannot be read, or refers to a slot that does not exist.
     fn find_segment(
         &self,
         segments: &mut Resolver<Index>,
@@ -77,8 +77,8 @@ impl Holdings for Lookup<'_> {
 }
 
 impl Lookup<'_> {
-    /// Where a node with just these entries lies. Equal content in other places does not count:
-    /// what those places hold has not been looked at.
+    /// The place of a node with exactly these entries. A node with equal content in other places
+    /// does not count, because its places were not checked.
     pub(crate) fn find_same(
         &self,
         fingerprint: &Fingerprint,
@@ -108,7 +108,7 @@ impl Lookup<'_> {
         Ok(nodes.find(|(_, node)| is_wanted(node)))
     }
 
-    /// Whether a committed manifest names the container that a node lies in.
+    /// Whether a committed manifest names the container of a node.
     fn is_named(&self, location: ChunkLocation) -> bool {
         self.session.named.contains(location.container)
     }

@@ -23,7 +23,7 @@ use crate::store::decide::ToPack;
 use crate::store::previous::segment_level;
 use crate::store::region_order::RegionOrder;
 
-/// So many children of segments wait at most for the decision on a small backup: some MiB.
+/// The most children of segments that wait for the decision on a small backup: some MiB.
 const HELD_CHILDREN_MAX: usize = 1 << 16;
 
 /// The stage's state.
@@ -32,17 +32,16 @@ pub(crate) struct PackStage {
     pub(crate) streams: Vec<PackStream>,
     pub(crate) places: [SharedPlaces; Lane::COUNT],
     pub(crate) held: Option<WaitingRegions>,
-    /// The nodes of fresh segments, by number: of so many of the last ones, those that are asked
-    /// for yet.
+    /// The nodes of the last fresh segments that may still be requested, by number.
     pub(crate) fresh: BTreeMap<u64, KnownNode>,
     pub(crate) fresh_max: usize,
-    /// Segments that wait and repeat another.
+    /// Waiting segments that repeat another one.
     pub(crate) repeats_waiting: usize,
     pub(crate) order: RegionOrder,
     /// Answers that wait for chunks.
     pub(crate) answers: VecDeque<[u64; Lane::COUNT]>,
     pub(crate) closer: Sender<ToClose>,
-    /// Checkpoints say how far the streams are.
+    /// Whether checkpoints state the positions of the streams.
     pub(crate) is_resumable: bool,
 }
 
@@ -85,7 +84,7 @@ impl PackStream {
 pub(crate) struct WaitingRegions {
     limit_bytes: usize,
     bytes: usize,
-    /// Children of the segments that wait meanwhile.
+    /// Children of the waiting segments.
     children: usize,
     regions: Vec<ReadyRegion>,
 }
@@ -102,8 +101,8 @@ impl WaitingRegions {
 }
 
 impl WaitingRegions {
-    /// Counts a segment that has to wait. A backup with nearly nothing new may have terabytes of
-    /// them.
+    /// Counts a segment that has to wait, and returns whether too many wait. A backup with almost
+    /// no new data may have terabytes of them.
     fn is_too_long_with(&mut self, segment: &PlacedSegment) -> bool {
         self.children += match &segment.body {
             SegmentBody::Known(_) | SegmentBody::Repeated(_) => 1,
@@ -147,8 +146,8 @@ impl PackStage {
         }
     }
 
-    /// The look-up stage refers to the last `fresh_max` fresh segments. What waits may refer to
-    /// earlier ones.
+    /// Counts a decided segment. The look-up stage refers to the last `fresh_max` fresh segments,
+    /// and waiting segments may refer to earlier ones.
     fn count(&mut self, body: &SegmentBody) {
         match body {
             SegmentBody::Known(_) => {}
@@ -162,7 +161,7 @@ impl PackStage {
         }
     }
 
-    /// Takes a region, and those that have waited for it.
+    /// Takes a region, and those that waited for it.
     fn take_arrived(&mut self, region: ReadyRegion) -> Result<(), Halt> {
         let lane = region.lane;
         self.order.push(region)?;
@@ -193,7 +192,7 @@ impl PackStage {
         Ok(())
     }
 
-    /// Places what was held back, into whatever containers are open now.
+    /// Places the waiting regions into the containers that are open now.
     fn release(&mut self) -> Result<(), Halt> {
         if let Some(held) = self.held.take() {
             for region in held.regions {
@@ -203,8 +202,8 @@ impl PackStage {
         Ok(())
     }
 
-    /// Writes the nodes of all segments whose chunks have their places by now. A segment that
-    /// repeats one of another stream waits for that one, hence the rounds.
+    /// Writes the nodes of all segments whose chunks have places now. A segment that repeats one of
+    /// another stream waits for that one, so several rounds may be needed.
     fn settle(&mut self) -> Result<(), Halt> {
         loop {
             let mut moved = false;
@@ -279,7 +278,7 @@ impl PackStage {
         Ok(true)
     }
 
-    /// Rule 4 of reclamation: all that was decided so far becomes durable or is declared.
+    /// Answers reclamation (rule 4): everything decided so far becomes durable or is declared.
     fn answer(&mut self) -> Result<(), Halt> {
         self.release()?;
         self.settle()?;

@@ -1,7 +1,7 @@
-//! Where the segments of the series' previous backup lie.
+//! The containers with the segments of the series' previous backup.
 //!
-//! A preference among equals and nothing more: what cannot be read is left out. Reads the nodes
-//! above segments, one in some 500; asked once, when two equal nodes are met.
+//! This is only a preference among equal nodes, so unreadable nodes are left out. It reads the
+//! nodes above segments, one in some 500. It runs once, when a look-up finds two equal nodes.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ pub(crate) fn segment_level() -> Level {
     Level::new(1).expect("level 1 is within the limit")
 }
 
-/// Nodes read at most: some hundred TiB of stream.
+/// The most nodes to read: enough for some hundred TiB of stream.
 const NODES_MAX: usize = 1 << 16;
 
 /// The containers that hold the segments of these streams.

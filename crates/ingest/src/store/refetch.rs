@@ -1,13 +1,11 @@
-//! Chunks of earlier backups that are stored once more: read where they lie, into buffers as if
-//! from the source.
+//! Reads chunks of earlier backups that are stored once more, into buffers as if from the source.
 //!
-//! A segment that is stored anew may have chunks that were copied by reference from the backup
-//! before. They come in the order in which they were stored, mostly, so the region that was read
-//! last is kept: each is read once. What cannot be read is not an error: whoever refers to it goes
-//! on referring to it, as do the backups before.
+//! A segment that is stored anew may have chunks that were copied by reference from the previous
+//! backup. Mostly they come in the order in which they were stored, so the last region is kept, and
+//! each region is read once. An unreadable chunk is not an error here: the backup keeps its
+//! reference to it, as earlier backups do.
 //!
-//! Invariant: bytes that leave here have the fingerprint that was asked for (INV-5). One
-//! thread.
+//! Invariant: returned bytes have the requested fingerprint (INV-5). One thread.
 
 use std::sync::Arc;
 
@@ -46,10 +44,10 @@ impl Refetch {
         }
     }
 
-    /// A chunk's bytes; `None` where they are gone or damaged.
+    /// A chunk's bytes. `None`: they are missing or damaged.
     ///
     /// # Errors
-    /// When the storage does not answer.
+    /// If the storage does not answer.
     pub(crate) fn read(
         &mut self,
         at: ChunkLocation,
@@ -58,7 +56,7 @@ impl Refetch {
         if let Some(found) = self.in_region(at, fingerprint) {
             return Ok(Some(found));
         }
-        // What is wrong with a region is told, or mended, by the read of the one chunk.
+        // The read of the single chunk reports or mends a damaged region.
         self.last = self.region(at).ok().flatten();
         if let Some(found) = self.in_region(at, fingerprint) {
             return Ok(Some(found));

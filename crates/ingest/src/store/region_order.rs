@@ -1,8 +1,8 @@
 //! Regions in the order of their chunks' numbers.
 //!
-//! Two halves make regions: the client, of chunks that it has read, and the store, of chunks that
-//! it stores again. They arrive in any order. Their numbers say where they belong, so that what
-//! lies where follows from decisions alone.
+//! Two halves make regions: the client from chunks that it has read, and the store from chunks that
+//! it stores again. They arrive in any order. Their numbers decide their places, so the places
+//! follow from decisions alone.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::region::ReadyRegion;
 /// Regions that wait for those before them. One thread.
 #[derive(Debug, Default)]
 pub(crate) struct RegionOrder {
-    /// By lane: the number of the first chunk whose region has not had its turn.
+    /// For each lane: the number of the first chunk of the next region.
     next: [u64; Lane::COUNT],
     /// By lane and first number.
     early: BTreeMap<(usize, u64), ReadyRegion>,
@@ -23,7 +23,7 @@ impl RegionOrder {
     /// Takes a region that has arrived.
     ///
     /// # Errors
-    /// [`IngestError::Internal`] when its numbers were there before.
+    /// [`IngestError::Internal`] if its numbers came before.
     pub(crate) fn push(&mut self, region: ReadyRegion) -> Result<(), IngestError> {
         let at = (region.lane.number(), region.first);
         let is_late = region.first < self.next[at.0];
@@ -88,8 +88,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever order they arrive in, each lane's regions have their turn in the order of their
-        /// numbers, and a count of chunks is there once all regions up to it are.
+        /// In whatever order they arrive, each lane's regions have their turn in the order of their
+        /// numbers. A count of chunks is reached once all regions up to it have had their turn.
         #[test]
         fn regions_have_their_turn_in_order(regions in shuffled()) {
             let mut order = RegionOrder::default();

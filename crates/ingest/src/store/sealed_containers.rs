@@ -1,4 +1,4 @@
-//! Which containers a session has put, and the second copies of their catalogs.
+//! The containers that a session has put, and the second copies of their catalogs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,18 +14,20 @@ use crate::store::sequences::{Limits, Sequences};
 /// Containers by kind and number.
 #[derive(Debug, Default)]
 pub(crate) struct SealedContainers {
-    /// With how many the packer had submitted before each; 0 for copies, which refer to nothing.
+    /// Each with the number of containers that the packer had submitted before it; 0 for copies,
+    /// which refer to nothing.
     put: Vec<(u64, ContainerKind, SequenceNumber)>,
-    /// Of what the packer submitted, all before this number are put.
+    /// All containers that the packer submitted before this number are put.
     complete: u64,
-    /// Put before one that was submitted earlier: there are several writers.
+    /// Containers that were put before one that was submitted earlier, because there are several
+    /// writers.
     early: BTreeSet<u64>,
-    /// What an answer to reclamation has named: later checkpoints name it too.
+    /// Containers that an answer to reclamation has named. Later checkpoints name them too.
     answered: Vec<(ContainerKind, SequenceNumber)>,
 }
 
 impl SealedContainers {
-    /// A container from the packer was put.
+    /// Records that a container from the packer was put.
     pub(crate) fn add(&mut self, number: u64, id: ContainerId) {
         self.put.push((number, id.kind, id.sequence));
         self.early.insert(number);
@@ -34,13 +36,13 @@ impl SealedContainers {
         }
     }
 
-    /// A container of catalogs' copies was put.
+    /// Records that a container of catalog copies was put.
     pub(crate) fn add_copies(&mut self, id: ContainerId) {
         self.put.push((0, id.kind, id.sequence));
     }
 
-    /// Whether the first `submitted` of the packer's containers are all put. Their count alone
-    /// would not tell: a later one may have overtaken one of them.
+    /// Whether the first `submitted` of the packer's containers are all put. Their count is not
+    /// enough: a later one may have overtaken one of them.
     pub(crate) fn has_all(&self, submitted: u64) -> bool {
         self.complete >= submitted
     }
@@ -50,8 +52,8 @@ impl SealedContainers {
         ContainerSpan::collect(self.put.iter().map(|(_, kind, number)| (*kind, *number)))
     }
 
-    /// What may be adopted of the first `submitted`, which every later checkpoint will name too. A
-    /// later one may refer to a container that is still open.
+    /// The containers among the first `submitted` that may be adopted. Every later checkpoint will
+    /// name them too. A later container may refer to one that is still open.
     pub(crate) fn answer(&mut self, submitted: u64) -> Vec<ContainerSpan> {
         let collected = self.put.iter().filter(|(before, ..)| *before < submitted);
         self.answered
@@ -61,9 +63,9 @@ impl SealedContainers {
         self.safe_to_adopt()
     }
 
-    /// Data containers, and what an answer has named. A node in another sealed recipe container may
-    /// refer to a chunk in a container that is still open, and whoever adopts a checkpoint must
-    /// find nothing but what is there.
+    /// Data containers, and containers that an answer has named. A node in another sealed recipe
+    /// container may refer to a chunk in a container that is still open. But an adopter of a
+    /// checkpoint must find only existing chunks.
     pub(crate) fn safe_to_adopt(&self) -> Vec<ContainerSpan> {
         let data = self
             .put
@@ -102,7 +104,7 @@ impl CopyLane {
         }
     }
 
-    /// Adds a catalog's copy; a container of copies that is full is put.
+    /// Adds a catalog's copy. Puts the container of copies if it is full.
     pub(crate) fn add(&mut self, catalog: &CatalogView) -> Result<Option<ContainerId>, Halt> {
         if self.open.is_none() {
             let id = self.sequences.next(ContainerKind::Catalog)?;

@@ -1,4 +1,4 @@
-//! What a running backup needs of the store: its session, look-ups, what exists, hooks.
+//! The store as a running backup uses it: its session, look-ups, existing containers, hooks.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,25 +26,25 @@ pub struct StoreSession {
     session: Session,
     pub(crate) nodes: NodeCache,
     index: Index,
-    /// For nodes above segments, which the packer alone asks for.
+    /// Look-ups of nodes above segments, for the packer only.
     pub(crate) upper_nodes: Mutex<Resolver<Index>>,
     pub(crate) named: NamedContainers,
     previous: Vec<TreeRoot>,
-    /// The containers of the previous backup's segments, once asked for.
+    /// The containers of the previous backup's segments, once they were needed.
     previous_containers: OnceLock<HashSet<ContainerId>>,
     hooks: HookPublisher,
     pub(crate) existence: ContainerExistence,
     pub(crate) taken_over: BTreeSet<ContainerId>,
-    /// A checkpoint is to be collected.
+    /// A checkpoint must be collected.
     collect: AtomicBool,
     /// The containers that the backup reads before it refers to them.
     sample: Sample,
     /// Whether an unreadable chunk of the previous backup ends this backup, so that it is made
     /// again.
     insists: bool,
-    /// Whether catalogs are read before the parent's ranges are built upon.
+    /// Whether catalogs are read before the backup refers to the parent's ranges.
     is_suspect: bool,
-    /// Trees of an interrupted backup, if this one goes on with it.
+    /// Trees of an interrupted backup, if this one continues it.
     resumed: Vec<TreeBuilder>,
 }
 
@@ -89,19 +89,19 @@ impl StoreSession {
         self
     }
 
-    /// Says that something of the previous backup is known to have rotted, or is not.
+    /// Sets whether data of the previous backup is known to have rotted.
     ///
     /// If not, the backup ends when it has to store a chunk of the previous one once more and
-    /// cannot read it. The caller then makes the backup again, from a suspect parent: its catalogs
-    /// are read before the backup builds upon its ranges, and the files on bad containers are read
-    /// again.
+    /// cannot read it. The caller then makes the backup again, from a suspect parent. The backup
+    /// then reads the parent's catalogs before it refers to the parent's ranges, and reads files on
+    /// bad containers again.
     #[must_use]
     pub fn suspecting(mut self, is_suspect: bool) -> Self {
         self.is_suspect = is_suspect;
         self
     }
 
-    /// Goes on with an interrupted backup: these are its streams' trees, by position.
+    /// Continues an interrupted backup: these are its streams' trees, by position.
     #[must_use]
     pub fn resuming(mut self, trees: Vec<TreeBuilder>) -> Self {
         self.resumed = trees;
@@ -112,7 +112,7 @@ impl StoreSession {
         &self.resumed
     }
 
-    /// As said by [`Self::suspecting`].
+    /// As set by [`Self::suspecting`].
     pub(crate) fn is_suspect(&self) -> bool {
         self.is_suspect
     }
@@ -140,8 +140,8 @@ impl StoreSession {
         id.session != self.session.id() && self.sample.is_bad(self.containers(), id, slots)
     }
 
-    /// Of equal nodes, those that the series' previous backup refers to are preferred: these are
-    /// its streams.
+    /// Sets the streams of the series' previous backup. Of equal nodes, look-ups prefer those that
+    /// this backup refers to.
     #[must_use]
     pub fn with_previous(mut self, streams: Vec<TreeRoot>) -> Self {
         self.previous = streams;
@@ -154,8 +154,8 @@ impl StoreSession {
         &self.session
     }
 
-    /// Lets later backups find what this one stored, and those that it adopted. Called once, when
-    /// its manifest is durable.
+    /// Publishes the hooks of this session and of the sessions that it adopted, so that later
+    /// backups find their chunks. Called once, when the manifest is durable.
     pub(crate) fn publish_hooks(&self, covered: &[SessionId]) -> Result<(), IngestError> {
         if let Some(hooks) = self.hooks.take() {
             hooks.publish(covered)?;
@@ -179,20 +179,20 @@ impl StoreSession {
         Resolver::new(self.index.clone(), self.containers().clone(), kind, options).without(self.session.id())
     }
 
-    /// Whether segments of the series' previous backup lie in a container: what is near in the
-    /// stream is then likely near there. Reads the nodes above segments at the first call.
+    /// Whether a container has segments of the series' previous backup. Then segments that are near
+    /// in the stream are likely near there. Reads the nodes above segments at the first call.
     pub(crate) fn is_of_previous(&self, id: ContainerId) -> bool {
         self.previous_containers
             .get_or_init(|| segment_containers(&self.nodes, &self.previous))
             .contains(&id)
     }
 
-    /// Makes the chunks of a container that was put findable.
+    /// Publishes the hooks of a container that was put.
     pub(crate) fn publish(&self, catalog: &Arc<CatalogView>) -> Result<(), IngestError> {
         self.hooks.publish(catalog)
     }
 
-    /// Makes the chunks of an adopted container findable.
+    /// Publishes the hooks of an adopted container.
     ///
     /// # Errors
     /// Of the storage.
@@ -201,12 +201,12 @@ impl StoreSession {
         self.publish(catalog)
     }
 
-    /// Asks the look-up stage to let a checkpoint be collected.
+    /// Asks the look-up stage for the collection of a checkpoint.
     pub(crate) fn request_collection(&self) {
         self.collect.store(true, Ordering::Release);
     }
 
-    /// Whether that was asked for; answered once.
+    /// Whether a collection was requested. Returns `true` once for each request.
     pub(crate) fn take_collection_request(&self) -> bool {
         self.collect.load(Ordering::Acquire) && self.collect.swap(false, Ordering::AcqRel)
     }

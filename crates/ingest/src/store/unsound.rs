@@ -1,11 +1,11 @@
-//! Which parts of an earlier backup's stream must not be referred to.
+//! Finds the parts of an earlier backup's stream to which a backup must not refer.
 //!
-//! A file that has not changed is still on its source. Where a slot that holds a part of it is
-//! listed as damaged, or its container is gone, the backup reads the file again, and the new backup
-//! is whole. Judged by segment; reads nodes of recipes, no catalogs and no data.
+//! An unchanged file still exists in the source. If a slot with a part of it is listed as damaged,
+//! or its container is missing, the backup reads the file again, and the new backup is whole. It
+//! judges segments, and reads only nodes of recipes: no catalogs and no data.
 //!
-//! A catalog that has rotted shows only when a segment is taken apart. A backup that met one is
-//! made again from a suspect parent: then the catalogs of every range are read.
+//! A rotten catalog is noticed only when a segment is taken apart. Then the backup is made again
+//! from a suspect parent, and reads the catalogs of every range.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use types::{ByteRange, SlotRange};
 use crate::store::previous::segment_level;
 use crate::store::session::StoreSession;
 
-/// A node and where it begins in the stream.
+/// A node, and its offset in the stream.
 #[derive(Debug, Clone, Copy)]
 struct NodeAt {
     node: TreeRoot,
@@ -44,7 +44,7 @@ struct Judge<'a> {
 }
 
 impl StoreSession {
-    /// Whether all of a stream, or of a part of one that has a node, can be referred to.
+    /// Whether a backup may refer to all of a stream, or of a part of it that has a node.
     #[must_use]
     pub fn is_sound(&self, root: &TreeRoot) -> bool {
         let len = root.len;
@@ -64,7 +64,7 @@ impl StoreSession {
         let end = range.end().min(root.len);
         while at < end {
             let (part, is_sound) = judge.judge(at);
-            // A node that lies about its length ends the stream's trust here.
+            // A node with a wrong length: no later part of the stream is trusted.
             let until = if part.end() > at { part.end() } else { end };
             if !is_sound || part.end() <= at {
                 let begin = part.begin.min(at);
@@ -105,7 +105,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether the segment can be had chunk by chunk.
+    /// Whether all chunks of the segment can be found one by one.
     fn can_be_taken_apart(&self, part: &NodeAt) -> bool {
         let range = RangeWalker::new(&self.session.nodes, &self.root, part.begin, part.node.len);
         let Ok(mut walker) = range else {
@@ -120,7 +120,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The segment that holds the byte, or the node above it that cannot be opened.
+    /// The segment with this byte, or the node above it that cannot be opened.
     fn segment(&mut self, at: u64) -> Result<NodeAt, NodeAt> {
         let within = self.segments.partition_point(|part| part.end() <= at);
         if let Some(part) = self.segments.get(within).filter(|part| part.holds(at)) {
@@ -161,8 +161,7 @@ impl Judge<'_> {
                 let Some(slots) = SlotRange::new(first, count) else {
                     return false;
                 };
-                // It should be there, because this session has declared the backup that refers to
-                // it.
+                // It should exist, because this session has declared the backup that refers to it.
                 if self.view.is_whole(container, slots) && !self.session.existence.stands(container) {
                     self.session.containers().note_met(container);
                 }

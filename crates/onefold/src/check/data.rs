@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::monitor::Monitor;
 use crate::store::Store;
 
-/// Reads the containers, several at a time. Slots that no copy has any more are added to `bad`.
+/// Reads the containers, several at a time. Adds slots that no copy has to `bad`.
 pub(super) fn read(
     store: &Store,
     chosen: &[ContainerId],
@@ -23,7 +23,7 @@ pub(super) fn read(
     bad: &mut BadSlots,
 ) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    // So that some wait for the disk while the others compute.
+    // Some readers wait for the disk while the others compute.
     let readers = cores + 2;
     let next = AtomicUsize::new(0);
     let (tx, rx) = std::sync::mpsc::channel();
@@ -60,8 +60,8 @@ pub(super) fn read(
         if monitor.is_cancelled() {
             return Err(restore::RestoreError::Interrupted.into());
         }
-        // Of a generation that is being put the mirror copy comes a moment after the main one, and
-        // is there by now.
+        // If a generation is just being put, its mirror copy follows the main one within a moment,
+        // and exists by now.
         for id in again {
             let verified = store.containers.verify(id, Depth::Full);
             let Some(verified) = read_of(id, verified, needs, report, bad)? else {
@@ -93,7 +93,7 @@ fn read_of(
     }
 }
 
-/// Whether there is no mirror copy of the generation that was read.
+/// Whether the generation that was read has no mirror copy.
 fn lacks_mirror(verified: &Verified) -> bool {
     let mut of_mirror = verified
         .damages
@@ -121,7 +121,7 @@ fn tell(
     Ok(())
 }
 
-/// Tells what another copy makes up for from what is lost.
+/// Distinguishes damage that another copy covers from lost slots.
 fn judge(id: ContainerId, verified: &Verified, needs: &Needs, report: &mut CheckReport, bad: &mut BadSlots) {
     let lost = verified.lost(id.kind);
     let is_lost = |slots: &[SlotRange]| {
@@ -159,7 +159,7 @@ fn judge(id: ContainerId, verified: &Verified, needs: &Needs, report: &mut Check
     }
 }
 
-/// What is wrong, without the advice to check.
+/// The damage, without the advice to run check.
 fn what_of(damage: &container::Damage) -> Damage {
     match &damage.error {
         ContainerError::BodyMissing { body, .. } => Damage::BodyMissing { body: body.clone() },
@@ -167,7 +167,7 @@ fn what_of(damage: &container::Damage) -> Damage {
     }
 }
 
-/// Whether nothing of the copy can be had.
+/// Whether the whole copy is unreadable.
 fn is_of_all(damage: &container::Damage) -> bool {
     matches!(damage.part, Part::Trailer | Part::Catalog)
 }
@@ -184,13 +184,13 @@ fn shown(slots: &[SlotRange]) -> String {
     format!(" ({})", all.join(", "))
 }
 
-/// Copies of catalogs say what the catalogs say.
+/// Checks that copies of catalogs equal the catalogs.
 fn compare_copies(store: &Store, id: ContainerId, report: &mut CheckReport) -> Result<()> {
     let mut copies = Vec::new();
     match store.containers.catalog_copies(id, |copy| copies.push(copy)) {
         Ok(()) => {}
         Err(error) if refuses_container(&error) => return Err(error.into()),
-        // A finding already: the container was read.
+        // This is a finding already, because the container was read.
         Err(error) if error.is_damage() => return Ok(()),
         Err(error) => report.find(id, Damage::container(error), true),
     }
@@ -200,8 +200,8 @@ fn compare_copies(store: &Store, id: ContainerId, report: &mut CheckReport) -> R
                 let container = copy.container;
                 report.find(id, Damage::CatalogCopyDiffers { container }, true);
             }
-            // Of another generation, or lost: that is what the copy is for, and a finding of its
-            // own.
+            // It has another generation, or is lost. The copy exists for that case, which is a
+            // finding of its own.
             Ok(_) => {}
             Err(error) if refuses_container(&error) => return Err(error.into()),
             Err(_) => {}

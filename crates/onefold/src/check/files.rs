@@ -15,11 +15,11 @@ use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::streams::role;
 
-/// Files named for one backup at most; the others are as damaged.
+/// The most files to name for one backup. More files may be damaged.
 const FILES_MAX: usize = 1000;
 
-/// Marks the backups whose streams refer to a bad slot, and names their files. Costs nothing when
-/// there is none.
+/// Marks the backups whose streams refer to a bad slot, and names their files. Costs nothing
+/// without bad slots.
 pub(super) fn find_touched(
     reading: &Reading<'_>,
     backups: &[Snapshot],
@@ -50,7 +50,7 @@ pub(super) fn find_touched(
     Ok(())
 }
 
-/// The parts of a stream that cannot be had, just as a restore would meet them.
+/// The parts of a stream that a restore could not read.
 fn lost_ranges(nodes: &NodeCache, root: &recipe::TreeRoot, bad: &BadSlots) -> Vec<ByteRange> {
     let mut lost: Vec<ByteRange> = Vec::new();
     let mut offset = 0;
@@ -94,7 +94,7 @@ fn files_within(nodes: &NodeCache, snapshot: &Snapshot, lost: &[ByteRange]) -> V
         return files;
     };
     let mut reader = ListingReader::new(bytes);
-    // A damaged listing is a finding of its own; what it still names is named.
+    // A damaged listing is a finding of its own. The loop still names the files that it can read.
     while let Ok(Some(listed)) = reader.next_entry() {
         let is_lost = match &listed.entry.kind {
             EntryKind::File { len, .. } => {
@@ -102,7 +102,7 @@ fn files_within(nodes: &NodeCache, snapshot: &Snapshot, lost: &[ByteRange]) -> V
                 lost.iter()
                     .any(|range| range.offset < end && listed.content_offset < range.end())
             }
-            // A second name of a file that is named already: the first one comes first.
+            // The first name of a file comes before its other names, and is named already.
             EntryKind::HardLink { target } => files.contains(target),
             _ => false,
         };

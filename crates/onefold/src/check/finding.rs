@@ -1,8 +1,8 @@
-//! What a check can find wrong.
+//! The findings of a check.
 
 use types::{ContainerId, ObjectName, SessionId};
 
-/// One thing found wrong.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Finding {
@@ -10,11 +10,11 @@ pub struct Finding {
     pub object: String,
     /// What is wrong with it.
     pub what: Damage,
-    /// Whether a second copy makes up for it: nothing is lost yet.
+    /// Whether a second copy covers it, so that nothing is lost yet.
     pub is_covered: bool,
 }
 
-/// What is wrong with an object or a container. Causes are words, because they come from any layer.
+/// The damage of an object or a container. Causes are words, because they come from any layer.
 /// `Display` gives the sentence for people, and [`Damage::kind`] a stable word for programs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[non_exhaustive]
@@ -43,7 +43,7 @@ pub enum Damage {
         /// What is wrong.
         why: String,
     },
-    /// A manifest revision cannot be read, of a backup that is forgotten for good.
+    /// A manifest revision of a backup that is forgotten for good cannot be read.
     #[error("{why}; the backup is forgotten all the same, and `onefold forget {backup}` says so again")]
     TombstoneDamaged {
         /// The backup.
@@ -56,7 +56,7 @@ pub enum Damage {
     ManifestUnread {
         /// What the storage says.
         why: String,
-        /// What it means, and what to do.
+        /// The consequence, and what to do.
         advice: String,
     },
     /// A backup has lost its manifest.
@@ -99,7 +99,7 @@ pub enum Damage {
         "reclamation has not ended: a prune is running, or was interrupted; then run `onefold prune` again"
     )]
     EpochOpen,
-    /// A container that a backup names is not there.
+    /// A container that a backup names does not exist.
     #[error("the container is missing")]
     ContainerMissing,
     /// A container has one copy where it should have two.
@@ -123,7 +123,7 @@ pub enum Damage {
         /// What is wrong, with the slots.
         why: String,
     },
-    /// A node of a recipe cannot be read, or is not what refers to it says.
+    /// A node of a recipe cannot be read, or differs from the references to it.
     #[error("{why}")]
     NodeDamaged {
         /// What is wrong.
@@ -132,7 +132,7 @@ pub enum Damage {
     /// The second copy of a catalog differs from the catalog.
     #[error("the copy of {container}'s catalog differs from it")]
     CatalogCopyDiffers {
-        /// Whose catalog it is.
+        /// The container of the catalog.
         container: ContainerId,
     },
 }

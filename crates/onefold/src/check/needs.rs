@@ -9,7 +9,8 @@ use types::{ContainerId, ContainerKind, SessionId, SlotRange};
 
 use crate::damage::merged;
 
-/// Ranges are merged when their number has doubled since the last time, and from this number on.
+/// Ranges are merged from this number on, each time that their number has doubled since the last
+/// merge.
 const MERGE_FROM: usize = 64;
 
 /// The needed slots, by container.
@@ -18,7 +19,7 @@ pub(super) struct Needs {
     reached: BTreeMap<ContainerId, Reached>,
     /// Sessions with reached containers: the copies of their catalogs are needed.
     sessions: BTreeSet<SessionId>,
-    /// A node could not be read, and the slots below it are not known: anything may be needed.
+    /// A node could not be read, and the slots below it are not known, so any slot may be needed.
     is_partial: bool,
 }
 
@@ -40,7 +41,7 @@ impl Needs {
         }
     }
 
-    /// Notes that the slots below a node are not known.
+    /// Records that the slots below a node are not known.
     pub(super) const fn add_unknown(&mut self) {
         self.is_partial = true;
     }
@@ -50,13 +51,13 @@ impl Needs {
         self.reached.keys().copied()
     }
 
-    /// Whether a backup needs anything of a container.
+    /// Whether a backup needs any slot of a container.
     pub(super) fn has(&self, id: ContainerId) -> bool {
         let is_copy_of_needed = id.kind == ContainerKind::Catalog && self.sessions.contains(&id.session);
         self.is_partial || is_copy_of_needed || self.reached.contains_key(&id)
     }
 
-    /// Whether a backup needs any of these slots; no slots stand for the whole container.
+    /// Whether a backup needs any of these slots. An empty list means the whole container.
     pub(super) fn has_any(&self, id: ContainerId, slots: &[SlotRange]) -> bool {
         if slots.is_empty() || !self.reached.contains_key(&id) {
             return self.has(id);

@@ -1,9 +1,9 @@
-//! The small objects: each is opened, whether or not a backup needs it.
+//! Checks the small objects: opens each, whether or not a backup needs it.
 //!
 //! An object that is deleted during the check is no finding: its owner deleted it. A restore needs
-//! only the manifest of its backup. Another unreadable object may be torn by a crash. It costs
-//! resuming, deduplication or reclamation, and is named as a leftover; so is an open epoch of
-//! reclamation.
+//! only the manifest of its backup. Another unreadable object may be torn by a crash. Its loss
+//! affects resuming, deduplication or reclamation, and it is reported as a leftover. So is an open
+//! epoch of reclamation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,12 +96,12 @@ pub(super) fn check(
     lost::find_lost_revisions(&covered, store, list, report)
 }
 
-/// Whether it can be nothing but the ending of a read session, for which no barrier waits.
+/// Whether it can only be the ending of a read session, for which no barrier waits.
 fn is_of_reader(name: &ObjectName) -> bool {
     names::parse_manifest(name).is_some_and(|(series, _, _)| series == READ_SERIES)
 }
 
-/// What a name says that the object holds.
+/// The kind and the decoder of the object with this name.
 fn contents(name: &ObjectName) -> Option<(ObjectKind, Decode)> {
     if names::parse_manifest(name).is_some() {
         return Some((ObjectKind::Manifest, |bytes| Manifest::decode(bytes).map(drop)));
@@ -152,13 +152,13 @@ fn contents(name: &ObjectName) -> Option<(ObjectKind, Decode)> {
     is_ours.then_some((kind, decode))
 }
 
-/// Whether the storage refuses or has gone; an object that it cannot read is a finding, and one
-/// that is not there may be.
+/// Whether the storage refuses or is gone. An unreadable object is a finding, and a missing one may
+/// be.
 fn stops(error: &ObjectError) -> bool {
     matches!(error, ObjectError::Storage(error) if refuses(error))
 }
 
-/// What sessions left, by name.
+/// The objects that sessions left, by name.
 #[derive(Default)]
 struct Traces {
     claimed: BTreeSet<SessionId>,
@@ -222,7 +222,7 @@ impl Traces {
             {
                 Ok(claim) => claim.series,
                 Err(error) if stops(&error) => return Err(error.into()),
-                // A finding already, or gone meanwhile.
+                // It is a finding already, or was deleted meanwhile.
                 Err(_) => continue,
             };
             if series != READ_SERIES {
@@ -233,7 +233,8 @@ impl Traces {
     }
 }
 
-/// A session publishes hooks of its own after its manifest alone: with those, there was one.
+/// A session publishes its hooks only after its manifest. So if its hooks exist, there was a
+/// manifest.
 fn lost_manifest(
     report: &mut CheckReport,
     series: SeriesId,

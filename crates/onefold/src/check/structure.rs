@@ -1,4 +1,5 @@
-//! Structure: from every manifest down to the catalogs of the containers that its recipes reach.
+//! Structure: checks from every manifest down to the catalogs of the containers that its recipes
+//! reach.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,7 +25,7 @@ use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 
-/// What the structure consists of.
+/// The parts of the structure.
 pub(super) struct Structure {
     /// Backups whose manifests can be read.
     pub(super) backups: Vec<Snapshot>,
@@ -32,11 +33,11 @@ pub(super) struct Structure {
     pub(super) containers: Vec<ContainerId>,
     /// The slots of them that backups reach.
     pub(super) needs: Needs,
-    /// Slots that cannot be had.
+    /// Slots that cannot be read.
     pub(super) bad: BadSlots,
 }
 
-/// Follows everything; findings go to the report.
+/// Checks the whole structure, and adds findings to the report.
 pub(super) fn check(
     store: &Store,
     reading: &Reading<'_>,
@@ -79,7 +80,7 @@ pub(super) fn check(
         named.extend(own);
         monitor.add_done(1);
     }
-    // What archival backups refer forward to of those that are forgotten is the store's still (R2).
+    // The store still needs data of forgotten backups to which archival backups refer forward (R2).
     for link in reading.forgotten_links()? {
         for stream in &link.backup.streams {
             walk.stream(stream, report)?;
@@ -98,8 +99,7 @@ pub(super) fn check(
     })
 }
 
-/// Reports manifests that cannot be read. For a backup that is forgotten for good that is no
-/// damage.
+/// Reports manifests that cannot be read. It is no damage if the backup is forgotten for good.
 fn manifests(
     store: &Store,
     list: &ManifestList,
@@ -152,9 +152,9 @@ fn manifests(
     Ok(())
 }
 
-/// Of the containers that manifests name, those that reclamation has removed whole need not be
-/// there; what a backup reaches must be, whatever lists say. A list that cannot be read is named
-/// elsewhere.
+/// Removes containers that reclamation has removed whole from those that manifests name: they need
+/// not exist. Containers that a backup reaches must exist, whatever the lists contain. An
+/// unreadable list is reported elsewhere.
 fn leave_out_removed(store: &Store, named: &mut BTreeSet<ContainerId>) -> Result<()> {
     for object in store.env.storage.list(names::REMOVED_FOLDER)? {
         if names::parse_removed(&object.name).is_none() {
@@ -174,8 +174,8 @@ fn leave_out_removed(store: &Store, named: &mut BTreeSet<ContainerId>) -> Result
     Ok(())
 }
 
-/// Every container is there, in as many copies as it should be, and its catalog opens. A lost one
-/// is bad as a whole, so that backups store its chunks again.
+/// Checks that every container exists, with all its copies, and that its catalog opens. A lost
+/// container is bad as a whole, so that backups store its chunks again.
 fn catalogs(
     store: &Store,
     containers: &BTreeSet<ContainerId>,
@@ -210,7 +210,7 @@ fn catalogs(
         let main = mains.get(id);
         let is_needed = needs.has(*id);
         if main.is_none() && mirror.is_none() && !is_needed {
-            // Prune has removed it, and the list that says so is gone.
+            // Prune has removed it, and the list that names it is deleted.
             continue;
         }
         let catalog = store.containers.catalog(*id);
@@ -254,7 +254,7 @@ fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<Damage>> {
         return Ok(None);
     };
     let (own, former) = (names::body(view.id(), body), names::container(view.id(), body));
-    // Another may be giving it its name.
+    // Another process may just be renaming it.
     for name in [&own, &former, &own] {
         match store.env.storage.head(name) {
             Err(env::StorageError::NotFound { .. }) => {}
@@ -263,7 +263,7 @@ fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<Damage>> {
             Err(error) => return Ok(Some(Damage::container(error))),
         }
     }
-    // Nor is it missing where the generation was replaced meanwhile.
+    // It is not missing either if its generation was replaced meanwhile.
     let generation = names::container(view.id(), view.generation());
     match store.env.storage.head(&generation) {
         Err(env::StorageError::NotFound { .. }) => Ok(None),
@@ -273,8 +273,8 @@ fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<Damage>> {
     }
 }
 
-/// The digest that ends a container covers salt, rows and catalog: two copies that end alike are
-/// one attempt to write, read without reading them.
+/// The digest at the end of a container covers salt, rows and catalog. So if two copies have the
+/// same digest, one attempt wrote both, and nothing else has to be read.
 fn compare_ends(
     store: &Store,
     id: ContainerId,
@@ -294,7 +294,7 @@ fn compare_ends(
         (Ok(_), Ok(_)) => {
             report.find_if(is_needed, mirror, Damage::MirrorDiffers { main }, true);
         }
-        // Replaced by a newer generation meanwhile.
+        // A newer generation has replaced it meanwhile.
         (Err(env::StorageError::NotFound { .. }), _) | (_, Err(env::StorageError::NotFound { .. })) => {}
         (main_end, mirror_end) => {
             let is_covered = main_end.is_ok() || mirror_end.is_ok();
@@ -313,7 +313,8 @@ fn compare_ends(
 struct Walk<'a> {
     nodes: &'a NodeCache,
     monitor: &'a Monitor,
-    /// Nodes looked at, with the fingerprint by which they were, and whether all below is sound.
+    /// Nodes that were checked, with the fingerprint that was used, and whether everything below is
+    /// sound.
     sound: HashMap<(ChunkLocation, Fingerprint), bool>,
     needs: Needs,
     bad: BadSlots,
@@ -325,7 +326,7 @@ impl Walk<'_> {
         self.node(&root, report)
     }
 
-    /// Looks at a node and all below it, each once.
+    /// Checks a node and everything below it, each node once.
     fn node(&mut self, node: &TreeRoot, report: &mut CheckReport) -> Result<bool> {
         if self.monitor.is_cancelled() {
             return Err(restore::RestoreError::Interrupted.into());
@@ -342,7 +343,7 @@ impl Walk<'_> {
             Err(error) => {
                 let why = error.to_string();
                 report.find(node.location.container, Damage::NodeDamaged { why }, false);
-                // The node itself is sound where only the way forward is not.
+                // The node itself is sound if only its forward references cannot be resolved.
                 let is_its_own = !matches!(
                     error,
                     recipe::RecipeError::NoLaterBackup { .. } | recipe::RecipeError::BrokenForward { .. }
@@ -370,7 +371,7 @@ impl Walk<'_> {
         Ok(sound)
     }
 
-    /// The node's child nodes; of a segment, none, after a look at its references.
+    /// The node's child nodes. For a segment: none, after a check of its references.
     fn children(&mut self, node: &TreeRoot) -> std::result::Result<Vec<TreeRoot>, recipe::RecipeError> {
         if node.level.get() == 1 {
             // This comes first, so that the check looks at a damaged container itself.
@@ -396,7 +397,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether the storage refuses or has gone, so that going on is of no use.
+/// Whether the storage refuses or is gone, so that the check cannot continue.
 fn stops(error: &recipe::RecipeError) -> bool {
     matches!(error, recipe::RecipeError::Container(error) if refuses_container(error))
 }

@@ -1,6 +1,6 @@
-//! Which backups are due to be made archival or repaired, and which are left because they are held.
+//! Finds the backups to make archival or to repair, and those that stay because they are held.
 //!
-//! Pure: a listing of manifests, the settings, and a time of the storage in; values out.
+//! Pure: its inputs are a listing of manifests, the settings, and a time of the storage.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,55 +12,56 @@ use types::{SeriesId, SessionId, UnixNanos};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DueBackup {
-    /// It.
+    /// The backup.
     pub id: SessionId,
-    /// The one that it will refer forward to, if any is left.
+    /// The backup that it will refer forward to, if one is left.
     pub onto: Option<SessionId>,
     /// Bytes of its streams.
     pub bytes: u64,
 }
 
-/// A backup whose layout is to be repaired.
+/// A backup whose layout is due for repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DueRepair {
-    /// It.
+    /// The backup.
     pub id: SessionId,
     /// Bytes of its streams.
     pub bytes: u64,
-    /// Plain bytes that may be copied.
+    /// The most plain bytes to copy.
     pub budget: u64,
 }
 
-/// A backup that is held, and that something would become of if it were not. At least one of the
-/// three is.
+/// A held backup that would be changed or forgotten without the hold. At least one of the three
+/// reasons applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldBackup {
-    /// It.
+    /// The backup.
     pub id: SessionId,
-    /// When its hold is over, by the storage's clock.
+    /// When its hold ends, by the storage's clock.
     pub until: UnixNanos,
     /// It has left the retention window of its series, and would be forgotten.
     pub is_expired: bool,
     /// It has left the live window, and would be made archival.
     pub is_due: bool,
-    /// The forgotten backup that it refers forward to, which stays stored for it, and would be
+    /// The forgotten backup to which it refers forward. That one stays stored for it, and would be
     /// freed.
     pub keeps: Option<SessionId>,
 }
 
-/// With its series.
+/// A due backup with its series.
 pub(super) type DueOf = (SeriesId, DueBackup);
 pub(super) type RepairOf = (SeriesId, DueRepair);
 pub(super) type HeldOf = (SeriesId, HeldBackup);
 
-/// Of each series the newest backup, where it was not repaired and something may be copied for it:
-/// so many percent of what its live backups have stored anew, less what was copied for them. What
-/// the first one stored counts for itself alone. What was copied for an archival one is not known
-/// any more, and what it stored does not count either; those of `archival` are by then. A backup
-/// that is shorter than half of the longest one is taken for an incremental one, whose order nobody
-/// else shares: what is stored anew for it counts for the next full one.
+/// For each series: the newest backup, if it was not repaired and has a budget. The budget is this
+/// percentage of the bytes that the live backups of the series stored anew, minus the bytes that
+/// were copied for them. The bytes of the first backup count only if it is the only one. Archival
+/// backups do not count, because the bytes copied for them are not known any more; those in
+/// `archival` will be archival by then. A backup that is shorter than half of the longest one
+/// counts as incremental. No other backup shares its order, so its new bytes count for the next
+/// full backup.
 pub(super) fn due_repairs(
     list: &ManifestList,
     percent: &dyn Fn(SeriesId) -> u16,
@@ -105,9 +106,9 @@ pub(super) fn due_repairs(
     all
 }
 
-/// Those that have left their live windows and do not refer forward to the next one, and those that
-/// refer forward to what was forgotten; oldest first. And those of them that are left because they
-/// are held, with those of which that is `expired`.
+/// The due backups, oldest first: those that have left their live windows and do not refer forward
+/// to the next one, and those that refer forward to a forgotten backup. Second, the backups that
+/// stay because they are held, although they are due or in `expired`.
 pub(super) fn due(
     list: &ManifestList,
     live: &dyn Fn(SeriesId) -> Option<u16>,

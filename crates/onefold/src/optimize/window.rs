@@ -1,12 +1,12 @@
-//! Backups beyond the retention window of their series expire; the settings say how many live and
-//! archival backups to keep [RevDedup 2.1].
+//! Expires backups beyond the retention window of their series. The settings give the number of
+//! live and archival backups to keep [RevDedup 2.1].
 //!
 //! This works like `forget --keep-last`, by [`reclaim::retention`] and the same tombstones. The
 //! window is a number of backups, so no clock decides, except whether a hold has ended, by the
-//! storage's clock (INV-6). A backup in doubt fills no place in the window, and stays if it may be
+//! storage's clock (INV-6). A backup in doubt does not count in the window, and stays if it may be
 //! held.
 //!
-//! Invariant: nothing expires by settings that may not be the newest. An unreadable newest
+//! Invariant: no backup expires by settings that may not be the newest. An unreadable newest
 //! revision may have widened the window.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,29 +26,29 @@ use crate::warning::Warning;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Expired {
-    /// It.
+    /// The backup.
     pub id: SessionId,
-    /// The live backups that its series keeps.
+    /// How many live backups its series keeps.
     pub live_window: u16,
-    /// The archival ones that it keeps behind them.
+    /// How many archival backups its series keeps behind the live ones.
     pub archival_window: u16,
 }
 
-/// What has left its window, oldest first.
+/// Backups that have left their windows, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Expiring {
-    /// What is to be forgotten.
+    /// Backups to forget.
     pub(super) gone: Vec<Expired>,
-    /// What stays, because it is held.
+    /// Backups that stay because they are held.
     pub(super) held: BTreeSet<SessionId>,
-    /// What stays, because nobody knows whether it is held.
+    /// Backups that stay because nobody knows whether they are held.
     pub(super) warnings: Vec<Warning>,
 }
 
-/// What has left its window, of the series that have settings with one.
+/// Backups that have left their windows, in the series whose settings have one.
 ///
 /// # Errors
-/// None that a window could bring about: it keeps at least one backup that is sure.
+/// A window causes none, because it keeps at least one backup that is sure.
 pub(super) fn expiring(
     list: &ManifestList,
     settings: &dyn Fn(SeriesId) -> Option<SeriesSettings>,
@@ -89,7 +89,7 @@ pub(super) fn expiring(
 }
 
 impl Expiring {
-    /// A backup that has no place in its window; `is_out`: the window is full of newer ones.
+    /// Adds a backup that is outside of its window. `is_out`: the window is full of newer backups.
     fn add(
         &mut self,
         decision: &Decision,
@@ -113,8 +113,8 @@ impl Expiring {
 }
 
 impl Store {
-    /// Forgets them, as they were listed. Which were, and what should be said of the others.
-    /// Durable when it returns.
+    /// Forgets these backups, as they were listed. Returns those that were forgotten, and warnings
+    /// about the others. Durable on return.
     pub(super) fn forget_expired(
         &self,
         list: &ManifestList,
@@ -127,7 +127,7 @@ impl Store {
         for one in gone {
             match done.get(&one.id) {
                 Some(Forgetting::Done) => forgotten.push(*one),
-                // Somebody else has.
+                // Another process has forgotten it.
                 Some(Forgetting::Before) | None => {}
                 Some(Forgetting::Revised) => warnings.push(Warning::RevisedMeanwhile { backup: one.id }),
             }

@@ -1,5 +1,5 @@
-//! What tests of making backups archival share: a series, some of it archival, and what must be
-//! true of it whatever happens.
+//! Shared code of tests that make backups archival: a series, some of it archival, and what must
+//! always hold for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,17 +24,17 @@ pub struct Base {
     pub machine: Process,
     pub contents: BTreeMap<SessionId, Vec<u8>>,
     pub ids: Vec<SessionId>,
-    /// What others have backed up meanwhile.
+    /// Backups that others have made meanwhile.
     pub others: Vec<Kept>,
 }
 
-/// Every series has this live window.
+/// Optimizes every series with this live window.
 pub fn optimize(store: &Store, live: u16) -> OptimizeReport {
     let request = OptimizeRequest::default().live(Some(live));
     store.optimize(&request, &Monitor::default()).unwrap()
 }
 
-/// Whether what is put is the commit of a rewrite.
+/// Whether the object that is put is the commit of a rewrite.
 pub fn is_rewrite(asked: Asked, name: &str) -> bool {
     let series = format!("{}/", names::backups_folder(ARCHIVAL_SERIES));
     asked == Asked::Put && name.starts_with(&series) && name.ends_with(".0")
@@ -47,13 +47,13 @@ pub fn hold(store: &Store, id: SessionId, is_held: bool) {
 }
 
 impl Base {
-    /// Four backups of a series, each with something that only it has, and something of the next
-    /// one; so many are archival already.
+    /// Four backups of a series. Each has some bytes of its own, and some of the next one. This
+    /// many of them are archival.
     pub fn new(seed: u64, archival: usize) -> Self {
         Self::on(Process::new(seed), seed, archival)
     }
 
-    /// The same on a machine whose storage goes by the clock that tests move.
+    /// The same on a machine whose storage uses the clock that tests move.
     pub fn timed(seed: u64, archival: usize) -> Self {
         let clock = HandClock::new();
         let storage = FaultStorage::with_clock(Arc::new(StorageClock::new(&clock)));
@@ -83,7 +83,7 @@ impl Base {
         }
     }
 
-    /// What the n-th backup has, of at most five.
+    /// The content of the n-th backup, of at most five.
     pub fn bytes(seed: u64, n: u64) -> Vec<u8> {
         let part = |n| noise(seed * 10 + n, 24 << 10);
         [n, 7, n + 1, 8, n + 2].map(part).concat()
@@ -97,7 +97,7 @@ impl Base {
         self.ids.push(made.id);
     }
 
-    /// By a process that knows nothing; nothing may stay dead.
+    /// Prunes by a process without caches. Nothing may stay dead.
     pub fn prune(&self, seed: u64) {
         let pruner = self.machine.beside(seed).striding();
         prune_after_crash(&pruner.open(), &everything(), "a prune before");
@@ -119,7 +119,8 @@ impl Base {
         }
     }
 
-    /// After it all restore, and again when all is pruned, made archival and pruned.
+    /// Afterwards all backups restore, and again after everything is pruned, made archival and
+    /// pruned.
     pub fn assert_settles(&self, gone: &[SessionId], when: &str) {
         self.assert_all(gone, when);
         let last = self.machine.beside(0xff).striding();

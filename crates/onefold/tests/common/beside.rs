@@ -1,5 +1,5 @@
-//! What tests of prunes beside others share: backups and readers that pause, and what must be true
-//! when all have ended.
+//! Shared code of tests that prune beside others: backups and readers that pause, and what must
+//! hold when all have ended.
 
 use std::io;
 
@@ -20,8 +20,8 @@ pub fn chosen<'a>(parts: &'a [Vec<u8>], which: &[usize]) -> Vec<&'a [u8]> {
     which.iter().map(|n| &parts[*n][..]).collect()
 }
 
-/// Backs up parts; between the n-th and the next it does something, when all that was given was
-/// looked up.
+/// Backs up parts. Between the n-th part and the next one, when all bytes so far were looked up, it
+/// does something.
 pub fn back_up_pausing(
     process: &Process,
     name: &str,
@@ -57,8 +57,7 @@ pub fn assert_kept(process: &Process, kept: &[(SessionId, &str, Vec<u8>)], when:
     assert_sound(&store, when);
 }
 
-/// What must be true when all have ended: all restore, prunes remove the rest, and nothing but
-/// that.
+/// What must hold when all have ended: all backups restore, and prunes remove exactly the rest.
 pub fn assert_settles(machine: &Process, kept: &[(SessionId, &str, Vec<u8>)], when: &str) {
     assert_kept(&machine.beside(800), kept, when);
     let pruner = machine.beside(801).striding();
@@ -67,7 +66,7 @@ pub fn assert_settles(machine: &Process, kept: &[(SessionId, &str, Vec<u8>)], wh
     }
     assert_nothing_unexplained(&pruner, when);
     assert_kept(&machine.beside(802), kept, &format!("{when}, pruned"));
-    // What is left of the index leads to nothing that is gone.
+    // The remaining hooks of the index lead to no removed container.
     let again: Vec<_> = kept
         .iter()
         .map(|(_, name, bytes)| {
@@ -80,8 +79,8 @@ pub fn assert_settles(machine: &Process, kept: &[(SessionId, &str, Vec<u8>)], wh
     assert_kept(&machine.beside(804), &all, &format!("{when}, backed up again"));
 }
 
-/// The dead of other hosts are given up soon, which spares a test its waiting for them; who lives
-/// gets its time to answer.
+/// Dead sessions of other hosts are given up soon, which saves the test a long wait. Live ones get
+/// their usual time to answer.
 pub fn soon_given_up(options: PruneOptions) -> PruneOptions {
     let answer_within = options.answer_within;
     impatient(options).answer_within(answer_within)
@@ -117,7 +116,7 @@ pub fn dump_within(store: &Store, id: SessionId, budget_bytes: u64, asleep: impl
     try_dump(store, &snapshot(store, id), budget_bytes, asleep).unwrap()
 }
 
-/// The same, or what failed.
+/// The same, but returns the error.
 pub fn try_dump(
     store: &Store,
     found: &Snapshot,

@@ -1,4 +1,4 @@
-//! Time in the tests of the whole engine: one that passes, and what each process takes it for.
+//! Time in the tests of the whole engine: the true time, and the clocks of each process.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,35 +7,36 @@ use std::time::Duration;
 use env::{Clock, ManualClock, SystemClock};
 use types::UnixNanos;
 
-/// Who waits at least so long waits for other processes; pulses wake up more often.
+/// A process that sleeps at least so long waits for other processes. Heartbeat threads wake more
+/// often.
 const STRIDE: Duration = Duration::from_secs(1);
 const MILLISECOND_NANOS: i64 = 1_000_000;
 
-/// A clock that is moved by hand alone. Who sleeps on it waits a moment of real time: threads that
-/// watch for something do not spin, and time does not run away under them.
+/// A clock that only the test moves. A thread that sleeps on it waits a moment of real time, so
+/// that threads which watch something do not spin, and time does not pass too fast for them.
 #[derive(Debug, Clone)]
 pub struct HandClock {
     clock: ManualClock,
-    /// What its process takes the time for; without it, for what it is.
+    /// The clocks of its process. `None`: they show the true time.
     own: Option<Arc<Mutex<Own>>>,
     strides: bool,
 }
 
-/// A process's own clock. It goes wrong; but the monotonic ones never go back.
+/// A process's own clocks. They may be wrong, but the monotonic ones never go back.
 #[derive(Debug)]
 struct Own {
-    /// The time up to which the rest is told.
+    /// The true time up to which the other fields count.
     told: Duration,
     wall: i64,
     monotonic: Duration,
     with_suspend: Duration,
-    /// So many thousandths of the time that passes does it notice.
+    /// How many thousandths of the passing time it counts.
     permille: u32,
     stands: bool,
 }
 
 impl Own {
-    /// Catches up with the time.
+    /// Brings the clocks up to the present time.
     fn tell(&mut self, now: Duration) {
         let passed = now.saturating_sub(std::mem::replace(&mut self.told, now));
         if !self.stands {
@@ -52,7 +53,7 @@ fn nanos(time: Duration) -> i64 {
 }
 
 impl HandClock {
-    /// Later than anything that the file system stamps while the test runs.
+    /// Later than any time that the file system stamps while the test runs.
     pub fn new() -> Self {
         let hour = 3_600_000_000_000;
         Self {
@@ -62,8 +63,8 @@ impl HandClock {
         }
     }
 
-    /// The same time, seen by a process whose wall clock is wrong by so many seconds, and whose
-    /// clocks all go at so many thousandths of the right rate.
+    /// The same time for a process whose wall clock is wrong by so many seconds, and whose clocks
+    /// all run at so many thousandths of the right rate.
     pub fn seen_by(&self, wrong_by_seconds: i64, permille: u32) -> Self {
         let own = Own {
             told: self.clock.monotonic(),
@@ -79,8 +80,8 @@ impl HandClock {
         }
     }
 
-    /// The same clock for a process that waits for others: its looks move the time on, its pulses
-    /// do not.
+    /// The same clock for a process that waits for others: its waiting moves the time on, its
+    /// heartbeats do not.
     pub fn striding(&self) -> Self {
         Self {
             strides: true,
@@ -88,20 +89,20 @@ impl HandClock {
         }
     }
 
-    /// Time passes, for everybody.
+    /// Moves the time on, for all processes.
     pub fn advance(&self, time: Duration) {
         self.clock.advance(time);
     }
 
-    /// Somebody sets this process's wall clock.
+    /// Sets the wall clock of this process.
     pub fn move_wall(&self, by_seconds: i64) {
         if let Some(mut own) = self.own() {
             own.wall += by_seconds * 1000 * MILLISECOND_NANOS;
         }
     }
 
-    /// Time passes for everybody, and this process sleeps: all of its clocks know but the monotonic
-    /// one.
+    /// Moves the time on for all, while this process sleeps: all of its clocks notice, except the
+    /// monotonic one.
     pub fn suspend(&self, time: Duration) {
         let mut own = self.own();
         self.clock.advance(time);
@@ -112,8 +113,8 @@ impl HandClock {
         }
     }
 
-    /// From now on time passes, and this process's clocks do not know: a machine that is not
-    /// running, or a broken one.
+    /// From now on time passes and this process's clocks do not notice, as on a machine that does
+    /// not run, or has a broken clock.
     pub fn stand_still(&self, stands: bool) {
         if let Some(mut own) = self.own() {
             own.stands = stands;
@@ -151,8 +152,8 @@ impl Clock for HandClock {
     }
 }
 
-/// The storage's own clock: no two objects are put at the same moment, and somebody may set it,
-/// back or forth.
+/// The storage's own clock. No two objects are put at the same time. A test may set the clock back
+/// or ahead.
 #[derive(Debug, Clone)]
 pub struct StorageClock {
     time: HandClock,

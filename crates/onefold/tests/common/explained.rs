@@ -1,4 +1,4 @@
-//! Whether every small object of a store is explained by what else is there.
+//! Checks that the other objects of a store explain each of its small objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,29 +16,30 @@ use types::{Epoch, ObjectName, Revision, SeriesId, SessionId};
 use super::Process;
 use super::reclaimer::Reclaimer;
 
-/// What ended longer ago than so many sessions is looked at now and then (`Session::gc_sessions`).
+/// Sessions that ended longer ago than this number of sessions are tidied only now and then
+/// (`Session::gc_sessions`).
 const TIDIED: u64 = 64;
-/// Of each lease: the claim that was released last, the one that was held, and those of one holder
-/// before it, who had no barrier to wait for.
+/// For each lease: the claim released last, the held one, and those of one earlier holder that ran
+/// no barrier.
 const LEASE_CLAIMS_MAX: usize = 4;
 
-/// After a prune that came to its end, each object is there for a reason:
+/// After a prune that has completed, each object has a reason:
 ///
 /// | object | reason |
 /// |---|---|
-/// | `backups/*/<n>.<r>` | a backup that is kept, with all its revisions; a tombstone, or the ending of a session that died, which are kept for 30 days; the ending of a reader, which goes by the second tidying after it. What cannot be read has a revision beside it that can be |
-/// | `sessions/<n>/claim` | the session has an ending, and its number must not be given out again; or it has none, and whoever comes may adopt it. A reader that ended itself before the last prune has none |
+/// | `backups/*/<n>.<r>` | a backup that is kept, with all its revisions; a tombstone, or the ending of a session that died, which are kept for 30 days; the ending of a reader, which the second tidying after it deletes. An unreadable one has a readable revision beside it |
+/// | `sessions/<n>/claim` | the session has an ending, and its number must not be given out again; or it has none, and a later session may adopt it. A reader that ended itself before the last prune has none |
 /// | `sessions/<n>/committed` | the session has a manifest: a backup, or its tombstone |
-/// | `sessions/<n>/heartbeat.<c>` | the session has no ending, or has got it since the last prune began |
+/// | `sessions/<n>/heartbeat.<c>` | the session has no ending, or ended after the last prune began |
 /// | `sessions/<n>/checkpoint.<k>` | the same; or the session's ending is an adoption that names it |
-/// | `groups/<group>.<r>` | the revision that counts; each backup that it covers has a manifest, or had a tombstone that has been dropped since; where it covers none, the newest removed list names the group, or it would be missed |
-/// | `removed/<e>` | the newest; an older one where something on it stands still, or a session without an ending may remember catalogs from before it |
+/// | `groups/<group>.<r>` | the revision that counts; each backup that it covers has a manifest, or had a tombstone that was deleted since; if it covers none, the newest removed list names the group, which would otherwise be missing |
+/// | `removed/<e>` | the newest; an older one if one of its slots still exists, or if a session without an ending may remember catalogs from before it |
 /// | `condemned/<e>` | never: no epoch is open |
-/// | `damaged/<container>.<n>` | the container stands |
+/// | `damaged/<container>.<n>` | the container exists |
 /// | `lease/<role>.<m>` | the highest claim, and the few that no barrier has covered since |
 /// | `config`, `reserve`, `index`, `series` | always |
 ///
-/// Anything else that lies there is nobody's.
+/// No other object may exist.
 pub fn assert_small_objects_explained(
     process: &Process,
     reclaimer: &Reclaimer,
@@ -75,7 +76,7 @@ fn named(name: &str) -> ObjectName {
     ObjectName::new(name).unwrap()
 }
 
-/// What lies in a session's folder.
+/// The objects in a session's folder.
 #[derive(Default)]
 struct Folder {
     claimed: bool,
@@ -104,7 +105,7 @@ impl Seen<'_> {
             .collect()
     }
 
-    /// The session that pruned last: who had ended when it began was tidied up by it.
+    /// The session that pruned last. It has tidied the sessions that had ended before it began.
     fn last_prune(&self) -> Option<SessionId> {
         let (number, _) = self.claims(LeaseRole::Reclaim).pop_last()?;
         let name = names::lease(LeaseRole::Reclaim, number);
@@ -196,9 +197,9 @@ impl Seen<'_> {
         let read = self.sealer.read(&claim, ObjectKind::Claim, Claim::decode);
         let of = match &read {
             Ok(claim) => series.get(&claim.series).copied(),
-            // Torn: its number stays taken.
+            // A torn claim; its number stays taken.
             Err(_) if folder.claimed => series.first().copied(),
-            // Goes with the manifest, or is nobody's.
+            // It is deleted with the manifest, or belongs to no session.
             Err(_) => match series.first() {
                 Some(series) => Some(*series),
                 None => {
@@ -222,7 +223,7 @@ impl Seen<'_> {
         }
         let kept = match ending {
             Some(Manifest::Adopted { checkpoint, .. }) => checkpoint,
-            // What it says is not known.
+            // Its content is not known.
             None => return out,
             _ => None,
         };
@@ -320,7 +321,7 @@ impl Seen<'_> {
     }
 }
 
-/// Whether it has a name that some part of the format gives.
+/// Whether the format defines this name.
 fn is_ours(name: &ObjectName) -> bool {
     *name == names::reserve()
         || names::parse_config(name).is_some()

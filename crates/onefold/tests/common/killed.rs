@@ -1,10 +1,11 @@
-//! Who optimizes, forgets or prunes is killed at an operation of its work, in the midst of two
-//! backups and a reader; a successor does the work again beside one of them and the reader.
+//! A process that optimizes, forgets or prunes is killed at an operation of its work, in the middle
+//! of two backups and a reader. A successor does the work again beside one of the backups and the
+//! reader.
 //!
-//! Invariant: at every moment what is not forgotten restores, no node dangles (INV-9), and no
-//! revision has roots that were not committed before; the reader ends with the bytes that it began
-//! with; a held backup is as it was; when all have ended, nothing is due that may be done, nothing
-//! is stored that nothing explains, and the next backups are right.
+//! Invariant: at every moment, backups that are not forgotten restore, no node dangles (INV-9), and
+//! no revision has roots that were not committed before. The reader ends with the bytes with which
+//! it began. A held backup is unchanged. When all have ended, no permitted work is due, every
+//! stored object is explained, and the next backups are right.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -23,48 +24,48 @@ use super::{
     is_long, noise, snapshot, wait_for_most_look_ups,
 };
 
-/// Who is at it at once.
+/// How many scenes run at once.
 const AT_ONCE: usize = 3;
-/// In the long mode kills are at so many operations of any kind; most of those of a prune are looks
-/// at who has answered.
+/// In the long mode, kills happen at so many operations of any kind. Most operations of a prune are
+/// looks for answers.
 const OPERATIONS_MAX: usize = 400;
 
-/// What is done by who dies.
+/// The work of the process that dies.
 #[derive(Debug, Default)]
 pub struct Work {
-    /// These are forgotten.
+    /// These backups are forgotten.
     pub forgets: Vec<SessionId>,
     pub optimizes: Option<OptimizeRequest>,
     pub prunes: Option<PruneOptions>,
 }
 
-/// What came of it.
+/// The result of the work.
 #[derive(Debug, Default)]
 pub struct Done {
     pub optimized: OptimizeReport,
     pub pruned: Option<PruneReport>,
-    /// What was asked of the storage.
+    /// The requests to the storage.
     pub requests: Vec<Request>,
 }
 
-/// When somebody is killed.
+/// When the process is killed.
 #[derive(Debug, Clone, Copy)]
 enum Moment {
     Never,
-    /// Before the n-th change, and so after the one before it. How many heartbeats come between
-    /// depends on how soon others answer: they are not counted.
+    /// Before the n-th change, and so after the one before it. Heartbeats do not count, because
+    /// their number depends on how soon others answer.
     Change(u64),
     Fault(Fault),
 }
 
-/// Whether somebody who is killed before it is killed at a [`Moment::Change`].
+/// Whether a kill before this request is a [`Moment::Change`].
 fn is_change(asked: Asked, name: &str) -> bool {
     let changes = matches!(asked, Asked::Put | Asked::Barrier | Asked::Delete | Asked::Trim);
     changes && !name.contains("/heartbeat.")
 }
 
-/// The numbers of the first and the last change of each kind. Those between differ from them in the
-/// object alone.
+/// The numbers of the first and the last change of each kind. Those between differ from them only
+/// in the object.
 fn first_and_last_of_each_kind(changes: &[&Request]) -> Vec<u64> {
     let mut of_kind: BTreeMap<String, [u64; 2]> = BTreeMap::new();
     for (number, request) in (1..).zip(changes) {
@@ -78,7 +79,7 @@ fn first_and_last_of_each_kind(changes: &[&Request]) -> Vec<u64> {
     numbers
 }
 
-/// What is backed up, with a pause between its halves.
+/// The content of a backup, with a pause between its halves.
 pub struct Content {
     pub name: &'static str,
     pub halves: [Vec<u8>; 2],
@@ -94,15 +95,15 @@ impl Content {
     }
 }
 
-/// A store in which there is such work.
+/// A store with such work.
 pub struct Scene {
     pub machine: Process,
     pub kept: Vec<Kept>,
-    /// What the reader reads.
+    /// The backup that the reader reads.
     pub read: SessionId,
-    /// What is backed up beside it.
+    /// The backups that are made beside the work.
     pub beside: [Content; 2],
-    /// These are as they are until the end.
+    /// These stay unchanged until the end.
     pub held: Vec<SessionId>,
     pub work: Work,
 }
@@ -128,7 +129,7 @@ impl Work {
         Ok(done)
     }
 
-    /// What it has done, where it was not killed.
+    /// Does the work. Returns the result, unless the process was killed.
     fn do_until(&self, machine: &Process, moment: Moment) -> Option<Done> {
         let dying = machine.beside(5).striding();
         let store = dying.open();
@@ -160,7 +161,7 @@ impl Work {
     }
 }
 
-/// A backup in whose midst something is done, when most of its first half was looked up.
+/// A backup that does something in its middle, when most of its first half was looked up.
 fn back_up_across(process: &Process, content: &Content, midst: impl FnOnce() + Send) -> SessionId {
     let monitor = Monitor::default();
     let store = process.open();
@@ -174,9 +175,8 @@ fn back_up_across(process: &Process, content: &Content, midst: impl FnOnce() + S
 }
 
 impl Scene {
-    /// Kills the process that does the work before the first and the last change of each kind that
-    /// it asks for, in the long mode before each change. `check` sees what is done where nobody is
-    /// killed.
+    /// Kills the process that does the work before the first and the last change of each kind, in
+    /// the long mode before each change. `check` examines the result without a kill.
     pub fn kill_everywhere(&self, check: impl Fn(&Done)) {
         let unharmed = self.play(Moment::Never).unwrap();
         check(&unharmed);
@@ -198,7 +198,7 @@ impl Scene {
             }
         }
         assert!(changes >= 40, "{changes} of {all}");
-        // For the most part each waits.
+        // Most of the time each of them waits.
         let left = Mutex::new(moments.into_iter());
         let work = || {
             loop {
@@ -207,8 +207,8 @@ impl Scene {
                 let (Some(done), Moment::Change(number)) = (self.play(moment), moment) else {
                     continue;
                 };
-                // How often a run waits, and with how many barriers, depends on the load of the
-                // machine.
+                // How often a run waits, and how many barriers it runs then, depends on the load of
+                // the machine.
                 let asked = done.requests.iter().filter(is_one).count() as u64;
                 assert!(asked < number, "{moment:?} of {changes}: asked for {asked}");
             }
@@ -220,8 +220,8 @@ impl Scene {
         });
     }
 
-    /// Who does the work on a copy of the machine is killed at that moment; what it has done where
-    /// it lives.
+    /// Runs the work on a copy of the machine, and kills the process at that moment. Returns the
+    /// result if the process survives.
     fn play(&self, moment: Moment) -> Option<Done> {
         let when = format!("{moment:?}");
         let copy = self.machine.storage.crash(CrashPolicy::KeepAll);
@@ -235,7 +235,7 @@ impl Scene {
                     done = self.work.do_until(&machine, moment);
                     self.assert_as_told(&machine, &when);
                 }));
-                // While the other and the reader are at it still.
+                // While the other backup and the reader are still running.
                 self.succeed(&machine, &when);
             }));
         });
@@ -249,7 +249,7 @@ impl Scene {
         done
     }
 
-    /// What was backed up restores, but what may be forgotten.
+    /// The backups restore, except those that may be forgotten.
     fn assert_as_told(&self, machine: &Process, when: &str) {
         let judge = machine.beside(6);
         let store = judge.open();
@@ -275,7 +275,7 @@ impl Scene {
         prune_after_crash(&store, &soon_given_up(everything()), when);
     }
 
-    /// When all have ended.
+    /// What must hold when all have ended.
     fn assert_settles(&self, machine: &Process, kept: &[Kept], when: &str) {
         let last = machine.beside(8).striding();
         let store = last.open();
@@ -304,7 +304,7 @@ impl Scene {
         };
         prune();
         Reclaimer::new(last.clone()).assert_no_node_dangles(when);
-        // What look-ups find is there.
+        // The slots that look-ups find exist.
         let again = self.beside.iter().zip(0..).map(|(content, n)| {
             let bytes = [content.whole(), noise(9000 + n, 4 << 10)].concat();
             let made = back_up_bytes(&machine.beside(10).open(), content.name, &bytes, &How::plain());
@@ -313,8 +313,8 @@ impl Scene {
         let again: Vec<_> = again.collect();
         let all = [kept, &again].concat();
         assert_kept(&machine.beside(11), &all, &format!("{when}, and backed up again"));
-        // With these something goes, so that it shows that whoever died has not answered, and what
-        // stayed for its sake goes too.
+        // When these are forgotten, prune has work. So it notices that the dead process has not
+        // answered, and removes what stayed for it too.
         again.iter().for_each(|(id, ..)| forget(&store, *id));
         prune();
         prune();

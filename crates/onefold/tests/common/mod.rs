@@ -1,5 +1,5 @@
-//! What the tests of the whole engine share: processes on a simulated machine with a clock moved by hand,
-//! small trees of real files, and the questions that every store must answer well.
+//! Shared code of the tests of the whole engine: processes on a simulated machine with a clock that
+//! tests move, small trees of real files, and checks that every store must pass.
 #![allow(
     dead_code,
     unused_imports,
@@ -45,12 +45,12 @@ pub use parts::Parts;
 pub use storage::{Asked, Request, Watched};
 pub use tree::{Picture, Tree, assert_same, noise, picture_of};
 
-/// Whether the long modes were asked for (docs/testing.md).
+/// Whether the long modes were requested (docs/testing.md).
 pub fn is_long() -> bool {
     std::env::var_os("ONEFOLD_TEST_LONG").is_some_and(|value| value == "1")
 }
 
-/// Waits, in real time, for something that other threads bring about.
+/// Waits, in real time, until other threads have brought something about.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..6000 {
         if is_so() {
@@ -61,8 +61,8 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("waited half a minute in vain for {what}");
 }
 
-/// As [`wait_until`], for what heartbeats bring about: the clock is moved on from time to time. A pulse counts
-/// from when its thread has begun, and that may be later than one thinks.
+/// Like [`wait_until`], for effects of heartbeats: it moves the clock on from time to time. A
+/// heartbeat thread counts from when it has begun, which may be late.
 pub fn wait_for_heartbeat(clock: &HandClock, what: &str, mut is_so: impl FnMut() -> bool) {
     let mut polls = 0;
     wait_until(what, || {
@@ -74,7 +74,7 @@ pub fn wait_for_heartbeat(clock: &HandClock, what: &str, mut is_so: impl FnMut()
     });
 }
 
-/// One process: its handle onto the storage, its clock.
+/// One process: its handle of the storage, and its clock.
 #[derive(Debug, Clone)]
 pub struct Process {
     pub storage: FaultStorage,
@@ -83,7 +83,7 @@ pub struct Process {
     pub env: Env,
 }
 
-/// What shapes the store of a test: everything small, so that there is some of everything.
+/// The permanent settings of a test's store: everything small, so that it has some of everything.
 pub fn tiny() -> InitOptions {
     InitOptions::default()
         .chunk_avg_bytes(1 << 10)
@@ -101,7 +101,7 @@ impl Process {
 
     pub fn on(storage: FaultStorage, clock: HandClock, seed: u64) -> Self {
         let watched = Arc::new(Watched::new(storage.clone()));
-        // Storages that give parts of objects back and others: half of the processes of any test take this one for each.
+        // Half of the processes in each test have a storage that gives parts of objects back.
         watched.set_trims(seed.is_multiple_of(2));
         Self::watched(storage, watched, clock, seed)
     }
@@ -130,7 +130,7 @@ impl Process {
         Self::on(self.storage.handle_elsewhere(), HandClock::new(), seed)
     }
 
-    /// The same process, but that it moves time on when it waits for others ([`HandClock::striding`]).
+    /// The same process, but its waiting for others moves the time on ([`HandClock::striding`]).
     pub fn striding(&self) -> Self {
         let clock = self.clock.striding();
         let env = Env {
@@ -160,7 +160,7 @@ impl Process {
         self.try_open().unwrap()
     }
 
-    /// The disk gives nothing of the object any more.
+    /// From now on the disk does not give the object.
     pub fn take_away(&self, name: &ObjectName) {
         let whole = ByteRange {
             offset: 0,
@@ -169,7 +169,7 @@ impl Process {
         self.storage.make_unreadable(name, whole);
     }
 
-    /// The disk gives all of the object again.
+    /// From now on the disk gives the object again.
     pub fn give_back(&self, name: &ObjectName) {
         let nowhere = ByteRange {
             offset: 1 << 40,
@@ -188,7 +188,7 @@ impl Process {
     }
 }
 
-/// How the tests back up.
+/// How a test backs up.
 #[derive(Debug, Clone)]
 pub struct How {
     pub ingest: IngestOptions,
@@ -197,8 +197,8 @@ pub struct How {
 }
 
 impl How {
-    /// One thread for each stage, containers of all kinds, a checkpoint after every other container; nothing is stored
-    /// twice, so that what refers to what follows from the bytes alone.
+    /// One thread for each stage, containers of all kinds, a checkpoint after every other
+    /// container. Nothing is stored twice, so the references follow from the bytes alone.
     pub fn plain() -> Self {
         Self {
             ingest: IngestOptions::for_cores(1)
@@ -221,7 +221,7 @@ impl How {
         how
     }
 
-    /// As [`Self::plain`], and a backup that fits becomes one small container.
+    /// Like [`Self::plain`], and a backup that fits becomes one small container.
     pub fn small() -> Self {
         let mut how = Self::plain();
         how.ingest.small_bytes_max = 1 << 20;
@@ -285,7 +285,7 @@ pub fn back_up_stream(
     back_up_watched(store, name, source, how, &Monitor::default())
 }
 
-/// Backs up a stream; the monitor shows how far it is.
+/// Backs up a stream. The monitor shows its progress.
 pub fn back_up_watched(
     store: &Store,
     name: &str,
@@ -302,13 +302,13 @@ pub fn back_up_watched(
     )
 }
 
-/// Waits until a running backup has looked up what its source has given: chunks were counted, and no more for
-/// a while.
+/// Waits until a running backup has looked up all bytes that its source has given: chunks were
+/// counted, and for a while no more.
 pub fn wait_for_look_ups(monitor: &Monitor) {
     wait_for_quiet(monitor, 30);
 }
 
-/// The same for who waits often, and is right as well where not all was looked up.
+/// The same for tests that wait often, and are right even if some bytes are not looked up yet.
 pub fn wait_for_most_look_ups(monitor: &Monitor) {
     wait_for_quiet(monitor, 5);
 }
@@ -339,7 +339,7 @@ pub fn restore_within(store: &Store, snapshot: &Snapshot, target: &Path, budget_
         .unwrap_or_else(|error| panic!("{when}: {error}"));
 }
 
-/// The same, or what failed.
+/// The same, but returns the error.
 pub fn try_restore_within(
     store: &Store,
     snapshot: &Snapshot,
@@ -374,7 +374,7 @@ pub fn assert_restores_bytes(store: &Store, snapshot: &Snapshot, name: &str, exp
     try_restores_bytes(store, snapshot, name, expected).unwrap_or_else(|error| panic!("{when}: {error}"));
 }
 
-/// The same, or what failed. Other bytes are a panic.
+/// The same, but returns the error. Wrong bytes cause a panic.
 pub fn try_restores_bytes(
     store: &Store,
     snapshot: &Snapshot,
@@ -393,14 +393,14 @@ pub fn snapshot(store: &Store, id: onefold::SessionId) -> Snapshot {
     try_snapshot(store, id).unwrap()
 }
 
-/// The same, or what failed.
+/// The same, but returns the error.
 pub fn try_snapshot(store: &Store, id: onefold::SessionId) -> Result<Snapshot, String> {
     let list = store.snapshots().map_err(|error| error.to_string())?;
     let found = list.snapshots.into_iter().find(|snapshot| snapshot.id == id);
     found.ok_or_else(|| format!("backup {id} is lost: {:?}", list.damaged))
 }
 
-/// Structure and every byte are sound.
+/// Fails unless the structure and every byte are sound.
 pub fn assert_sound(store: &Store, when: &str) {
     let report = store
         .check(ReadData::Share(1.0), &Monitor::default())

@@ -4,10 +4,10 @@ use std::io;
 
 use onefold::{StreamPiece, StreamSource};
 
-/// Zeros that a source gives one by one: so many steps make the pipeline go on with what it has.
+/// Zeros that a source gives one by one: so many steps make the pipeline process what it has.
 const ZEROS: usize = 4200;
 
-/// Gives parts of a stream; between two of them it does whatever the test says.
+/// Gives parts of a stream. Between two of them it runs an action of the test.
 pub struct Parts<'a> {
     parts: Vec<&'a [u8]>,
     zeros: usize,

@@ -24,11 +24,11 @@ use super::{
 /// A backup's name and bytes.
 pub type Content = (&'static str, Arc<Vec<u8>>);
 
-/// What was promised by some moment.
+/// The acknowledgements up to some moment.
 #[derive(Debug, Clone, Default)]
 pub struct Told {
     pub kept: BTreeMap<SessionId, Content>,
-    /// Asked to be forgotten, not acknowledged: there or not.
+    /// Backups that were to be forgotten, without an acknowledgement: they may exist or not.
     pub in_doubt: BTreeMap<SessionId, Content>,
 }
 
@@ -39,7 +39,7 @@ pub struct Image {
     pub when: String,
 }
 
-/// A store in which there is something to do.
+/// A store with work to do.
 pub struct Play {
     pub process: Process,
     pub told: Arc<Mutex<Told>>,
@@ -76,7 +76,7 @@ impl Play {
         made.id
     }
 
-    /// A backup that breaks off after a checkpoint, and whose process is gone.
+    /// A backup that fails after a checkpoint, and whose process has ended.
     pub fn break_off(&self, name: &'static str, parts: &[usize]) {
         let whole = self.bytes(parts);
         let dying = self.process.beside(900);
@@ -94,7 +94,7 @@ impl Play {
         back_up_stream(&store, name, &mut source, &how).unwrap_err();
     }
 
-    /// Two series that share content, a session that died, backups large and small.
+    /// Two series that share content, a dead session, large and small backups.
     pub fn fill(&self) -> Vec<SessionId> {
         let (plain, small) = (How::plain(), How::small());
         self.break_off("/dead", &[8, 0, 9]);
@@ -126,12 +126,12 @@ impl Play {
         prune(&self.process.open(), options, "in the scenario")
     }
 
-    /// A prune in which these stages take place.
+    /// A prune in which these stages occur.
     pub fn prune_by(&self, stages: &[Stage], options: &PruneOptions) {
         assert_stages(&self.prune(options), stages, "in the scenario");
     }
 
-    /// A prune that leaves what is dead in part where it is.
+    /// A prune that leaves dead slots in place.
     pub fn prune_leaving(&self) {
         let report = self.prune(&leaving(PruneUnused::Unlimited));
         assert!(
@@ -140,7 +140,7 @@ impl Play {
         );
     }
 
-    /// From now on every moment is kept; of a long run every so many-th, and those right after a
+    /// From now on every moment is recorded. In a long run: one in so many, and those right after a
     /// manifest was put.
     pub fn record(&self, policies: Vec<CrashPolicy>, every: u64) {
         let (machine, told) = (self.process.storage.clone(), Arc::clone(&self.told));
@@ -163,7 +163,8 @@ impl Play {
                 };
                 (format!("{drawn:?}"), machine.crash(drawn))
             });
-            // What a manifest says must be durable before it, whatever else is left out.
+            // Everything that a manifest names must be durable before it, whichever moments are
+            // skipped.
             let is_manifest = |name: &ObjectName| was_put && name.as_str().starts_with(names::BACKUPS_FOLDER);
             let last = last
                 .as_ref()
@@ -183,7 +184,7 @@ impl Play {
         });
     }
 
-    /// Moments before an object gave bytes back are among what was recorded.
+    /// Checks that moments before a trim were recorded.
     pub fn assert_trims(&self) {
         let images = self.images.lock().unwrap();
         assert!(
@@ -193,7 +194,7 @@ impl Play {
     }
 
     pub fn verify_all(&self) {
-        // An operation that changes nothing: the last moment.
+        // An operation without effect: the last moment.
         self.process.env.storage.barrier().unwrap();
         self.process.watched.clear_before();
         let images = std::mem::take(&mut *self.images.lock().unwrap());
@@ -211,15 +212,15 @@ impl Play {
             .unwrap_or_else(|error| panic!("{when}: {error}"));
         self.assert_restores(&store, &image.told, when);
         Reclaimer::new(process.clone()).assert_no_node_dangles(when);
-        // What a cut has torn may be told of; and who was found dead has left something for the
-        // next one.
+        // A report may name objects that the cut tore. A dead session may leave work for the next
+        // prune.
         self.prune_as_told(&store, &image.told, when);
         self.assert_kept(&store, &image.told, &format!("{when}, and a prune"));
         prune(&store, &everything(), when);
         // Another process has ended the dead session by now.
         Reclaimer::new(process.clone()).assert_no_node_dangles(when);
         assert_nothing_unexplained(&process, when);
-        // Another process knows nothing of what this one remembers.
+        // A new process has none of this one's caches.
         let process = Process::on(image.machine.handle(), self.process.clock.clone(), 0xc0df).striding();
         let store = process.open();
         let again = prune(&store, &everything(), when);
@@ -228,7 +229,7 @@ impl Play {
             "{when}: a third prune: {again:?}"
         );
         self.assert_kept(&store, &image.told, &format!("{when}, and three prunes"));
-        // What was pruned is stored anew, what was kept is found; the index may know either.
+        // Pruned chunks are stored again, and kept ones are found. The index may lead to either.
         let bytes = self.bytes(&[0, 1, 2, 3, 4, 5, 6]);
         let next = back_up_bytes(&store, "/next", &bytes, &How::plain())
             .unwrap_or_else(|error| panic!("{when}: the next backup: {error}"));
@@ -242,8 +243,7 @@ impl Play {
         for _ in 0..2 {
             prune(&store, &everything_at_once(), when);
         }
-        // Those epochs have waited for whoever died, so that nothing is there in a dead session's
-        // name.
+        // These epochs waited for dead sessions, so no dead session has objects any more.
         let running = Reclaimer::new(process.clone()).table().running;
         assert!(running.is_empty(), "{when}, at the end: {running:?} run");
         assert_nothing_unexplained(&process, &format!("{when}, at the end"));
@@ -259,8 +259,8 @@ impl Play {
         assert_sound_but_for_torn(store, told, when);
     }
 
-    /// A manifest that the cut has torn may be a backup's: prune asks to forget it, and then goes
-    /// on.
+    /// A manifest that the cut has torn may be a backup's. Then prune asks the user to forget it,
+    /// and continues afterwards.
     pub fn prune_as_told(&self, store: &Store, told: &Told, when: &str) {
         for _ in 0..3 {
             let text = match try_prune(store, &everything()) {
@@ -305,14 +305,14 @@ impl Play {
     }
 }
 
-/// Sound, but for manifests that a cut has torn, of endings and tombstones that nobody was told of.
+/// Sound, except for manifests that a cut has torn: unacknowledged endings and tombstones.
 pub fn assert_sound_but_for_torn(store: &Store, told: &Told, when: &str) {
     let report = store.check(ReadData::Share(1.0), &Monitor::default());
     let report = report.unwrap_or_else(|error| panic!("{when}: check: {error}"));
     let is_torn = |finding: &Finding| {
         let name = ObjectName::new(&finding.object).ok();
         let parsed = name.as_ref().and_then(names::parse_manifest);
-        // A revision above the first that is not durable yet hides none below.
+        // A revision above the first that is not durable yet hides no lower one.
         parsed.is_some_and(|(_, id, revision)| revision != Revision::FIRST || !told.kept.contains_key(&id))
     };
     let others: Vec<_> = report
@@ -340,12 +340,12 @@ pub fn policies() -> Vec<CrashPolicy> {
         .collect()
 }
 
-/// Of the moments of a run so many are left out.
+/// One in how many moments of a run is tried.
 pub fn every(short: u64) -> u64 {
     if is_long() { 1 } else { short }
 }
 
-/// The disk has written what was put last before all that was put earlier.
+/// The state in which the disk has written the last object before all earlier ones.
 pub fn only_the_last(machine: &FaultStorage, last: &ObjectName) -> FaultStorage {
     let after = machine.crash(CrashPolicy::KeepAll);
     for object in machine.list("").unwrap() {
@@ -356,7 +356,7 @@ pub fn only_the_last(machine: &FaultStorage, last: &ObjectName) -> FaultStorage 
     after
 }
 
-/// Two images with the same digest need not both be looked at.
+/// Only one of several images with the same digest needs a check.
 pub fn digest(machine: &FaultStorage, told: &Told) -> u64 {
     let mut hasher = DefaultHasher::new();
     (told.kept.keys().collect::<Vec<_>>(), told.in_doubt.len()).hash(&mut hasher);

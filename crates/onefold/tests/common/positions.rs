@@ -1,4 +1,4 @@
-//! How far the checkpoints of a store say that streams are.
+//! The positions of streams in the checkpoints of a store.
 
 use crypto::Credential;
 use format::frame::ObjectKind;
@@ -8,7 +8,7 @@ use types::ObjectName;
 
 use super::Process;
 
-/// Whether a checkpoint says that some stream is at least that far.
+/// Whether a checkpoint has a position of at least this many bytes.
 pub fn has_position(process: &Process, least: u64) -> bool {
     let opened = config::open(&process.env, Credential::NoPassword).unwrap();
     let sealer = opened.sealer(&process.env);

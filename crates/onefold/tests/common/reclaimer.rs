@@ -1,4 +1,5 @@
-//! The other half of the protocol of reclamation, played by hand: condemn, wait, decide, remove.
+//! The other half of the protocol of reclamation, played by the test: condemn, wait, decide,
+//! remove.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +53,7 @@ impl Reclaimer {
         SessionTable::list(&self.sealer).unwrap()
     }
 
-    /// What a backup's manifest says, forgotten or not.
+    /// The backup in a manifest, forgotten or not.
     pub fn backup(&self, id: SessionId) -> Backup {
         let list = self.manifests.list().unwrap();
         let series = list.get(id).unwrap().series();
@@ -67,7 +68,7 @@ impl Reclaimer {
         self.manifests.forget(list.get(id).unwrap().series(), id).unwrap();
     }
 
-    /// All slots of these containers that chunks or nodes are in.
+    /// All slots of chunks and nodes in these containers.
     pub fn slots(&self, session: SessionId, spans: &[ContainerSpan]) -> Slots {
         let ids = spans.iter().flat_map(|span| span.ids(session));
         let hold = ids.filter(|id| id.kind != ContainerKind::Catalog);
@@ -103,7 +104,7 @@ impl Reclaimer {
         self.sealer.barrier().unwrap();
     }
 
-    /// The checkpoints of all sessions that run, once all have answered.
+    /// The checkpoints of all running sessions, once all have answered.
     pub fn answers(&self, epoch: u64) -> Option<Vec<(SessionId, Checkpoint)>> {
         let epoch = Epoch::new(epoch).unwrap();
         let table = self.table();
@@ -119,7 +120,7 @@ impl Reclaimer {
         Some(all)
     }
 
-    /// What these checkpoints keep, and all backups that are not forgotten.
+    /// The slots that these checkpoints and all backups keep that are not forgotten.
     pub fn live(&self, checkpoints: &[(SessionId, Checkpoint)]) -> Slots {
         let mut live = Slots::new();
         for (session, checkpoint) in checkpoints {
@@ -149,14 +150,14 @@ impl Reclaimer {
         live
     }
 
-    /// All that a backup's streams reach, nodes included.
+    /// Everything that a backup's streams reach, including nodes.
     pub fn reached_by(&self, backup: &Backup) -> Slots {
         let mut reached = Slots::new();
         self.mark_streams(backup, &mut reached);
         reached
     }
 
-    /// Every root of a backup was put by a session that has committed: a rewrite does so before a
+    /// A session that has committed has put every root of a backup: a rewrite commits before a
     /// revision has its roots.
     pub fn assert_roots_committed(&self, when: &str) {
         let list = self.manifests.list().unwrap();
@@ -175,15 +176,15 @@ impl Reclaimer {
         }
     }
 
-    /// Whatever a crash left: every data slot that a node in the store reaches stands there too
-    /// (INV-9), but for nodes of a session that has not ended, in containers that none of its
-    /// checkpoints names: no look-up returns them, and it puts them and what they reach in any
-    /// order. Nodes go together, in any order.
+    /// Whatever a crash left, every data slot that a node in the store reaches exists (INV-9). This
+    /// does not hold for nodes of a session that has not ended, in containers that none of its
+    /// checkpoints names: no look-up returns them, and the session puts them, and the slots that
+    /// they reach, in any order. Nodes are deleted together, in any order.
     pub fn assert_no_node_dangles(&self, when: &str) {
         let ended = self.process.storage.list(names::BACKUPS_FOLDER).unwrap();
         let ended = ended.iter().filter_map(|meta| names::parse_manifest(&meta.name));
         let ended: BTreeSet<SessionId> = ended.map(|(_, session, _)| session).collect();
-        // Its manifest may have been dropped, and its claim before that.
+        // Its manifest may have been deleted, and its claim before that.
         let has_claim = |id| self.process.storage.head(&names::claim(id)).is_ok();
         let has_ended = |id| ended.contains(&id) || !has_claim(id);
         let mut named = BTreeSet::new();
@@ -271,7 +272,7 @@ impl Reclaimer {
         }
     }
 
-    /// `removed/<epoch>`, and then what it says, as far as whole containers go.
+    /// Puts `removed/<epoch>`, and then removes the listed whole containers.
     pub fn remove(&self, epoch: u64, slots: &Slots) {
         let list = Removed {
             epoch: Epoch::new(epoch).unwrap(),
@@ -296,7 +297,7 @@ impl Reclaimer {
         storage.barrier().unwrap();
     }
 
-    /// `removed/<epoch>`, of one whole container; nothing is done about it.
+    /// Puts `removed/<epoch>` with one whole container, and removes nothing.
     pub fn put_removed(&self, epoch: u64, container: ContainerId) {
         let list = Removed {
             epoch: Epoch::new(epoch).unwrap(),

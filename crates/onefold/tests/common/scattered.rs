@@ -1,4 +1,4 @@
-//! Layout repair: series whose newest backup lies scattered, and what a repair of it reports.
+//! Layout repair: series whose newest backup is scattered, and the report of a repair.
 
 use env::Storage;
 use onefold::{HoldEnd, Monitor, OptimizeReport, OptimizeRequest, Repaired, SessionId, Store};
@@ -18,7 +18,7 @@ pub fn repair(store: &Store, percent: u16) -> OptimizeReport {
     try_repair(store, percent).unwrap()
 }
 
-/// What became of the one backup that was due.
+/// The result for the one backup that was due.
 pub fn only(report: &OptimizeReport) -> (SessionId, Repaired) {
     assert!(report.failed.is_empty(), "{report:?}");
     assert_eq!(report.repaired.len(), 1, "{report:?}");
@@ -38,7 +38,7 @@ pub fn stored(machine: &Process) -> u64 {
         .sum()
 }
 
-/// Backups of which each replaces some pieces, here and there, of the one before.
+/// Backups that each replace some pieces, in several places, of the one before.
 pub struct Scattered {
     pub name: &'static str,
     seed: u64,
@@ -70,7 +70,7 @@ impl Scattered {
         made.id
     }
 
-    /// Every so many-th piece is another now.
+    /// Replaces one in so many pieces.
     pub fn change(&mut self, every: usize, from: usize) {
         for n in (from..self.pieces.len()).step_by(every) {
             self.pieces[n] = self.next;

@@ -1,5 +1,5 @@
-//! Who completes what another has rewritten and committed, and sleeps: it has listed the rewrite,
-//! and not yet looked at the backups that it is for.
+//! A process that completes another one's committed rewrite, and sleeps: it has listed the rewrite,
+//! and has not looked at its targets yet.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -18,8 +18,8 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// It begins when the maker is about to put the first revision, and is asleep from then on,
-    /// before it looks at backups of this series. What it would rewrite itself is of `own`.
+    /// Begins when the maker is about to put the first revision. From then on it sleeps, before it
+    /// looks at backups of this series. Its own rewrites would be of `own`.
     pub fn beside(maker: &Process, completer: Process, series: SeriesId, own: SeriesId) -> Self {
         let folder = names::backups_folder(series);
         let ((asleep, is_asleep), (wake, is_woken)) = (channel(), channel());
@@ -45,7 +45,7 @@ impl Sleeper {
         Self { wake, completing }
     }
 
-    /// It goes on to its end.
+    /// Wakes it, and waits for its end.
     pub fn wake(self) -> OptimizeReport {
         self.wake.send(()).unwrap();
         let completing = self.completing.lock().unwrap().take();

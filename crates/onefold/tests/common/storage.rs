@@ -1,5 +1,5 @@
-//! A storage that is watched: what is asked of it is written down, and before each operation that
-//! changes something a test may look at the machine.
+//! A watched storage: it records requests, and before each operation that changes something a test
+//! may look at the machine.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use env::fault::FaultStorage;
 use env::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
 use types::{ByteRange, ObjectName};
 
-/// What was asked for.
+/// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// A whole object was put.
@@ -19,7 +19,7 @@ pub enum Asked {
     Barrier,
     /// An object was deleted.
     Delete,
-    /// An object got another name, and gave bytes back.
+    /// An object was renamed, and gave bytes back.
     Trim,
     /// A whole object was read or mapped.
     Whole,
@@ -29,7 +29,7 @@ pub enum Asked {
     Range(ByteRange),
     /// A folder was listed.
     List,
-    /// A head, a lock.
+    /// A head, or a lock.
     Other,
 }
 
@@ -51,17 +51,17 @@ impl Request {
 }
 
 type Before = Box<dyn FnMut(Asked, &str) + Send>;
-/// What happens before a read or listing, and whether it is that one.
+/// An action before a read or listing, and whether this is the right one.
 type Once = (
     Box<dyn FnMut(Asked, &str) -> bool + Send>,
     Box<dyn FnOnce() + Send>,
 );
 
-/// A process' handle, watched.
+/// A process's handle, watched.
 pub struct Watched {
     storage: FaultStorage,
-    /// Holds the process' locks in its stead: when it is killed, they are free, and the process
-    /// lives on.
+    /// Holds the locks of the process for it: when this handle is killed, the locks are free, and
+    /// the process still runs.
     locks: FaultStorage,
     before: Mutex<Option<Before>>,
     once: Mutex<Option<Once>>,
@@ -82,7 +82,7 @@ impl Watched {
         }
     }
 
-    /// The same, its locks held by another process.
+    /// The same, but another process holds its locks.
     pub fn with_locks_of(storage: FaultStorage, locks: FaultStorage) -> Self {
         Self {
             locks,
@@ -90,7 +90,7 @@ impl Watched {
         }
     }
 
-    /// From now on parts of objects are given back or not, as storages do or do not.
+    /// Sets whether the storage gives parts of objects back.
     pub fn set_trims(&self, trims: bool) {
         self.trims.store(trims, Ordering::Relaxed);
     }
@@ -100,13 +100,13 @@ impl Watched {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(before));
     }
 
-    /// No longer calls.
+    /// Makes no more calls.
     pub fn clear_before(&self) {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Calls `once` ahead of the n-th read or listing from now on; the process's other threads go
-    /// on meanwhile.
+    /// Calls `once` before the n-th read or listing from now on. Other threads of the process run
+    /// meanwhile.
     pub fn set_once(&self, n: u64, once: impl FnOnce() + Send + 'static) {
         let mut left = n;
         let is_it = move |_: Asked, _: &str| {
@@ -116,7 +116,7 @@ impl Watched {
         self.set_once_at(is_it, once);
     }
 
-    /// The same ahead of the first read or listing that this is true of.
+    /// The same, before the first read or listing for which this is true.
     pub fn set_once_at(
         &self,
         is_it: impl FnMut(Asked, &str) -> bool + Send + 'static,
@@ -134,7 +134,7 @@ impl Watched {
         }
     }
 
-    /// What was asked for since the last call.
+    /// The requests since the last call.
     pub fn take_requests(&self) -> Vec<Request> {
         std::mem::take(&mut self.requests.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -208,7 +208,7 @@ impl Storage for Watched {
         if self.trims.load(Ordering::Relaxed) {
             return self.note(Asked::Trim, from.as_str()).trim(from, to, ranges);
         }
-        // As every storage does that gives nothing back.
+        // Like every storage that gives nothing back.
         match self.head(to) {
             Err(StorageError::NotFound { .. }) => {}
             found => return found.map(|_| false),

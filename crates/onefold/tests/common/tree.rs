@@ -1,4 +1,4 @@
-//! Small trees of real files, the same for the same seed, and what is seen of a tree.
+//! Small trees of real files, equal for equal seeds, and pictures of trees.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use env::{Entropy, SeededEntropy};
 use tempfile::TempDir;
 
-/// Bytes that nobody compresses, the same for the same seed.
+/// Bytes that do not compress, the same for the same seed.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     SeededEntropy::new(seed).fill(&mut bytes);
     bytes
 }
 
-/// What of an entry must come back.
+/// The properties of an entry that must be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     File {
@@ -31,10 +31,10 @@ pub enum Seen {
     Link(PathBuf),
 }
 
-/// A tree as it is seen, by paths below its root.
+/// A picture of a tree, by paths below its root.
 pub type Picture = BTreeMap<PathBuf, Seen>;
 
-/// Looks at everything below a folder, and at the folder itself.
+/// The picture of everything below a folder, and of the folder itself.
 pub fn picture_of(root: &Path) -> Picture {
     let mut picture = Picture::new();
     let mut pending = vec![root.to_owned()];
@@ -62,7 +62,7 @@ pub fn picture_of(root: &Path) -> Picture {
     picture
 }
 
-/// Says where two pictures differ, without printing whole files.
+/// Reports the differences of two pictures, without printing whole files.
 pub fn assert_same(found: &Picture, expected: &Picture, when: &str) {
     if found == expected {
         return;
@@ -106,7 +106,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Some twenty entries with so many bytes in all, about.
+    /// Some twenty entries with about so many bytes in all.
     pub fn plant(seed: u64, bytes: usize) -> Self {
         let tree = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -124,7 +124,7 @@ impl Tree {
             tree.write(&format!("b/small-{n}"), 10 + n, len);
         }
         tree.write("nothing", 0, 0);
-        // Repeats another, and holds a run of zeros.
+        // A file that repeats another one, and has a run of zeros.
         let mut twice = noise(seed ^ 3, bytes / 8);
         twice.extend(vec![0; bytes / 4]);
         twice.push(1);
@@ -143,7 +143,7 @@ impl Tree {
         fs::write(self.root().join(path), noise(self.seed ^ salt, len)).unwrap();
     }
 
-    /// Changes some of it: one file in its middle, one is new, one goes, one moves.
+    /// Changes the tree: changes one file in its middle, adds one, deletes one, moves one.
     pub fn change(&self, step: u64) {
         let root = self.root();
         let large = root.join("a/large");

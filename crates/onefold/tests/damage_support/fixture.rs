@@ -1,4 +1,4 @@
-//! The store that is damaged: every kind of object, several backups, two that share nothing.
+//! The store to damage: it has every kind of object, several backups, and two that share nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -24,17 +24,17 @@ use types::{ContainerId, ContainerKind, Epoch, ObjectName, Revision, SessionId, 
 use super::tree::{self, Entry, Tree};
 use super::{Objects, StillClock, backup_options, env_on, noise, objects_of, tree_options};
 
-/// The store, and what its backups hold.
+/// The store, and the contents of its backups.
 pub(crate) struct Fixture {
     /// All its objects.
     pub(crate) objects: Objects,
-    /// Objects that were there once and are not now.
+    /// Objects that existed once and do not now.
     pub(crate) former: Objects,
-    /// What each backup holds, below the restore's target.
+    /// The content of each backup, below the restore's target.
     pub(crate) trees: BTreeMap<SessionId, Tree>,
     /// The containers that each backup needs.
     pub(crate) needs: BTreeMap<SessionId, BTreeSet<ContainerId>>,
-    /// The source of the last tree's backup, still there.
+    /// The source of the last tree's backup, which still exists.
     pub(crate) source: PathBuf,
     _folder: tempfile::TempDir,
 }
@@ -59,7 +59,7 @@ fn slot(label: &str) -> NewSlot<'_> {
     }
 }
 
-/// Made once a process.
+/// Made once in a process.
 pub(crate) fn fixture() -> &'static Fixture {
     static FIXTURE: OnceLock<Fixture> = OnceLock::new();
     FIXTURE.get_or_init(make)
@@ -135,7 +135,7 @@ fn containers_of(env: &env::Env, open: &config::OpenConfig) -> Containers {
     Containers::new(env.clone(), open.store(), &open.keys, 1 << 20)
 }
 
-/// A tree as it stands below a restore's target.
+/// A tree as it is below a restore's target.
 pub(crate) fn below(inside: &std::path::Path, tree: Tree) -> Tree {
     let mut out: Tree = tree
         .into_iter()
@@ -160,12 +160,11 @@ fn revise(store: &Store, sealer: &object::Sealer) {
         .unwrap();
 }
 
-/// A session that died, a lease, the lists of reclamation, and settings, which say no more than
-/// nothing would.
+/// Adds a dead session, a lease, the lists of reclamation, and settings without effect.
 fn leave_traces(store: &Store, sealer: &object::Sealer) {
     let change = SettingsChange::default().layout(Some(Layout::Inline));
     store.set_default_series_settings(&change).unwrap();
-    // Of layout inline this says nothing.
+    // For layout inline this has no effect.
     let again = SeriesSettings {
         optimize_after_backup: true,
         repair_percent: 90,

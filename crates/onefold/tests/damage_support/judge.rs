@@ -1,4 +1,4 @@
-//! What must hold of a damaged store, whatever the damage.
+//! What must hold for a damaged store, whatever the damage.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::{Objects, backup_options, env_on, storage_of, tree_options};
 pub(crate) struct Damaged {
     /// The store.
     pub(crate) store: Store,
-    /// What a check of every byte said.
+    /// The report of a check of every byte.
     pub(crate) report: CheckReport,
 }
 
@@ -48,8 +48,8 @@ impl Damaged {
             .any(|finding| is_it(&finding.object))
     }
 
-    /// Restores every backup. Those that the object has nothing to do with are identical; of the others no
-    /// wrong byte comes back, and whatever is missing was foretold by the check.
+    /// Restores every backup. Backups that do not need the object are identical. For the others no
+    /// wrong byte is restored, and the check has named everything that is missing.
     pub(crate) fn judge_restores(&self, fixture: &Fixture, touched: &BTreeSet<SessionId>, what: &str) {
         let list = self.store.snapshots().unwrap();
         let seen: BTreeSet<SessionId> = list.snapshots.iter().map(|snapshot| snapshot.id).collect();
@@ -98,7 +98,7 @@ impl Damaged {
         }
     }
 
-    /// What was lost is stored again by the next backup of the source, which restores whole.
+    /// The next backup of the source stores the lost chunks again, and restores whole.
     pub(crate) fn judge_healing(&self, fixture: &Fixture, what: &str) {
         let made = self.store.backup_tree(
             &backup_options("host", 0),
@@ -130,12 +130,12 @@ impl Damaged {
     }
 }
 
-/// What came of a restore.
+/// The result of a restore.
 #[derive(Debug)]
 pub(crate) struct Restored {
     outcome: Result<RestoreReport, Error>,
     faults: Vec<String>,
-    /// Files whose bytes could not be had.
+    /// Files whose bytes could not be read.
     lost: Vec<Vec<u8>>,
     tree: Tree,
 }
@@ -145,7 +145,7 @@ impl Restored {
         self.outcome.is_ok() && self.faults.is_empty()
     }
 
-    /// An error or fault says which container, node or object it is about.
+    /// Fails unless each error or fault names a container, node or object.
     fn names_a_place(&self, what: &str) {
         let told: Vec<String> = match &self.outcome {
             Ok(_) => self.faults.clone(),
@@ -186,7 +186,8 @@ pub(crate) fn restore(store: &Store, snapshot: &Snapshot) -> Restored {
     }
 }
 
-/// A folder to restore into, in memory where the system has such: thousands of files come and go here.
+/// A folder to restore into, in memory if the system has one: tests create and delete thousands of
+/// files here.
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }

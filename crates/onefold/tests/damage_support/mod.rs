@@ -17,8 +17,8 @@ use types::{ObjectName, UnixNanos};
 /// All objects of a store.
 pub(crate) type Objects = BTreeMap<ObjectName, Vec<u8>>;
 
-/// A clock that shows one time for ever, so that no heartbeat or checkpoint comes in between;
-/// waiting waits.
+/// A clock that always shows one time, so that no heartbeat or checkpoint comes in between.
+/// Sleeping takes real time.
 #[derive(Debug)]
 pub(crate) struct StillClock;
 
@@ -40,7 +40,7 @@ impl Clock for StillClock {
     }
 }
 
-/// Doors onto that storage, with the still clock and repeatable randomness.
+/// An environment with that storage, the still clock and repeatable randomness.
 pub(crate) fn env_on(storage: Arc<dyn Storage>, seed: u64) -> Env {
     Env {
         storage,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{noise, text};
 
-/// What stands at a path.
+/// The entry at a path.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
     File(Vec<u8>),
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Entry {
 /// A whole tree by relative path.
 pub(crate) type Tree = BTreeMap<PathBuf, Entry>;
 
-/// Reads a tree back; files with temporary names are left out when `with_parts` is false.
+/// Reads a tree. Leaves out files with temporary names if `with_parts` is false.
 pub(crate) fn read(root: &Path) -> Tree {
     let mut tree = Tree::new();
     visit(root, root, &mut tree);

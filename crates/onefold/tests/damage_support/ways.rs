@@ -14,7 +14,7 @@ use super::{Objects, is_long};
 /// One way to damage one object.
 #[derive(Debug, Clone)]
 pub(crate) enum Way {
-    /// One bit of the byte at this place is turned over; the field is named for people.
+    /// One bit of the byte at this place is inverted. The field is named for people.
     Flip { at: usize, bit: u8, field: String },
     /// The object ends here.
     Truncate { len: usize },
@@ -22,11 +22,11 @@ pub(crate) enum Way {
     Extend,
     /// These bytes are zeros.
     Zeros { range: Range<usize>, field: String },
-    /// The object is not there.
+    /// The object does not exist.
     Delete,
     /// The two objects have each other's bytes.
     Swap { with: ObjectName },
-    /// An older object's bytes stand under the newer one's name.
+    /// The newer object has an older object's bytes.
     Older { from: ObjectName },
 }
 
@@ -53,7 +53,7 @@ impl Way {
     }
 }
 
-/// The fields of an object, by name, as docs/format.md has them.
+/// The fields of an object, by name, as in docs/format.md.
 pub(crate) fn fields(bytes: &[u8]) -> Vec<(String, Range<usize>)> {
     if bytes.starts_with(&FRAME_MAGIC) {
         frame_fields(bytes.len())
@@ -108,7 +108,8 @@ fn config_fields(len: usize) -> Vec<(String, Range<usize>)> {
         0,
         "",
     );
-    // Key slots, settings' salt, sealed settings: of no fixed length, in sixteenths.
+    // Key slots, the salt of the settings, sealed settings: they have no fixed length, and are cut
+    // into sixteenths.
     let (from, to) = (44, len - DIGEST_BYTES);
     let step = ((to - from) / 16).max(1);
     for at in (from..to).step_by(step) {
@@ -185,8 +186,8 @@ fn container_fields(bytes: &[u8]) -> Vec<(String, Range<usize>)> {
     fields
 }
 
-/// All ways that need the object alone. Sampled: the ends of each field; with `ONEFOLD_TEST_LONG=1`
-/// every byte of it, or 64 of a long one.
+/// All ways that need only the object. Sampled: the ends of each field; with `ONEFOLD_TEST_LONG=1`
+/// every byte of it, or 64 bytes of a long one.
 pub(crate) fn of_itself(bytes: &[u8]) -> Vec<Way> {
     let fields = fields(bytes);
     let mut ways = vec![Way::Delete, Way::Extend, Way::Truncate { len: bytes.len() - 1 }];

@@ -1,5 +1,5 @@
-//! What leaves the retention window of its series is forgotten by `optimize`: so many live and so
-//! many archival backups stay.
+//! `optimize` forgets backups that leave the retention window of their series: this many live and
+//! archival backups stay.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn name(path: &str) -> SeriesName {
     }
 }
 
-/// Hybrid, with so many live and archival backups.
+/// Layout hybrid, with this many live and archival backups.
 fn windows(live: u16, archival: u16) -> SettingsChange {
     SettingsChange::default()
         .layout(Some(Layout::Hybrid))
@@ -117,8 +117,8 @@ fn the_oldest_archival_one_goes_with_each_backup_and_without_a_copy() {
         assert_eq!(expired(&report.expired), ids[..gone][gone.saturating_sub(1)..]);
         assert_eq!(report.backups.len(), usize::from(n > 0), "{report:?}");
         let freed = prune(&base.machine.open(), &everything(), "after it");
-        // The backup that became archival has others' segments in part; what goes with its archive
-        // containers is whole.
+        // The backup that became archival has parts of others' segments. The containers that were
+        // removed with its archive were whole.
         assert_eq!(left(&base.machine.open()), ids[gone..]);
         base.assert_all(&ids[..gone], "after it");
         let archives = base.machine.storage.list("archive").unwrap();
@@ -159,8 +159,8 @@ fn nothing_goes_without_a_window_or_by_another_layout_or_window() {
     assert_eq!(expired(&optimize(&store).expired), base.ids[..2]);
 }
 
-/// A held backup that has left the window stays, takes nobody's place, and goes when the hold is
-/// over by the storage's clock.
+/// A held backup that has left the window stays, takes no other backup's place, and is forgotten
+/// when the hold ends by the storage's clock.
 #[test]
 fn a_held_backup_goes_when_its_hold_is_over() {
     let base = Base::timed(203, 0);
@@ -184,7 +184,7 @@ fn a_held_backup_goes_when_its_hold_is_over() {
         (vec![ids[1]], vec![ids[2]])
     );
     assert_eq!(left(&store), [ids[0], ids[2], ids[3]]);
-    // This host's clock has no say.
+    // This host's clock does not matter.
     base.machine.clock.move_wall(3 * 24 * 60 * 60);
     assert!(optimize(&base.machine.open()).expired.is_empty());
     base.machine.clock.advance(2 * DAY);
@@ -192,8 +192,8 @@ fn a_held_backup_goes_when_its_hold_is_over() {
     base.assert_settles(&ids[..2], "at the end");
 }
 
-/// Of an archival backup that is held the next one is forgotten: it goes on referring to that, and
-/// is told of.
+/// The next backup of a held archival one is forgotten. The held one keeps referring to it, and is
+/// reported.
 #[test]
 fn a_held_backup_that_keeps_a_forgotten_one_is_told_of() {
     let base = Base::new(204, 3);
@@ -214,8 +214,8 @@ fn a_held_backup_that_keeps_a_forgotten_one_is_told_of() {
     assert_eq!(report.backups[0].1.onto, Some(ids[2]));
 }
 
-/// The newest settings may have widened the window: where they cannot be read, those before them
-/// keep nothing from being kept.
+/// The newest settings may have widened the window. If they cannot be read, older settings forget
+/// nothing.
 #[test]
 fn nothing_goes_by_settings_that_may_be_out_of_date() {
     let base = Base::new(205, 0);
@@ -244,7 +244,7 @@ fn nothing_goes_by_settings_that_may_be_out_of_date() {
         "it is set again"
     );
 
-    // The same of the default, for a series that goes by it.
+    // The same for the default settings, in a series that uses them.
     let base = Base::new(206, 0);
     let store = base.machine.open();
     store.set_default_series_settings(&windows(1, 1)).unwrap();
@@ -259,7 +259,7 @@ fn nothing_goes_by_settings_that_may_be_out_of_date() {
     );
 }
 
-/// Between the listing that says what goes and its tombstone.
+/// A hold between the listing on which the decision is based and the tombstone.
 #[test]
 fn a_backup_that_is_held_meanwhile_stays() {
     let base = Base::new(207, 0);

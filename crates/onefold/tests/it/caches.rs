@@ -1,5 +1,5 @@
-//! What a store keeps in memory from one operation to the next: its index, catalogs and nodes. What
-//! other processes do meanwhile must count all the same.
+//! Values that a store caches from one operation to the next: its index, catalogs and nodes. It
+//! must still notice the changes of other processes.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::common::pruning::{everything_at_once, forget, prune};
 use crate::common::storage::Asked;
 use crate::common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
 
-/// Another process removes a half of what one container holds, and then the list that says so. A
-/// store that has the old catalog in memory refers to nothing that is gone.
+/// Another process removes a half of one container, and then the list that names the slots. A store
+/// with the old catalog in its cache refers to no removed slot.
 #[test]
 fn nothing_is_referred_to_that_only_a_cached_catalog_has() {
     let machine = Process::new(91);
@@ -39,7 +39,7 @@ fn nothing_is_referred_to_that_only_a_cached_catalog_has() {
     assert_sound(&fresh, "after both");
 }
 
-/// Nodes in memory say nothing of what the storage has.
+/// Cached nodes prove nothing about the storage.
 #[test]
 fn a_check_reads_nodes_that_are_in_memory() {
     let machine = Process::new(97);

@@ -1,6 +1,5 @@
-//! Capping and sampled look-ups on whole stores: what is stored at every cap and every sampling
-//! rate restores; the cap holds; and what is deduplicated does not depend on how many threads there
-//! are.
+//! Capping and sampled look-ups on whole stores. At every cap and every sampling rate, stored data
+//! restores; the cap holds; and deduplication does not depend on the number of threads.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +23,7 @@ fn mixed(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// Versions of a stream: scattered small changes in each, some bytes more, and stretches that
+/// Versions of a stream: each has small scattered changes, some inserted bytes, and stretches that
 /// repeat others, near and far.
 fn generations(seed: u64, count: u64, len: usize) -> Vec<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -87,7 +86,7 @@ fn old_containers(process: &Process, store: &Store, id: SessionId) -> Vec<usize>
     stretches.iter().map(BTreeSet::len).collect()
 }
 
-/// Most of one stretch, and how many bytes all backups put.
+/// The largest number for a stretch, and how many bytes all backups put.
 fn most_and_stored(cap: Cap, remembered: u32, index_memory: Option<usize>) -> (usize, u64) {
     let machine = Process::new(81);
     machine.init();
@@ -117,8 +116,8 @@ fn most_and_stored(cap: Cap, remembered: u32, index_memory: Option<usize>) -> (u
     )
 }
 
-/// A window has room for four containers that each hold a quarter of it; a stretch meets two
-/// windows, and one that did not change what two of a backup before referred to.
+/// A window has room for four containers that each hold a quarter of it. A stretch overlaps two
+/// windows, and an unchanged one keeps the references of two earlier backups.
 #[test]
 fn what_holds_too_little_of_a_window_is_not_referred_to() {
     let (most_uncapped, stored_uncapped) = most_and_stored(Cap::None, 0, None);
@@ -147,7 +146,7 @@ fn what_is_stored_at_every_rate_and_every_cap_restores() {
         let mut last = u64::MAX;
         for cap in [1, 3, 100] {
             let (most, stored) = most_and_stored(Cap::Fixed(cap), 0, index_memory);
-            // A stretch meets two windows.
+            // A stretch overlaps two windows.
             assert!(most <= 2 * cap as usize, "cap {cap}: {most} containers");
             assert!(stored <= last, "cap {cap}: a looser cap stores no more");
             last = stored;
@@ -169,8 +168,8 @@ fn adaptive_caps_and_remembered_containers_deduplicate_more() {
     assert!(most <= 2 * 2 * 5, "{most}: those of five windows");
 }
 
-/// What backups of these versions decided: counters, and the data containers' chunks in order,
-/// whatever the containers are called.
+/// The decisions of backups of these versions: counters, and the data containers' chunks in order,
+/// whatever the containers' names.
 fn decisions(how: &How, versions: &[Vec<u8>], options: &OpenOptions) -> (Vec<String>, Vec<Vec<Fingerprint>>) {
     let machine = Process::new(83);
     machine.init();
@@ -206,8 +205,8 @@ fn decisions(how: &How, versions: &[Vec<u8>], options: &OpenOptions) -> (Vec<Str
     (told, chunks)
 }
 
-/// Also with so little memory that what the session itself has stored is forgotten and brought
-/// back, that its hooks are written early, and that the index holds a sample.
+/// It also holds with so little memory that the session's own chunks leave the cache and come back,
+/// that its hooks are put early, and that the index is sampled.
 #[test]
 fn decisions_are_the_same_with_any_number_of_threads() {
     let versions = generations(83, 3, 500 << 10);
@@ -253,8 +252,8 @@ fn decisions_are_the_same_with_any_number_of_threads() {
     }
 }
 
-/// What lies scattered stays so while nothing changes, also where it came to be without a cap; one
-/// change in it, and it is stored again.
+/// A scattered stretch stays scattered while nothing changes, even if it was stored without a cap.
+/// After one change in it, it is stored again.
 #[test]
 fn what_is_scattered_stays_until_its_window_changes() {
     let machine = Process::new(86);
@@ -284,7 +283,7 @@ fn what_is_scattered_stays_until_its_window_changes() {
     );
 }
 
-/// A repeated stretch far back in the same backup is found whatever was forgotten meanwhile.
+/// A repeated stretch far back in the same backup is found, whatever left the cache meanwhile.
 #[test]
 fn what_a_session_forgot_of_its_own_comes_back() {
     let machine = Process::new(85);
@@ -298,13 +297,13 @@ fn what_a_session_forgot_of_its_own_comes_back() {
     bytes.extend(again);
     let store = machine.open();
     let made = back_up_bytes(&store, "/stream", &bytes, &how).unwrap();
-    // Hooks are sampled by then: something is lost before the first hook of each batch.
+    // Hooks are sampled by then, so chunks before the first hook of each batch are not found.
     assert!(made.totals.bytes_new < (1 << 20) + (1 << 19), "{:?}", made.totals);
     assert_restores_bytes(&store, &snapshot(&store, made.id), "/stream", &bytes, "its own");
     assert_sound(&store, "its own");
 }
 
-/// New bytes of a backup of `again` where one of `old` is.
+/// New bytes of a backup of `again`, after a backup of `old`.
 fn new_bytes(old: &[u8], again: &[u8], how: &How) -> u64 {
     let machine = Process::new(87);
     machine.init();
@@ -315,8 +314,8 @@ fn new_bytes(old: &[u8], again: &[u8], how: &How) -> u64 {
     made.totals.bytes_new
 }
 
-/// Containers that a window before referred to are charged nothing, and are found whether or not
-/// their catalogs were forgotten meanwhile.
+/// Containers that an earlier window referred to are free, and are found whether or not their
+/// catalogs left the cache meanwhile.
 #[test]
 fn what_is_free_is_found_although_its_catalog_was_forgotten() {
     let old = noise(87, 400 << 10);
@@ -343,8 +342,8 @@ fn what_is_free_is_found_although_its_catalog_was_forgotten() {
     }
 }
 
-/// What a segment's share of the cap leaves out is had at the window's end, if the cap has room
-/// then.
+/// Chunks that exceed only a segment's share of the cap are used at the window's end, if the cap
+/// has room then.
 #[test]
 fn what_only_a_share_leaves_out_waits_for_the_windows_end() {
     let old = noise(89, 800 << 10);
@@ -359,8 +358,8 @@ fn what_only_a_share_leaves_out_waits_for_the_windows_end() {
     assert_eq!(new_bytes(&old, &again, &how(Cap::Fixed(4), 0)), uncapped);
 }
 
-/// A segment that is known whole is referred to where the window has room, whether or not its
-/// chunks can be found.
+/// The backup refers to a segment that is known whole if the window has room, whether or not the
+/// segment's chunks can be found.
 #[test]
 fn known_segments_are_taken_while_the_window_has_room() {
     let versions = generations(91, 4, 400 << 10);

@@ -1,5 +1,4 @@
-//! Streams that are put together from earlier backups: virtual full backups, and images of which
-//! somebody knows what changed (B3).
+//! Streams made of earlier backups: virtual full backups, and images with known changes (B3).
 
 use std::io::{self, Cursor};
 use std::path::Path;
@@ -15,7 +14,7 @@ use crate::common::{How, Process, assert_restores_bytes, assert_sound, back_up_b
 
 const BLOCK: u32 = 4096;
 
-/// Gives these pieces, which have no bytes of their own.
+/// Gives these pieces, without bytes of its own.
 struct Pieces(Vec<StreamPiece>);
 
 impl StreamSource for Pieces {
@@ -52,7 +51,7 @@ fn back_up(
     )
 }
 
-/// Reads what changed, and no more; the image stays aligned, so a third run finds all of it.
+/// Reads only the changes. The image stays aligned, so a third run finds all of it.
 #[test]
 fn an_image_costs_what_changed() {
     let machine = Process::new(860);
@@ -92,7 +91,7 @@ fn an_image_costs_what_changed() {
     let root = |id| snapshot(&store, id).backup.streams[0].fingerprint;
     assert_eq!(root(third.id), root(second.id));
 
-    // What was copied stays when what it was copied from goes.
+    // Copied data stays when the backup from which it was copied is forgotten.
     forget(&store, first.id);
     prune(&store, &everything_at_once(), "the parent goes");
     assert_restores_bytes(
@@ -147,7 +146,7 @@ fn what_cannot_be_copied_is_refused() {
     );
 }
 
-/// A range whose chunks are known to be damaged is not referred to again.
+/// A backup does not refer again to a range with chunks that are known to be damaged.
 #[test]
 fn damage_is_not_copied() {
     let machine = Process::new(890);

@@ -1,8 +1,8 @@
-//! A session and an epoch: the reclaimer's half is played by hand, at every moment of a backup.
+//! A session and an epoch: the test plays the reclaimer's half at every moment of a backup.
 //!
-//! Invariant: the session answers or commits; what it found before it was condemned stays;
-//! what was condemned when it looked is stored again; no backup refers to a removed slot (INV-3,
-//! INV-9).
+//! Invariant: the session answers or commits. Slots that it found before they were condemned stay.
+//! Chunks that were condemned when it looked are stored again. No backup refers to a removed slot
+//! (INV-3, INV-9).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -27,8 +27,8 @@ fn assert_reaches_nothing_of(reclaimer: &Reclaimer, id: SessionId, removed: &Slo
     assert!(lost.is_empty(), "{when}: backup {id} refers to removed {lost:?}");
 }
 
-/// A forgotten backup is condemned while a stream with the same content is being backed up; after
-/// its answer what it does not refer to is removed; then it goes on.
+/// A forgotten backup is condemned during a backup of a stream with the same content. After the
+/// answer, slots to which that backup does not refer are removed. Then it continues.
 fn condemned_in_the_midst(how: &How, pause: usize, seed: u64) {
     let when = format!("pause {pause}, small {}", how.ingest.small_bytes_max);
     let machine = Process::new(seed);
@@ -68,7 +68,7 @@ fn condemned_in_the_midst(how: &How, pause: usize, seed: u64) {
         });
         back_up_watched(&store, "/second", &mut source, how, &monitor).unwrap()
     };
-    // What came before the pause was found, what came after was stored again.
+    // Chunks before the pause were found. Chunks after it were stored again.
     let (known, again) = (pause * (70 << 10), (4 - pause) * (70 << 10));
     let slack = 24 << 10;
     let new = usize::try_from(made.totals.bytes_new).unwrap();
@@ -88,8 +88,8 @@ fn condemned_in_the_midst(how: &How, pause: usize, seed: u64) {
     works_on(&machine, &made, "/second", &bytes, &removed, &when);
 }
 
-/// The backup restores, another process' backup of the same bytes as well, and refers to nothing
-/// removed.
+/// The backup restores, and so does another process's backup of the same bytes. It refers to no
+/// removed slot.
 fn works_on(machine: &Process, made: &BackupReport, name: &str, bytes: &[u8], removed: &Slots, when: &str) {
     let other = machine.beside(77);
     let store = other.open();
@@ -115,8 +115,8 @@ fn an_epoch_in_the_midst_of_a_small_backup() {
     }
 }
 
-/// The epoch appears before every operation of a backup whose parent is forgotten at that moment;
-/// what no backup reaches when the session has ended is removed.
+/// The epoch appears before every operation of a backup whose parent is forgotten at that moment.
+/// When the session has ended, slots that no backup reaches are removed.
 fn an_epoch_before_operation(n: usize, how: &How) -> bool {
     let when = format!("before operation {n}");
     let seed = 200 + n as u64;
@@ -187,7 +187,7 @@ fn an_epoch_before_every_operation() {
     }
 }
 
-/// A process that begins after the removal finds nothing that is gone, whatever its index says.
+/// A process that begins after the removal finds no removed slot, whatever its index has.
 #[test]
 fn an_index_that_knows_only_removed_containers() {
     let machine = Process::new(90);
@@ -216,8 +216,8 @@ fn wait_for_a_look(watched: &Watched, clock: &HandClock) {
     });
 }
 
-/// The epoch goes away while its answer is being collected, and then the disk fails: the backup
-/// must end, though it still has the right to write the checkpoint that nobody wants any more.
+/// The epoch ends while its answer is collected, and then the disk fails. The backup must end,
+/// although it still has the right to write a checkpoint that is no longer wanted.
 #[test]
 fn an_epoch_goes_away_and_the_disk_fails() {
     let machine = Process::new(95);
@@ -236,7 +236,7 @@ fn an_epoch_goes_away_and_the_disk_fails() {
         let (ours, watched) = (second.storage.clone(), Arc::clone(&second.watched));
         let (theirs, clock) = (machine.storage.clone(), machine.clock.clone());
         second.watched.set_before(move |asked, name| {
-            // What is put now is sealed for the answer.
+            // Containers put now are sealed for the answer.
             let is_answers = asked == Asked::Put && name.starts_with("data/");
             if is_answers && armed.swap(false, Ordering::SeqCst) {
                 theirs.delete(&names::condemned(Epoch::new(1).unwrap())).unwrap();

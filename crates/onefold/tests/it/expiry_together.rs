@@ -1,6 +1,6 @@
 //! Many archival backups that expire together: their tombstones, and the marks of their groups, are
-//! put several at once, and in no order. Whatever happens in the midst, what is forgotten and what
-//! is not is as if they had been put one after another.
+//! put several at once, and in no order. Whatever happens meanwhile, the same backups are forgotten
+//! as if the objects had been put one after another.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,10 +18,10 @@ use env::fault::CrashPolicy;
 use onefold::{ForgetReport, ForgetRequest, ForgetWhat, Monitor, SessionId, Store};
 use reclaim::reserve::FIRST_BYTES;
 
-/// As many as are worth threads, and some.
+/// Enough for several threads.
 const EXPIRE: usize = 20;
 
-/// A series of which all but the newest backup are archival.
+/// A series with only archival backups, except the newest.
 struct Base {
     machine: Process,
     contents: BTreeMap<SessionId, Vec<u8>>,
@@ -55,7 +55,7 @@ impl Base {
         Process::on(storage, self.machine.clock.clone(), seed).striding()
     }
 
-    /// What is listed is whole; what is left of those comes to an end.
+    /// Listed backups are whole, and the work on the expired ones is completed.
     fn assert_settles(&self, machine: &Process, expired: &[SessionId], when: &str) {
         let last = machine.beside(0xfe).striding();
         let store = last.open();
@@ -107,14 +107,14 @@ fn is_put_in(folder: &str, asked: Asked, name: &str) -> bool {
     asked == Asked::Put && name.strip_prefix(folder).is_some_and(is_in)
 }
 
-/// The threads that put something in a folder while this is done, and how much each.
+/// The threads that put objects in a folder during `act`, and how many each put.
 fn who_puts_in(process: &Process, folder: &'static str, act: impl FnOnce()) -> HashMap<ThreadId, usize> {
     let seen = Arc::new(Mutex::new(HashMap::new()));
     let all = Arc::clone(&seen);
     process.watched.set_before(move |asked, name| {
         if is_put_in(folder, asked, name) {
             *all.lock().unwrap().entry(thread::current().id()).or_default() += 1;
-            // So that one does not put all before the others have begun.
+            // Prevents one thread from putting all before the others have begun.
             thread::park_timeout(Duration::from_millis(1));
         }
     });
@@ -137,7 +137,7 @@ fn tombstones_and_marks_of_many_are_put_by_several_threads_and_of_few_by_one() {
             let report = prune_after_crash(&store, &everything(), "with all forgotten");
             assert_eq!((report.epochs, report.bytes_copied), (1, 0), "{report:?}");
         });
-        // Beside those of archival backups, the group that has tombstones.
+        // Besides those of archival backups, the group with tombstones.
         for (puts, expected) in [(tombstones, count), (marks, count + 1)] {
             assert_eq!(puts.values().sum::<usize>(), expected);
             assert_eq!(puts.len() > 1, by_several, "{puts:?}");
@@ -145,7 +145,7 @@ fn tombstones_and_marks_of_many_are_put_by_several_threads_and_of_few_by_one() {
     }
 }
 
-/// What was put before the disk was full is not taken for somebody else's when the rest is put.
+/// Tombstones put before the disk was full do not count as another process's when the rest is put.
 #[test]
 fn on_a_disk_that_becomes_full_all_are_forgotten_by_who_forgets() {
     let base = Base::new(91);

@@ -1,5 +1,5 @@
-//! Forgetting, holding and tagging: what goes goes for good, what is held stays, and time is the
-//! storage's.
+//! Forgetting, holding and tagging: forgotten backups do not come back, held ones stay, and the
+//! storage's clock counts.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use onefold::{
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A store whose storage has a clock apart from the process's.
+/// A store whose storage has another clock than the process.
 struct Bed {
     storage: Arc<MemoryStorage>,
-    /// The storage's.
+    /// The storage's clock.
     clock: ManualClock,
     store: Store,
 }
@@ -38,7 +38,7 @@ impl Bed {
         }
     }
 
-    /// Another process, which remembers nothing.
+    /// Another process, without caches.
     fn opened(&self) -> Store {
         Store::open(
             &process(&self.storage, 2),
@@ -146,8 +146,8 @@ fn a_policy_forgets_what_it_does_not_keep_and_the_rest_comes_back() {
 fn a_storage_clock_that_jumps_costs_no_backup_its_place() {
     let bed = Bed::new();
     let mut ids = bed.daily(3);
-    // One backup while the storage's clock is decades early, one while it is late; then it is right
-    // again.
+    // One backup while the storage's clock is decades behind, and one while it is ahead. Then it is
+    // right again.
     let right = bed.clock.wall();
     bed.clock.set_wall(UnixNanos::new(0));
     ids.push(bed.backup("/one"));
@@ -156,7 +156,7 @@ fn a_storage_clock_that_jumps_costs_no_backup_its_place() {
     bed.clock.set_wall(right);
     ids.extend(bed.daily(3));
     bed.forget(&[keep(Period::Day, 4)]);
-    // Of the third day the newest backup is the one with the late clock.
+    // The newest backup of the third day is the one from when the clock was ahead.
     assert_eq!(bed.there(), ids[4..]);
     bed.forget(&[keep(Period::Each, 1)]);
     assert_eq!(bed.there(), ids[7..]);
@@ -207,7 +207,7 @@ fn a_hold_ends_by_the_storages_clock_alone() {
     assert_eq!(report.forgotten, ids[1..2]);
     let reasons = &report.groups[0].decisions[2].reasons;
     assert_eq!(reasons[0].to_string(), "held until 2024-01-14 00:00 UTC");
-    // The process's own clock is years ahead, and has no say. The storage's has.
+    // The process's own clock is years ahead, and does not matter. The storage's clock counts.
     bed.clock.advance(10 * DAY - Duration::from_nanos(1));
     assert_eq!(bed.forget(&rules).forgotten, []);
     bed.clock.advance(Duration::from_nanos(1));
@@ -271,7 +271,7 @@ fn a_backup_whose_newest_revision_cannot_be_read_stays_until_somebody_decides() 
     let held = bed.store.hold(&texts(&ids[..1]), None).unwrap();
     assert_eq!(held.in_doubt, ids[..1], "who names it is told");
     assert_eq!(bed.forget(&[keep(Period::Each, 1)]).forgotten, ids[..1]);
-    // One of which nothing can be read is left to whoever names it.
+    // A backup without a readable revision is forgotten only if the user names it.
     let ids = bed.daily(1);
     bed.damage(ids[0], 0);
     bed.store = bed.opened();
@@ -308,7 +308,7 @@ fn tags_come_and_go() {
     assert!(error.to_string().contains("1024 at most"), "{error}");
     let report = bed.forget(&[Rule::Tagged(words(&["c"]))]);
     assert_eq!(report.forgotten, ids[2..]);
-    // What was tagged restores as before.
+    // Tagged backups restore as before.
     let first = snapshot(&bed.store, ids[0]);
     assert_restores_bytes(&bed.store, &first, "/one", &noise(1, 20 << 10), "tagged");
 }

@@ -1,5 +1,5 @@
-//! Stores as they come: of this version as it was committed, of a newer one, of none, with a wrong password,
-//! and with names that are not UTF-8.
+//! Stores in several states: of this version as committed, of a newer one, missing, with a wrong
+//! password, and with names that are not UTF-8.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -92,8 +92,8 @@ fn made_with(seed: u64) -> Objects {
         crate::damage_support::StillClock,
     )));
     let env = env_on(Arc::clone(&storage) as Arc<dyn Storage>, seed);
-    // Containers that do not fill up: which number the container of catalog copies gets is a race with those
-    // that the packer opens meanwhile.
+    // Containers do not fill up here: otherwise the number of the container of catalog copies would
+    // depend on which thread is faster.
     back_up_streams(&make_store(&env, 1 << 20));
     objects_of(&*storage)
 }
@@ -236,7 +236,7 @@ fn a_feature_that_writing_needs_and_nobody_knows_makes_the_store_one_to_read() {
     assert!(before == objects_of(&*env.storage), "nothing was written");
 }
 
-/// The bit is under the settings' seal, so the config is made anew as a later program would make it.
+/// The bit is under the settings' seal, so the test makes a new config as a later program would.
 fn read_only(objects: &Objects) -> Objects {
     let env = env_of(objects);
     let open = object::config::open(&env, crypto::Credential::NoPassword).unwrap();

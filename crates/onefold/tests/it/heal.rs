@@ -1,4 +1,4 @@
-//! What is lost of a store costs the files that lay there, and the next backup has them again.
+//! Losses in a store affect the files with lost bytes, and the next backup has them again.
 
 mod costs;
 mod donors;
@@ -18,7 +18,7 @@ use crate::common::{
 use env::Storage;
 use onefold::{AssembleOptions, Fault, Monitor, ReadData, RestoreRequest, Snapshot, Store, VerifyKnown};
 
-/// The paths whose bytes could not be had; all others are restored.
+/// The paths whose bytes could not be read. All others are restored.
 fn lost(store: &Store, snapshot: &Snapshot, target: &Path) -> BTreeSet<Vec<u8>> {
     let request = RestoreRequest::new(AssembleOptions::for_cores(1));
     let mut lost = BTreeSet::new();
@@ -108,7 +108,8 @@ fn unchanged_files_on_slots_listed_as_damaged_are_read_again() {
     );
 }
 
-/// Takes a sector in the middle of each object of the folder whose number the function takes.
+/// Makes a sector unreadable in the middle of each object of the folder for whose number the
+/// function is true.
 fn make_unreadable(process: &Process, folder: &str, takes: impl Fn(usize) -> bool) -> Vec<types::ObjectName> {
     let named = process.names(folder).into_iter().enumerate();
     let taken = named.filter(|(number, _)| takes(*number));
@@ -190,7 +191,8 @@ fn unreadable_sectors_cost_what_no_copy_has_and_a_check_goes_on_behind_them() {
     );
 }
 
-/// A manifest on a bad sector costs its own backup: the others are listed, restored, checked, and built on.
+/// A manifest on a bad sector affects its own backup. The others are listed, restored and checked,
+/// and serve as parents.
 #[test]
 fn a_manifest_on_a_bad_sector_costs_its_own_backup() {
     let process = Process::new(61);
@@ -206,7 +208,7 @@ fn a_manifest_on_a_bad_sector_costs_its_own_backup() {
     let folder = format::names::BACKUPS_FOLDER;
     let bad = make_unreadable(&process, folder, |number| number == 1);
     assert!(bad.len() == 1 && is_of(&bad[0], second.id), "{bad:?}");
-    // As after a crash between the ending and the tidying: a torn manifest would be a leftover.
+    // As after a crash between the ending and the tidying. A torn manifest would be a leftover.
     let beat = format::names::heartbeat(second.id, 0);
     process.storage.put(&beat, &[b"anything"]).unwrap();
 
@@ -245,7 +247,7 @@ fn a_manifest_on_a_bad_sector_costs_its_own_backup() {
     );
 }
 
-/// What is lost behind the back of an open store, which has its catalogs and nodes in memory.
+/// Objects are lost while an open store has its catalogs and nodes in the cache.
 #[test]
 fn an_open_store_refers_to_nothing_that_is_gone() {
     for (kind, seed) in [("data", 31), ("recipe", 41)] {
@@ -271,7 +273,8 @@ fn an_open_store_refers_to_nothing_that_is_gone() {
     }
 }
 
-/// A catalog that rots shows when a segment must be taken apart, and no sooner; the files there are read again.
+/// A rotten catalog is noticed only when a segment must be taken apart. The files there are read
+/// again.
 #[test]
 fn a_changed_tree_is_backed_up_whatever_catalog_has_rotted() {
     let mut read_again = 0;
@@ -290,7 +293,7 @@ fn a_changed_tree_is_backed_up_whatever_catalog_has_rotted() {
         assert_eq!(second.parent, Some(first.id));
         assert_eq!(second.totals.files, first.totals.files, "none is counted twice");
         if second.totals.files_changed == 1 {
-            // Nobody came by: rot that was not met is for `check` to find.
+            // The backup did not notice. Unnoticed rot is for `check` to find.
             continue;
         }
         read_again += 1;
@@ -342,8 +345,8 @@ fn assert_all_whole(process: &Process, seed: u64, tree: &Tree, ids: &[onefold::S
     crate::common::assert_sound(&store, when);
 }
 
-/// A check has listed damage, and a backup stores the chunks again: they come back where the older
-/// backup refers to them.
+/// A check has listed damage, and a backup stores the chunks again. Healing puts them back where
+/// the older backup refers to them.
 #[test]
 fn a_backup_that_brings_a_damaged_chunk_heals_the_ones_before() {
     for (seed, is_lost) in [(71, false), (72, true)] {
@@ -370,8 +373,8 @@ fn a_backup_that_brings_a_damaged_chunk_heals_the_ones_before() {
     }
 }
 
-/// Without a check before, the backup reads the containers that it reuses, and stores at once again
-/// what is bad there.
+/// Without an earlier check, the backup reads the containers that it reuses, and stores bad chunks
+/// again at once.
 #[test]
 fn what_has_rotted_is_found_by_the_backup_that_would_take_it_over() {
     for (seed, how) in [
@@ -398,8 +401,8 @@ fn what_has_rotted_is_found_by_the_backup_that_would_take_it_over() {
         rot(&process, of_stream[of_stream.len() / 2]);
         rot(&process, of_tree[of_tree.len() / 2]);
 
-        // Without the sample the backups refer to both containers, and nobody knows. The sample
-        // exists for that.
+        // Without the sample, the backups refer to both containers, and nobody notices. This is why
+        // the sample exists.
         let blind = Process::on(
             process.storage.crash(env::fault::CrashPolicy::KeepAll),
             process.clock.clone(),
@@ -489,7 +492,7 @@ fn what_a_restore_could_not_read_is_healed_by_the_next_backup() {
     }
 }
 
-/// Some of the damaged files have changed at the source: the other chunks come back, and a check
+/// Some of the damaged files have changed in the source. The other chunks are healed, and a check
 /// still reports the rest.
 #[test]
 fn what_does_not_come_back_stays_listed_and_costs_its_files_alone() {

@@ -1,6 +1,6 @@
-//! Layout `hybrid` on whole stores: a segment is known whole, or lies side by side; what is stored
-//! restores, beside series of layout `inline` and after either became the other; look-ups are one a
-//! segment.
+//! Layout `hybrid` on whole stores. A segment is known whole, or stored side by side. Stored data
+//! restores, also beside series of layout `inline`, and after a change of layout. Look-ups are one
+//! for each segment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -78,8 +78,8 @@ fn data_containers(store: &Store, id: SessionId) -> Vec<ContainerId> {
     data
 }
 
-/// Whether a segment's chunks lie side by side in containers of this backup: in consecutive slots
-/// of one, and from the next one's first slot on.
+/// Whether a segment's chunks are side by side in containers of this backup: in consecutive slots
+/// of one, and from the first slot of the next one on.
 fn lies_side_by_side(entries: &[NodeEntry], containers: &[ContainerId]) -> bool {
     let mut last: Option<(ContainerId, u32)> = None;
     for entry in entries {
@@ -115,8 +115,8 @@ fn bytes_in(entries: &[NodeEntry]) -> u64 {
     stored.map(NodeEntry::logical_len).sum()
 }
 
-/// What a plain model says of one stream's backup: each segment was in a backup before, or lies
-/// side by side in this one, once. Returns the bytes of those that do.
+/// Compares a backup of one stream with a plain model: each segment was in an earlier backup, or is
+/// side by side in this one, once. Returns the bytes of the latter.
 fn assert_by_segments(
     process: &Process,
     store: &Store,
@@ -218,8 +218,8 @@ proptest! {
     }
 }
 
-/// What did not change is referred to without being read; of a segment that did, all is stored,
-/// what came from the backup before by reference, too.
+/// The backup refers to unchanged segments without reading them. Of a changed segment it stores all
+/// chunks, including those that it copied by reference from the previous backup.
 #[test]
 fn a_small_change_of_a_large_tree_stores_a_few_whole_segments() {
     let machine = Process::new(520);
@@ -232,7 +232,7 @@ fn a_small_change_of_a_large_tree_stores_a_few_whole_segments() {
     let second = back_up(&store, &tree, &How::plain()).unwrap();
     assert_eq!((second.parent, second.totals.files_changed), (Some(first.id), 1));
     let new = assert_by_segments(&machine, &store, second.id, StreamRole::Content, &mut known);
-    // Of the segments at both ends of the file some chunks did not change.
+    // Some chunks of the segments at both ends of the file did not change.
     assert!(new > 10_000 && new <= 4 * u64::from(SEGMENT_BYTES), "{new} bytes");
     assert!(second.totals.chunks_new > 10, "{:?}", second.totals);
     assert!(second.totals.bytes_read < 10_000, "{:?}", second.totals);
@@ -278,7 +278,7 @@ fn what_has_rotted_is_met_where_it_would_be_stored_again() {
         });
     for id in of_content.collect::<BTreeSet<_>>() {
         let name = names::container(id, types::Generation::FIRST);
-        // In every region, and not behind them.
+        // In every region, and not after them.
         let rot = |bytes: &mut Vec<u8>| {
             (100..bytes.len() - 4000)
                 .step_by(4000)
@@ -324,8 +324,8 @@ fn a_segment_that_comes_again_is_stored_once() {
     );
 }
 
-/// Blocks of zeros are stored nowhere; segments have the length that was set whatever the blocks'
-/// is (R8).
+/// Blocks of zeros are not stored. Segments have the set length, whatever the length of blocks
+/// (R8).
 #[test]
 fn a_disk_image_with_empty_blocks() {
     let machine = Process::new(550);
@@ -369,7 +369,8 @@ fn a_disk_image_with_empty_blocks() {
     assert_sound(&store, "an image");
 }
 
-/// Counts of look-ups (RevDedup's table III): one a segment against one a chunk.
+/// Counts of look-ups (RevDedup's table III): one for each segment, compared with one for each
+/// chunk.
 #[test]
 fn a_segment_costs_a_look_up_and_a_chunk_none() {
     let bytes = noise(560, 3 << 20);
@@ -404,7 +405,7 @@ impl StreamSource for Breaking<'_> {
             self.bytes = rest;
             return Ok(StreamPiece::Data(len));
         }
-        // So many steps make the pipeline go on with what it has.
+        // So many steps make the pipeline process what it has.
         if self.zeros > 0 {
             self.zeros -= 1;
             return Ok(StreamPiece::Zeros(1));
@@ -417,8 +418,8 @@ impl StreamSource for Breaking<'_> {
     }
 }
 
-/// What was put before a backup broke off is not put again, though no node of it is left: its
-/// segments are found where they lie, across the ends of containers too.
+/// Chunks that were put before a backup failed are not put again, although none of its nodes
+/// exists. Their segments are found where they are, also across the ends of containers.
 #[test]
 fn a_backup_that_broke_off_goes_on_where_it_was() {
     let machine = Process::new(570);
@@ -434,7 +435,7 @@ fn a_backup_that_broke_off_goes_on_where_it_was() {
     back_up_stream(&store, "/stream", &mut source, &how).unwrap_err();
     let report = back_up_bytes(&store, "/stream", &bytes, &how).unwrap();
     assert_eq!(report.adopted.len(), 1);
-    // The last containers, and the segments that they had a part of.
+    // The last containers, and the segments of which these had a part.
     let again = report.totals.bytes_new - end.len() as u64;
     assert!(again < 300 << 10, "{again} bytes again: {:?}", report.totals);
     let adopted = report.adopted[0];
@@ -464,7 +465,7 @@ fn a_backup_that_broke_off_goes_on_where_it_was() {
     assert_sound(&store, "went on");
 }
 
-/// Series of both layouts in one store: what one has the other may refer to, and each keeps what it
+/// Series of both layouts in one store: each may refer to the other's data, and keeps what it
 /// needs.
 #[test]
 fn series_of_both_layouts_share_a_store() {
@@ -489,7 +490,7 @@ fn series_of_both_layouts_share_a_store() {
             assert_eq!(report.settings.layout, layout);
             made.push((report.id, series, bytes.clone()));
         }
-        // Hybrid has stored it in its own order; inline finds each chunk there.
+        // Hybrid has stored the bytes in its own order, and inline finds each chunk there.
         let inline = back_up_bytes(&store, "/other", &bytes, &How::plain()).unwrap();
         assert_eq!(inline.totals.chunks_new, 0, "{:?}", inline.totals);
         made.push((inline.id, "/other", bytes));
@@ -514,8 +515,8 @@ fn series_of_both_layouts_share_a_store() {
     assert_eq!(settings.layout, Layout::Hybrid, "pruning keeps what is set");
 }
 
-/// A series that becomes hybrid, of other segments, and inline again, with its tree's unchanged
-/// files taken by reference.
+/// A series that becomes hybrid, with other segments, and inline again. Unchanged files of its tree
+/// are copied by reference.
 #[test]
 fn a_series_may_change_its_layout() {
     let machine = Process::new(590);
@@ -558,7 +559,7 @@ fn a_cap_is_refused_where_it_says_nothing() {
         .to_string();
     assert!(error.contains("hybrid") && error.contains("--cap"), "{error}");
     assert!(machine.names("sessions").is_empty(), "nothing was begun");
-    // No cap, and none that was asked for, are what hybrid is.
+    // For hybrid, both a missing cap and the cap `none` are allowed.
     back_up_bytes(&store, "/stream", b"bytes", &How::capped()).unwrap();
     back_up_bytes(&store, "/stream", b"bytes", &How::plain()).unwrap();
 }

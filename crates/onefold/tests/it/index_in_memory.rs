@@ -1,5 +1,5 @@
-//! The index held in memory: whoever opens the store so deduplicates as well as with the index on
-//! disk, and at every budget the store restores.
+//! The index in memory: a process that opens the store in this way deduplicates as well as with the
+//! index on disk, and the store restores at every budget.
 
 use crate::common::*;
 use env::Storage;
@@ -16,7 +16,7 @@ fn images(process: &Process) -> Vec<String> {
     names.filter(|name| name.starts_with("index/image.")).collect()
 }
 
-/// Shifted by a byte in the middle: the segments there are new, most chunks known.
+/// Shifted by a byte in the middle: the segments there are new, and most chunks are known.
 fn shifted(bytes: &[u8]) -> Vec<u8> {
     let (front, back) = bytes.split_at(bytes.len() / 2);
     [front, b"!", back].concat()

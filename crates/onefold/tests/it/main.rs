@@ -1,4 +1,4 @@
-//! What the library does, over storage in memory and real files.
+//! Tests of the library, over storage in memory and real files.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! A file of a backup is read like the file that it was.
+//! A file of a backup is read like the original file.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -26,7 +26,7 @@ fn open<'a>(
     store.open_file(of, Some(path.as_os_str().as_bytes()), monitor)
 }
 
-/// Reads parts here and there, and on from where it stopped; then all of it.
+/// Reads parts in random places, continues from there, and then reads all of it.
 fn assert_reads(mut file: BackupFile<'_>, expected: &[u8], seed: u64, when: &str) {
     let entropy = SeededEntropy::new(seed);
     assert_eq!(file.len(), expected.len() as u64, "{when}");

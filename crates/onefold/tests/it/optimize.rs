@@ -1,5 +1,5 @@
-//! Reverse deduplication: older backups refer forward to later ones, and keep apart what only they
-//! have (R2, R3, R4).
+//! Reverse deduplication: older backups refer forward to later ones, and their own data is stored
+//! apart (R2, R3, R4).
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn prune(store: &Store) -> PruneReport {
     report
 }
 
-/// Every series with this live window.
+/// Optimizes every series with this live window.
 fn optimize(store: &Store, live: u16) -> OptimizeReport {
     let request = OptimizeRequest::default().live(Some(live)).workers(2);
     store.optimize(&request, &Monitor::default()).unwrap()
@@ -43,8 +43,8 @@ fn stored(machine: &Process) -> u64 {
         .sum()
 }
 
-/// A series in which each backup has most of the one before, some of it moved, and something of its
-/// own.
+/// A series in which each backup has most of the one before, some of it moved, and some bytes of
+/// its own.
 struct Series {
     name: &'static str,
     contents: Vec<Vec<u8>>,
@@ -106,13 +106,12 @@ fn older_backups_become_archival_and_all_restore() {
     assert_sound(&machine);
     let after = stored(&machine);
     assert!(after < before + before / 20, "{before} bytes became {after}");
-    // Nothing is left to do, and nothing is marked anew.
+    // No work is left, and no group is marked again.
     let again = prune(&machine.open());
     assert_eq!((again.groups_marked, again.bytes_deleted), (0, 0), "{again:?}");
 }
 
-/// What is stored of a hybrid series, archival but for the newest, is about what an inline one
-/// takes.
+/// A hybrid series in which only the newest backup is live takes about the space of an inline one.
 #[test]
 fn a_hybrid_series_takes_the_space_of_an_inline_one() {
     let mut sizes = Vec::new();
@@ -142,7 +141,7 @@ fn a_hybrid_series_takes_the_space_of_an_inline_one() {
     );
 }
 
-/// The newest backups are forgotten: the one before them refers to no other any more, and they go.
+/// The newest backups are forgotten. The one before them then refers to none, and they are removed.
 #[test]
 fn who_referred_to_what_is_the_newest_no_more_refers_to_none() {
     let machine = Process::new(6);
@@ -154,7 +153,7 @@ fn who_referred_to_what_is_the_newest_no_more_refers_to_none() {
     gone.iter().for_each(|id| forget(&machine, *id));
     prune(&machine.open());
     series.assert_all(&machine, gone);
-    // Nothing says anything of windows: it is due all the same.
+    // No setting has a window, and it is still due.
     let report = machine
         .open()
         .optimize(&OptimizeRequest::default(), &Monitor::default())
@@ -170,12 +169,12 @@ fn who_referred_to_what_is_the_newest_no_more_refers_to_none() {
         Some(series.ids[1])
     );
     assert_sound(&machine);
-    // What the forgotten ones had alone is nowhere: a second prune finds nothing.
+    // The forgotten ones' own data no longer exists: a second prune finds nothing.
     let again = prune(&machine.open());
     assert_eq!(again.bytes_deleted, 0, "{again:?}");
 }
 
-/// What is known to be damaged of the later backup is not what is left of a chunk.
+/// A copy in the later backup that is known to be damaged never becomes the only one.
 #[test]
 fn a_copy_that_is_damaged_is_not_referred_to() {
     let machine = Process::new(7);
@@ -201,7 +200,7 @@ fn a_copy_that_is_damaged_is_not_referred_to() {
     series.assert_all(&machine, &series.ids[1..]);
 }
 
-/// One that cannot be read is told, and the others are rewritten.
+/// An unreadable backup is reported, and the others are rewritten.
 #[test]
 fn one_backup_that_cannot_be_read_stops_no_other() {
     let machine = Process::new(8);
@@ -256,7 +255,7 @@ fn what_others_refer_forward_to_stays_when_it_is_forgotten() {
     prune(&machine.open());
     series.assert_all(&machine, &gone);
     assert_sound(&machine);
-    // The one before them is rewritten onto the next that is left, and then they go.
+    // The one before them is rewritten onto the next that is left, and then they are removed.
     let report = optimize(&machine.open(), 1);
     let ids: Vec<_> = report.backups.iter().map(|(id, _)| *id).collect();
     assert_eq!(ids, [series.ids[1]]);
@@ -278,7 +277,7 @@ fn what_others_refer_forward_to_stays_when_it_is_forgotten() {
 fn several_series_share_segments_and_none_loses_a_chunk() {
     let machine = Process::new(4);
     machine.init();
-    // The same seed: both begin as one, and go apart.
+    // With the same seed, both series begin alike, and then differ.
     let one = Series::back_up(&machine, "/one", 1, 3);
     let other = Series::back_up(&machine, "/other", 1, 2);
     let third = Series::back_up(&machine, "/third", 1, 4);
@@ -302,8 +301,8 @@ fn several_series_share_segments_and_none_loses_a_chunk() {
     assert_sound(&machine);
 }
 
-/// What an older backup refers forward to is asked about as what it refers to itself: it was the
-/// forgotten one's, and is another series' still.
+/// Slots to which an older backup refers forward are looked up like its own slots: these belonged
+/// to the forgotten backup, and another series still has them.
 #[test]
 fn what_was_had_by_way_of_a_forgotten_backup_stays_where_others_have_it() {
     let machine = Process::new(9);

@@ -1,13 +1,13 @@
-//! What making backups archival asks of the storage, counted: it follows the backups that are due
-//! and those that there are, not one times the other (R3).
+//! The requests of making backups archival, counted. They follow the number of due backups and the
+//! number of backups, not their product (R3).
 
 use crate::common::{
     Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot,
 };
 use onefold::{Credential, Monitor, OpenOptions, OptimizeRequest, SessionId, Store};
 
-/// A store with so many backups due, each with something that only it has, and as many of series
-/// that have one.
+/// A store with so many due backups, each with some data of its own, and so many series with one
+/// backup.
 struct Grown {
     machine: Process,
     made: Vec<(String, SessionId, Vec<u8>)>,
@@ -36,7 +36,7 @@ impl Grown {
         self.made.push((name.to_owned(), made.id, bytes));
     }
 
-    /// How often nodes are read, by who holds none of them, when so many become archival.
+    /// How many nodes a process without a node cache reads when so many backups become archival.
     fn reads(&self, count: usize) -> usize {
         let process = self.machine.beside(2);
         let options = OpenOptions::default().node_cache_bytes(0);
@@ -66,7 +66,7 @@ fn nodes_are_read_for_each_backup_and_not_for_each_two() {
         let grown = Grown::new(count);
         grown.reads(usize::try_from(count).unwrap())
     });
-    // Twice as many cost twice as much, and what many cost that few do not is the same for each.
+    // Twice as many cost twice as much, and the additional cost is the same for each.
     let each = (more - few).div_ceil(4);
     assert!(most - more <= 8 * each + each, "{few}, {more}, {most} reads");
 }

@@ -1,5 +1,5 @@
-//! What `check` has listed of a later backup as damaged is never what is left of an older one,
-//! wherever the way forward ends (R2).
+//! A slot of a later backup that `check` has listed as damaged never replaces an older backup's
+//! copy, wherever the chain ends (R2).
 
 use crate::common::archival::{hold, optimize};
 use crate::common::pruning::{everything, forget, prune};
@@ -13,8 +13,8 @@ use onefold::{Layout, Monitor, ReadData, SessionId, SettingsChange};
 
 const NAME: &str = "/image";
 
-/// A hybrid series whose backups have the same segments but for their ends, and a last one that has
-/// their chunks in segments of its own, which it stores anew.
+/// A hybrid series whose backups have the same segments except their ends. The last one has the
+/// same chunks in segments of its own, which it stores anew.
 struct Hybrid {
     machine: Process,
     ids: Vec<SessionId>,
@@ -32,7 +32,7 @@ impl Hybrid {
         let mut contents: Vec<Vec<u8>> = (1..count)
             .map(|n| [common.clone(), noise(seed + n, 30 << 10)].concat())
             .collect();
-        // A little of its own in each segment.
+        // Each segment gets some bytes of its own.
         let parts = common.chunks(40 << 10);
         let last = (0u64..)
             .zip(parts)
@@ -48,7 +48,7 @@ impl Hybrid {
         }
     }
 
-    /// Of each container of the last backup something rots, and a check lists it.
+    /// Rots some bytes in each container of the last backup. A check lists them.
     fn damage_last(&self) {
         let last = self.ids.last().unwrap();
         let of_last = format!("data/{:013}/", last.get());
@@ -70,8 +70,8 @@ impl Hybrid {
         assert!(found.damaged_backups.contains(last), "{found:?}");
     }
 
-    /// Each container of the last backup gets another generation with zeros for all of its chunks,
-    /// as healing writes for chunks that it has not found. No list names them.
+    /// Gives each container of the last backup another generation with zeros for all of its chunks,
+    /// as healing does for chunks that it has not found. No list names them.
     fn zero_last(&self) {
         let machine = self.machine.beside(0xfd);
         let opened = config::open(&machine.env, Credential::NoPassword).unwrap();
@@ -107,7 +107,7 @@ impl Hybrid {
         snapshot(&self.machine.open(), self.ids[place]).backup.next
     }
 
-    /// All but the last that are not held become archival, and what they let go of goes.
+    /// Makes all but the last backup archival, except held ones, and removes the unused data.
     fn settle(&self) {
         optimize(&self.machine.open(), 1);
         self.machine

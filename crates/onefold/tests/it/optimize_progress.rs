@@ -1,5 +1,5 @@
-//! How optimizing is watched and stopped: who asks it to stop is heard at once, wherever it is, and
-//! what it shows ends with all.
+//! How to watch and stop an optimization: a request to stop takes effect at once, in every step,
+//! and the progress ends at the total.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use types::{ContainerKind, Generation};
 
 const NAME: &str = "/image";
 
-/// A series of which each backup has most of the one before, and some of that several times.
+/// A series in which each backup has most of the one before, and some of that several times.
 struct Series {
     machine: Process,
     ids: Vec<SessionId>,
@@ -47,7 +47,7 @@ impl Series {
         series
     }
 
-    /// A process that holds next to nothing of what it has read.
+    /// A process that caches almost nothing.
     fn forgetful(&self, seed: u64) -> (Process, Store) {
         let process = self.machine.beside(seed);
         let options = OpenOptions::default().node_cache_bytes(0);
@@ -76,8 +76,8 @@ fn is_of_containers(name: &str) -> bool {
     folders.any(|folder| name.starts_with(folder))
 }
 
-/// Asked to stop ahead of the n-th read of a container; how many there were after that, or the
-/// report where it had come to its end.
+/// Stops before the n-th read of a container. Returns how many reads followed, or the report if it
+/// had ended.
 fn stopped_at(series: &Series, n: u64, request: &OptimizeRequest) -> Result<usize, OptimizeReport> {
     let (process, store) = series.forgetful(n + 100);
     let cancel = Arc::new(AtomicBool::new(false));
@@ -130,7 +130,7 @@ fn who_repairs_stops_wherever_it_is() {
     assert_stops_everywhere(&Series::new(2, Layout::Inline, 8), &request(Some(1000)));
 }
 
-/// What was shown of an `optimize` at each read and put of a container.
+/// The progress of an `optimize` at each read and put of a container.
 fn shown(series: &Series, request: &OptimizeRequest) -> (Vec<(u64, u64)>, OptimizeReport) {
     let (process, store) = series.forgetful(100);
     let monitor = Arc::new(Monitor::default());
@@ -150,7 +150,7 @@ fn shown(series: &Series, request: &OptimizeRequest) -> (Vec<(u64, u64)>, Optimi
     (all, report)
 }
 
-/// It goes on all the time, in so many parts at least, backwards never, and ends where it is to.
+/// Checks that the progress has at least so many parts, never goes back, and ends at the total.
 fn assert_shows_all(shown: &[(u64, u64)], parts: u64) {
     let (done, total) = *shown.last().unwrap();
     assert_eq!(done, total);
@@ -173,7 +173,7 @@ fn what_is_shown_ends_with_all_bytes() {
     assert_shows_all(&all, 5);
 }
 
-/// Backups that cannot be rewritten are done with.
+/// Backups that cannot be rewritten count as done.
 #[test]
 fn what_is_shown_ends_with_all_bytes_though_none_can_be_rewritten() {
     let series = Series::new(5, Layout::Hybrid, 3);

@@ -1,5 +1,5 @@
-//! What keeps the backups that others refer forward to, one rule at a time: each test is a course
-//! of events in which the rule alone keeps it.
+//! The rules that keep the backups to which others refer forward. In each test, only one rule keeps
+//! the backup.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -18,9 +18,9 @@ use onefold::{HoldEnd, OptimizeReport, OptimizeRequest, Optimized, PruneOptions,
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A rewrite has declared the next backup as it was. Before it commits, that one is rewritten and
-/// forgotten, and an epoch ends that the rewrite has answered: what it will refer forward to is
-/// read by the last revision.
+/// A rewrite has declared the next backup in its revision at that time. Before it commits, that
+/// backup is rewritten and forgotten, and an epoch ends that the rewrite has answered. The rewrite
+/// will refer forward to the backup's last revision, so that one is read.
 #[test]
 fn what_a_rewrite_has_declared_is_kept_by_its_last_revision() {
     for forgotten in [&[1][..], &[1, 2]] {
@@ -28,7 +28,7 @@ fn what_a_rewrite_has_declared_is_kept_by_its_last_revision() {
         let worker = base.machine.beside(3);
         let (other, pruner) = (base.machine.beside(4), base.machine.beside(5).striding());
         let ids = base.ids.clone();
-        // What is shared with others is known when nodes have been put.
+        // Nodes have been put, so the shared chunks are known.
         let has_put = Arc::new(AtomicBool::new(false));
         let puts = Arc::clone(&has_put);
         worker.watched.set_before(move |asked, name| {
@@ -65,7 +65,7 @@ fn what_a_rewrite_has_declared_is_kept_by_its_last_revision() {
     }
 }
 
-/// A prune whose epoch is announced, and that looks no further before it is told to.
+/// A prune that has announced its epoch, and waits until the test lets it continue.
 struct Announced {
     go_on: Sender<()>,
     thread: JoinHandle<()>,
@@ -95,8 +95,8 @@ impl Announced {
     }
 }
 
-/// Makes a backup archival, and forgets its next one while it is about to commit; a prune has
-/// announced that for dead.
+/// Makes a backup archival, and forgets its next one when the rewrite is about to commit. A prune
+/// has announced the next one's slots as dead.
 fn commit_while_announced(base: &Base, live: u16, next: SessionId, options: &PruneOptions) -> Announced {
     let worker = base.machine.beside(3);
     let (other, pruner) = (base.machine.beside(4), base.machine.beside(5).striding());
@@ -116,7 +116,7 @@ fn commit_while_announced(base: &Base, live: u16, next: SessionId, options: &Pru
     pruning.lock().unwrap().take().unwrap()
 }
 
-/// Marks that were made for the epoch have it as dead, and nobody runs any more.
+/// Marks for the epoch have it as dead, and no session runs any more.
 #[test]
 fn a_manifest_stays_that_a_backup_has_come_to_name_while_an_epoch_waited() {
     let base = Base::new(92, 0);
@@ -135,7 +135,8 @@ fn is_of(name: &str, id: SessionId) -> bool {
     parsed.is_some_and(|(_, of, _)| of == id)
 }
 
-/// A forgotten backup that a younger tombstone's names goes with that one, and not before.
+/// A forgotten backup that a newer tombstone's backup names is deleted with that tombstone, and not
+/// before.
 #[test]
 fn a_manifest_stays_as_long_as_one_that_names_it_though_both_are_forgotten() {
     let base = Base::timed(93, 2);
@@ -149,7 +150,7 @@ fn a_manifest_stays_as_long_as_one_that_names_it_though_both_are_forgotten() {
     assert_eq!(left(), [true, true]);
     base.machine.clock.advance(20 * DAY);
     forget(&base.machine.open(), first);
-    // Both are dead from now on.
+    // From now on both are dead.
     assert_eq!(left(), [true, true]);
     base.machine.clock.advance(15 * DAY);
     assert_eq!(left(), [true, true], "one of them is old");
@@ -158,9 +159,9 @@ fn a_manifest_stays_as_long_as_one_that_names_it_though_both_are_forgotten() {
     base.assert_settles(&[first, second], "at the end");
 }
 
-/// A backup was rewritten while an epoch waited that has its next one as dead. Its reader answered
-/// as it began, and chose the backup before it was forgotten. It declares the backup when the epoch
-/// is decided.
+/// While an epoch waits that has its next backup as dead, a backup is rewritten. The reader
+/// answered when it began, and chose the backup before it was forgotten. It declares the backup
+/// when the epoch is decided.
 #[test]
 fn what_a_backup_refers_forward_to_that_was_rewritten_and_forgotten_while_an_epoch_waited() {
     let base = Base::new(94, 0);
@@ -188,8 +189,8 @@ fn what_a_backup_refers_forward_to_that_was_rewritten_and_forgotten_while_an_epo
     base.assert_settles(&[middle, next], "at the end");
 }
 
-/// A backup of which nothing is used but that it shares chunks is pinned by nobody. When it is
-/// rewritten meanwhile and its nodes go, no rewrite takes that for a storage that fails.
+/// No session pins a backup that only shares chunks. When it is rewritten meanwhile and its nodes
+/// are removed, a rewrite must not mistake that for a failing storage.
 #[test]
 fn a_backup_whose_nodes_go_while_another_is_compared_with_it() {
     let base = Base::new(90, 0);
@@ -246,7 +247,7 @@ fn a_backup_becomes_archival_when_its_hold_is_over() {
     assert_eq!(next(first), None);
 }
 
-/// Between the list that says what is due and the rewrite's own.
+/// A hold between the listing of due backups and the rewrite's own listing.
 #[test]
 fn a_backup_that_is_held_meanwhile_stays_as_it_is() {
     let base = Base::new(100, 0);
@@ -256,7 +257,7 @@ fn a_backup_that_is_held_meanwhile_stays_as_it_is() {
     worker.watched.set_before(move |asked, name| {
         if asked == Asked::Put && name.ends_with("/claim") {
             claims += 1;
-            // The first is of the session that puts what was rewritten in its place.
+            // The first claim is of the session that publishes rewrites.
             if claims == 2 {
                 hold(&other.open(), first, true);
             }
@@ -271,9 +272,9 @@ fn a_backup_that_is_held_meanwhile_stays_as_it_is() {
     base.assert_settles(&[], "held");
 }
 
-/// Marks know it as one that refers forward. It was rewritten to refer to none since, and forgotten
-/// before anybody marked that: its last revision is what an older one refers to, and not what marks
-/// tell of.
+/// Marks cover it as referring forward. Since then it was rewritten to refer to none, and forgotten
+/// before a prune marked that. An older backup refers to its last revision, not to the one that
+/// marks cover.
 #[test]
 fn what_refers_to_none_any_more_and_is_forgotten_at_once() {
     let base = Base::new(102, 3);
@@ -290,7 +291,7 @@ fn what_refers_to_none_any_more_and_is_forgotten_at_once() {
     base.assert_settles(&ids[1..], "at the end");
 }
 
-/// While its new nodes are put.
+/// A hold while its new nodes are put.
 #[test]
 fn a_backup_that_is_held_while_it_is_rewritten_stays_as_it_is() {
     let base = Base::new(101, 0);
@@ -316,9 +317,9 @@ fn a_backup_that_is_held_while_it_is_rewritten_stays_as_it_is() {
     assert!(snapshot(&base.machine.open(), first).backup.next.is_some());
 }
 
-/// Nothing changes of a backup that has all in common with another series and nothing with the
-/// next, but which that is. Who completes it sleeps until another is the next, and does not take it
-/// for one that was never rewritten.
+/// A backup that shares everything with another series, and nothing with the next backup, changes
+/// only in which backup is next. A process that completes the rewrite sleeps until another backup
+/// is the next, and does not mistake it for one that was never rewritten.
 #[test]
 fn a_backup_that_was_rewritten_has_another_root_whatever_it_has() {
     let machine = Process::new(97);

@@ -1,5 +1,5 @@
-//! Revisions of archival backups that the storage does not give: what lower ones reach may be gone,
-//! so none of them stands in, and none is put above with their roots.
+//! Revisions of archival backups that the storage does not give. Data that lower revisions reach
+//! may be removed, so no lower one replaces them, and none with their roots is put above them.
 
 use crate::common::archival::{Base, hold, optimize};
 use crate::common::pruning::{everything, everything_at_once, forget, prune, try_prune};
@@ -21,8 +21,8 @@ fn take_sector(machine: &Process, name: &ObjectName) {
     machine.storage.make_unreadable(name, sector);
 }
 
-/// A forgotten backup is kept for one that refers forward to it, by the revision before the
-/// tombstone. With marks that know that as an archival one, and without.
+/// An archival backup refers forward to a forgotten one, which is kept by the revision before its
+/// tombstone. With marks that know that revision as archival, and without.
 #[test]
 fn what_a_forgotten_backup_reached_at_last_is_not_what_a_lower_revision_says() {
     for is_marked in [true, false] {
@@ -67,10 +67,10 @@ fn tag(machine: &Process, which: &Which) -> Result<Vec<Retagged>, Error> {
         .tag(which, &TagChange::Set(vec!["tag".to_owned()]))
 }
 
-/// What alone tells that the revision may be an archival one.
+/// The only object that shows that the revision may be archival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tells {
-    /// The rewrite that it came from, which is forgotten.
+    /// The forgotten rewrite that made it.
     Rewrite,
     /// Its marks.
     Marks,
@@ -118,7 +118,7 @@ fn no_tag_and_no_hold_goes_above_an_archival_revision_that_cannot_be_read() {
                 .to_string();
             assert!(refused.contains(bad.as_str()), "{tells:?}: {refused}");
         }
-        // Nor is it made archival once more.
+        // Nor is it made archival again.
         let report = optimize(&machine.open(), 3);
         let told = report
             .warnings
@@ -141,8 +141,8 @@ fn no_tag_and_no_hold_goes_above_an_archival_revision_that_cannot_be_read() {
     }
 }
 
-/// What lower revisions reach is gone, and none can be made of them. Of each backup it is told
-/// whether it was rewritten.
+/// Data that lower revisions reach is removed, and no lower revision can be rewritten. Tests for
+/// each backup whether this is noticed.
 #[test]
 fn an_archival_revision_that_rotted_ends_no_optimize() {
     let base = Base::new(120, 0);
@@ -153,11 +153,12 @@ fn an_archival_revision_that_rotted_ends_no_optimize() {
     let rot = |bytes: &mut Vec<u8>| bytes[70] ^= 1;
     assert!(machine.storage.damage(&name, rot));
     let report = optimize(&machine.open(), 1);
-    // A part of its nodes went, and not the container. The others become archival beside it.
+    // Some of its nodes were removed, and their container stays. The others become archival
+    // meanwhile.
     let (failed, why) = &report.failed[0];
     assert!(*failed == base.ids[0] && why.contains("no slot"), "{report:?}");
     assert_eq!((report.failed.len(), report.backups.len()), (1, 2), "{report:?}");
-    // From a copy of the storage.
+    // Restored from a copy of the storage.
     assert!(machine.storage.damage(&name, rot));
     base.assert_settles(&[], "brought back");
 }

@@ -1,6 +1,6 @@
-//! What one path of a large backup costs: requests of the storage, counted. The fences say where in
-//! the listing it begins, so its cost does not grow with the tree; without them the listing is
-//! read, and nothing else is different.
+//! The cost of one path of a large backup: requests of the storage, counted. The fences show where
+//! in the listing the path begins, so the cost does not grow with the tree. Without fences the
+//! listing is read, and the result is the same.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,14 +21,14 @@ use types::ContainerKind;
 
 const FOLDERS: usize = 80;
 const FILES: usize = 100;
-/// Requests about containers, for one path, with regions and containers as small as these; a scan
-/// of the listing takes more than four times as many.
+/// The most requests for containers, for one path, with regions and containers as small as these. A
+/// scan of the listing takes more than four times as many.
 const REQUESTS_MAX: usize = 32;
 /// Objects that a command reads, from the opening of the store on.
 const OBJECTS_MAX: usize = 40;
 
-/// Regions and containers so small that the listing lies in dozens of them, and nodes whose chunks
-/// lie in a few: the catalogs of all of those are read with a node.
+/// Regions and containers so small that the listing is in dozens of them, and nodes whose chunks
+/// are in a few. The catalogs of all of those are read with a node.
 fn small() -> InitOptions {
     InitOptions::default()
         .region_bytes(16 << 10)
@@ -36,7 +36,7 @@ fn small() -> InitOptions {
         .node_avg_children(32)
 }
 
-/// Names that nobody compresses.
+/// Names that do not compress.
 fn name(folder: usize, file: usize) -> String {
     let bytes = noise((folder * FILES + file) as u64, 100);
     bytes.iter().fold(format!("{file:03}-"), |mut name, byte| {
@@ -45,7 +45,7 @@ fn name(folder: usize, file: usize) -> String {
     })
 }
 
-/// A tree of many files with long names, each of which says which one it is.
+/// A tree of many files with long names. The content of each shows which file it is.
 struct Wide {
     folder: tempfile::TempDir,
 }
@@ -113,7 +113,7 @@ impl StreamOutput for Bytes {
     }
 }
 
-/// A backup that is read by a process of its own, whose requests are counted.
+/// A process of its own that reads a backup, and whose requests are counted.
 struct Reader {
     process: Process,
     store: Store,
@@ -199,7 +199,7 @@ impl Reader {
     }
 }
 
-/// What was read of the storage.
+/// The reads of the storage.
 struct Cost {
     requests: usize,
     objects: usize,
@@ -288,7 +288,7 @@ fn a_restore_of_one_path_reads_neither_the_listing_nor_other_content() {
     assert_eq!((report.files, &report.is_included[..]), (1, &[true][..]));
     assert_eq!(fs::read(below(&file)).unwrap(), b"file 21 12");
 
-    // A hard link whose first name stays behind, and its folder with its metadata.
+    // A hard link whose first name is not requested, and its folder with its metadata.
     let again = wide.folder(37).join("again");
     let reader = Reader::new(&machine, id, 722);
     let report = reader.restore(&[again.clone(), wide.folder(2).join("none")], target.path());
@@ -325,7 +325,7 @@ fn revise(machine: &Process, id: SessionId, fences: Option<StreamRole>) {
     sealer.put(&name, ObjectKind::Manifest, &manifest).unwrap();
 }
 
-/// Nothing but time is lost with the fences, and who waits is told why.
+/// Losing the fences costs only time, and the user is told why.
 #[test]
 fn without_fences_or_with_wrong_ones_the_listing_is_read() {
     let (machine, wide, id) = stored(730);
@@ -350,7 +350,7 @@ fn without_fences_or_with_wrong_ones_the_listing_is_read() {
         let restored = target.path().join(again.strip_prefix("/").unwrap());
         assert_eq!(fs::read(restored).unwrap(), b"file 3 50");
         assert_eq!(reader.monitor.notes().len(), 3);
-        // Who asks for all needs no fences.
+        // A request for everything needs no fences.
         reader.list(&[]);
         assert_eq!(reader.monitor.notes().len(), 3);
     }

@@ -1,4 +1,4 @@
-//! Space comes back: what is forgotten goes, what is kept restores, whatever happens beside it.
+//! Space is freed: forgotten backups are removed, kept ones restore, whatever happens meanwhile.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn forget(machine: &Process, id: SessionId) {
     crate::common::reclaimer::Reclaimer::new(machine.beside(id.get() + 500)).forget(id);
 }
 
-/// Manifests, but for the endings of sessions that only read.
+/// Manifests, without the endings of read sessions.
 fn manifests(machine: &Process) -> usize {
     let reading = format!("backups/{}/", "0".repeat(32));
     let names = machine.names("backups");
@@ -137,14 +137,14 @@ fn what_a_backup_has_alone_is_told_before_it_goes() {
         let (third, freed) = would(&[2]);
         assert!((50 << 10..80 << 10).contains(&third[0]), "part 4: {third:?}");
         assert!(freed.abs_diff(third[0]) < 10 << 10, "{third:?} {freed}");
-        // Part 3 is of these two, and would go with both.
+        // Part 3 belongs to these two, and would be removed with both.
         let (both, freed) = would(&[1, 2]);
         assert!(both[0] < 20 << 10, "{both:?}");
         assert!((50 << 10..80 << 10).contains(&both[1]), "{both:?}");
         assert!(freed > both[0] + both[1] + (50 << 10), "{both:?} {freed}");
         prune(&machine.open(), &everything());
     }
-    // Of one whose nodes are lost it is not known, and all else is told still.
+    // For a backup with lost nodes it is not known. All other figures are still given.
     let is_its_node = |name: &ObjectName| {
         names::parse_mirror(name).is_some_and(|mirror| mirror.session == ids[2])
             || names::parse_container(name)
@@ -158,7 +158,7 @@ fn what_a_backup_has_alone_is_told_before_it_goes() {
             .count()
             > 1
     );
-    // The last has some of them, too.
+    // The last one has some of them, too.
     let forget = BTreeSet::from([ids[1], ids[2], ids[3]]);
     let preview = machine
         .open()
@@ -198,7 +198,7 @@ fn a_covered_manifest_that_rots_stops_no_prune_until_its_group_is_marked_anew() 
     assert!(error.to_string().contains(name.as_str()), "{error}");
     assert_eq!(stored(&machine), before);
     flip();
-    // Nor is it taken for lost where the storage does not give it.
+    // Nor does it count as lost if the storage does not give it.
     let other = Process::on(
         machine.storage.crash(CrashPolicy::KeepAll),
         machine.clock.clone(),
@@ -242,8 +242,8 @@ fn tombstones_and_endings_go_when_they_are_old() {
     assert_sound(&machine.open(), "after the tombstone went");
 }
 
-/// Marks of a series of which no tombstone is left go: those that a removed list names when a later
-/// one does not, others at once.
+/// Marks of a series without tombstones are deleted: those that a removed list names when a later
+/// list does not, others at once.
 #[test]
 fn marks_go_with_the_last_backup_of_their_group() {
     let machine = Process::new(6);
@@ -269,7 +269,7 @@ fn marks_go_with_the_last_backup_of_their_group() {
     assert_eq!(prune(&machine.open(), &at_once).epochs, 0);
     let of_named = other_than(&of_kept);
     assert_eq!(of_named.len(), 1, "the newest list names it");
-    // All that this one has is there already, and nothing dies with it.
+    // All data of this backup existed before, so nothing becomes dead with it.
     let unnamed = back_up("/unnamed", &bytes);
     forget(&machine, unnamed);
     for _ in 0..3 {
@@ -281,13 +281,13 @@ fn marks_go_with_the_last_backup_of_their_group() {
     assert_eq!(prune(&machine.open(), &at_once).epochs, 1);
     let left = other_than(&of_kept);
     assert!(left.len() == 1 && left != of_named, "{left:?}");
-    // Nobody has missed any.
+    // No marks were missing.
     let report = prune(&machine.open(), &at_once);
     assert_eq!((report.epochs, report.bytes_deleted), (0, 0), "{report:?}");
 }
 
-/// A session died between the two copies of a container, or a power cut has left the second alone,
-/// whole or torn: it goes when the session is ended, and of any session with `--all`.
+/// A session died between the two copies of a container, or a power cut has left only the second
+/// one, whole or torn. It is deleted when the session is ended, and with `--all` for any session.
 #[test]
 fn a_second_copy_without_the_first_goes() {
     for (seed, is_torn) in [(8, false), (9, true)] {
@@ -330,7 +330,7 @@ fn a_second_copy_without_the_first_goes() {
         let options = everything().abandoned_after(Duration::ZERO);
         prune(&machine.open(), &options);
         assert_eq!(machine.names("mirror"), of_kept);
-        // One that nobody listed as dead.
+        // A copy whose container no prune lists as dead.
         let of_kept_one = names::parse_mirror(&ObjectName::new(of_kept[0].clone()).unwrap()).unwrap();
         let foreign = types::ContainerId {
             session: kept.id,
@@ -339,7 +339,7 @@ fn a_second_copy_without_the_first_goes() {
         };
         let foreign = names::mirror(foreign, of_kept_one.generation).unwrap();
         machine.storage.put(&foreign, &[&noise(3, 3 << 10)]).unwrap();
-        // And a copy that is all that is left of what a backup reaches.
+        // And a copy that is the only one left of a container that a backup reaches.
         let serving = types::ContainerId {
             session: kept.id,
             kind,

@@ -1,6 +1,6 @@
-//! Prunes where clocks are wrong: the storage's is set while a session runs, or a backup's process
-//! does not notice how much time has passed. It may cost the backup its end, which it is told; what
-//! is acknowledged is there.
+//! Prunes with wrong clocks: the storage's clock is set while a session runs, or a backup's process
+//! does not notice how much time has passed. This may end a backup, which then reports it.
+//! Acknowledged backups stay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn begin(seed: u64) -> (Process, StorageClock) {
     (first, storage_time)
 }
 
-/// Backs up two parts as `/a`; in between, when the first was looked up, it does something.
+/// Backs up two parts as `/a`. In between, when the first was looked up, it does something.
 fn back_up_pausing(
     process: &Process,
     parts: [&[u8]; 2],
@@ -58,12 +58,12 @@ fn what_is_read_stays_though_the_storages_clock_was_set_back_before_it_was_forgo
     let pruner = first.beside(71).striding();
     let bytes = dump_within(&store, read, 32 << 10, || {
         storage_time.set(-7 * DAY_SECONDS);
-        // Its tombstone seems older than the session that has declared what it reads.
+        // Its tombstone seems older than the session that has declared the backup.
         forget(&pruner.open(), read);
         for n in 0..2 {
             prune(&pruner.open(), &everything_at_once(), &format!("{n}, set back"));
         }
-        // Another epoch asks what the session refers to.
+        // Another epoch asks for the session's references.
         forget(&pruner.open(), other);
         let report = prune(&pruner.open(), &everything_at_once(), "another epoch");
         assert_stages(&report, &[Stage::Removes], "another epoch");
@@ -78,8 +78,8 @@ fn what_is_read_stays_though_the_storages_clock_was_set_back_before_it_was_forgo
     assert_nothing_unexplained(&pruner, "at the end");
 }
 
-/// A claim that rotted, or that the storage does not give when it is asked for what its session has
-/// declared.
+/// A claim that rotted, or that the storage does not give when prune needs the session's
+/// declarations.
 #[test]
 fn what_is_read_stays_though_the_claim_of_who_reads_it_cannot_be_read() {
     for rots in [true, false] {
@@ -102,15 +102,14 @@ fn what_is_read_stays_though_the_claim_of_who_reads_it_cannot_be_read() {
             let manifests = first.names("backups");
             let table = Reclaimer::new(first.beside(83)).table();
             let claim = names::claim(table.running.last().unwrap().id);
-            // Nothing is dead but what is known to be: no epoch begins, which would stop at that
-            // claim.
+            // No new slot is dead, so no epoch begins, which would stop at that claim.
             let idle = leaving(PruneUnused::Unlimited).keep_endings_for(Duration::ZERO);
             let flip = |bytes: &mut Vec<u8>| bytes[60] ^= 1;
             let (machine, bad, mut barriers) = (first.clone(), claim.clone(), 0);
             if rots {
                 assert!(first.storage.damage(&claim, flip));
             } else {
-                // When sessions were listed: before the second barrier, that of tidying.
+                // When sessions were listed: before the second barrier, which is for tidying.
                 pruner.watched.set_before(move |asked, _| {
                     barriers += u32::from(asked == Asked::Barrier);
                     if barriers == 2 {
@@ -132,7 +131,7 @@ fn what_is_read_stays_though_the_claim_of_who_reads_it_cannot_be_read() {
                 manifests.iter().all(|name| left.contains(name)),
                 "{when}: {left:?}"
             );
-            // Another epoch asks what the session refers to.
+            // Another epoch asks for the session's references.
             forget(&pruner.open(), other);
             prune(&pruner.open(), &everything_at_once(), when);
         });
@@ -169,7 +168,7 @@ fn a_backup_that_stood_still_while_the_storages_clock_was_set_forth_is_no_backup
             names.any(|(_, session, _)| session == sleeping)
         };
         assert!(has_ended());
-        // Half an hour has passed, and the storage believes that it was two months.
+        // Half an hour has passed, and the storage's clock shows two months.
         storage_time.set(60 * DAY_SECONDS);
         prune(&pruner.open(), &everything(), "its ending goes");
         assert!(!has_ended());
@@ -185,7 +184,8 @@ fn a_backup_that_stood_still_while_the_storages_clock_was_set_forth_is_no_backup
     let ids: Vec<_> = list.snapshots.iter().map(|one| one.id).collect();
     assert_eq!(ids, [kept]);
     assert_sound(&store, "after it");
-    // What it put when nobody remembered it goes by the ending that it gave itself.
+    // Containers that it put after its objects were deleted are removed because of the ending that
+    // it put for itself.
     for n in 0..2 {
         prune(&pruner.open(), &everything(), &format!("{n}, at the end"));
     }

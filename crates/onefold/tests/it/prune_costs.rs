@@ -1,5 +1,5 @@
-//! What forgetting and pruning ask of the storage, counted: it follows what changed and what there
-//! is, not what once was.
+//! The requests of forgetting and pruning, counted. They follow the changes and the present
+//! content, not the past.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ impl Cost {
         }
     }
 
-    /// This, and so many times something else.
+    /// This, and another cost so many times.
     fn and(self, times: usize, each: Self) -> Self {
         Self {
             lists: self.lists + times * each.lists,
@@ -73,7 +73,7 @@ fn prune(machine: &Process, options: &PruneOptions) -> PruneReport {
     machine.open().prune(options, &Monitor::default()).unwrap().0
 }
 
-/// A prune by a process that has opened the store before: what it did, and what it asked for.
+/// A prune by a process that has opened the store before: its result, and its requests.
 fn watched(machine: &Process, options: &PruneOptions) -> (PruneReport, Cost, Counters) {
     let process = machine.beside(9);
     let store = process.open();
@@ -84,8 +84,8 @@ fn watched(machine: &Process, options: &PruneOptions) -> (PruneReport, Cost, Cou
     (report, cost, process.storage.counters().since(&before))
 }
 
-/// A store in which there was an epoch, with so many backups, each of a series of its own, and one
-/// of two that is forgotten and shares half with the other.
+/// A store after an epoch, with so many backups, each of a series of its own. Another two share a
+/// half, and one of them is forgotten.
 fn grown(others: u64) -> Process {
     let machine = Process::new(7);
     machine.init();
@@ -109,7 +109,7 @@ fn a_prune_costs_one_read_a_group_and_nothing_else_for_what_did_not_change() {
     let [(report, small, rows), (same, large, more_rows)] =
         [few, many].map(|others| watched(&grown(others), &everything()));
     assert!(report.bytes_deleted > 0 && report.epochs == 1, "{report:?}");
-    // Which chunks come to lie in one region depends on threads, and so do a few bytes.
+    // Which chunks share a region depends on threads, and so do a few bytes.
     let difference = report.bytes_deleted.abs_diff(same.bytes_deleted);
     assert!(difference < 100, "{difference} bytes");
     let more = usize::try_from(many - few).unwrap();
@@ -121,9 +121,9 @@ fn a_prune_costs_one_read_a_group_and_nothing_else_for_what_did_not_change() {
         large, expected,
         "marks each; manifests that they cover are listed alone"
     );
-    // Manifests are listed once; marks to be read, and to be dropped. Sessions are named to find a
-    // number, to see that it is the highest and who runs, and twice to see that nobody has begun
-    // since. And the index has a few more runs.
+    // Manifests are listed once. Marks are listed to be read, and to be deleted. Sessions are
+    // listed to find a number, to see that it is the highest and who runs, and twice to see that
+    // none has begun since. And the index has a few more runs.
     let listed = more_rows.listed - rows.listed;
     assert!(listed < 9 * (many - few), "{listed} rows more");
 }
@@ -179,9 +179,9 @@ fn a_prune_waits_for_few_barriers() {
     let machine = grown(2);
     let (report, cost, _) = watched(&machine, &everything());
     assert_stages(&report, &[Stage::Removes, Stage::Compacts], "of what is counted");
-    // The number it claims; before and after the condemned list; before and after the removed list;
-    // new generations of nodes, and of data; all of either that went; the endings that are tidied
-    // by.
+    // The claimed number; before and after the condemned list; before and after the removed list;
+    // new generations of nodes, and of data; all deleted objects of either; the endings for
+    // tidying.
     assert_eq!(cost.barriers, 10, "{cost:?}");
     let (_, idle, _) = watched(&machine, &everything());
     assert_eq!((idle.barriers, idle.puts), (2, 5), "{idle:?}");
@@ -212,7 +212,7 @@ fn forgetting_many_waits_as_long_as_forgetting_one() {
     }
 }
 
-/// What forgetting the oldest backups of a hybrid store asks for, and the prune after it.
+/// The requests for forgetting the oldest backups of a hybrid store, and for the prune after it.
 fn expiry(base: &Process, count: usize) -> [Cost; 2] {
     let machine = Process::on(base.storage.crash(CrashPolicy::KeepAll), base.clock.clone(), 14).striding();
     let store = machine.open();
@@ -230,8 +230,8 @@ fn expiry(base: &Process, count: usize) -> [Cost; 2] {
     [forgetting, Cost::of(&machine.watched.take_requests())]
 }
 
-/// Each backup has a tombstone, marks and containers of its own; what a run waits for and looks at
-/// besides is the same.
+/// Each backup has a tombstone, marks and containers of its own. The other requests and waits of a
+/// run are the same.
 #[test]
 fn of_backups_that_expire_together_each_costs_what_it_has_and_no_barrier() {
     let base = Process::new(14);
@@ -243,7 +243,7 @@ fn of_backups_that_expire_together_each_costs_what_it_has_and_no_barrier() {
     }
     prune(&base, &everything());
     let each = Cost {
-        // The folders of its containers, those of catalogs for what is dead and for what goes.
+        // The folders of its containers, and those of catalogs, for dead slots and for removal.
         lists: 5,
         gets: 1,
         others: 3,
@@ -281,8 +281,8 @@ fn with_no_memory_for_marks_a_prune_does_the_same() {
     assert!(gets_without > gets, "{gets_without} reads, {gets} before");
 }
 
-/// Six series that were never marked, by a process with so much memory for marks: what it asked
-/// for, and the store.
+/// The first prune of six series, by a process with so much memory for marks: its requests, and the
+/// store.
 fn first_prune(marks_bytes_max: u64) -> (Process, Vec<Request>) {
     let machine = Process::new(12);
     machine.init();
@@ -314,7 +314,7 @@ fn marks_that_may_not_be_held_are_put_before_the_next_are_made() {
         let is_put = |request: &&Request| request.asked == Asked::Put && request.is_in("groups");
         let puts = requests[..last_node].iter().filter(is_put).count();
         assert_eq!(puts, expected, "with {marks_bytes_max} bytes");
-        // They count, though there was no epoch; of each group one revision is left.
+        // They count, although there was no epoch. Of each group one revision is left.
         assert_eq!(machine.names("groups").len(), 6);
         let again = prune(&machine, &everything());
         assert_eq!((again.groups_marked, again.epochs), (0, 0));
@@ -362,8 +362,7 @@ fn nodes_in(machine: &Process) -> usize {
     .sum()
 }
 
-/// What each of many backups has alone is found by one walk: of what they share each node is read
-/// once.
+/// One walk finds the exclusive data of each of many backups: each shared node is read once.
 #[test]
 fn what_fifty_backups_have_alone_costs_one_read_a_node() {
     let machine = Process::new(12);
@@ -380,7 +379,7 @@ fn what_fifty_backups_have_alone_costs_one_read_a_node() {
         })
         .collect();
     prune(&machine, &everything());
-    // None is kept in memory.
+    // No node is cached.
     let options = OpenOptions::default().node_cache_bytes(0);
     let store = Store::open(&machine.env, &Credential::None, &options).unwrap();
     drop(machine.watched.take_requests());

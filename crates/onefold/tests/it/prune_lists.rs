@@ -1,6 +1,6 @@
-//! Removed lists that have rotted while something on them still stands: what was removed is given
-//! to nobody all the same. And lists of what is damaged, which go with what they are of; and marks
-//! for an epoch that never was.
+//! Removed lists that have rotted while some of their slots still exist: no session gets removed
+//! slots anyway. Also lists of damage, which are deleted with their containers, and marks for an
+//! epoch that was never announced.
 
 use crate::common::pruning::{assert_nothing_unexplained, everything, forget, try_prune};
 use crate::common::reclaimer::Reclaimer;
@@ -37,8 +37,8 @@ fn rot(machine: &Process, name: &str) {
     assert!(machine.storage.damage(&object(name), |bytes| bytes[70] ^= 1));
 }
 
-/// A container half of which is dead, and of which the other half has rotted, so that nothing of it
-/// goes; and a later epoch. What comes back is the container, and the two lists.
+/// A container half of which is dead, and whose other half has rotted, so that nothing of it is
+/// removed; and a later epoch. Returns the container, and the two lists.
 fn two_lists(seed: u64) -> (Process, String, Vec<String>) {
     let machine = Process::new(seed);
     machine.init();
@@ -67,7 +67,7 @@ fn what_stands_on_a_list_that_rotted_is_listed_anew() {
         let left = machine.names("removed");
         assert!(!left.contains(&lists[which]), "{left:?}");
         assert_eq!(prune(&machine).epochs, 0, "once is enough");
-        // The index leads to the container still, where the chunks stand that were removed.
+        // The index still leads to the container, where the removed chunks exist.
         let (_, new) = back_up(&machine, "/again", &part(0));
         assert!(new > 0, "list {which}");
     }
@@ -89,7 +89,7 @@ fn a_list_that_rotted_stays_while_more_may_stand_than_can_be_told() {
     assert!(new > 0);
 }
 
-/// A list of damage outlives its container in no case: not where its delete was undone, either.
+/// A list of damage never outlives its container, not even if its deletion was undone.
 #[test]
 fn what_is_listed_as_damaged_goes_with_its_container() {
     let machine = Process::new(3);
@@ -146,7 +146,7 @@ fn marks_of_an_epoch_that_never_was_are_replaced() {
     let above = names::marks(group, revision.next());
     sealer.put(&above, ObjectKind::Marks, &marks.to_bytes()).unwrap();
     assert_eq!(prune(&machine).groups_marked, 1);
-    // Its number is not given out again.
+    // Its number is not used again.
     let next = names::marks(group, revision.next().next()).to_string();
     assert_eq!(machine.names("groups"), [next]);
     assert_eq!(prune(&machine).groups_marked, 0);

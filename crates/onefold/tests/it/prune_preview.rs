@@ -1,4 +1,4 @@
-//! What `prune -n` tells is what the prune right after it reports.
+//! The preview of `prune -n` equals the report of the prune right after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use types::{ChunkLocation, ContainerId};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// A machine whose storage tells the time that passes.
+/// A machine whose storage uses the test's time.
 fn machine(seed: u64) -> Process {
     let clock = HandClock::new();
     let storage = FaultStorage::with_clock(Arc::new(StorageClock::new(&clock)));
@@ -48,7 +48,7 @@ fn back_up_dying(machine: &Process, name: &str, bytes: &[u8], how: &How) {
     back_up_bytes(&machine.open(), name, bytes, how).unwrap_err();
 }
 
-/// A prune that dies before its so manieth change.
+/// A prune that dies before this change.
 fn prune_dying(machine: &Process, options: &PruneOptions, mut changes: usize) {
     let storage = machine.storage.clone();
     machine.watched.set_before(move |_, _| {
@@ -78,10 +78,10 @@ fn previewed(
     preview
 }
 
-/// What was told is what was done, but for lengths of what is compressed anew: of a region of 8 KiB
-/// what goes may be just what compressed. Where a session was found dead, a second epoch follows,
-/// which decides anew: then other containers may be copied than was told. So they may where a prune
-/// was killed in the midst of rewriting some.
+/// The preview must equal the report, except for lengths of data that is compressed again: the
+/// removed part of a region of 8 KiB may be just the part that compressed. If a session was found
+/// dead, a second epoch follows, which decides anew, and may copy other containers. The same may
+/// happen if a prune was killed while it rewrote some.
 fn compare(told: &PrunePreview, done: &PruneReport, options: &PruneOptions, is_rough: bool, when: &str) {
     let when = format!("{when}: told {told:?}, done {done:?}");
     let rewritten = done.containers_compacted;
@@ -124,7 +124,7 @@ fn a_plan_does_what_it_says() {
         let store = machine.open();
         let bytes = words(seed + 1, 400 << 10);
         let gone = back_up_bytes(&store, "/gone", &bytes, &How::plain()).unwrap();
-        // Of each container a part.
+        // A part of each container.
         let stays: Vec<u8> = bytes.chunks(20 << 10).step_by(2).flatten().copied().collect();
         let kept = back_up_bytes(&store, "/stays", &stays, &How::plain()).unwrap();
         forget(&store, gone.id);
@@ -145,7 +145,7 @@ fn a_plan_does_what_it_says() {
     }
 }
 
-/// What each of these backups has alone, by all that each backup reaches.
+/// The exclusive data of each of these backups, computed from everything that each backup reaches.
 fn alone(machine: &Process, doomed: &BTreeSet<SessionId>) -> BTreeMap<SessionId, u64> {
     let reclaimer = Reclaimer::new(machine.clone());
     let opened = config::open(&machine.env, Credential::NoPassword).unwrap();
@@ -188,8 +188,8 @@ struct Made {
     bytes: Vec<u8>,
 }
 
-/// Backups of some series, of which some go; sessions die; and it is pruned in all sorts of ways,
-/// time after time.
+/// Backups of some series, of which some are forgotten. Sessions die, and prunes run with many
+/// options, time after time.
 fn run(seed: u64, seen: &mut PruneReport) {
     let machine = machine(seed);
     let pieces: Vec<Vec<u8>> = (0..12)
@@ -315,8 +315,8 @@ fn what_is_told_before_is_what_is_done() {
     );
 }
 
-/// What a backup left that died goes when nobody has taken it up for a day, and before that with an
-/// epoch that there is for something else; and is told of just then.
+/// The data of a dead backup is removed when no backup has adopted it for a day, or earlier with an
+/// epoch that runs for another reason. The preview shows it exactly then.
 #[test]
 fn what_the_dead_left_is_told_when_it_would_go() {
     for (seed, is_old, has_other) in [

@@ -1,6 +1,6 @@
-//! Whole regions that are dead go without a copy, where the storage gives parts of objects back.
+//! Whole dead regions are removed without a copy, if the storage gives parts of objects back.
 //!
-//! The suites of `prune_*.rs` trim all the time; here is what is trimming's own.
+//! The suites of `prune_*.rs` trim all the time. This file has tests of trimming alone.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ const PART: usize = 60 << 10;
 
 type Kept = (SessionId, &'static str, Vec<u8>);
 
-/// One backup that goes, of parts 0 to 5, and one that stays, of every second.
+/// One backup of parts 0 to 5, which will be forgotten, and one of every second part, which stays.
 fn filled(seed: u64) -> (Process, SessionId, Kept) {
     let machine = Process::new(seed);
     machine.init();
@@ -57,7 +57,7 @@ fn pruned(machine: &Process, seed: u64, unused: u64, when: &str) -> PruneReport 
 fn what_fills_regions_is_not_copied() {
     let (machine, first, kept) = filled(2);
     forget(&machine.open(), first);
-    // The same store, where nothing can be given back.
+    // The same store, on a storage that gives nothing back.
     let copying = Process::on(
         machine.storage.crash(CrashPolicy::KeepAll),
         machine.clock.clone(),
@@ -78,7 +78,8 @@ fn what_fills_regions_is_not_copied() {
     for machine in [&machine, &copying] {
         assert_kept(machine, &kept, "after the prune");
     }
-    // What shares regions with what lives goes when no more may stay, and then with a copy.
+    // Dead slots that share regions with live ones are removed only when no more may stay, and then
+    // with a copy.
     let rest = pruned(&machine, 6, 0, "of the rest");
     assert!(rest.containers_compacted > 0, "{rest:?}");
     prune(&machine.beside(8).open(), &everything(), "again");
@@ -86,7 +87,7 @@ fn what_fills_regions_is_not_copied() {
     assert_kept(&machine, &kept, "at the end");
 }
 
-/// Nothing of file data may be copied, and nothing may stay.
+/// No file data may be copied, and nothing may stay.
 fn without_copies() -> PruneOptions {
     let mut options = everything();
     options.limits.repack_bytes_max = 0;
@@ -117,7 +118,7 @@ fn what_takes_no_copy_goes_however_little_may_be_copied() {
         "{report:?}"
     );
     assert_kept(&machine, &kept, "trimmed");
-    // What is left takes copies: no epoch is begun for it time after time.
+    // The rest needs copies, so no epoch begins for it again and again.
     let again = prune(&machine.beside(10).open(), &options, "once more");
     assert!(again.bytes_left_dead > 0 && again.epochs == 0, "{again:?}");
     let rest = prune(&machine.beside(12).open(), &everything(), "with copies");
@@ -128,7 +129,7 @@ fn what_takes_no_copy_goes_however_little_may_be_copied() {
     assert_kept(&machine, &kept, "at the end");
 }
 
-/// Some of the nodes of a backup that goes are those of one that stays, in one container.
+/// A backup that is forgotten shares some nodes with one that stays, in one container.
 #[test]
 fn dead_nodes_are_copied_away_however_little_data_may_be() {
     let machine = Process::new(2);
@@ -157,15 +158,15 @@ fn who_cannot_trim_reads_and_rewrites_what_was_trimmed() {
     pruned(&machine, 4, 40 << 10, "by trimming");
     assert!(!bodies(&machine).is_empty());
     assert_kept(&machine, &kept, "trimmed");
-    // An odd seed: nothing is given back.
+    // With an odd seed the storage gives nothing back.
     prune(&machine.beside(5).open(), &everything(), "by copying");
     assert!(bodies(&machine).len() < 3, "{:?}", bodies(&machine));
     assert_nothing_unexplained(&machine, "copied");
     assert_kept(&machine, &kept, "copied");
 }
 
-/// One that trims dies when its generations are durable, and one that cannot carries out the rest:
-/// nothing is given back then, and it goes when the container is copied.
+/// A process that trims dies when its generations are durable, and one that cannot trim finishes
+/// the work. Nothing is given back then, and the space is freed when the container is copied.
 #[test]
 fn who_cannot_trim_finishes_what_another_began() {
     let (machine, first, kept) = filled(2);
@@ -215,7 +216,7 @@ fn a_lost_body_is_found_and_stops_nothing() {
     pruned(&machine, 4, 40 << 10, "by trimming");
     let lost = bodies(&machine)[0].clone();
     assert!(machine.storage.lose(&lost));
-    // Nobody is given what was in it, though its catalog stands.
+    // No look-up returns its slots, although its catalog exists.
     let at_once = back_up_bytes(&machine.beside(18).open(), name, &bytes, &How::plain()).unwrap();
     let store = machine.beside(20).open();
     assert_restores_bytes(
@@ -238,7 +239,7 @@ fn a_lost_body_is_found_and_stops_nothing() {
         "{what}"
     );
     assert!(report.damaged_backups.contains(&second), "{what}");
-    // What a check has found is known to all.
+    // All processes see the damage that a check has listed.
     let again = back_up_bytes(&machine.beside(8).open(), name, &bytes, &How::plain()).unwrap();
     let store = machine.beside(10).open();
     assert_restores_bytes(&store, &snapshot(&store, again.id), name, &bytes, "made again");
@@ -250,8 +251,7 @@ fn a_lost_body_is_found_and_stops_nothing() {
     assert_restores_bytes(&store, &snapshot(&store, again.id), name, &bytes, "after pruning");
 }
 
-/// One who slept puts the generation that he had in mind, whose number is free again: the body has
-/// another name.
+/// A process that slept puts its generation, whose number is free again. The body has another name.
 #[test]
 fn what_comes_under_a_bodys_former_name_takes_nothing_from_it() {
     let (machine, first, kept) = filled(2);
@@ -266,7 +266,7 @@ fn what_comes_under_a_bodys_former_name_takes_nothing_from_it() {
         machine.env.storage.barrier().unwrap();
         let store = machine.beside(900).open();
         assert_restores_bytes(&store, &snapshot(&store, kept.0), kept.1, &kept.2, "beside it");
-        // More goes of the same container.
+        // More of the same container is dead.
         let more = [&kept.2[..PART], &noise(seed, PART)].concat();
         let more = back_up_bytes(&machine.beside(seed).open(), "/c", &more, &How::plain()).unwrap();
         forget(&machine.beside(seed).open(), more.id);

@@ -1,5 +1,6 @@
-//! Reading beside reclamation: what a reader has declared stays until it has read it; where nothing can be
-//! declared, a backup that is pruned under its reader is told apart from damage; a reader that dies blocks nobody.
+//! Reading beside reclamation. Declared data stays until the reader ends. If nothing can be
+//! declared, a backup that is pruned during the read is distinguished from damage. A dead reader
+//! blocks nobody.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -75,7 +76,8 @@ fn half_forgotten(seed: u64) -> (Process, Vec<Kept>) {
     (machine, kept)
 }
 
-/// Before the n-th read or listing of a reader, for all n, a prune rewrites or trims what it reads.
+/// For every n, a prune rewrites or trims the read data before the n-th read or listing of a
+/// reader.
 fn beside_a_prune_at_every_read(seed: u64, read: impl Fn(&Process, &Store, &[Kept], &str)) {
     for (seed, unused_max, stages) in [
         (seed, 0, &[Stage::Compacts][..]),
@@ -122,7 +124,8 @@ fn a_restore_is_whole_beside_a_prune() {
     });
 }
 
-/// What it names as unreadable went while it was read; what is kept is found by the next backup all the same.
+/// Objects that it reports as unreadable were removed during the rebuild. The next backup still
+/// finds all kept data.
 #[test]
 fn an_index_made_anew_beside_a_prune_finds_what_is_kept() {
     beside_a_prune_at_every_read(398, |process, store, kept, when| {
@@ -137,8 +140,8 @@ fn an_index_made_anew_beside_a_prune_finds_what_is_kept() {
     });
 }
 
-/// A new generation's main copy is there, and its mirror copy comes before the n-th read of a check, for all n until that
-/// has looked for it twice.
+/// A new generation's main copy exists, and its mirror copy appears before the n-th read of a
+/// check, for every n until the check has looked for it twice.
 #[test]
 fn a_check_finds_nothing_between_the_copies_of_a_generation_that_is_being_put() {
     let (machine, _) = half_forgotten(402);
@@ -155,7 +158,7 @@ fn a_check_finds_nothing_between_the_copies_of_a_generation_that_is_being_put() 
                 .ok()
                 .and_then(|name| names::parse_mirror(&name));
             let is_new = parsed.is_some_and(|mirror| mirror.generation > Generation::FIRST);
-            // Once: nobody waits for another.
+            // Once: no process waits for another.
             if asked == Asked::Put && is_new && between.try_send(name.to_owned()).is_ok() {
                 _ = goes_on.recv();
             }
@@ -193,7 +196,7 @@ fn a_check_finds_nothing_between_the_copies_of_a_generation_that_is_being_put() 
     assert_eq!(looked, [true; 3]);
 }
 
-/// With little memory: what was not written yet was not read yet, but for what is read ahead.
+/// With little memory, only the data read ahead was read before it was written.
 fn assembling() -> AssembleOptions {
     let mut assembling = AssembleOptions::for_cores(1);
     assembling.budget_bytes = 128 << 10;
@@ -205,7 +208,7 @@ fn dump(store: &Store, id: SessionId, output: &mut dyn StreamOutput, monitor: &M
     store.dump(&found, None, output, assembling(), monitor).map(drop)
 }
 
-/// An epoch from end to end, as far as `waits` lets it come; what it removed.
+/// An epoch from begin to end, as far as `waits` lets it continue. Returns the removed slots.
 fn run_epoch(reclaimer: &Reclaimer, machine: &Process, condemned: &Slots) -> Slots {
     reclaimer.condemn(1, condemned);
     let mut answers = None;
@@ -363,7 +366,7 @@ fn unpinned(process: &Process) -> Store {
     Store::open(&process.env, &Credential::None, &options).unwrap()
 }
 
-/// Everything that reads: a restore, a listing, a check that reads all, a measurement, a dump.
+/// Every kind of reader: a restore, a listing, a check that reads all, a measurement, a dump.
 fn read_all(store: &Store, id: SessionId, monitor: &Monitor) {
     let found = snapshot(store, id);
     let target = tempfile::tempdir().unwrap();
@@ -411,7 +414,8 @@ fn a_reader_told_not_to_write_writes_nothing_and_listing_backups_never_does() {
     assert!(written.is_empty(), "{written:?}");
     assert_eq!(monitor.notes(), Vec::<onefold::Warning>::new());
 
-    // A pin: the claim, a heartbeat, what is read, and the end; three waits for the disk before, none after.
+    // A pin: the claim, a heartbeat, the declared backup, and the end. Three waits for the disk
+    // before, none after.
     let found = snapshot(&reader.open(), made.id);
     reader.watched.take_requests();
     reader
@@ -561,7 +565,7 @@ fn an_open_epoch_and_what_was_removed_are_no_damage() {
     let report = check();
     assert!(report.is_sound() && report.leftovers.is_empty(), "{report:#?}");
 
-    // What is reached must be there, whatever a list says.
+    // A reached container must exist, whatever a list has.
     let of_data = machine.names("data").remove(0);
     let data = types::ObjectName::new(of_data).unwrap();
     reclaimer.put_removed(2, names::parse_container(&data).unwrap().0);

@@ -1,5 +1,5 @@
-//! Layout repair: the newest backup of an inline series is put in order, and nothing is stored
-//! twice for it (L9).
+//! Layout repair: the layout of the newest backup of an inline series is repaired, and nothing
+//! stays stored twice (L9).
 
 use crate::common::pruning::{everything, forget, prune_after_crash};
 use crate::common::scattered::{PIECE, Scattered, hold, only, repair, scattered, stored};
@@ -26,14 +26,14 @@ fn the_newest_backup_is_put_in_order_and_nothing_is_stored_twice() {
     assert!(done.containers_after <= done.containers_least + 2, "{done:?}");
     series.assert_all(&machine, &[], "repaired");
     assert_sound(&machine.open(), "repaired");
-    // It is not repaired again, and what it let go of goes.
+    // It is not repaired again, and the unused data is removed.
     assert!(repair(&machine.open(), 100).repaired.is_empty());
     prune_after_crash(&machine.open(), &everything(), "after");
     series.assert_all(&machine, &[], "pruned");
     assert_sound(&machine.open(), "pruned");
     let after = stored(&machine);
     assert!(after < before + before / 50, "{before} bytes became {after}");
-    // The next backup finds everything where it is now.
+    // The next backup finds everything in its new place.
     let bytes = series.bytes();
     let same = back_up_bytes(&machine.open(), NAME, &bytes, &How::plain()).unwrap();
     assert_eq!(same.totals.bytes_new, 0, "{:?}", same.totals);
@@ -43,7 +43,7 @@ fn the_newest_backup_is_put_in_order_and_nothing_is_stored_twice() {
     series.assert_all(&machine, &[], "at the end");
 }
 
-/// Barriers, listings of manifests, and revisions put, by a repair of a series of so many backups.
+/// Barriers, listings of manifests, and put revisions, for a repair of a series of so many backups.
 fn published(count: usize) -> (usize, usize, usize) {
     let machine = Process::new(3).striding();
     machine.init();
@@ -66,7 +66,7 @@ fn published(count: usize) -> (usize, usize, usize) {
 #[test]
 fn barriers_and_listings_do_not_grow_with_the_backups_that_are_rewritten() {
     let ((barriers, listings, few), (same_barriers, same_listings, many)) = (published(3), published(9));
-    // That of the rewrite's own tombstone is among them.
+    // The rewrite's own tombstone is among them.
     assert!(few >= 3 && many >= few + 4, "{few} and {many} revisions");
     assert_eq!((barriers, listings), (same_barriers, same_listings));
 }
@@ -81,13 +81,13 @@ fn no_more_is_copied_than_may_be() {
         let new = |id| snapshot(&machine.open(), id).backup.totals.bytes_new;
         let (_, first) = only(&repair(&machine.open(), 100));
         assert!(first.is_done, "{first:?}");
-        // What the first backup stored does not count.
+        // The bytes that the first backup stored do not count.
         let since: u64 = series.made[1..].iter().map(|(id, _)| new(*id)).sum();
         assert_eq!(first.bytes_budget, since);
         series.change(7, 3);
         let last = series.back_up(&machine);
         let (_, done) = only(&repair(&machine.open(), percent));
-        // What the repair before has left may be copied too.
+        // The unused budget of the repair before may be used too.
         let of = |bytes: u64| bytes * u64::from(percent) / 100;
         let all: u64 = series.made[1..series.made.len() - 1]
             .iter()
@@ -102,7 +102,7 @@ fn no_more_is_copied_than_may_be() {
     assert!(copied.is_sorted() && copied[0] < copied[3], "{copied:?}");
 }
 
-/// Chunks that several series share are copied once for all of them, and the old ones go.
+/// Chunks that several series share are copied once for all of them, and the old ones are removed.
 #[test]
 fn backups_of_other_series_refer_to_the_copies_too() {
     let machine = Process::new(3);
@@ -136,7 +136,7 @@ fn backups_of_other_series_refer_to_the_copies_too() {
     assert_sound(&machine.open(), "repaired");
 }
 
-/// An incremental backup is not put in order; what was stored for it counts for the next full one.
+/// An incremental backup is not repaired. The bytes stored for it count for the next full one.
 #[test]
 fn a_short_backup_is_not_repaired() {
     let machine = Process::new(4);
@@ -178,7 +178,7 @@ fn what_is_set_for_a_series_is_done() {
     assert!(store.preview_optimize(&plain).unwrap().repairs.is_empty());
 }
 
-/// A backup that is held stays as it is, and keeps what it has.
+/// A held backup stays as it is, and keeps its data.
 #[test]
 fn a_held_backup_stays_as_it_is() {
     let machine = Process::new(6);
@@ -201,7 +201,7 @@ fn a_held_backup_stays_as_it_is() {
     assert!(repair(&machine.open(), 100).repaired.is_empty());
 }
 
-/// Repair after each backup, and forgetting of the oldest: the newest stays in order.
+/// Repair after each backup, and forgetting of the oldest: the layout of the newest stays good.
 #[test]
 fn repair_after_each_backup() {
     let machine = Process::new(7);

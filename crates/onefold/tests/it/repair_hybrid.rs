@@ -1,6 +1,5 @@
-//! Layout repair in series of layout `hybrid`: the newest backup, which refers to whole segments
-//! that lie here and there, is put in order, and archival ones go on referring forward to it (R2,
-//! R6, L9).
+//! Layout repair in series of layout `hybrid`: the newest backup, which refers to scattered whole
+//! segments, is repaired, and archival ones still refer forward to it (R2, R6, L9).
 
 use crate::common::pruning::{everything, forget, prune_after_crash};
 use crate::common::{
@@ -9,7 +8,7 @@ use crate::common::{
 use onefold::{Layout, Monitor, OptimizeReport, OptimizeRequest, SessionId, SettingsChange, Snapshot, Store};
 
 const NAME: &str = "/image";
-/// The shortest segments that there are, a few to a container.
+/// The shortest possible segments, a few in each container.
 const SEGMENT: u32 = 64 << 10;
 const CONTAINER: u32 = 256 << 10;
 const LEN: usize = 4 << 20;
@@ -26,9 +25,9 @@ fn hybrid(repair: u16) -> SettingsChange {
 struct Weeks {
     machine: Process,
     made: Vec<(SessionId, Vec<u8>)>,
-    /// What each optimize did.
+    /// The reports of each optimize.
     reports: Vec<OptimizeReport>,
-    /// What each backup stored anew.
+    /// The bytes that each backup stored anew.
     new: Vec<u64>,
 }
 
@@ -96,15 +95,15 @@ impl Weeks {
 fn the_newest_is_put_in_order_and_older_ones_refer_forward_to_it() {
     let (plain, repaired) = (Weeks::of(0, 1), Weeks::of(100, 1));
     let [before, after] = [&plain, &repaired].map(Weeks::containers_read);
-    // So many it would fill.
+    // So many containers would be full.
     let least = LEN as u64 / u64::from(CONTAINER);
     assert!(
         2 * (after - least) < before - least,
         "{before} containers without repair, {after} with it"
     );
     repaired.assert_all(0, "after all weeks");
-    // Each repair copies no more than its own backup stored: of archival ones it is not known any
-    // more what was copied for them.
+    // Each repair copies no more than its own backup stored, because the bytes copied for archival
+    // ones are not known any more.
     let mut count = 0;
     for (report, new) in repaired.reports.iter().zip(&repaired.new).skip(1) {
         assert_eq!(
@@ -134,7 +133,7 @@ fn archival_backups_outlive_repairs_and_go_for_nothing() {
     let report = prune_after_crash(&store, &everything(), "the oldest");
     assert_eq!(report.bytes_copied, 0, "{report:?}");
     weeks.assert_all(3, "the oldest are gone");
-    // The next backup finds the segments where they are now.
+    // The next backup finds the segments in their new places.
     let mut weeks = weeks;
     let bytes = weeks.made.last().unwrap().1.clone();
     weeks.week(&bytes);

@@ -1,5 +1,5 @@
-//! Layout repair, one course of events for each rule: revisions that cannot be read, backups that
-//! cannot, containers with two names, look-ups of nodes.
+//! Layout repair, one scenario for each rule: unreadable revisions, unreadable backups, containers
+//! with two names, look-ups of nodes.
 
 use crate::common::archival::optimize;
 use crate::common::pruning::{
@@ -13,7 +13,7 @@ use types::{ByteRange, Generation, ObjectName};
 
 const NAME: &str = "/image";
 
-/// The revision that counts of a backup that was rewritten.
+/// The revision that counts of a rewritten backup.
 fn revision(machine: &Process, id: SessionId) -> ObjectName {
     let now = snapshot(&machine.open(), id);
     assert!(now.backup.rewritten.is_some(), "{now:?}");
@@ -25,8 +25,9 @@ fn take_sector(machine: &Process, name: &ObjectName) {
     machine.storage.make_unreadable(name, sector);
 }
 
-/// Its group is marked anew for another's sake: a lower revision, of which all may be there still,
-/// does not stand in, for what it does not reach would go.
+/// Its group is marked again because of another backup. A lower revision, whose data may all exist
+/// still, does not replace it, because the data that only the newest revision reaches would be
+/// removed.
 #[test]
 fn no_lower_revision_is_marked_in_the_place_of_one_that_was_rewritten() {
     for (options, is_rotten) in [
@@ -70,8 +71,8 @@ fn no_lower_revision_is_marked_in_the_place_of_one_that_was_rewritten() {
     }
 }
 
-/// A forgotten backup that an archival one refers forward to was rewritten for another series: of
-/// it the revision that was rewritten is kept, and no lower one.
+/// A forgotten backup to which an archival one refers forward was rewritten for another series. Its
+/// rewritten revision is kept, and no lower one.
 #[test]
 fn no_lower_revision_is_kept_for_an_archival_backup() {
     let machine = Process::new(14);
@@ -113,7 +114,7 @@ fn no_lower_revision_is_kept_for_an_archival_backup() {
     series.assert_all(&machine, &[], "read again");
 }
 
-/// Marks alone tell that it was rewritten.
+/// Only marks show that it was rewritten.
 #[test]
 fn no_tag_goes_above_a_repaired_revision_that_cannot_be_read() {
     let machine = Process::new(17);
@@ -125,7 +126,7 @@ fn no_tag_goes_above_a_repaired_revision_that_cannot_be_read() {
     let (newest, done) = only(&repair(&machine.open(), 1000));
     assert!(done.is_done && done.backups == 0, "{done:?}");
     prune(&machine.open(), &everything(), "marks it");
-    // What tells of the rewrite goes in time.
+    // The other traces of the rewrite are deleted in time.
     let rewrites = format!("backups/{}1/", "0".repeat(31));
     for name in machine.names("backups") {
         if name.starts_with(&rewrites) {
@@ -147,7 +148,7 @@ fn no_tag_goes_above_a_repaired_revision_that_cannot_be_read() {
     );
 }
 
-/// A backup that cannot be read keeps what it has; the newest is put in order all the same.
+/// An unreadable backup keeps its data. The newest one is repaired anyway.
 #[test]
 fn one_backup_that_cannot_be_read_stops_no_repair() {
     let machine = Process::new(20);
@@ -182,8 +183,8 @@ fn one_backup_that_cannot_be_read_stops_no_repair() {
     series.assert_all(&machine, &[], "repaired");
 }
 
-/// A stream that is backed up after a repair and a prune finds its segments where they are now, and
-/// stores no recipe again.
+/// A stream that is backed up after a repair and a prune finds its segments in their new places,
+/// and stores no recipe again.
 #[test]
 fn look_ups_find_the_new_nodes() {
     let machine = Process::new(22);
@@ -200,7 +201,7 @@ fn look_ups_find_the_new_nodes() {
     );
 }
 
-/// While new nodes are put: one that is held keeps what it has, and where that is the repaired one
+/// A hold while new nodes are put: a held backup keeps its places, and if it is the repaired one,
 /// all do.
 #[test]
 fn what_is_held_meanwhile_keeps_its_places() {
@@ -233,8 +234,8 @@ fn what_is_held_meanwhile_keeps_its_places() {
     }
 }
 
-/// A process that completes a rewrite knows its backups by their bytes. It cannot leave out one
-/// that is held meanwhile if another has the same bytes.
+/// A process that completes a rewrite identifies its targets by their bytes. It cannot leave out
+/// one that is held meanwhile if another has the same bytes.
 #[test]
 fn nothing_is_rewritten_where_one_with_the_same_bytes_is_held_meanwhile() {
     let machine = Process::new(21);
@@ -256,15 +257,15 @@ fn nothing_is_rewritten_where_one_with_the_same_bytes_is_held_meanwhile() {
     let (newest, done) = only(&repair(&worker.open(), 1000));
     assert_eq!((newest, done.is_done), (ids[6], false), "{done:?}");
     assert!(ids.iter().zip(before).all(|(id, before)| streams(*id) == before));
-    // Held before it begins it is none of its business.
+    // A backup that was held before is no target.
     let (newest, done) = only(&repair(&machine.open(), 1000));
     assert_eq!((newest, done.is_done), (ids[6], true), "{done:?}");
     series.assert_all(&machine, &[], "repaired");
     assert_sound(&machine.open(), "at the end");
 }
 
-/// It was archival, onto one backup after another as they were forgotten, and has something apart
-/// for each; now it is the newest.
+/// It was archival, onto one backup after another as they were forgotten, and has archived data for
+/// each. Now it is the newest.
 #[test]
 fn what_is_archived_of_a_backup_that_refers_to_none_any_more_is_put_in_order() {
     let machine = Process::new(16);
@@ -299,7 +300,7 @@ fn what_is_archived_of_a_backup_that_refers_to_none_any_more_is_put_in_order() {
     assert_nothing_unexplained(&machine, "pruned");
     let left = machine.names("archive").len() + machine.names("data").len();
     assert_eq!(left, usize::try_from(done.containers_after).unwrap());
-    // It becomes archival again, and goes.
+    // It becomes archival again, and is removed.
     series.back_up(&machine);
     optimize(&machine.open(), 1);
     prune(&machine.open(), &everything(), "archival again");
@@ -307,8 +308,8 @@ fn what_is_archived_of_a_backup_that_refers_to_none_any_more_is_put_in_order() {
     forget(&machine.open(), first);
     prune(&machine.open(), &everything(), "it is forgotten");
     series.assert_all(&machine, &ids, "the newest");
-    // Nodes of a repair are looked up, so the newest may have come to refer to what is still
-    // archived: as to anything else.
+    // Look-ups find nodes of a repair. So the newest backup may refer to data that is still
+    // archived, as to any other data.
     assert_nothing_unexplained(&machine, "at the end");
     assert_sound(&machine.open(), "at the end");
 }

@@ -1,9 +1,10 @@
-//! Layout repair among backups with the same bytes that are stored twice: a rewrite says by their
-//! bytes whom it is for, so the one who makes it takes none of them that has its bytes elsewhere.
+//! Layout repair among backups with the same bytes that are stored twice. A rewrite identifies its
+//! targets by their bytes, so its maker leaves out any backup that has the bytes of another in
+//! other places.
 //!
-//! Invariant: what is whole of the one does not go for what may be damaged of the other. Who
-//! completes a rewrite, and sleeps while all that it was for is published, forgotten and pruned,
-//! puts no root in any place.
+//! Invariant: whole data of one is not removed in favour of possibly damaged data of the other. A
+//! process that completes a rewrite, and sleeps while all its targets are published, forgotten and
+//! pruned, puts no root anywhere.
 
 use std::io::{self, Cursor, Read};
 
@@ -20,15 +21,15 @@ use onefold::{Monitor, OptimizeReport, OptimizeRequest, ReadData, ReaderSource, 
 const NAME: &str = "/image";
 const TWIN: &str = "/twin";
 
-/// A series whose newest backup lies scattered, and a backup of another with the same bytes, which
-/// were all stored again for it.
+/// A series whose newest backup is scattered, and a backup of another series with the same bytes,
+/// all of which were stored again for it.
 struct Twins {
     machine: Process,
     series: Scattered,
     twin: SessionId,
 }
 
-/// Bytes that are there once something has happened.
+/// Bytes that become available once something has happened.
 struct Late<'a> {
     happens: Option<Box<dyn FnOnce() -> Vec<u8> + Send + 'a>>,
     bytes: Cursor<Vec<u8>>,
@@ -48,7 +49,7 @@ impl Twins {
         let machine = Process::new(seed);
         machine.init();
         let mut series = None;
-        // It has begun when the series is made, and finds nothing of that.
+        // It has begun when the series is made, and finds none of its data.
         let happens = || {
             let made = scattered(&machine, NAME, 6);
             let bytes = made.bytes();
@@ -78,7 +79,7 @@ impl Twins {
         snapshot(&self.machine.open(), id).backup.streams
     }
 
-    /// The newest of the series is due, and no other.
+    /// Only the newest of the series is due.
     fn repair(&self, by: &Process) -> OptimizeReport {
         let request = OptimizeRequest::default()
             .series(Some(snapshot(&self.machine.open(), self.newest()).series))
@@ -96,8 +97,8 @@ impl Twins {
     }
 }
 
-/// One with the same roots refers to the copies without being looked at, and what is committed for
-/// all has each content once. The twin stays as it is.
+/// A backup with the same roots gets references to the copies without being read, and the commit
+/// for all has each content once. The twin stays as it is.
 #[test]
 fn a_twin_keeps_what_it_has() {
     let mut twins = Twins::new(31);
@@ -126,8 +127,8 @@ fn a_twin_keeps_what_it_has() {
     assert_nothing_unexplained(&twins.machine, "pruned");
 }
 
-/// What the series has is damaged, or gone, where repair leaves it; the twin is the last that is
-/// whole.
+/// The series' data in the places that repair leaves is damaged or missing. The twin has the last
+/// whole copy.
 #[test]
 fn a_twin_that_is_whole_stays_whole() {
     for (seed, is_gone) in [(41, false), (43, true)] {
@@ -165,7 +166,8 @@ fn a_twin_that_is_whole_stays_whole() {
     }
 }
 
-/// Who completes it has listed the rewrite, and sleeps until all is forgotten and gone.
+/// A process that completes the rewrite has listed it, and sleeps until everything is forgotten and
+/// removed.
 #[test]
 fn a_twin_gets_no_root_when_the_rewrite_is_gone() {
     let twins = Twins::new(32);
@@ -184,8 +186,8 @@ fn a_twin_gets_no_root_when_the_rewrite_is_gone() {
     assert_nothing_unexplained(machine, "at the end");
 }
 
-/// Nothing was made of its streams, and it would get the newest's all the same, for it has the same
-/// roots.
+/// Nothing was made of its streams, but it would get the newest's new roots, because it has the
+/// same old ones.
 #[test]
 fn nothing_is_rewritten_where_one_with_the_same_roots_is_held_meanwhile() {
     let mut twins = Twins::new(36);
@@ -203,7 +205,7 @@ fn nothing_is_rewritten_where_one_with_the_same_roots_is_held_meanwhile() {
     let (_, done) = only(&twins.repair(&worker));
     assert!(!done.is_done, "{done:?}");
     assert_eq!([twins.newest(), older].map(|id| twins.streams(id)), before);
-    // Held before it begins it is none of its business.
+    // A backup that was held before is no target.
     assert!(only(&twins.repair(&twins.machine)).1.is_done);
     assert_eq!(twins.streams(older), before[1]);
     twins.assert_all(&[], "repaired");

@@ -1,5 +1,5 @@
-//! An interrupted stream goes on where it was: nothing that was stored is read or stored again, and
-//! the backup is the one that an uninterrupted run makes (B6).
+//! An interrupted stream continues where it was: no stored byte is read or stored again, and the
+//! backup equals the one of an uninterrupted run (B6).
 
 use std::io;
 use std::path::Path;
@@ -28,8 +28,8 @@ fn how() -> How {
     how
 }
 
-/// Bytes that can be read from any position. It fails after some of them, once a checkpoint says
-/// that half of these are stored. The pipeline takes bytes by the MiB.
+/// Bytes that can be read from any position. It fails after some of them, once a checkpoint shows
+/// that half of these are stored. The pipeline takes bytes in MiB.
 struct Source<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -58,7 +58,7 @@ impl StreamSource for Source<'_> {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let len = (end - self.at).min(buffer.len()).min(8000);
-        // Slow enough for the stages to keep up: who is fast has few checkpoints.
+        // Slow enough for the stages to keep up: a fast source has few checkpoints.
         if self.fails_at.is_some() {
             SystemClock.sleep(Duration::from_millis(1));
         }
@@ -114,7 +114,7 @@ fn interrupted(machine: &Process, seed: u64, bytes: &[u8], stream: &StreamOption
 fn an_interrupted_stream_goes_on_where_it_was() {
     for (seed, fixed, is_hybrid) in [(800, None, false), (810, Some(4096), false), (820, None, true)] {
         let bytes = [noise(seed, 1_300_000), vec![0; 150_000], noise(seed + 1, 700_000)].concat();
-        // Of the same seed: the stores have the same keys.
+        // With the same seed, the stores have the same keys.
         let reference = Process::new(seed + 3);
         let whole = back_up(
             &init(&reference, is_hybrid),
@@ -157,7 +157,7 @@ fn an_interrupted_stream_goes_on_where_it_was() {
             "the tree is that of an uninterrupted run"
         );
 
-        // What the dead session stored stays for as long as the backup does.
+        // The dead session's data stays as long as the backup.
         let other = back_up_bytes(&store, "/other", &noise(seed + 5, 200_000), &How::plain()).unwrap();
         forget(&store, other.id);
         prune(&store, &everything_at_once(), "beside a resumed backup");
@@ -184,8 +184,8 @@ fn a_resumed_stream_may_be_interrupted_again() {
     assert_sound(&store, "twice");
 }
 
-/// Who does not ask to go on begins anew, and stores again nothing that was stored; who asks for
-/// other chunks begins anew, too.
+/// Without the option, the stream begins at the start, and stores no stored byte again. With
+/// another chunk length it also begins at the start.
 #[test]
 fn a_stream_begins_anew_where_it_must() {
     let bytes = noise(840, 1_500_000);
@@ -206,8 +206,8 @@ fn a_stream_begins_anew_where_it_must() {
     }
 }
 
-/// The interrupted backup had found chunks of a backup that is forgotten and pruned before anybody
-/// goes on: they are there, whether the new one goes on or begins anew.
+/// The interrupted backup had found chunks of a backup that is forgotten and pruned before it is
+/// resumed. They still exist, whether the new one continues or begins at the start.
 #[test]
 fn what_an_interrupted_stream_refers_to_is_kept_while_somebody_may_go_on() {
     let old = noise(850, 900_000);
@@ -239,8 +239,8 @@ fn what_an_interrupted_stream_refers_to_is_kept_while_somebody_may_go_on() {
     assert_sound(&machine.open(), "at last");
 }
 
-/// An attempt that fails before it is as far does not lose what was stored; nor does a source with
-/// other bytes make a backup.
+/// An attempt that fails before it reaches that position loses no stored data. A source with other
+/// bytes makes no backup.
 #[test]
 fn a_failed_attempt_to_go_on_costs_nothing() {
     let bytes = noise(860, 2_600_000);

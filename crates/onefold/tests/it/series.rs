@@ -1,5 +1,5 @@
-//! What is set for series: revisions of which the highest readable one counts, settled by who
-//! creates first.
+//! The settings of series: revisions of which the highest readable one counts. The first process to
+//! create a revision wins.
 
 use std::sync::Barrier;
 
@@ -52,7 +52,7 @@ fn a_series_goes_by_its_own_settings_then_by_the_default_then_by_inline() {
     assert_eq!(live(&store, &name("/one")), (3, SettingsOf::Default));
     let set = store.set_series_settings(&name("/new"), &hybrid(7)).unwrap();
     assert_eq!(set.name, Some(name("/new")));
-    // What is set for one series is of that alone, and does not follow the default.
+    // The settings of one series concern only that series, which does not follow the default.
     store.set_default_series_settings(&hybrid(4)).unwrap();
     let list = machine.open().series().unwrap();
     let seen: Vec<_> = list
@@ -90,7 +90,7 @@ fn a_change_is_a_revision_and_what_is_the_case_is_none() {
     let inline = SettingsChange::default().layout(Some(Layout::Inline));
     store.set_series_settings(&series, &inline).unwrap();
     assert_eq!(machine.names(names::SERIES_FOLDER).len(), 2);
-    // What is not said stays, for when it says something again.
+    // Values that have no effect now stay, for when they have one again.
     let again = SettingsChange::default().layout(Some(Layout::Hybrid));
     assert_eq!(store.set_series_settings(&series, &again).unwrap().live_window, 2);
     let id = store.series_id(&series);
@@ -125,7 +125,7 @@ fn settings_that_no_series_can_have_are_refused() {
         (with(layout, Some(0), None), "at least one"),
         (with(layout, None, Some(3 << 20)), "power of two"),
         (with(layout, None, Some(32 << 10)), "from 65536 to"),
-        // Of chunks of 1 KiB a node has not so many.
+        // With chunks of 1 KiB, a node has fewer children.
         (with(layout, None, Some(64 << 20)), "to 16777216"),
     ] {
         let error = store
@@ -137,7 +137,7 @@ fn settings_that_no_series_can_have_are_refused() {
     assert!(machine.names(names::SERIES_FOLDER).is_empty());
 }
 
-/// Each of two writers changes what the other has left: no change is lost.
+/// Each of two writers changes the other one's result, so no change is lost.
 #[test]
 fn two_that_change_settings_at_once_both_do() {
     let machine = Process::new(603);
@@ -162,7 +162,7 @@ fn two_that_change_settings_at_once_both_do() {
     assert_eq!((settings.live_window, settings.segment_bytes), (9, 8 << 20));
 }
 
-/// The newest that can be read counts; a backup says so, and setting anything mends it.
+/// The newest readable settings count. A backup warns, and setting any value mends it.
 #[test]
 fn what_cannot_be_read_of_settings_does_not_count() {
     let machine = Process::new(606);

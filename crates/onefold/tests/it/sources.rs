@@ -1,8 +1,8 @@
-//! Sources that change, shrink or vanish while they are read: reported, counted, and the rest of the backup
-//! stands.
+//! Sources that change, shrink or vanish while they are read: they are reported and counted, and
+//! the rest of the backup is not affected.
 //!
-//! The moment is given by the store: the first container is put while the first, long file is still being
-//! read, for no queue holds as much as it. Then the tree is changed.
+//! The store determines the moment: the first container is put while the first, long file is still
+//! being read, because no queue can hold all of it. Then the tree is changed.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -114,7 +114,7 @@ impl Scene {
         }
     }
 
-    /// Backs up; `change` happens while `a-long` is read. The faults come back in words.
+    /// Backs up; `change` runs while `a-long` is read. Returns the faults as text.
     fn back_up(&self, change: impl FnOnce(&Path) + Send + 'static) -> (BackupReport, Vec<String>) {
         let source = self.source.clone();
         *self.storage.hook.lock().unwrap() = Some(Box::new(move || change(&source)));
@@ -128,7 +128,7 @@ impl Scene {
         (made.unwrap(), faults)
     }
 
-    /// What the newest backup gives, whole and sound.
+    /// The restored tree of the newest backup, whole and sound.
     fn restored(&self) -> Tree {
         let snapshot = self.store.find("latest", &onefold::Filter::default()).unwrap();
         let target = tempfile::tempdir().unwrap();
@@ -151,7 +151,7 @@ impl Scene {
         tree::read(&target.path().join(self.source.strip_prefix("/").unwrap()))
     }
 
-    /// The next backup sees nothing change and brings what is there.
+    /// The next backup sees no change, and has the present tree.
     fn judge_next(&self) {
         let mut faults = Vec::new();
         let made = self
@@ -243,7 +243,7 @@ fn a_file_whose_bytes_change_while_it_is_read() {
 #[test]
 fn files_and_folders_that_vanish_or_turn_into_something_else() {
     let scene = Scene::new();
-    // What comes after them is neither walked nor read while `a-long` is.
+    // Entries after these are neither walked nor read while `a-long` is.
     fs::create_dir(scene.source.join("a-more")).unwrap();
     for n in 0..MANY_ENTRIES {
         fs::write(scene.source.join(format!("a-more/{n}")), b"").unwrap();
@@ -269,7 +269,7 @@ fn files_and_folders_that_vanish_or_turn_into_something_else() {
     assert_eq!(bytes(&restored, "a-long").len(), LONG_BYTES);
     assert_eq!(bytes(&restored, "z"), "z".repeat(1000).as_bytes());
     assert!(!restored.contains_key(Path::new("b")));
-    // Whatever stands there now may be in the backup as what it is, never a link's target as the file.
+    // The backup may have the new entry as what it is, but never a link's target as the file.
     for name in ["c", "d"] {
         if let Some(Entry::File(bytes)) = restored.get(Path::new(name)) {
             assert_eq!(*bytes, name.repeat(1000).into_bytes());

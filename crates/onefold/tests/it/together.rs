@@ -1,4 +1,4 @@
-//! Several processes at one store: nobody waits, nobody is harmed, and who was taken for dead is
+//! Several processes use one store: none waits, none is harmed, and one that counted as dead is
 //! told.
 
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use crate::common::{
 use env::fault::FaultStorage;
 use onefold::{BackupReport, Error};
 
-/// Two streams with much in common, of two series or one, fed in turns: when both have begun
-/// neither has ended.
+/// Two streams with much in common, of two series or one, fed in turns, so that both run at the
+/// same time.
 fn two_at_once(names: [&str; 2], elsewhere: bool) {
     let machine = Process::new(31);
     machine.init();
@@ -53,7 +53,7 @@ fn two_at_once(names: [&str; 2], elsewhere: bool) {
         assert_restores_bytes(&store, &backup, name, bytes, name);
     }
     assert_sound(&store, "two at once");
-    // A third finds all that either stored.
+    // A third backup finds everything that either stored.
     let again = back_up_bytes(&machine.open(), names[0], &made[1].1, &How::plain()).unwrap();
     assert!(again.totals.bytes_new < 40 << 10, "{:?}", again.totals);
 }
@@ -101,15 +101,15 @@ fn many_trees_at_once() {
     assert_sound(&store, "many at once");
 }
 
-/// A process whose locks another one holds, that can be killed in its stead.
+/// A process whose locks another one holds, which can be killed instead.
 fn with_locks_of(machine: &Process, locks: &FaultStorage, seed: u64) -> Process {
     let storage = machine.storage.handle();
     let watched = Arc::new(Watched::with_locks_of(storage.clone(), locks.clone()));
     Process::watched(storage, watched, machine.clock.clone(), seed)
 }
 
-/// The first process falls asleep in the midst of a backup, the second takes it for dead, and the
-/// first wakes up.
+/// The first process falls asleep in the middle of a backup, the second takes it for dead, and the
+/// first wakes.
 fn a_sleeper_wakes(ticks_after_waking: bool) {
     let machine = Process::new(35);
     machine.init();
@@ -146,7 +146,7 @@ fn a_sleeper_wakes(ticks_after_waking: bool) {
             adopter.totals
         );
         if ticks_after_waking {
-            // Its pulse wakes first, and finds that it was ended.
+            // Its heartbeat thread wakes first, and finds that the session was ended.
             drop(sleeper.watched.take_requests());
             wait_for_heartbeat(&sleeper.clock, "the sleeper's pulse", || {
                 let asked = sleeper.watched.take_requests();
@@ -171,7 +171,7 @@ fn a_sleeper_wakes(ticks_after_waking: bool) {
         assert_eq!(ids, [adopter.id], "one backup came of both");
         assert_restores_bytes(&store, &list.snapshots[0], "/stream", &bytes, "adopted");
         assert_sound(&store, "adopted");
-        // Somebody does as the message says.
+        // The user follows the message.
         let again = back_up_bytes(&machine.beside(39).open(), "/stream", &bytes, &How::plain()).unwrap();
         assert_eq!(again.totals.chunks_new, 0, "{:?}", again.totals);
     });
@@ -187,8 +187,8 @@ fn a_sleeper_whose_pulse_wakes_first_is_told_too() {
     a_sleeper_wakes(true);
 }
 
-/// The machine sleeps for two days in the midst of a backup: whoever slept cannot know what became
-/// of its session meanwhile, and gives up.
+/// The machine sleeps for two days in the middle of a backup. The process cannot know what happened
+/// to its session meanwhile, and gives up.
 #[test]
 fn who_slept_for_days_gives_up() {
     let machine = Process::new(39);
@@ -202,13 +202,13 @@ fn who_slept_for_days_gives_up() {
     let text = error.to_string();
     assert!(text.contains("could not write a heartbeat for 28"), "{text}");
     assert!(store.snapshots().unwrap().snapshots.is_empty());
-    // As a process that ended: what it stored is not stored again.
+    // As for a process that ended: its stored data is not stored again.
     let bytes = Parts::whole(&parts);
     let again = back_up_bytes(&store, "/stream", &bytes, &How::plain()).unwrap();
     assert_restores_bytes(&store, &snapshot(&store, again.id), "/stream", &bytes, "again");
 }
 
-/// Restores go on while backups of the same store are made.
+/// Restores run while backups of the same store are made.
 #[test]
 fn a_restore_beside_backups() {
     let machine = Process::new(41);

@@ -1,5 +1,5 @@
-//! Manifests that the storage does not give, for a moment or for good: nothing is lost by it, and
-//! there is a way on. So there is where it fails when a backup may have been stored already.
+//! Manifests that the storage does not give, now or for good: nothing is lost, and the user can
+//! continue. The same holds if the storage fails when a backup may have been stored already.
 
 use std::num::NonZeroU32;
 
@@ -41,7 +41,7 @@ fn one_held(seed: u64) -> (Process, Snapshot, Snapshot) {
     (machine, held, other)
 }
 
-/// The second one of [`one_held`] restores, and nothing is wrong with the store.
+/// The second backup of [`one_held`] restores, and the store is sound.
 fn assert_other_is_whole(machine: &Process, other: &Snapshot, when: &str) {
     let store = machine.open();
     let other = snapshot(&store, other.id);
@@ -97,7 +97,7 @@ fn a_revision_on_a_bad_sector_holds_up_neither_pruning_nor_who_would_end_it() {
         "{refused}"
     );
 
-    // It comes back, and is marked as what it is: nothing needs to be read for it.
+    // It comes back, and is marked unchanged: nothing needs to be read for it.
     machine.give_back(&bad);
     let report = prune(&machine.open(), &everything(), "read again");
     assert_eq!((report.groups_marked, report.nodes_read), (1, 0));
@@ -123,7 +123,7 @@ fn a_revision_that_goes_bad_after_it_was_marked_holds_up_no_prune() {
     let elsewhere = back_up_bytes(&machine.open(), "/other", &noise(3, 60 << 10), &How::plain()).unwrap();
     prune(&machine.open(), &everything(), "marks the hold");
     take_sector(&machine, &manifest(&held, 1));
-    // Of this one no revision can be read, and its group is as it was.
+    // This one has no readable revision, and its group is unchanged.
     let rotten = manifest(&snapshot(&machine.open(), elsewhere.id), 0);
     assert!(machine.storage.damage(&rotten, |bytes| bytes[70] ^= 1));
     let previewed = |forget: &[SessionId]| {
@@ -132,7 +132,7 @@ fn a_revision_that_goes_bad_after_it_was_marked_holds_up_no_prune() {
         let preview = store.preview_prune(&everything(), &forget, &Monitor::default());
         preview.unwrap().0.bytes_freed
     };
-    // It goes the way that prune goes.
+    // It follows the steps of prune.
     assert_eq!(previewed(&[]), 0);
     let would_free = previewed(&[other.id]);
     assert!(would_free > 50 << 10, "{would_free}");
@@ -140,7 +140,7 @@ fn a_revision_that_goes_bad_after_it_was_marked_holds_up_no_prune() {
         previewed(&[elsewhere.id]) > 50 << 10,
         "it need not be read for that"
     );
-    // Its group is marked anew, from what the older revision says.
+    // Its group is marked again, from the older revision.
     forget(&machine.open(), other.id);
     assert_eq!(previewed(&[]), would_free);
     let report = prune(&machine.open(), &everything(), "the other one goes");
@@ -160,7 +160,7 @@ fn a_backup_whose_tombstone_cannot_be_read_is_nobodys_parent_and_fills_no_rule()
     let store = machine.open();
     store.hold(&[held.id.to_string()], None).unwrap();
     assert_fills_no_rule(&machine.open());
-    // Nor with a revision above it, which says nothing of what is below.
+    // Nor with a revision above it, which shows nothing of the lower one.
     let (which, change) = tag(&Which::Named(vec![other.id.to_string()]), "above");
     assert!(machine.open().tag(&which, &change).unwrap()[0].is_in_doubt);
     let store = machine.open();
@@ -181,7 +181,7 @@ fn a_backup_whose_tombstone_cannot_be_read_is_nobodys_parent_and_fills_no_rule()
     assert_ne!(made.parent, Some(other.id));
     let store = machine.open();
     assert_restores_bytes(&store, &snapshot(&store, made.id), "/file", &bytes, "made anew");
-    // It reads again, and counts.
+    // It can be read again, and counts.
     machine.give_back(&manifest(&other, 1));
     let listed = machine.open().snapshots().unwrap().snapshots;
     assert_eq!(
@@ -190,7 +190,7 @@ fn a_backup_whose_tombstone_cannot_be_read_is_nobodys_parent_and_fills_no_rule()
     );
 }
 
-/// The last backup that is there and sure is kept by a rule that keeps one.
+/// A rule that keeps one backup keeps the last one that exists for sure.
 fn assert_fills_no_rule(store: &Store) {
     let request = ForgetRequest::new(ForgetWhat::ByPolicy {
         policy: Policy {
@@ -236,7 +236,7 @@ fn a_backup_that_the_storage_does_not_give_now_is_forgotten_only_by_who_insists(
     );
     assert!(!report.is_sound());
 
-    // The storage was away for a moment: all is as it was.
+    // The storage was away for a moment: everything is as before.
     both.iter().for_each(|name| machine.give_back(name));
     let store = machine.open();
     assert_eq!(snapshot(&store, held.id).revision, held.revision);
@@ -267,7 +267,7 @@ fn a_revision_that_may_come_back_is_overruled_only_by_who_names_its_backup() {
     let done = store.tag(&which, &change).unwrap();
     assert!(done[0].is_in_doubt && done[0].is_changed);
     assert_eq!(tags(&machine.open()), [vec!["named".to_owned()], vec![]]);
-    // Nothing is in doubt any more for who would forget it.
+    // Forgetting it is no longer in doubt.
     try_forget(&machine.open(), held.id).unwrap();
 }
 
@@ -298,7 +298,7 @@ fn the_latest_backup_is_none_before_a_damaged_one_and_who_builds_upon_such_a_one
     assert_eq!(store.find("latest", &Filter::default()).unwrap().id, third.id);
     assert!(back_up(&store, 4).warnings.is_empty(), "an older one is damaged");
 
-    // All that it has was there before it.
+    // All of its data existed before.
     let again = back_up(&machine.open(), 4);
     assert_eq!(again.totals.bytes_stored, 0, "{:?}", again.totals);
     let again = snapshot(&machine.open(), again.id);
@@ -367,7 +367,7 @@ fn a_catalog_on_a_permanent_bad_sector_is_told_once_and_costs_later_backups_noth
         assert_eq!(counted(n), (0, 1), "its own run");
     }
     machine.give_back(&name);
-    // It is asked for when twice as many sessions have come.
+    // Tidying reaches it when twice as many sessions have come.
     (4..8).for_each(|n| _ = back_up(n));
     let again = back_up_bytes(&machine.open(), "/c", &bytes, &How::plain()).unwrap();
     assert_eq!(again.totals.chunks_new, 0, "{:?}", again.totals);
@@ -388,7 +388,8 @@ fn back_up_failing(machine: &Process, fault: Fault) -> Result<SessionId, String>
     made.map(|report| report.id).map_err(|error| error.to_string())
 }
 
-/// What the program says next: whether the backup is there; and another is made, from it if it is.
+/// Checks whether the next process lists the backup. Another backup then stores nothing new if it
+/// does.
 fn assert_told_next(machine: &Process, is_there: bool, when: &str) {
     let (store, bytes) = (machine.open(), noise(60, 60 << 10));
     let listed = store.snapshots().unwrap().snapshots;

@@ -1,11 +1,12 @@
-//! A crash at every storage operation of what a store goes through, with what was not under a
-//! barrier kept, dropped or torn: every committed backup restores identically, `check` finds
-//! nothing wrong, and the next backup completes.
+//! A crash at every storage operation of a store's life, with bytes under no barrier kept, dropped
+//! or torn. Every committed backup restores identically, `check` finds no damage, and the next
+//! backup completes.
 //!
 //! One run of a scenario gives all crashes: before each operation that changes something, and at
-//! the end, the machine is asked what a power loss at that moment would leave. What was
-//! acknowledged by then is noted beside it. Kills are played one by one: there the rest of the
-//! process must end, not hang. And some stores live through one crash after the other.
+//! the end, the simulated machine computes what a power loss at that moment would leave. The
+//! acknowledgements up to then are recorded with it. Kills are played one by one, because there the
+//! rest of the process must end, and not hang. And some stores live through one crash after the
+//! other.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,17 +27,17 @@ use types::ObjectName;
 /// Where streams of the tests are named.
 const STREAM: &str = "/stream";
 
-/// What was promised by some moment, and what was being made.
+/// The acknowledgements up to some moment, and the operation in progress.
 #[derive(Debug, Clone, Default)]
 struct Told {
     store_made: bool,
     /// Backups that were acknowledged.
     backups: BTreeSet<SessionId>,
-    /// What acknowledged backups, and the one under way, hold.
+    /// The contents of acknowledged backups, and of the one in progress.
     contents: Vec<Content>,
 }
 
-/// What a backup may be of.
+/// The content of a backup.
 #[derive(Debug, Clone)]
 enum Content {
     Tree(Arc<Picture>),
@@ -50,7 +51,7 @@ struct Image {
     when: String,
 }
 
-/// The stage that a scenario plays on.
+/// The machine on which a scenario is played.
 struct Play {
     process: Process,
     store: Option<Store>,
@@ -79,7 +80,7 @@ impl Play {
         self.store.as_ref().expect("the store is made first")
     }
 
-    /// From now on every moment is kept.
+    /// From now on every moment is recorded.
     fn record(&self, policies: Vec<CrashPolicy>) {
         let (machine, told) = (self.process.storage.clone(), Arc::clone(&self.told));
         let images = Arc::clone(&self.images);
@@ -109,9 +110,9 @@ impl Play {
         });
     }
 
-    /// Keeps the last moment too, and hands over all.
+    /// Records the last moment too, and returns all.
     fn stop_recording(&self) -> Vec<Image> {
-        // An operation that changes nothing.
+        // An operation without effect.
         self.process.env.storage.barrier().unwrap();
         self.process.watched.clear_before();
         std::mem::take(&mut *locked(&self.images))
@@ -126,7 +127,7 @@ impl Play {
         report.id
     }
 
-    /// Whatever the crash was, nothing that was acknowledged is lost, and the store works on.
+    /// After any crash, nothing acknowledged is lost, and the store still works.
     fn verify(&self, image: &Image) {
         let when = &image.when;
         let process = Process::on(image.machine.clone(), self.process.clock.clone(), 0xc0de);
@@ -140,7 +141,7 @@ impl Play {
         self.assert_backups(&store, &image.told, when);
         let how = How::plain();
         let next = back_up(&store, &self.tree, &how).unwrap_or_else(|error| panic!("{when}: {error}"));
-        // What a cut tears of the index is told and made again.
+        // Torn parts of the index are reported, and made again.
         let warnings: Vec<_> = next
             .warnings
             .iter()
@@ -154,7 +155,7 @@ impl Play {
         assert!(warnings.is_empty(), "{when}: {warnings:?}");
         let made = crate::common::snapshot(&store, next.id);
         assert_restores(&store, &made, &self.tree.root(), &self.tree.picture(), when);
-        // Another process: what this one's backup has mended is no longer found.
+        // Another process no longer finds what this one's backup has mended.
         let again = Process::on(image.machine.handle(), self.process.clock.clone(), 0xc0df).open();
         assert_sound(&again, &format!("{when}, and the next backup"));
     }
@@ -171,14 +172,14 @@ impl Play {
         for snapshot in &list.snapshots {
             self.assert_content(store, snapshot, told, when);
         }
-        // A store whose making was cut short may lack its config's second copy until the first
-        // backup.
+        // If the making of a store was interrupted, the second copy of its config may be missing
+        // until the first backup.
         if told.store_made {
             assert_sound(store, when);
         }
     }
 
-    /// The n-th backup is of the n-th content: scenarios make them one after the other.
+    /// The n-th backup has the n-th content, because scenarios make them one after the other.
     fn assert_content(&self, store: &Store, snapshot: &Snapshot, told: &Told, when: &str) {
         let earlier = told.backups.iter().filter(|id| **id < snapshot.id).count();
         let when = format!("{when}: backup {}", snapshot.id);
@@ -210,8 +211,8 @@ fn policies() -> Vec<CrashPolicy> {
         .collect()
 }
 
-/// The disk has written what was put last before all that was put earlier: the order that a missing
-/// barrier would suffer from most.
+/// The state in which the disk has written the last object before all earlier ones. A missing
+/// barrier would show here most.
 fn only_the_last(machine: &FaultStorage, last: &ObjectName) -> FaultStorage {
     let after = machine.crash(CrashPolicy::KeepAll);
     for object in machine.list("").unwrap() {
@@ -230,7 +231,7 @@ fn policy_at(policy: CrashPolicy, moment: u64) -> CrashPolicy {
     }
 }
 
-/// Two images with the same digest need not both be looked at.
+/// Only one of several images with the same digest needs a check.
 fn digest(machine: &FaultStorage, told: &Told) -> u64 {
     let mut hasher = DefaultHasher::new();
     (told.store_made, &told.backups, told.contents.len()).hash(&mut hasher);
@@ -286,16 +287,15 @@ fn a_crash_in_small_backups() {
     play.verify_all();
 }
 
-/// Zeros that a source gives one by one: so many steps make the pipeline go on with what it has.
+/// Zeros that a source gives one by one: so many steps make the pipeline process what it has.
 const ZEROS: usize = 4200;
 
-/// Gives its bytes and the zeros, waits until there is a checkpoint, then fails as a broken pipe
-/// does.
+/// Gives its bytes and the zeros, waits until there is a checkpoint, then fails like a broken pipe.
 struct Breaking<'a> {
     bytes: &'a [u8],
     zeros: usize,
     process: &'a Process,
-    /// It waits until a checkpoint says that its stream is so far; 0: for any checkpoint.
+    /// The position for which it waits in a checkpoint; 0: any checkpoint.
     far: u64,
 }
 
@@ -321,7 +321,7 @@ impl StreamSource for Breaking<'_> {
     }
 }
 
-/// A backup dies after a checkpoint; the next one adopts it, and stores again only what came after.
+/// A backup dies after a checkpoint. The next one adopts it, and stores again only the later bytes.
 #[test]
 fn a_crash_between_checkpoint_and_adoption() {
     let mut play = Play::new(15, 30 << 10);
@@ -352,7 +352,7 @@ fn a_crash_between_checkpoint_and_adoption() {
     play.verify_all();
 }
 
-/// A backup dies after a checkpoint that says how far it is; the next one goes on there (B6).
+/// A backup dies after a checkpoint that has its position. The next one continues there (B6).
 #[test]
 fn a_crash_while_a_stream_goes_on() {
     let mut play = Play::new(18, 30 << 10);
@@ -423,8 +423,8 @@ fn a_crash_while_the_index_is_merged() {
     play.verify_all();
 }
 
-/// The process is killed before or after each operation; its threads end, and another process
-/// carries on.
+/// The process is killed before or after each operation. Its threads end, and another process
+/// continues.
 #[test]
 fn a_kill_at_every_operation() {
     for how in [How::plain(), How::small()] {
@@ -468,8 +468,8 @@ fn a_kill_at_every_operation() {
     }
 }
 
-/// A store that lives through many crashes, each with another draw, on a tree of some size, with
-/// all threads that a backup may have.
+/// A store that lives through many crashes, each with other random choices, on a larger tree, with
+/// all threads of a backup.
 #[test]
 fn a_store_that_crashes_again_and_again() {
     let (seeds, rounds, tree_bytes) = if is_long() {
@@ -528,7 +528,7 @@ fn live_through_crashes(seed: u64, rounds: u64, tree_bytes: usize) {
             seed * 1000 + round + 500,
         );
         let store = now.open();
-        // Not acknowledged, and there nevertheless: whole as well.
+        // Not acknowledged, and stored anyway: it is whole too.
         let list = store.snapshots().unwrap();
         let told = locked(&play.told).clone();
         let newest = list.snapshots.last().map(|snapshot| snapshot.id);

@@ -1,5 +1,6 @@
-//! The damage matrix: every kind of object, damaged in every way of the list in docs/testing.md, is
-//! found and named, hurts no backup that does not need it, and never gives a wrong byte.
+//! The damage matrix: every kind of object is damaged in every way of the list in docs/testing.md.
+//! The damage is found and named, affects no backup that does not need the object, and never gives
+//! a wrong byte.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +54,7 @@ fn run_all(name: &ObjectName, more: Vec<Way>, is_found: impl Fn(&Way) -> bool) {
     }
 }
 
-/// The first object that the function takes.
+/// The first object for which the function is true.
 fn find(is_it: impl Fn(&ObjectName) -> bool) -> ObjectName {
     all(is_it).into_iter().next().unwrap()
 }
@@ -84,7 +85,7 @@ fn the_undamaged_store_is_sound_and_has_every_kind_of_object() {
     let fixture = fixture();
     let damaged = check(&fixture.objects);
     assert!(damaged.report.is_sound(), "{:#?}", damaged.report);
-    // The fixture has the objects of an epoch that nobody has finished.
+    // The fixture has the objects of an unfinished epoch.
     let leftovers: Vec<_> = damaged
         .report
         .leftovers
@@ -116,8 +117,8 @@ fn the_undamaged_store_is_sound_and_has_every_kind_of_object() {
     damaged.judge_healing(fixture, "undamaged");
 }
 
-/// Objects that no backup needs: named when they cannot be read, and backups go on without them.
-/// That one is gone cannot be told from its owner having let it go.
+/// Objects that no backup needs are named if they cannot be read, and backups still work. A missing
+/// one cannot be distinguished from one that its owner deleted.
 fn run_small(name: &ObjectName, more: Vec<Way>) {
     run_all(name, more.clone(), |way| !matches!(way, Way::Delete));
     let heal = [Way::Delete, Way::Truncate { len: 60 }];
@@ -229,17 +230,17 @@ fn both_copies_of_the_config() {
 fn an_older_config_put_back_opens_the_store_as_it_was() {
     let fixture = fixture();
     let mut objects = fixture.objects.clone();
-    // Beside the newer one: the highest revision counts, and the older is told of.
+    // Beside the newer one: the highest revision counts, and the older one is reported.
     objects.extend(fixture.former.clone());
     check(&objects).judge_restores(fixture, &BTreeSet::new(), "older beside newer");
-    // In its place: nothing in the storage tells that there was a newer one (docs/threat-model.md).
+    // In its place: nothing in the storage shows that there was a newer one (docs/threat-model.md).
     objects.retain(|name, _| names::parse_config(name).is_none());
     objects.extend(fixture.former.clone());
     check(&objects).judge_restores(fixture, &BTreeSet::new(), "older alone");
 }
 
-/// All ways for one container; what was lost is stored again by the next backup, of which a third
-/// is made.
+/// All ways for one container. The next backup stores the lost chunks again. This is tried for a
+/// third of them.
 fn run_container(name: &ObjectName, more: Vec<Way>) {
     let bytes = &fixture().objects[name];
     let of_itself = of_itself(bytes);
@@ -261,7 +262,7 @@ fn data_containers() {
 
 #[test]
 fn data_containers_of_listings() {
-    // The last container of the first backup holds its listing and fences.
+    // The last container of the first backup has its listing and fences.
     let of_first = |name: &ObjectName| {
         names::parse_container(name)
             .is_some_and(|(id, _)| id.kind == ContainerKind::Data && id.session.get() == 1)

@@ -1,6 +1,5 @@
-//! The disk is full, or fails, at every operation of what a store goes through: whoever writes is
-//! told so, nothing that was acknowledged is touched, and with room again the next backup
-//! completes.
+//! The disk is full, or fails, at every operation of a store's life. Every writer gets an error,
+//! nothing acknowledged is affected, and with room again the next backup completes.
 
 use crate::common::{
     How, Picture, Process, Tree, assert_restores, assert_sound, back_up, back_up_bytes, back_up_stream,
@@ -15,7 +14,7 @@ fn live(storage: &FaultStorage) -> u64 {
     objects.iter().map(|object| object.len).sum::<u64>()
 }
 
-/// The faults that are tried at the n-th operation: of one kind of operation or of all that change
+/// The faults to try at the n-th operation: of one kind of operation or of all that change
 /// something, once or from then on.
 fn faults(n: u64) -> Vec<(Fault, FailWith)> {
     let mut faults = Vec::new();
@@ -32,7 +31,7 @@ fn faults(n: u64) -> Vec<(Fault, FailWith)> {
     faults
 }
 
-/// What an error or a note says that was caused by such a fault.
+/// The text of an error or a note that such a fault caused.
 fn assert_says_why(text: &str, with: FailWith, when: &str) {
     let word = match with {
         FailWith::NoSpace => "no space left",
@@ -43,7 +42,7 @@ fn assert_says_why(text: &str, with: FailWith, when: &str) {
 }
 
 /// Runs `act` on copies of a machine, each with another fault, until no fault is reached any more.
-/// After each, `verify` looks at the machine, first while the fault lasts, then without it.
+/// After each, `verify` examines the machine, first while the fault lasts, then without it.
 fn at_every_operation<T>(
     base: &Process,
     act: impl Fn(&Store) -> Result<T, Error>,
@@ -134,7 +133,8 @@ fn full_while_a_store_is_made() {
             }
             Err(error) => assert_says_why(&error.to_string(), FailWith::NoSpace, &when),
         }
-        // Whether there is a store after the error is not said; either way one can be had.
+        // The error does not tell whether there is a store. In both cases one can be made or
+        // opened.
         if process.try_open().is_err() {
             process.init();
         }
@@ -183,7 +183,7 @@ fn full_in_a_small_backup() {
     full_in_a_backup(&How::small(), true, 23);
 }
 
-/// The old index stays in use until the new one is there.
+/// The old index stays in use until the new one exists.
 #[test]
 fn full_while_the_index_is_rebuilt() {
     let base = Process::new(24);
@@ -206,12 +206,12 @@ fn full_while_the_index_is_rebuilt() {
         assert_whole(&process, &tree, &backups, "the index");
         let store = process.open();
         let again = back_up(&store, &tree, &How::plain().forced()).unwrap();
-        // The listing names the folder of temporary files, which others change meanwhile.
+        // The listing names the folder of temporary files, which other tests change meanwhile.
         assert!(again.totals.chunks_new <= 2, "operation {n}: {:?}", again.totals);
     }
 }
 
-/// A disk of any size between what is there and what the backup takes.
+/// Disks of all sizes between the present content and the need of the backup.
 #[test]
 fn a_disk_that_is_too_small_by_any_amount() {
     let base = Process::new(25);
@@ -252,7 +252,7 @@ fn a_disk_that_is_too_small_by_any_amount() {
     assert!(refused > steps / 2 && refused < steps, "{refused} of {steps}");
 }
 
-/// Bytes without an end, which nobody has seen before; after `limit` bytes it gives up.
+/// Endless new bytes. It gives up after `limit` bytes.
 struct Endless<'a> {
     given: usize,
     limit: usize,
@@ -275,8 +275,8 @@ impl StreamSource for Endless<'_> {
     }
 }
 
-/// One put fails, once: the backup ends with that error, however much there is to read and although
-/// the other writer could go on.
+/// One put fails, once. The backup ends with that error, however much there is to read, and
+/// although the other writer could continue.
 #[test]
 fn one_failed_put_ends_a_backup_of_any_length() {
     let process = Process::new(26);
@@ -295,7 +295,7 @@ fn one_failed_put_ends_a_backup_of_any_length() {
     };
     let error = back_up_stream(&store, "/endless", &mut source, &how).unwrap_err();
     assert_says_why(&error.to_string(), FailWith::Io, "endless");
-    // What is on its way between the stages is read before the source hears of it.
+    // Data between the stages is read before the source notices.
     assert!(
         source.given < source.limit / 2,
         "{} bytes were read",
@@ -325,7 +325,7 @@ fn the_reserve_is_made_with_the_store_or_neither_is() {
     );
     assert_sound(&store, "with a reserve");
 
-    // A store that gave it up, or never had one, does not get one by an init that fails.
+    // A store that gave up its reserve, or never had one, does not get one from an init that fails.
     assert!(reclaim::reserve::give_up(&process.storage).unwrap());
     assert!(process.try_init(&with_reserve).is_err());
     let left = reclaim::reserve::GIVEN_UP_BYTES as u64;

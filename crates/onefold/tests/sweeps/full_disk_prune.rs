@@ -1,7 +1,6 @@
-//! The disk is full, or becomes full at any moment, while backups are forgotten and their space is
-//! given back: with the reserve both come to their end; without room for anything they say so. What
-//! is kept is whole at every moment, and with room again the next prune finishes and there is a
-//! reserve.
+//! The disk is full, or becomes full at any moment, while backups are forgotten and pruned. With
+//! the reserve both complete; without any room they report it. Kept backups are whole at every
+//! moment. With room again the next prune finishes, and there is a reserve.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -26,11 +25,11 @@ use onefold::{
 };
 use reclaim::reserve::{FIRST_BYTES, GIVEN_UP_BYTES, REST_BYTES};
 
-/// Moments that are tried of each scenario, where not all are.
+/// Moments to try of each scenario, if not all.
 const MOMENTS: u64 = 12;
 
-/// A store with a reserve, several epochs old, in which there is something of everything to do for
-/// a prune: whole containers, and parts of others.
+/// A store with a reserve, several epochs old, with every kind of work for a prune: whole
+/// containers, and parts of others.
 struct Fixture {
     machine: Process,
     kept: Vec<(SessionId, &'static str, Vec<u8>)>,
@@ -68,7 +67,7 @@ impl Fixture {
         }
     }
 
-    /// The same, and there is something to prune.
+    /// The same, with something to prune.
     fn forgotten(seed: u64) -> Self {
         let fixture = Self::new(seed);
         forget(&fixture.machine.open(), fixture.doomed);
@@ -87,25 +86,26 @@ impl Fixture {
         Process::on(machine, self.machine.clock.clone(), 9000 + n).striding()
     }
 
-    /// What is kept restores, also where there is no room for anything.
+    /// Kept backups restore, even without any room.
     fn assert_restores(&self, machine: &Process, when: &str) {
         let store = machine.beside(9100).open();
         for (id, name, bytes) in &self.kept {
             assert_restores_bytes(&store, &snapshot(&store, *id), name, bytes, when);
         }
-        // A prune that was broken off may have left a copy without its other one, and that is told.
+        // An interrupted prune may have left one copy of two, which is reported.
         let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
         let mut findings = report.findings.iter();
         assert!(findings.all(|finding| finding.is_covered), "{when}: {report:#?}");
     }
 
-    /// And there is nothing else to be said of it.
+    /// And nothing else is reported.
     fn assert_whole(&self, machine: &Process, when: &str) {
         self.assert_restores(machine, when);
         assert_sound(&machine.beside(9101).open(), when);
     }
 
-    /// With room again the next prune finishes. Whether there must be a reserve then.
+    /// With room again the next prune finishes. `has_reserve`: whether there must be a reserve
+    /// then.
     fn assert_settles(&self, machine: &Process, has_reserve: bool, when: &str) {
         machine.watched.clear_before();
         machine.storage.clear_faults();
@@ -131,7 +131,7 @@ fn used(storage: &FaultStorage) -> u64 {
     storage.list("").unwrap().iter().map(|object| object.space).sum()
 }
 
-/// Not one byte is free from now on, but for what is deleted.
+/// From now on, only deletions free space.
 fn fill(storage: &FaultStorage) {
     storage.set_capacity_bytes(Some(used(&storage.handle())));
 }
@@ -149,7 +149,7 @@ fn assert_says_why(error: &Error, when: &str) {
     );
 }
 
-/// Counts what changes something; before the n-th of those, the disk becomes full.
+/// Counts operations that change something. Before the n-th of them, the disk becomes full.
 fn full_from(process: &Process, n: u64) -> Arc<AtomicU64> {
     let counted = Arc::new(AtomicU64::new(0));
     let (count, storage) = (Arc::clone(&counted), process.storage.handle());
@@ -161,14 +161,13 @@ fn full_from(process: &Process, n: u64) -> Arc<AtomicU64> {
     counted
 }
 
-/// Of so many moments those that are tried: all, or some from the first to the last.
+/// The moments to try: all, or some from the first to the last.
 fn moments(total: u64) -> impl Iterator<Item = u64> {
     let step = if is_long() { 1 } else { 1 + total / MOMENTS };
     (1..=total).rev().step_by(usize::try_from(step).unwrap())
 }
 
-/// From the n-th moment on, for all n, there is not one byte free but for what is given up: the
-/// work is done all the same.
+/// For every n: from the n-th moment on, only deletions free space. The work still succeeds.
 fn becomes_full_at_every_moment(fixture: &Fixture, act: impl Fn(&Store) -> Result<(), Error>) {
     for kind in 0..2 {
         let quiet = fixture.copy(kind);
@@ -189,7 +188,7 @@ fn becomes_full_at_every_moment(fixture: &Fixture, act: impl Fn(&Store) -> Resul
     }
 }
 
-/// From the n-th put on, for all n, nothing finds room, whatever is given up.
+/// For every n: from the n-th put on, no put finds room, whatever is deleted.
 fn has_no_room_from_every_put_on(fixture: &Fixture, act: impl Fn(&Store) -> Result<(), Error>) {
     for kind in 0..2 {
         let quiet = fixture.copy(kind);
@@ -208,7 +207,7 @@ fn has_no_room_from_every_put_on(fixture: &Fixture, act: impl Fn(&Store) -> Resu
                 refused += 1;
             }
             fixture.assert_restores(&process, &when);
-            // Where not even the byte found room that stands for it, nobody knows that there was
+            // If not even the byte that records the reserve found room, nobody knows that there was
             // one.
             let is_remembered = reserve(&process).is_some();
             fixture.assert_settles(&process, is_remembered, &when);
@@ -241,7 +240,7 @@ fn pruning_on_a_disk_where_nothing_finds_room() {
     has_no_room_from_every_put_on(&Fixture::forgotten(62), prune_all);
 }
 
-/// Nobody but the reserve gives it anything to begin with.
+/// Only the reserve gives it room to begin.
 #[test]
 fn with_not_a_byte_free_a_prune_gives_space_back() {
     for turn in 0..2 {
@@ -265,7 +264,7 @@ fn with_not_a_byte_free_a_prune_gives_space_back() {
     }
 }
 
-/// Somebody else takes every byte that forgetting has made free: a part of the reserve is left for
+/// Another program takes every byte that forgetting has freed. A part of the reserve is left for
 /// the prune.
 #[test]
 fn with_not_a_byte_free_a_backup_is_forgotten_and_its_space_comes_back() {
@@ -285,7 +284,7 @@ fn with_not_a_byte_free_a_backup_is_forgotten_and_its_space_comes_back() {
     fixture.assert_settles(&process, true, "full");
 }
 
-/// What time it is by the storage's clock is asked by putting an object.
+/// Reading the storage's clock means putting an object.
 #[test]
 fn with_not_a_byte_free_backups_are_forgotten_beside_one_that_is_held() {
     let fixture = Fixture::new(65);
@@ -315,7 +314,7 @@ fn with_not_a_byte_free_backups_are_forgotten_beside_one_that_is_held() {
     fixture.assert_settles(&process, true, "full");
 }
 
-/// A store without a reserve says what is the matter, and loses nothing.
+/// A store without a reserve reports the problem, and loses nothing.
 #[test]
 fn without_a_reserve_a_full_disk_is_an_error_that_says_so() {
     let fixture = Fixture::forgotten(66);
@@ -368,7 +367,7 @@ fn nobody_waits_for_a_reader_that_finds_no_room_to_answer() {
     fixture.assert_settles(&process, true, "full");
 }
 
-/// A prune that is killed when it has decided, and before it has done anything of that.
+/// A prune that is killed when it has decided, and before it has executed anything.
 fn decided(fixture: &Fixture, kind: u64) -> Process {
     let process = fixture.copy(kind);
     let pruner = process.beside(9400 + kind).striding();
@@ -390,9 +389,9 @@ fn decided(fixture: &Fixture, kind: u64) -> Process {
     process
 }
 
-/// An epoch is open that is to rewrite containers for which there is no room, and there is no
-/// reserve: what fits is done, and the epoch ends. So does the next one, in which all goes that was
-/// forgotten since. With room the rest goes.
+/// An open epoch would rewrite containers for which there is no room, and there is no reserve. The
+/// work that fits is done, and the epoch ends. So does the next one, which removes everything
+/// forgotten since. With room the rest is removed.
 #[test]
 fn an_epoch_that_is_open_ends_with_what_fits() {
     let mut given_up = 0;
@@ -405,7 +404,7 @@ fn an_epoch_that_is_open_ends_with_what_fits() {
             let storage = process.storage.handle();
             let leave = move || storage.set_capacity_bytes(Some(used(&storage) + room));
             leave();
-            // Somebody takes what has become free by then.
+            // Another program takes the space that is free by then.
             process.watched.set_before(move |asked, name| {
                 if asked == Asked::Put && name.starts_with("data/") {
                     leave();
@@ -419,8 +418,8 @@ fn an_epoch_that_is_open_ends_with_what_fits() {
             process.watched.clear_before();
             assert!(process.names("condemned").is_empty(), "{when}: an epoch is open");
             fixture.assert_whole(&process, &when);
-            // What was given up stays for others as it was: absent, for it is on a list that
-            // stands.
+            // Slots that were given up stay absent for other sessions, because they are on an
+            // existing list.
             let again = process.beside(9500);
             let (_, name, bytes) = &fixture.kept[0];
             if let Ok(made) = back_up_bytes(&again.open(), name, bytes, &How::plain()) {
@@ -443,7 +442,7 @@ fn an_epoch_that_is_open_ends_with_what_fits() {
     assert!(given_up > 0, "there was room for all");
 }
 
-/// A file system of its own, gone when this is dropped.
+/// A file system of its own, which is unmounted when this is dropped.
 struct Mounted {
     folder: tempfile::TempDir,
     _image: Option<tempfile::NamedTempFile>,
@@ -452,7 +451,7 @@ struct Mounted {
 impl Mounted {
     const BYTES: u64 = 24 << 20;
 
-    /// `None` where this process may not mount anything: says so.
+    /// `None`: this process may not mount anything. Prints this.
     fn new(kind: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let mut image = None;
@@ -477,14 +476,14 @@ impl Mounted {
         })
     }
 
-    /// Somebody else takes what is free, but for so many bytes.
+    /// Another program takes all free space, except so many bytes.
     fn take_all_but(&self, free: u64) {
         let path = self.folder.path().join("ballast");
         let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
         while file.write_all(&[0xa5; 32 << 10]).is_ok() {}
         let len = file.metadata().unwrap().len();
         file.set_len(len.saturating_sub(free)).unwrap();
-        // What is not written yet takes no block yet.
+        // Bytes that are not written yet take no block yet.
         drop(file.sync_all());
     }
 }
@@ -512,9 +511,9 @@ fn succeeds(command: &mut Command) -> bool {
     }
 }
 
-/// A store fills its file system; then somebody takes nearly all that is free, again and again,
-/// while its backups are forgotten one after another. Every prune comes to its end, what is kept
-/// restores, and nothing is left when nothing is kept.
+/// A store fills its file system. Then another program takes nearly all free space, again and
+/// again, while the backups are forgotten one after another. Every prune completes, kept backups
+/// restore, and nothing is left when no backup is kept.
 fn fills_and_prunes_to_nothing(kind: &str, seed: u64) -> Option<usize> {
     let when = |what: &str| format!("{kind}, seed {seed}, {what}");
     let disk = Mounted::new(kind)?;
@@ -600,7 +599,7 @@ fn random_stores_on_disks_that_are_nearly_full_are_pruned_to_nothing() {
     let seeds = if is_long() { 100 } else { 2 };
     for kind in ["tmpfs", "ext4"] {
         let mut given_up = 0;
-        // Every third has no reserve.
+        // Every third one has no reserve.
         for seed in 2..2 + seeds {
             let Some(of_one) = fills_and_prunes_to_nothing(kind, seed) else {
                 break;

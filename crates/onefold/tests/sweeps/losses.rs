@@ -1,5 +1,5 @@
 //! One object is lost or damaged: `check` names it, no command stops because of it, and nothing
-//! else is lost for it (docs/testing.md, "Losses").
+//! else is lost because of it (docs/testing.md, "Losses").
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -222,7 +222,7 @@ fn what_no_backup_needs_is_no_damage() {
     assert_restores_bytes(&store, &snapshot(&store, kept), "/b", &part(1), "at the end");
 }
 
-/// Why the loss is harmless although `check` does not name it. `None`: `check` names it.
+/// Why the loss does no harm although `check` does not name it. `None`: `check` names it.
 fn argued(kind: Kind, way: Way) -> Option<&'static str> {
     match kind {
         Kind::Container(types::ContainerKind::Catalog) => {
@@ -298,7 +298,7 @@ fn losses(scene: &Scene, ways: &[Way]) -> Vec<Case> {
     let mut all = Vec::new();
     for (turn, names) in of_kind.values().enumerate() {
         for (at, way) in ways.iter().enumerate() {
-            // The newest object first: what counts is most often that one.
+            // The newest object first, because it is most often the one that counts.
             let name = &names[names.len() - 1 - at % names.len()];
             all.push(Case::short(
                 name.clone(),
@@ -311,15 +311,15 @@ fn losses(scene: &Scene, ways: &[Way]) -> Vec<Case> {
     all
 }
 
-/// What happens to an object.
+/// The loss of an object.
 enum Loss {
     Damage(Way),
-    /// It holds again what it held earlier.
+    /// It has its earlier content again.
     Return(Vec<u8>),
 }
 
 /// A loss, and the operations that follow it, each on a store of its own: whether the damage is
-/// listed then, and which one.
+/// listed then, and which operation.
 struct Case {
     name: ObjectName,
     loss: Loss,
@@ -327,7 +327,7 @@ struct Case {
 }
 
 impl Case {
-    /// One operation. Restores and checks list the damage that they meet; in every other case
+    /// One operation. Restores and checks list the damage that they meet. In every other case
     /// nobody has looked.
     fn short(name: ObjectName, loss: Loss, turn: usize, number: usize) -> Self {
         let then = vec![(number.is_multiple_of(2), Then::ALL[turn % Then::ALL.len()])];
@@ -346,7 +346,7 @@ fn copy_of(machine: &Process) -> Process {
     Process::on(storage, HandClock::new(), 101).striding()
 }
 
-/// What is wrong after this loss, and the operations after it.
+/// The problems after this loss and the operations after it.
 fn judge(scene: &Scene, Case { name, loss, then }: &Case) -> Vec<String> {
     let (all, lost_it) = (scene.all(), scene.copy(101));
     let (way, is_done) = match loss {
@@ -365,10 +365,10 @@ fn judge(scene: &Scene, Case { name, loss, then }: &Case) -> Vec<String> {
     let before = scene.restorable(&looked_at);
     let report = check(&looked_at, &when);
     let lost: Vec<_> = all.difference(&before).collect();
-    // A restore deletes what ended readers have left: then there is nothing to name.
+    // A restore deletes objects of ended readers. Then there is nothing to name.
     let is_tidied = || Kind::of(name) == Kind::Checkpoint && looked_at.storage.get(name).is_err();
     let is_harmless = || match loss {
-        // A swap damages two objects. Where nobody needs this one, the check tells of the other.
+        // A swap damages two objects. If no backup needs this one, the check names the other.
         Loss::Damage(way) => {
             (argued(Kind::of(name), *way).is_some() || is_tidied() || is_of_nobody(scene, name))
                 && (lost.is_empty() || *way == Way::Swap && !report.is_sound())
@@ -400,7 +400,7 @@ fn judge(scene: &Scene, Case { name, loss, then }: &Case) -> Vec<String> {
 fn no_second_loss(scene: &Scene, cases: &[Case]) {
     assert_eq!(scene.restorable(&scene.copy(100)), scene.all(), "undamaged");
     let mut failures = Vec::new();
-    // A part of the long mode shall tell of all kinds.
+    // A part of the long mode must still cover all kinds.
     let stride = if is_long() { 7919 } else { 1 };
     assert!(
         stride == 1 || !cases.len().is_multiple_of(stride),
@@ -432,8 +432,7 @@ fn no_loss_of_one_object_leads_to_a_second_one_while_an_epoch_is_open() {
     no_second_loss(&scene, &losses(&scene, &[Way::Delete, Way::Flip]));
 }
 
-/// The same where a prune died before it had decided what goes, and the marks that its epoch goes
-/// by are lost.
+/// The same if a prune died before its decision, and the marks that its epoch uses are lost.
 #[test]
 fn no_loss_of_marks_leads_to_a_loss_while_an_epoch_is_undecided() {
     let scene = Scene::new(8).with_undecided_epoch();
@@ -446,9 +445,8 @@ fn no_loss_of_marks_leads_to_a_loss_while_an_epoch_is_undecided() {
     no_second_loss(&scene, &each.collect::<Vec<_>>());
 }
 
-/// An object comes back that was deleted, or holds again what it held before: nothing is lost by
-/// it. Rewrites come back without the tombstones that said that their backups have other roots
-/// since.
+/// An object that was deleted comes back, or has its earlier content again: nothing is lost by it.
+/// Rewrites come back without the tombstones that show that their backups have other roots since.
 #[test]
 fn no_object_that_is_as_it_was_earlier_leads_to_a_loss() {
     let scene = Scene::new(10);

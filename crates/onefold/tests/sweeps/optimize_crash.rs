@@ -1,9 +1,9 @@
 //! Power cuts at operations of making backups archival, of forgetting and pruning them, and of
-//! making them archival anew. After each, all that must hold after a crash in a prune holds
-//! (`prune_crash.rs`); and whoever optimizes next completes it.
+//! making them archival again. After each, everything must hold that holds after a crash in a prune
+//! (`prune_crash.rs`). The next process that optimizes completes the work.
 //!
 //! They are at a sample of the operations, the same one each time; with `ONEFOLD_TEST_LONG=1` at
-//! every one. A kill before every change is `optimize_kill.rs`'.
+//! every one. Kills before every change are in `optimize_kill.rs`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use onefold::{
 };
 use types::ObjectName;
 
-/// Every series has this live window.
+/// Optimizes every series with this live window.
 fn try_optimize(store: &Store, live: u16) -> Result<OptimizeReport, onefold::Error> {
     let request = OptimizeRequest::default().live(Some(live)).workers(1);
     store.optimize(&request, &Monitor::default())
@@ -27,7 +27,7 @@ fn optimize(store: &Store, live: u16) -> OptimizeReport {
     try_optimize(store, live).unwrap()
 }
 
-/// Two series that share content, each backup with something of its own.
+/// Two series that share content. Each backup has some data of its own.
 fn fill(play: &Play) -> Vec<SessionId> {
     let plain = How::plain();
     vec![
@@ -39,7 +39,7 @@ fn fill(play: &Play) -> Vec<SessionId> {
     ]
 }
 
-/// Two series of layout hybrid have segments in common, and others that only one has.
+/// Two series of layout hybrid with common segments, and some that only one has.
 fn fill_hybrid(play: &Play) -> Vec<SessionId> {
     let hybrid = SettingsChange::default()
         .layout(Some(Layout::Hybrid))
@@ -56,8 +56,8 @@ fn fill_hybrid(play: &Play) -> Vec<SessionId> {
     ]
 }
 
-/// What they let go of moves and goes, and then one in the middle, which one that is held refers
-/// forward to, and the oldest of the other.
+/// Their unused data is moved and removed. Then a backup in the middle is removed, to which a held
+/// one refers forward, and the oldest of the other series.
 #[test]
 fn a_crash_in_all_of_it_on_a_hybrid_store() {
     let play = Play::new(75);
@@ -92,8 +92,8 @@ fn a_crash_in_making_backups_archival() {
     play.verify_all();
 }
 
-/// What they let go of goes, then the oldest, then one in the middle, whose chunks others refer
-/// forward to.
+/// Their unused data is removed, then the oldest backup, then one in the middle, to whose chunks
+/// others refer forward.
 #[test]
 fn a_crash_in_pruning_archival_backups() {
     let play = Play::new(72);
@@ -123,8 +123,7 @@ fn a_crash_in_making_a_backup_archival_anew() {
     play.verify_all();
 }
 
-/// A process that dies when what it has rewritten is committed: the next one completes it, as does
-/// a prune.
+/// A process dies when its rewrite is committed. The next one completes it, and so does a prune.
 #[test]
 fn what_was_committed_and_not_put_in_its_place_is_completed() {
     for prunes in [false, true] {
@@ -135,7 +134,7 @@ fn what_was_committed_and_not_put_in_its_place_is_completed() {
         let committed = Arc::new(std::sync::atomic::AtomicU64::new(0));
         let seen = Arc::clone(&committed);
         dying.watched.set_before(move |asked, name| {
-            // The first revision that is put is that of the backup that is rewritten.
+            // The first revision that is put is the rewritten backup's.
             if asked == crate::common::Asked::Put && name.starts_with("backups/") && name.ends_with(".1") {
                 seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                 storage.kill();
@@ -146,7 +145,7 @@ fn what_was_committed_and_not_put_in_its_place_is_completed() {
         assert_eq!(committed.load(std::sync::atomic::Ordering::Relaxed), 1);
         dying.watched.clear_before();
         let store = play.process.open();
-        // It is nobody's to name.
+        // No backup may refer to it.
         let rewrites = format!("backups/{}1", "0".repeat(31));
         let pending = play.process.names(&rewrites);
         let pending = ObjectName::new(pending[0].clone()).unwrap();

@@ -1,7 +1,7 @@
-//! A kill before the first and the last change of each kind of making backups archival, of layout
-//! repair, of the prune that moves what archival backups left and expires the oldest, and of
-//! forgetting in the middle: each in the midst of two backups and a reader (`common/killed.rs` has
-//! what must hold). Two series have segments in common, or chunks where the layout is inline
+//! A kill before the first and the last change of each kind: of making backups archival, of layout
+//! repair, of the prune that moves data of archival backups and expires the oldest, and of
+//! forgetting in the middle. Each is in the middle of two backups and a reader (`common/killed.rs`
+//! has what must hold). Two series have segments in common, or chunks if the layout is inline
 //! [RevDedup 2.4.2].
 //!
 //! `ONEFOLD_TEST_LONG=1` kills before every change, and before and after other operations too, at
@@ -19,7 +19,7 @@ use onefold::{Layout, OptimizeRequest, SessionId, SettingsChange};
 const SHARED: usize = 130 << 10;
 const PIECE: usize = 10 << 10;
 
-/// Of two series, each of them in turn.
+/// One of two series, in turns.
 #[derive(Clone, Copy)]
 enum Of {
     A,
@@ -34,8 +34,8 @@ impl Of {
         }
     }
 
-    /// The n-th backup: it has segments that all have, something of its own, and something of the
-    /// next one, of either series.
+    /// The n-th backup: it has segments that all have, some data of its own, and some of the next
+    /// one, of either series.
     fn content(self, n: u64) -> Content {
         let own = noise(3000 + n * 2 + self as u64, PIECE);
         let steps = [n, n + 1].map(|step| noise(1000 + step, PIECE)).concat();
@@ -65,7 +65,7 @@ fn store(count: u64, layout: Layout) -> (Process, Vec<Kept>) {
     (machine, kept)
 }
 
-/// The next backups are made beside it, and the oldest is read.
+/// The next backups are made meanwhile, and the oldest is read.
 fn scene((machine, kept): (Process, Vec<Kept>), next: u64, work: Work) -> Scene {
     Scene {
         machine,
@@ -91,8 +91,8 @@ fn assert_asked(done: &Done, asked: &[&str]) {
     assert!(missing.is_empty(), "{missing:?} of {all:?}");
 }
 
-/// The commit of a rewrite, and then a revision of the backup, and then the rewrite is let go of:
-/// so often.
+/// Checks that this order happened so many times: the commit of a rewrite, a revision of the
+/// backup, the forgetting of the rewrite.
 fn assert_published(done: &Done, times: usize) {
     let puts = done.requests.iter().filter(|request| request.asked == Asked::Put);
     let commits = puts.filter(|request| is_rewrite(request.asked, &request.name));
@@ -139,8 +139,8 @@ fn who_repairs_the_layout_is_killed() {
     });
 }
 
-/// What both series have let go of goes, and the oldest backup, whose archive goes whole; what is
-/// left in containers moves.
+/// The unused data of both series is removed, with the oldest backup, whose archive containers are
+/// whole. The survivors in other containers are moved.
 #[test]
 fn who_moves_and_expires_is_killed() {
     let (machine, kept) = store(3, Layout::Hybrid);
@@ -168,13 +168,13 @@ fn who_moves_and_expires_is_killed() {
     });
 }
 
-/// Backups in the middle of both series, onto which those before them refer. One of those is held,
-/// so that it goes on to refer to what is forgotten; the other one is rewritten.
+/// Backups in the middle of both series, to which the ones before refer. One of the latter is held,
+/// and keeps referring to a forgotten backup. The other one is rewritten.
 #[test]
 fn who_forgets_in_the_middle_is_killed() {
     let (machine, mut kept) = store(3, Layout::Hybrid);
     optimize(&machine.open(), 1);
-    // It shares nothing, so that something goes while the others are held on to.
+    // It shares nothing, so some data is removed while other data is still referred to.
     let apart = noise(77, 40 << 10);
     let made = back_up_bytes(&machine.open(), "/apart", &apart, &How::plain()).unwrap();
     kept.push((made.id, "/apart", apart));
@@ -188,8 +188,8 @@ fn who_forgets_in_the_middle_is_killed() {
         prunes: Some(everything()),
     };
     let mut scene = scene((machine, kept), 3, work);
-    // One reads what is rewritten, and one takes what is forgotten: nothing but the hold keeps what
-    // the first refers to.
+    // One reads the rewritten backup, and one takes data of the forgotten one. Only the hold keeps
+    // the data to which the first refers.
     scene.read = ids[1];
     scene.beside[1] = Of::B.content(1);
     scene.held = ids[..1].to_vec();

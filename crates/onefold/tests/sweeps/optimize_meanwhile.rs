@@ -1,10 +1,10 @@
-//! Others that come and go whole within one optimize, one prune or one restore, between two of its
-//! operations: forgets, prunes, backups, other optimizes. Where that is between is a sample; with
-//! `ONEFOLD_TEST_LONG=1` it is everywhere.
+//! Other operations that run completely within one optimize, one prune or one restore, between two
+//! of its operations: forgets, prunes, backups, other optimizes. The places are a sample; with
+//! `ONEFOLD_TEST_LONG=1` they are all.
 //!
-//! Invariant: every backup that is not forgotten restores, whatever it refers forward to was
-//! forgotten or rewritten meanwhile; and a restore that has begun ends with the bytes that it began
-//! with.
+//! Invariant: every backup that is not forgotten restores, even if backups to which it refers
+//! forward were forgotten or rewritten meanwhile. A restore that has begun ends with the bytes with
+//! which it began.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,18 +18,18 @@ use onefold::{Monitor, OptimizeRequest, SessionId, Store};
 /// Another series, which shares chunks.
 const SHARING: &str = "/sharing";
 
-/// What happens between two operations.
+/// An action between two operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
-    /// These backups are forgotten, by their place in the series.
+    /// Forgets these backups, by their place in the series.
     Forget(&'static [usize]),
-    /// And what they held goes.
+    /// And removes their data.
     ForgetAndPrune(&'static [usize]),
     Optimize,
     OptimizeAndPrune,
-    /// A backup of this series is made, of what the newest of [`NAME`] has and of what it has not.
+    /// Makes a backup of this series, with bytes of the newest of [`NAME`] and new ones.
     BackUp(&'static str),
-    /// And what is forgotten goes: it refers to what the oldest has.
+    /// And removes forgotten data. It refers to data of the oldest.
     BackUpAndPrune(&'static str),
 }
 
@@ -41,7 +41,7 @@ impl Act {
         }
     }
 
-    /// What it backs up, if it does.
+    /// Runs the action. Returns the backup, if it made one.
     fn happens(self, by: &Process, seed: u64, ids: &[SessionId]) -> Option<Kept> {
         let mut made = None;
         if let Self::BackUp(name) | Self::BackUpAndPrune(name) = self {
@@ -60,7 +60,7 @@ impl Act {
             Self::ForgetAndPrune(_) | Self::OptimizeAndPrune | Self::BackUpAndPrune(_)
         ) {
             let pruner = by.striding();
-            // Who is in the midst of its work may be taken for dead, or be waited for: either is
+            // A process in the middle of its work may count as dead, or be waited for. Both are
             // right.
             let done = pruner.open().prune(&impatient(everything()), &Monitor::default());
             if let Err(error) = done {
@@ -74,7 +74,8 @@ impl Act {
 
 type Work<'a> = &'a dyn Fn(&Store) -> Result<(), onefold::Error>;
 
-/// The act before the `at`-th operation of `work` that changes something; whether it came so far.
+/// Runs the action before the `at`-th operation of `work` that changes something. Returns whether
+/// `work` came so far.
 fn meanwhile(base: &mut Base, (seed, act): (u64, Act), at: usize, work: Work<'_>) -> bool {
     let worker = base.machine.beside(3).striding();
     let (other, ids) = (base.machine.beside(4), base.ids.clone());
@@ -142,8 +143,8 @@ fn others_make_them_archival_at_the_same_time() {
     at_each(Act::OptimizeAndPrune, 1, 11, &one_optimize);
 }
 
-/// It is the newest of the series from then on; or of one that has chunks in common with what is
-/// rewritten, and what that lets go of may be all that the other has.
+/// It is then the newest of the series; or it is of a series with common chunks, and unused data of
+/// the rewritten backup may be all that it refers to.
 #[test]
 fn a_backup_is_made_while_others_are_made_archival() {
     for (name, every) in [(NAME, 7), (SHARING, 6)] {
@@ -203,8 +204,9 @@ fn a_restore_goes_on_across_revisions() {
     }
 }
 
-/// An epoch announces what the next backup alone had, which was forgotten, while the rewrite that
-/// will refer forward to it is about to commit: it ends without an answer, and its pins with it.
+/// An epoch announces data that only the next backup had, which was forgotten, while the rewrite
+/// that will refer forward to it is about to commit. The rewrite ends without an answer, and so do
+/// its pins.
 #[test]
 fn what_a_rewrite_refers_forward_to_is_kept_that_commits_while_an_epoch_waits_for_it() {
     for archival in [0, 2] {

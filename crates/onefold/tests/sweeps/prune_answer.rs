@@ -1,11 +1,11 @@
-//! A backup is asked by an epoch, and dies at any operation of its answer or of what follows; or it
-//! is suspended there, and wakes when all has gone on without it. Another backup and a reader are
-//! in the midst of their work meanwhile.
+//! An epoch asks a backup, and the backup dies at any operation of its answer or later; or it is
+//! suspended there, and wakes when everything continued without it. Another backup and a reader are
+//! in the middle of their work meanwhile.
 //!
-//! Invariant: the reclaimer that asked, or a successor, comes to its end; the next backup of
-//! the series is right, whether it takes over what the other had stored or not; who wakes is told,
-//! and its manifest names nothing that is gone, for there is none; all that is kept restores, and
-//! nothing is stored that nothing explains.
+//! Invariant: the reclaimer that asked, or a successor, completes. The next backup of the series is
+//! right, whether it takes over the other's data or not. A backup that wakes gets an error, and
+//! leaves no manifest that could name removed data. All kept backups restore, and every stored
+//! object is explained.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,33 +24,34 @@ use onefold::{BackupReport, Error, Monitor, PruneOptions, PruneReport, SessionId
 use types::Epoch;
 
 const PART: usize = 48 << 10;
-/// What the asked backup, the other one and the kept one are of. Parts 0 to 4 were backed up
+/// The contents of the asked backup, the other one and the kept one. Parts 0 to 4 were backed up
 /// before, and forgotten.
 const ASKED: [usize; 5] = [5, 0, 2, 6, 3];
 const OTHER: [usize; 4] = [3, 4, 0, 1];
 const KEPT: [usize; 2] = [1, 5];
 
-/// What becomes of the backup that is asked.
+/// What happens to the asked backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// It is killed.
     Dies,
-    /// It is suspended, taken for dead, and wakes.
+    /// It is suspended, counts as dead, and wakes.
     Sleeps,
 }
 
-/// Who goes on.
+/// Which process continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// The reclaimer that asked, and that waits for the answer.
     Reclaimer,
-    /// One that finds the epoch open, for who asked has died; then the next backup of the series.
+    /// A reclaimer that finds the epoch open, because the one that asked has died; then the next
+    /// backup of the series.
     Successor,
-    /// The next backup of the series, and in its midst a successor.
+    /// The next backup of the series, with a successor in its middle.
     Adopter,
 }
 
-/// A store, and what is in it.
+/// A store, and its content.
 struct Base {
     machine: Process,
     parts: Vec<Vec<u8>>,
@@ -86,13 +87,13 @@ impl Base {
     }
 }
 
-/// What came of the asked backup, and of those after it.
+/// The results of the asked backup, and of those after it.
 #[derive(Debug, Default)]
 struct Outcome {
     asked: Option<SessionId>,
-    /// The others went on from here: it was killed, or has fallen asleep.
+    /// It was killed, or has fallen asleep, and the others continue from here.
     is_gone: bool,
-    /// It had answered then.
+    /// It had answered by then.
     has_answered: bool,
     has_committed: bool,
     was_expired: bool,
@@ -111,7 +112,7 @@ struct Run {
     outcome: Arc<Mutex<Outcome>>,
 }
 
-/// Everything goes. Who lives gets all the time that it needs to answer.
+/// Everything dead is removed. Live sessions get all the time that they need to answer.
 fn patient() -> PruneOptions {
     soon_given_up(everything()).answer_within(Duration::from_secs(24 * 3600))
 }
@@ -122,7 +123,7 @@ fn how(n: u64) -> How {
     how
 }
 
-/// Backs up parts; after so many of them it does something, when they were looked up.
+/// Backs up parts. After so many of them, when they were looked up, it does something.
 fn back_up_with_pause(
     process: &Process,
     name: &str,
@@ -159,7 +160,7 @@ impl Run {
         what(&mut self.outcome.lock().unwrap())
     }
 
-    /// The asked session is the newest one that runs.
+    /// The asked session is the newest running one.
     fn note_asked(&self) -> SessionId {
         let newest = self.reclaimer().table().running.last().unwrap().id;
         self.with(|outcome| outcome.asked = Some(newest));
@@ -205,7 +206,7 @@ impl Run {
         self.note_finished(&report);
     }
 
-    /// That of who finished the epoch.
+    /// Records the report of the process that finished the epoch.
     fn note_finished(&self, report: &PruneReport) {
         assert_stages(report, &[Stage::Removes, Stage::Compacts], &self.when);
         self.note_expired(report);
@@ -218,7 +219,7 @@ impl Run {
         });
     }
 
-    /// The asked backup is no more, for now or for ever: the epoch is finished, and its series is
+    /// The asked backup has stopped, for now or for ever. The epoch is finished, and its series is
     /// backed up again.
     fn go_on(&self) {
         let asked = self.with(|outcome| outcome.asked).unwrap();
@@ -266,7 +267,7 @@ impl Run {
         self.prune(6);
     }
 
-    /// The asked backup, whose end the n-th operation is after it was asked.
+    /// The asked backup, which ends at its n-th operation after it was asked.
     fn dying(&self, n: u64, fault: Fault) -> Result<BackupReport, Error> {
         let asked = Process::on(self.machine.storage.handle(), HandClock::new(), self.seed + 7);
         let parts = chosen(&self.base.parts, &ASKED);
@@ -308,7 +309,7 @@ impl Run {
                 locks.kill();
                 run.go_on();
                 if n.is_multiple_of(2) {
-                    // Its pulse is the next to look.
+                    // Its heartbeat thread looks next.
                     clock.advance(Duration::from_secs(11));
                 }
                 has_slept.store(true, Ordering::SeqCst);
@@ -368,7 +369,8 @@ impl Run {
         assert_settles(&self.machine, &kept, when);
     }
 
-    /// A session that was ended has made no backup, and knows why; one that had committed has.
+    /// A session that was ended has made no backup, and knows why. One that had committed has made
+    /// one.
     fn assert_told(&self, made: &Result<BackupReport, Error>) {
         let (when, outcome) = (&self.when, self.outcome.lock().unwrap());
         let error = match made {
@@ -392,16 +394,15 @@ impl Run {
     }
 }
 
-/// A process with a clock of its own, whose locks another one holds that can be killed in its
-/// stead.
+/// A process with a clock of its own. Another one holds its locks, and can be killed instead.
 fn sleeper(machine: &Process, locks: &FaultStorage, seed: u64) -> Process {
     let storage = machine.storage.handle();
     let watched = Arc::new(Watched::with_locks_of(storage.clone(), locks.clone()));
     Process::watched(storage, watched, HandClock::new(), seed)
 }
 
-/// Plays on from every operation, or a sample of them, until the asked backup comes to its end
-/// before.
+/// Continues from every operation, or a sample of them, until the asked backup ends before that
+/// operation.
 fn at_every_operation(fate: Fate, next: Next, seed: u64) {
     let base = Arc::new(Base::new(seed));
     let (mut reached, mut silent, mut answered, mut n) = (0, 0, 0, 1 + seed % 3);

@@ -1,9 +1,9 @@
-//! Prunes beside whoever else works on the store: backups and a reader in the midst of their work,
+//! Prunes beside other users of the store: backups and a reader in the middle of their work,
 //! sessions that sleep or die, reclaimers that die, sleep or meet.
 //!
-//! Invariant: who took content of a forgotten backup keeps it, or stores it again; who was
-//! ended is told and loses nothing but its own work; whatever prune finishes what another began,
-//! nothing that is kept is lost.
+//! Invariant: a backup that took content of a forgotten backup keeps it, or stores it again. A
+//! session that was ended gets an error, and loses only its own work. Whichever prune finishes the
+//! work of another, no kept data is lost.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,8 +30,8 @@ fn parts_of(seed: u64) -> Vec<Vec<u8>> {
     (0..7).map(|n| noise(seed * 10 + n, PART)).collect()
 }
 
-/// A reader reads what is forgotten, two backups take what is forgotten, each in the midst of its
-/// work; epochs run, one of which leaves all in place, and what it left is taken too.
+/// A reader reads a forgotten backup, and two backups take data of it, each in the middle of its
+/// work. Epochs run, one of which leaves everything in place, and data that it left is taken too.
 fn beside_two_backups_and_a_reader(pauses: [usize; 2], how: &How, leaves_first: bool, seed: u64) {
     let when = format!(
         "pauses {pauses:?}, leaves first: {leaves_first}, small {}",
@@ -105,24 +105,24 @@ fn two_backups_and_a_reader() {
     }
 }
 
-/// How the one who dies, and who comes next, prune: by copying alone, so that nothing stays dead;
-/// or by trimming, so that no more does than need be copied.
+/// How the dying process and the next one prune: by copying, so that nothing stays dead; or by
+/// trimming, so that as little as possible is copied.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Copies,
     Trims,
 }
 
-/// What became of who forgot and pruned in the midst of two backups and a reader.
+/// The result of the process that forgot and pruned in the middle of two backups and a reader.
 struct Fate {
-    /// Nothing, where it was killed.
+    /// `None`: it was killed.
     report: Option<PruneReport>,
-    /// So much did it ask to be changed.
+    /// How many changes it requested.
     changes: u64,
 }
 
-/// Who forgets and prunes in the midst of two backups and a reader is killed before or after its
-/// n-th change; those go on, another one finishes.
+/// A process forgets and prunes in the middle of two backups and a reader, and is killed before or
+/// after its n-th change. The others continue, and another process finishes.
 fn killed_beside_two_backups_and_a_reader(way: Way, n: u64, carried_out: bool) -> Fate {
     let when = format!("{way:?}, killed at change {n}, carried out: {carried_out}");
     let (seed, unused_max) = match way {
@@ -172,7 +172,7 @@ fn killed_beside_two_backups_and_a_reader(way: Way, n: u64, carried_out: bool) -
                     });
                 }
                 if done == 3 {
-                    // While both and the reader are at it still.
+                    // While both backups and the reader are still running.
                     let successor = machine.beside(seed + 7).striding();
                     successor.watched.set_trims(matches!(way, Way::Trims));
                     let store = successor.open();
@@ -205,7 +205,7 @@ fn a_kill_at_any_change_beside(way: Way, stages: &[Stage]) {
         };
         for carried_out in both {
             let fate = killed_beside_two_backups_and_a_reader(way, n, carried_out);
-            // How many heartbeats there are between depends on how soon others answer.
+            // The number of heartbeats between depends on how soon others answer.
             let is_near_the_end = n > unharmed.changes / 3 * 2;
             assert!(fate.report.is_none() || is_near_the_end, "{way:?}: {n}");
         }
@@ -223,7 +223,8 @@ fn a_kill_at_any_change_of_who_trims_beside_two_backups_and_a_reader() {
     a_kill_at_any_change_beside(Way::Trims, &Stage::ALL);
 }
 
-/// Another host's session sleeps across epochs and is ended: it gives up, and nothing of it stays.
+/// A session of another host sleeps across epochs and is ended. It gives up, and none of its data
+/// stays.
 #[test]
 fn a_session_that_sleeps_across_an_epoch_is_ended() {
     for pause in 1..4 {
@@ -235,7 +236,7 @@ fn a_session_that_sleeps_across_an_epoch_is_ended() {
         let old = back_up_parts(&machine, "/old", &a);
         let kept = back_up_parts(&machine, "/kept", &chosen(&parts, &[1, 6]));
         let pruner = machine.beside(2001).striding();
-        // Its clock stands still, and so does its pulse.
+        // Its clock stands still, and so do its heartbeats.
         let sleeper = machine.elsewhere(2002);
         let made = back_up_pausing(&sleeper, "/a", &a, &How::plain(), |done| {
             if done == pause {
@@ -260,7 +261,7 @@ fn a_session_that_sleeps_across_an_epoch_is_ended() {
     }
 }
 
-/// Whom it waits for is known while it waits, and since when and until when.
+/// While a prune waits, it tells for which session, since when, and until when.
 #[test]
 fn a_prune_says_for_whom_it_waits() {
     let machine = Process::new(3001);
@@ -299,8 +300,8 @@ fn a_prune_says_for_whom_it_waits() {
     assert!(said.lock().unwrap().len() > 100, "told at each look");
 }
 
-/// A session answers an epoch and dies; the next backup adopts what it had then. And when the
-/// adopter is forgotten, what others use of it stays, and the rest can go.
+/// A session answers an epoch and dies. The next backup adopts its data. When the adopter is
+/// forgotten, data that others use stays, and the rest can be removed.
 fn adopted_after_an_epoch(seed: u64, prune_between: bool) {
     let when = format!("pruned between: {prune_between}");
     let machine = Process::new(seed);
@@ -322,7 +323,7 @@ fn adopted_after_an_epoch(seed: u64, prune_between: bool) {
     });
     made.unwrap_err();
     if prune_between {
-        // There is an epoch again, and this time its process is dead.
+        // Another epoch begins, and this time the process is dead.
         prune(&pruner.open(), &everything(), &when);
     }
     let adopter = back_up_pausing(&machine.beside(seed + 3), "/a", &a, &How::plain(), |_| {}).unwrap();
@@ -333,7 +334,8 @@ fn adopted_after_an_epoch(seed: u64, prune_between: bool) {
         prune(&pruner.open(), &everything_at_once(), &when);
     }
     assert_nothing_unexplained(&pruner, &when);
-    // Another series shares what the dead session wrote; the adopter goes, tombstone and all.
+    // Another series shares the dead session's data. The adopter is removed, including its
+    // tombstone.
     let b = chosen(&parts, &[5, 4]);
     let other = back_up_parts(&machine.beside(seed + 5), "/b", &b);
     all.push((other, "/b", Parts::whole(&b)));
@@ -357,9 +359,9 @@ fn a_dead_session_is_adopted_after_an_epoch() {
     adopted_after_an_epoch(3100, true);
 }
 
-/// A session answers an epoch, which leaves in place what its nodes reach, and dies. Another
-/// session adopts it, and refers to nothing yet when the next epoch comes. That epoch would remove
-/// all that, and with `sweep_all` also what the dead session stored.
+/// A session answers an epoch, which leaves in place the slots that its nodes reach, and dies.
+/// Another session adopts it, and has no references yet when the next epoch comes. That epoch would
+/// remove all of these slots, and with `sweep_all` also the dead session's containers.
 fn adopted_and_not_yet_referred_to(seed: u64, sweep_all: bool) {
     let when = format!("all are swept: {sweep_all}");
     let machine = Process::new(seed);
@@ -397,7 +399,7 @@ fn adopted_and_not_yet_referred_to(seed: u64, sweep_all: bool) {
     assert_eq!(adopter.adopted.len(), 1, "{when}: {adopter:?}");
     let mut all = vec![(adopter.id, "/a", Parts::whole(&a))];
     assert_kept(&machine.beside(seed + 4), &all, &when);
-    // Its manifest names what the other stored: whoever comes next is given nodes of that.
+    // Its manifest names the other session's containers, so the next backup may get nodes of these.
     let next = machine.beside(seed + 5);
     next.open().rebuild_index(&Monitor::default()).unwrap();
     all.push((back_up_parts(&next, "/b", &b), "/b", Parts::whole(&b)));
@@ -413,8 +415,8 @@ fn what_an_adopted_session_had_stays_until_its_adopter_ends() {
     adopted_and_not_yet_referred_to(3400, true);
 }
 
-/// An epoch leaves in place what a session has taken, beside what a kept backup uses; the session
-/// dies, and nobody adopts it: what stayed for its sake goes.
+/// An epoch leaves in place slots that a session has taken, beside slots that a kept backup uses.
+/// The session dies, and no session adopts it. The slots that stayed for it are removed.
 #[test]
 fn what_stayed_for_a_session_that_died_goes() {
     let machine = Process::new(3200);
@@ -443,8 +445,8 @@ fn what_stayed_for_a_session_that_died_goes() {
     assert_settles(&machine, &all, "at the end");
 }
 
-/// A reclaimer dies right after it put, or deleted, the n-th object of a folder, beside a backup;
-/// the backup goes on; a successor finishes, on the same host or on another one.
+/// A reclaimer dies right after it put or deleted the n-th object of a folder, beside a backup. The
+/// backup continues. A successor finishes, on the same host or on another one.
 #[test]
 fn successors_of_reclaimers_that_died() {
     let moments = [
@@ -508,7 +510,7 @@ fn successors_of_reclaimers_that_died() {
     }
 }
 
-/// While a prune is at its n-th change, another begins: at once it is told that somebody is at it.
+/// While a prune is at its n-th change, another begins. It is told at once that a prune is running.
 #[test]
 fn a_second_prune_on_the_same_host_is_told() {
     for n in (1..200).step_by(if is_long() { 1 } else { 6 }) {
@@ -519,8 +521,8 @@ fn a_second_prune_on_the_same_host_is_told() {
     }
 }
 
-/// The first sleeps there, another host's takes over and finishes; a backup takes what stayed in
-/// place; the first wakes.
+/// The first one sleeps there, and another host's prune takes over and finishes. A backup takes
+/// slots that stayed in place. The first one wakes.
 #[test]
 fn a_second_prune_on_another_host_takes_over_from_a_sleeper() {
     for n in (1..200).step_by(if is_long() { 1 } else { 7 }) {
@@ -531,7 +533,8 @@ fn a_second_prune_on_another_host_takes_over_from_a_sleeper() {
     }
 }
 
-/// Who lives on another host is waited for, however long that takes; then what is left is done.
+/// A prune waits for a live session of another host, however long that takes. Then it does the
+/// rest.
 #[test]
 fn a_prune_waits_for_one_that_lives_on_another_host() {
     let machine = Process::new(7000);
@@ -545,7 +548,7 @@ fn a_prune_waits_for_one_that_lives_on_another_host() {
         Parts::whole(&kept),
     )];
     forget(&machine.open(), old);
-    // As a prune begins.
+    // As at the beginning of a prune.
     let first = Process::on(machine.storage.handle_elsewhere(), machine.clock.clone(), 7001);
     let reclaimer = Reclaimer::new(first);
     let session = Session::begin_read(reclaimer.sealer(), 1, SessionPolicy::default()).unwrap();
@@ -553,7 +556,7 @@ fn a_prune_waits_for_one_that_lives_on_another_host() {
     let lease = session.acquire_lease(LeaseRole::Reclaim).unwrap();
     let store = machine.beside(7002).striding().open();
     let second = std::thread::spawn(move || store.prune(&everything(), &Monitor::default()));
-    // Longer than one is silent that counts as dead.
+    // Longer than the silence after which a session counts as dead.
     let until = machine.clock.monotonic() + Duration::from_secs(45 * 60);
     wait_until("three quarters of an hour", || {
         machine.clock.monotonic() >= until || second.is_finished()

@@ -1,9 +1,9 @@
-//! A crash at storage operations of forgetting and pruning, with what was not under a barrier kept,
+//! A crash at storage operations of forgetting and pruning, with bytes under no barrier kept,
 //! dropped or torn; and kills. They are at a sample of the operations; with `ONEFOLD_TEST_LONG=1`
-//! at every one, and kills at reads too. After each: another process prunes, and again, which comes
-//! to nothing; every backup that is kept restores identically; `check` of every byte finds nothing
-//! wrong; nothing is stored that no backup reaches; and the next backup deduplicates against what
-//! is left.
+//! at every one, and kills at reads too. After each: another process prunes, and once more, which
+//! does nothing; every kept backup restores identically; `check` of every byte finds no damage; no
+//! slot is stored that no backup reaches; and the next backup deduplicates against the remaining
+//! data.
 //!
 //! As in `crash.rs`, one recorded run gives all cuts.
 
@@ -28,7 +28,7 @@ fn a_crash_in_the_first_prune() {
     play.verify_all();
 }
 
-/// Marks are extended and dropped, lists of an earlier epoch stand, and tombstones go.
+/// Marks are extended and dropped, lists of an earlier epoch exist, and tombstones are deleted.
 #[test]
 fn a_crash_in_a_later_prune() {
     let play = Play::new(2);
@@ -45,7 +45,7 @@ fn a_crash_in_a_later_prune() {
     play.verify_all();
 }
 
-/// What an epoch left in place is taken by a backup, and the next epoch removes the rest.
+/// A backup takes slots that an epoch left in place, and the next epoch removes the rest.
 #[test]
 fn a_crash_in_a_prune_of_what_was_left_in_place() {
     let play = Play::new(3);
@@ -101,7 +101,7 @@ fn a_crash_in_a_prune_that_trims() {
     play.verify_all();
 }
 
-/// Everything goes, the groups too.
+/// Everything is removed, including the groups.
 #[test]
 fn a_crash_in_a_prune_of_everything() {
     let play = Play::new(4);
@@ -114,28 +114,28 @@ fn a_crash_in_a_prune_of_everything() {
     play.verify_all();
 }
 
-/// What is asked of the storage in each stage of forgetting and pruning, by kind and folder.
+/// Requests of each stage of forgetting and pruning, by kind and folder.
 const STAGES: [&str; 7] = [
     // Forget, mark, condemn, decide.
     "Put backups",
     "Put groups",
     "Put condemned",
     "Put removed",
-    // Remove, finish, and what is kept for a while.
+    // Remove, finish, and delete temporary metadata.
     "Delete data",
     "Delete condemned",
     "Delete backups",
 ];
 
-/// Kind and folder of what was asked.
+/// Kind and folder of a request.
 fn stage(request: &Request) -> String {
     let folder = request.name.split('/').next().unwrap_or_default();
     format!("{:?} {folder}", request.asked)
 }
 
-/// The process that forgets and prunes is killed before or after each operation, or every so
-/// manieth; it ends, and another one carries on. Who lives to the end goes through all these
-/// stages; each operation of it is one that others died at.
+/// The process that forgets and prunes is killed before or after each operation, or one in so many.
+/// It ends, and another one continues. The run that survives goes through all these stages, so
+/// other runs died at each operation of them.
 fn kill_at_every_operation(
     play: &Play,
     doomed: &[SessionId],
@@ -233,8 +233,9 @@ fn a_kill_at_every_operation_of_a_trim() {
     kill_at_every_operation(&play, &ids[..1], &options, (5, true), &trims);
 }
 
-/// The first process is killed before or after it has put a list, the second does what it read
-/// there, and the power fails: what the second acted on is durable before what it did.
+/// The first process is killed before or after it has put a list, the second one executes the list
+/// that it read, and the power fails. The list on which the second acted is durable before its
+/// changes.
 #[test]
 fn a_crash_in_what_a_successor_finishes() {
     for (nth, folder) in [(1, "condemned"), (1, "removed"), (1, "recipe"), (1, "data")] {
@@ -262,7 +263,7 @@ fn a_crash_in_what_a_successor_finishes() {
     }
 }
 
-/// Power cut after power cut, each in the prune that shall mend what the one before left.
+/// One power cut after another, each in the prune that would mend the state after the one before.
 #[test]
 fn prunes_that_crash_again_and_again() {
     for seed in 0..if is_long() { 60 } else { 3 } {

@@ -1,9 +1,9 @@
-//! Others that come and go whole within one prune, at each of its operations: a prune that was
-//! alone takes what it has listed for what is there, until somebody begins.
+//! Other operations that run completely within one prune, at each of its operations. A prune that
+//! was alone uses its listings until another session begins.
 //!
-//! Invariant: a backup that takes content of a forgotten one keeps it, or stores it again,
-//! wherever in the prune it begins and ends; a backup that is forgotten meanwhile stays forgotten.
-//! And prune waits for no process on this host that is dead or has failed.
+//! Invariant: a backup that takes content of a forgotten one keeps it, or stores it again, wherever
+//! in the prune it begins and ends. A backup that is forgotten meanwhile stays forgotten. And prune
+//! waits for no process on this host that is dead or has failed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,12 +18,12 @@ use onefold::{Monitor, OptimizeRequest, PruneUnused, SessionId};
 
 const PART: usize = 40 << 10;
 
-/// What happens between two operations of the prune.
+/// An action between two operations of the prune.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
-    /// A backup takes all that was forgotten.
+    /// A backup takes all forgotten data.
     BackUp,
-    /// A backup is forgotten that was kept.
+    /// Forgets a backup that was kept.
     Forget,
 }
 
@@ -34,8 +34,8 @@ struct Base {
     goes: SessionId,
 }
 
-/// One backup is kept, one is forgotten, of which nothing, a part or all lies in containers of what
-/// is kept, and one may go.
+/// One backup is kept; one is forgotten, of which nothing, a part or all is in containers of the
+/// kept one; and one may be forgotten.
 fn base(seed: u64) -> Base {
     let machine = Process::new(seed);
     machine.init();
@@ -53,7 +53,7 @@ fn base(seed: u64) -> Base {
     }
 }
 
-/// Whether the prune came so far that there was an `at`-th operation that changes something.
+/// Returns whether the prune had an `at`-th operation that changes something.
 fn meanwhile(act: Act, at: usize, leaves: bool, seed: u64) -> bool {
     let when = format!("{act:?} before operation {at}, leaves: {leaves}");
     let base = base(seed);
@@ -139,7 +139,7 @@ fn scene(seed: u64) -> archival::Base {
 }
 
 impl Who {
-    /// Runs the session, and says whether it succeeded.
+    /// Runs the session. Returns whether it succeeded.
     fn act(self, process: &Process, base: &archival::Base) -> bool {
         let Ok(store) = process.try_open() else {
             return false;
@@ -160,7 +160,7 @@ impl Who {
     }
 }
 
-/// The faults: a kill; one failure; a disk that is full from then on; a storage that is away from
+/// The faults: a kill; one failure; a disk that is full from then on; a storage that fails from
 /// then on.
 fn faults(n: u64) -> [Fault; 4] {
     [
@@ -171,8 +171,8 @@ fn faults(n: u64) -> [Fault; 4] {
     ]
 }
 
-/// Whichever session dies or fails, and at any operation: a prune on the same host does not wait
-/// for it.
+/// Whichever session dies or fails, at any operation: a prune on the same host does not wait for
+/// it.
 #[test]
 fn nobody_on_this_host_waits_for_who_came_to_nothing() {
     for who in [Who::Adopts, Who::Reads, Who::Prunes, Who::Optimizes] {

@@ -1,15 +1,15 @@
 //! Long runs drawn from a seed: backups, forgets, prunes, optimizes, restores, holds, tags, kills,
-//! power cuts, by several processes on several hosts, one in the midst of another, against a plain
-//! model: which backup has what, and which are held and tagged.
+//! power cuts, by several processes on several hosts, one in the middle of another. A plain model
+//! has the content of each backup, and which ones are held and tagged.
 //!
-//! No two agree what time it is. Each process has clocks of its own, which go at a rate of their
-//! own; the storage has another. Time passes by seconds and by months; processes sleep, or stand
-//! still and do not notice; somebody sets the storage's clock back or forth by weeks. A clock that
-//! is wrong may cost time, or a backup its end, and then it says so.
+//! No two clocks agree. Each process has clocks of its own, which run at a rate of their own, and
+//! the storage has another. Time passes by seconds and by months. Processes sleep, or stand still
+//! and do not notice. The storage's clock is set back or ahead by weeks. A wrong clock may cost
+//! time, or end a backup, which then reports it.
 //!
-//! What is done follows from the seed alone; a thread may be quicker in one run than in another, so
-//! that a kill may strike at a neighbouring operation. `ONEFOLD_RANDOM_SECONDS` says for how long
-//! to go on, `ONEFOLD_RANDOM_SEED` with which seed to begin; the seed of a failure is printed.
+//! The operations follow from the seed alone. A thread may be faster in one run than in another, so
+//! a kill may strike at a neighbouring operation. `ONEFOLD_RANDOM_SECONDS` sets how long to run,
+//! and `ONEFOLD_RANDOM_SEED` the first seed. The seed of a failure is printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
@@ -37,31 +37,32 @@ use onefold::{
 
 /// Operations of one run.
 const STEPS: u64 = 60;
-/// One within another, at most.
+/// The deepest nesting of operations.
 const DEPTH_MAX: u64 = 3;
 const PROCESSES: u64 = 4;
 const SERIES: u64 = 3;
-/// In so many runs each of [`Stage::ALL`] takes place; regions seldom die whole in containers that
-/// live on.
+/// Each of [`Stage::ALL`] occurs in one of so many runs. Whole regions seldom die in containers
+/// that stay.
 const RUNS_OF_EACH: [u64; Stage::ALL.len()] = [15, 15, 300];
-/// In so many backups leave the windows of their series; some are forgotten before that.
+/// Backups leave the windows of their series in one of so many runs. Some are forgotten before
+/// that.
 const EXPIRING_RUNS: u64 = 60;
-/// Of the numbers that are drawn for what is done, some.
+/// Some of the numbers that are drawn for operations.
 const FORGETS: u64 = 4;
 const PRUNES: u64 = 6;
 const CLOCKS: u64 = 10;
 const OPTIMIZES: u64 = 12;
-/// Of series with a window: backups that stay behind the live one.
+/// For series with a window: archival backups that stay behind the live one.
 const ARCHIVAL: u16 = 1;
 const HOLDS: u64 = 14;
 const TAGS: u64 = 15;
 /// How many numbers there are.
 const ALL: u64 = 16;
 const DAY_SECONDS: u64 = 24 * 60 * 60;
-/// Shorter than the silence after which a session gives up, also where its clock goes fast.
+/// Shorter than the silence after which a session gives up, even if its clock runs fast.
 const BETWEEN_BEATS: Duration = Duration::from_secs(10 * 60 * 60);
 
-/// Draws that depend on nothing but the place in the run.
+/// Random choices that depend only on the place in the run.
 struct Dice(SeededEntropy);
 
 impl Dice {
@@ -79,14 +80,14 @@ impl Dice {
         self.roll(n) == 0
     }
 
-    /// By how much a clock is set: weeks, back or forth.
+    /// By how much a clock is set: weeks, back or ahead.
     fn weeks(&self) -> i64 {
         let seconds = i64::try_from(self.roll(40 * DAY_SECONDS)).unwrap();
         if self.one_in(2) { -seconds } else { seconds }
     }
 }
 
-/// A process that lives on from operation to operation, with all that it remembers.
+/// A process that lives from operation to operation, with its caches.
 struct Running {
     process: Process,
     store: Arc<Store>,
@@ -99,15 +100,15 @@ struct Attempt {
     bytes: Arc<Vec<u8>>,
 }
 
-/// What ought to be there.
+/// The expected state.
 #[derive(Default)]
 struct Model {
     kept: BTreeMap<SessionId, Attempt>,
-    /// The process that forgot it was killed: there or not.
+    /// The process that forgot it was killed: it may exist or not.
     in_doubt: BTreeMap<SessionId, Attempt>,
     attempts: BTreeMap<String, Attempt>,
-    /// Whether a backup is held, and what its tag is, where it was said of any; `None` where
-    /// whoever said so was killed.
+    /// Whether a backup is held, and its tag, if they were set. `None`: the process that set them
+    /// was killed.
     held: BTreeMap<SessionId, Option<bool>>,
     tagged: BTreeMap<SessionId, Option<String>>,
     log: Vec<String>,
@@ -117,18 +118,18 @@ struct Run {
     seed: u64,
     parts: Vec<Vec<u8>>,
     machine: Mutex<FaultStorage>,
-    /// The time; who lives in it has a clock of its own.
+    /// The true time. Each process has a clock of its own.
     time: HandClock,
     storage_time: StorageClock,
     running: Mutex<BTreeMap<u64, Running>>,
-    /// Processes that stand still. Others do their work meanwhile.
+    /// Processes that stand still. Others work meanwhile.
     standing: Mutex<BTreeSet<u64>>,
-    /// Whether processes sleep or stand still for so long that they are taken for dead. What they
-    /// put after that, and after even their endings have gone, a prune finds that looks at
-    /// everything.
+    /// Whether processes sleep or stand still for so long that they count as dead. A prune that
+    /// looks at everything finds objects that they put after that, and after even their endings
+    /// were deleted.
     sleeps: bool,
     model: Mutex<Model>,
-    /// How often each of [`Stage::ALL`] took place.
+    /// How often each of [`Stage::ALL`] occurred.
     staged: Mutex<[u64; Stage::ALL.len()]>,
     /// How many backups were made archival.
     optimized: Mutex<u64>,
@@ -141,12 +142,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// In most runs some series refer to whole segments, in most some do not.
+/// In most runs some series have layout hybrid, and in most some do not.
 fn is_hybrid(seed: u64, series: u64) -> bool {
     seed >> series & 1 == 1
 }
 
-/// Of a third of the runs these have a retention window.
+/// In a third of the runs these series have a retention window.
 fn is_windowed(seed: u64, series: u64) -> bool {
     is_hybrid(seed, series) && seed.is_multiple_of(3)
 }
@@ -189,7 +190,7 @@ impl Run {
         }
     }
 
-    /// A clock as nobody else's.
+    /// A clock that differs from all others.
     fn clock(&self, salt: u64) -> HandClock {
         let dice = Dice::new(self.seed.wrapping_mul(31) ^ salt);
         let permille = u32::try_from(500 + dice.roll(1500)).unwrap();
@@ -201,7 +202,8 @@ impl Run {
         locked(&self.model).log.push(format!("{indent}{what}"));
     }
 
-    /// The process of that number, begun where it is not alive. Odd ones are on hosts of their own.
+    /// The process of this number. It is begun if it does not live. Odd ones are on hosts of their
+    /// own.
     fn process(&self, number: u64, salt: u64) -> (Process, Arc<Store>) {
         let mut running = locked(&self.running);
         if running
@@ -229,14 +231,14 @@ impl Run {
         Process::on(storage, self.clock(salt), self.seed ^ salt).striding()
     }
 
-    /// One that does not stand still.
+    /// A process that does not stand still.
     fn who(&self, drawn: u64) -> u64 {
         let standing = locked(&self.standing);
         let mut each = (0..PROCESSES).map(|n| (drawn + n) % PROCESSES);
         each.find(|number| !standing.contains(number)).unwrap()
     }
 
-    /// One operation, and all that happens in the midst of it.
+    /// One operation, with everything that happens in its middle.
     fn step(&self, place: u64, depth: u64, what: Option<u64>) {
         let dice = Dice::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ place);
         let number = self.who(dice.roll(PROCESSES));
@@ -251,7 +253,7 @@ impl Run {
         let what = what.unwrap_or_else(|| dice.roll(ALL));
         let request = self.request(&dice);
         if is_killed && is_optimize(what) {
-            // Whatever it does is long past 60 operations.
+            // The work of an optimize begins long after 60 operations, so a rehearsal counts them.
             n = 1 + dice.roll(self.rehearse(&request, counted, place));
         }
         if is_killed {
@@ -292,7 +294,7 @@ impl Run {
             }
             1 if self.sleeps => {
                 self.log(depth, format!("{days:?} pass in which everybody lives"));
-                // Who gets no processor for one of these will say that it was silent.
+                // A process that gets no processor time for one of these steps reports its silence.
                 let mut left = days;
                 while !left.is_zero() {
                     let now = left.min(BETWEEN_BEATS);
@@ -371,8 +373,8 @@ impl Run {
         let mut options = how.options();
         options.tags = vec![tag.clone()];
         let pause = usize::try_from(1 + dice.roll(4)).unwrap();
-        // What is done in its midst: what was looked up just now is what others shall get rid of;
-        // or time passes that the process does not know of, and others take it for dead.
+        // An action in its middle: others remove the data that was just looked up; or time passes
+        // that the process does not notice, and others take it for dead.
         let first: &[u64] = match dice.roll(8) {
             0..=2 => &[FORGETS, PRUNES],
             3 => &[CLOCKS, FORGETS, PRUNES],
@@ -458,8 +460,7 @@ impl Run {
         let options = leaving(unused)
             .all(dice.one_in(8))
             .keep_endings_for(Duration::from_secs(days * 24 * 60 * 60));
-        // Where a session is in the midst of its work, it gets the time that it has outside of
-        // tests.
+        // If a session is in the middle of its work, it gets the same time as outside of tests.
         let options = if depth == 0 { impatient(options) } else { options };
         self.log(
             depth,
@@ -496,7 +497,7 @@ impl Run {
         model.kept.iter().nth(at).map(|(id, one)| (*id, one.clone()))
     }
 
-    /// A hold for good, or the end of one; it ends more often than it begins.
+    /// Holds a backup for good, or ends a hold. It ends more often than it begins.
     fn hold(&self, dice: &Dice, depth: u64, who: &str, process: &Process, store: &Store) {
         let Some((id, _)) = self.one_kept(dice) else {
             return;
@@ -523,7 +524,7 @@ impl Run {
         }
     }
 
-    /// Beside the tag by which it is known.
+    /// Besides the tag that identifies it.
     fn tag(&self, dice: &Dice, (place, depth): (u64, u64), who: &str, process: &Process, store: &Store) {
         let Some((id, _)) = self.one_kept(dice) else {
             return;
@@ -541,8 +542,8 @@ impl Run {
         }
     }
 
-    /// What has left the live windows of hybrid series; now and then older backups of any series,
-    /// or the newest are put in order.
+    /// Backups that have left the live windows of hybrid series. Sometimes older backups of any
+    /// series, or layout repair of the newest.
     fn request(&self, dice: &Dice) -> OptimizeRequest {
         OptimizeRequest::default()
             .live(dice.one_in(3).then_some(1))
@@ -550,7 +551,7 @@ impl Run {
             .workers(1 + usize::try_from(dice.roll(2)).unwrap())
     }
 
-    /// So many operations does it take on a copy of the machine.
+    /// How many operations it takes on a copy of the machine.
     fn rehearse(&self, request: &OptimizeRequest, counted: Counted, salt: u64) -> u64 {
         let copy = locked(&self.machine).crash(CrashPolicy::KeepAll);
         let process = Process::on(copy.handle(), self.clock(salt), self.seed ^ salt).striding();
@@ -595,8 +596,8 @@ impl Run {
         self.expire();
     }
 
-    /// An optimize has ended, well or not: what is gone has left the window of its series, and
-    /// nothing else is.
+    /// An optimize has ended, with or without success: exactly the backups that have left the
+    /// window of their series are forgotten.
     fn expire(&self) {
         let list = self.fresh(0xfade).open().snapshots().unwrap();
         let is_there = |id: SessionId| list.snapshots.iter().any(|found| found.id == id);
@@ -617,7 +618,8 @@ impl Run {
         }
     }
 
-    /// What it reads may be forgotten, made archival, put in order and pruned in its midst.
+    /// The backup may be forgotten, made archival, repaired and pruned in the middle of the
+    /// restore.
     fn restore(&self, dice: &Dice, (place, depth): (u64, u64), who: &str, process: &Process, store: &Store) {
         let Some((id, attempt)) = self.one_kept(dice) else {
             return;
@@ -656,7 +658,7 @@ impl Run {
         }
     }
 
-    /// Nobody is in the midst of anything. What a cut tears is `prune_crash.rs`'.
+    /// Cuts the power while no operation runs. Cuts that tear objects are in `prune_crash.rs`.
     fn cut_power(&self, dice: &Dice) {
         self.log(0, "the power fails".into());
         locked(&self.running).clear();
@@ -670,7 +672,7 @@ impl Run {
         *machine = machine.crash(policy);
     }
 
-    /// What is there is what ought to be, by a process that remembers nothing.
+    /// Compares the store with the model, by a process without caches.
     fn verify(&self, when: &str) {
         let store = self.fresh(0xfeed).open();
         let list = store.snapshots().unwrap();
@@ -706,12 +708,12 @@ impl Run {
             }
             let when = format!("{when}: backup {}, {tag}", found.id);
             assert_restores_bytes(&store, found, &attempt.name, &attempt.bytes, &when);
-            // Committed by whoever did not live to tell, or never forgotten after all.
+            // A killed process had committed it, or it was never forgotten.
             model.in_doubt.remove(&found.id);
             model.kept.insert(found.id, attempt);
         }
         model.in_doubt.clear();
-        // A prune that was killed may have left a copy without its other one, and that is told.
+        // A killed prune may have left one copy of two, which is reported.
         let report = store.check(ReadData::Share(1.0), &Monitor::default()).unwrap();
         let findings = report.findings.iter().filter(|finding| !finding.is_covered);
         assert!(findings.count() == 0, "{when}: {:#?}", report.findings);
@@ -729,7 +731,7 @@ impl Run {
         self.time.advance(Duration::from_secs(3600));
         let last = self.fresh(0xffff);
         for n in 0..3 {
-            // The storage's clock may be behind what it told before.
+            // The storage's clock may be behind earlier times of its own.
             self.storage_time.set(i64::try_from(40 * DAY_SECONDS).unwrap());
             let options = impatient(everything()).all(n == 2 && self.sleeps);
             prune_after_crash(&last.open(), &options, "at the end");
@@ -744,7 +746,7 @@ fn is_optimize(what: u64) -> bool {
     [OPTIMIZES, OPTIMIZES + 1].contains(&what)
 }
 
-/// Somebody took the session for dead, or it found itself that it was silent for too long.
+/// Another session has ended this one, or it found that it was silent for too long.
 fn is_over(error: &Error) -> bool {
     let text = error.to_string();
     let why = ["was ended", "has ended already", "has given up"];
@@ -791,8 +793,8 @@ fn random_runs() {
             }
         }
     };
-    // Asked for one, it is played alone, and told. Most of a run is waiting: for pulses, and for
-    // who is dead.
+    // A single seed is played alone, with its report. Most of a run is waiting: for heartbeats, and
+    // for dead sessions.
     let workers = if time.is_zero() {
         1
     } else {

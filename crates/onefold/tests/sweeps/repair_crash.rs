@@ -1,8 +1,9 @@
-//! Power cuts at operations of layout repair, and of the prune after it. After each, all that must
-//! hold after a crash in a prune holds (`prune_crash.rs`); and whoever optimizes next completes it.
+//! Power cuts at operations of layout repair, and of the prune after it. After each, everything
+//! must hold that holds after a crash in a prune (`prune_crash.rs`). The next process that
+//! optimizes completes the work.
 //!
 //! They are at a sample of the operations, the same one each time; with `ONEFOLD_TEST_LONG=1` at
-//! every one. A kill before every change is `optimize_kill.rs`'.
+//! every one. Kills before every change are in `optimize_kill.rs`.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ fn try_repair(store: &Store) -> Result<OptimizeReport, onefold::Error> {
     store.optimize(&request, &Monitor::default())
 }
 
-/// Repairs what is due: so many backups.
+/// Repairs the due backups, so many.
 fn repair(store: &Store, due: usize) {
     let report = try_repair(store).unwrap();
     let done = report.repaired.iter().filter(|(_, done)| done.is_done);
@@ -44,7 +45,7 @@ fn a_crash_in_layout_repair() {
     play.verify_all();
 }
 
-/// What was let go of goes, then backups that refer to the copies.
+/// Unused data is removed, and then backups that refer to the copies.
 #[test]
 fn a_crash_in_pruning_after_layout_repair() {
     let play = Play::new(82);
@@ -59,8 +60,8 @@ fn a_crash_in_pruning_after_layout_repair() {
     play.verify_all();
 }
 
-/// A process that dies when what it has rewritten is committed, before any revision or between
-/// them: the next one completes it, as does a prune. Look-ups find the copies.
+/// A process dies when its rewrite is committed, before any revision or between them. The next one
+/// completes it, and so does a prune. Look-ups find the copies.
 #[test]
 fn what_was_committed_is_completed_for_every_backup() {
     for (revisions, prunes) in [(0, false), (0, true), (1, false), (1, true), (2, true)] {
@@ -91,12 +92,12 @@ fn what_was_committed_is_completed_for_every_backup() {
         let rewritten = list.iter().filter(|snapshot| snapshot.backup.rewritten.is_some());
         assert!(rewritten.count() >= 3, "{list:?}");
         play.assert_kept(&store, &play.told().clone(), "completed");
-        // The other series, where the process died before it came to that.
+        // The other series, if the process died before it repaired that.
         try_repair(&store).unwrap();
         repair(&store, 0);
         play.prune(&everything());
         play.assert_kept(&play.process.open(), &play.told().clone(), "at the end");
-        // What was copied is found.
+        // The copies are found.
         let bytes = play.bytes(&[3, 8, 5, 2]);
         let made =
             crate::common::back_up_bytes(&play.process.open(), "/next", &bytes, &How::plain()).unwrap();

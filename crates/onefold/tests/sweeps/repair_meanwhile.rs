@@ -1,9 +1,9 @@
-//! Others that come and go whole within one layout repair, one prune, one backup or one restore,
-//! between two of its operations: forgets, prunes, backups, other repairs. Where that is between is
-//! a sample; with `ONEFOLD_TEST_LONG=1` it is everywhere.
+//! Other operations that run completely within one layout repair, one prune, one backup or one
+//! restore, between two of its operations: forgets, prunes, backups, other repairs. The places are
+//! a sample; with `ONEFOLD_TEST_LONG=1` they are all.
 //!
-//! Invariant: every backup that is not forgotten restores; a restore that has begun ends with
-//! the bytes that it began with; and what is stored is explained.
+//! Invariant: every backup that is not forgotten restores. A restore that has begun ends with the
+//! bytes with which it began. Every stored object is explained.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::common::{
 use onefold::{Monitor, OptimizeRequest, SessionId, Store};
 
 const NAME: &str = "/image";
-/// What another process backs up meanwhile.
+/// The series that another process backs up meanwhile.
 const OTHER: &str = "/other";
 
 struct Base {
@@ -33,7 +33,7 @@ fn bytes(seed: u64, pieces: &[u64]) -> Vec<u8> {
         .collect()
 }
 
-/// What the `n`-th backup of the series has: pieces of those before it, and some of its own.
+/// The content of the `n`-th backup of the series: pieces of earlier ones, and some of its own.
 fn pieces(n: u64) -> Vec<u64> {
     (0..12)
         .map(|at| {
@@ -86,7 +86,7 @@ impl Base {
         }
     }
 
-    /// After it all restore, and again when all is pruned, repaired and pruned.
+    /// Afterwards all backups restore, and again after everything is pruned, repaired and pruned.
     fn assert_settles(&self, gone: &[SessionId], when: &str) {
         self.assert_all(gone, when);
         let last = self.machine.beside(0xff).striding();
@@ -102,16 +102,16 @@ impl Base {
     }
 }
 
-/// What happens between two operations.
+/// An action between two operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
-    /// These backups are forgotten, by their place in the series.
+    /// Forgets these backups, by their place in the series.
     Forget(&'static [usize]),
-    /// And what they held goes.
+    /// And removes their data.
     ForgetAndPrune(&'static [usize]),
-    /// Another process repairs, and prunes where it says so.
+    /// Another process repairs, and prunes if this is true.
     Repair(bool),
-    /// One of the series comes, and all is repaired and pruned.
+    /// Another backup of the series is made, and everything is repaired and pruned.
     BackUp,
 }
 
@@ -123,7 +123,7 @@ impl Act {
         }
     }
 
-    /// What it backs up, if it does.
+    /// Runs the action. Returns the backup, if it made one.
     fn happens(self, by: &Process, seed: u64, ids: &[SessionId]) -> Option<(SessionId, Vec<u8>)> {
         let mut made = None;
         if self == Self::BackUp {
@@ -139,7 +139,7 @@ impl Act {
         }
         if matches!(self, Self::ForgetAndPrune(_) | Self::Repair(true) | Self::BackUp) {
             let pruner = by.striding();
-            // Who is in the midst of its work may be taken for dead, or be waited for: either is
+            // A process in the middle of its work may count as dead, or be waited for. Both are
             // right.
             let done = pruner.open().prune(&impatient(everything()), &Monitor::default());
             if let Err(error) = done {
@@ -155,7 +155,8 @@ impl Act {
 type Made = (SessionId, &'static str, Vec<u8>);
 type Work<'a> = &'a dyn Fn(&Store) -> Result<Option<Made>, onefold::Error>;
 
-/// The act before the `at`-th operation of `work` that changes something; whether it came so far.
+/// Runs the action before the `at`-th operation of `work` that changes something. Returns whether
+/// `work` came so far.
 fn meanwhile(base: &mut Base, seed: u64, act: Act, at: usize, work: Work<'_>) -> bool {
     let worker = base.machine.beside(3).striding();
     let (other, ids) = (base.machine.beside(4), base.ids.clone());
@@ -255,8 +256,8 @@ fn a_backup_is_repaired_while_another_prunes() {
     }
 }
 
-/// Its look-ups and its parent are of what is repaired and pruned meanwhile: what it refers to
-/// stays.
+/// Data that it looked up, and its parent, are repaired and pruned meanwhile. The slots to which it
+/// refers stay.
 #[test]
 fn a_backup_goes_on_across_a_repair() {
     let every = if is_long() { 1 } else { 4 };

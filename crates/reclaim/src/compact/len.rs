@@ -1,4 +1,4 @@
-//! The length of a new generation, computed from catalogs only.
+//! Computes the length of a new generation from catalogs only.
 //!
 //! Follows the steps of [`super::rewrite`]. For raw regions, and for regions that stay as they are,
 //! the length is exact. For a region that must be compressed again, it is an estimate by the ratio
@@ -13,8 +13,7 @@ use types::SlotRange;
 
 use super::{Packing, Survivors, takes_whole};
 
-/// Bytes of one copy of the container that [`super::rewrite`] would seal; `None` when nothing is
-/// left.
+/// Bytes of one copy of the container that [`super::rewrite`] would seal. `None`: nothing survives.
 pub(crate) fn len_of(view: &CatalogView, dead: &[SlotRange], packing: Packing) -> Option<u64> {
     let mut lens = Lens {
         packing,
@@ -37,10 +36,10 @@ pub(crate) fn len_of(view: &CatalogView, dead: &[SlotRange], packing: Packing) -
     Some((HEADER_BYTES + trailer) as u64 + lens.stored)
 }
 
-/// What was gathered for one region.
+/// The chunks gathered for one region.
 struct Open {
     plain_len: usize,
-    /// What it would take if it compressed as before.
+    /// The stored length, if it compresses as before.
     stored_len: u64,
     is_raw: bool,
 }
@@ -49,7 +48,7 @@ struct Lens {
     packing: Packing,
     entries: Vec<CatalogEntry>,
     regions: usize,
-    /// Of all regions, tags included.
+    /// Stored bytes of all regions, tags included.
     stored: u64,
     open: Option<Open>,
 }

@@ -16,7 +16,7 @@ use crate::slots::SlotMap;
 use super::patient::Patient;
 use super::wanted::Wanted;
 
-/// How many places of one chunk are remembered.
+/// How many places of one chunk to keep.
 const PLACES_MAX: usize = 4;
 
 /// Places of wanted chunks.
@@ -57,7 +57,7 @@ impl<'a> Donors<'a> {
         }
     }
 
-    /// Forgets the chunks that were noted, and where they are.
+    /// Drops the noted chunks and their places.
     pub(super) fn forget_places(&mut self) {
         self.places = HashMap::new();
         self.held = RefCell::default();

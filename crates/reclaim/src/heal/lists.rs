@@ -17,7 +17,7 @@ use crate::slots::SlotSet;
 /// All lists of damage, by container.
 pub(super) struct Lists {
     of: BTreeMap<ContainerId, Listed>,
-    /// What they say of others.
+    /// The slots named by the lists of other containers: none.
     nothing: Listed,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Listed {
     lists: BTreeMap<u32, Option<Vec<SlotRange>>>,
     /// A list names the container as a whole, or cannot be read.
     pub(super) is_whole: bool,
-    /// What the others name.
+    /// The slots that the other lists name.
     pub(super) slots: SlotSet,
 }
 
@@ -86,8 +86,8 @@ impl Lists {
         Ok(())
     }
 
-    /// Deletes the lists that were read, except one of the slots that are left, which it puts if
-    /// there is none. Lists that others have put since stay.
+    /// Deletes the lists that were read, except the list that names exactly the slots still left.
+    /// It puts that list if there is none. Lists that other processes have put since stay.
     pub(super) fn close(&mut self, sealer: &Sealer, id: ContainerId, left: &[SlotRange]) -> Result<()> {
         let Some(listed) = self.of.get_mut(&id) else {
             return Ok(());
@@ -110,8 +110,7 @@ impl Lists {
     }
 }
 
-/// The lists of damage as they are when somebody first asks: only containers with several
-/// generations need them.
+/// The lists of damage, read on first use: only containers with several generations need them.
 pub(crate) struct ListedDamage<'a> {
     sealer: &'a Sealer,
     lists: RefCell<Option<Lists>>,

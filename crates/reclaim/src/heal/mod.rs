@@ -55,7 +55,7 @@ pub struct Healed {
     pub container: ContainerId,
     /// Slots that can be read again.
     pub slots: u64,
-    /// Slots that are still damaged, because nothing has their chunks.
+    /// The slots still damaged, because no place has their chunks.
     pub left: u64,
 }
 
@@ -73,8 +73,8 @@ pub struct HealReport {
 const ENTRY_BYTES: u64 = 160;
 
 /// Heals listed damage with chunks from these containers, which it searches, or from containers
-/// that the index finds. So much memory holds what is known of the containers that are healed
-/// together; one container may need more.
+/// that the index finds. The memory limit holds for the containers that are healed together; one
+/// container may need more.
 ///
 /// # Errors
 /// `Overtaken`, `Interrupted`; of the storage. The store is as readable as before, and the next run
@@ -88,10 +88,10 @@ pub fn heal(
     heal_needed(context, lease, fresh, memory_bytes, &|_| Ok(None))
 }
 
-/// Says which slots of these containers backups need. `None`: nobody knows.
+/// Returns which slots of these containers backups need. `None`: nobody knows.
 pub(crate) type FindNeeded<'a> = dyn Fn(&[ContainerId]) -> Result<Option<SlotMap>> + 'a;
 
-/// As [`heal`]: nobody misses what no backup needs.
+/// Does the same as [`heal`], but leaves out slots that no backup needs.
 pub(crate) fn heal_needed(
     context: &Context<'_>,
     lease: &HeldLease,
@@ -145,7 +145,7 @@ pub(crate) fn heal_needed(
         batch = ward.admit(&mut queue, &lists, &mut donors)?;
     }
     context.sealer.barrier()?;
-    // Lists name what is damaged there: nobody has to read those containers once more.
+    // Lists name the damage of settled containers, so nobody has to read them again to list it.
     let met = context.containers.take_met().into_iter();
     met.filter(|id| !settled.contains(id))
         .for_each(|id| context.containers.note_met(id));
@@ -161,18 +161,18 @@ struct Examined {
 /// The containers that are not healed yet.
 struct Queue<'a> {
     ids: &'a [ContainerId],
-    /// One before those, which was examined.
+    /// A container that was examined, and comes before those.
     next: Option<Examined>,
 }
 
-/// What holds for all containers that are healed.
+/// Values that hold for all containers that are healed.
 struct Ward<'a> {
     context: &'a Context<'a>,
     lease: &'a HeldLease,
     record: &'a OnRecord,
     /// As of [`FindNeeded`].
     needed: Option<&'a SlotMap>,
-    /// What backups need of a container that is not among those.
+    /// The needed slots of a container that is not in `needed`: none.
     nothing: SlotSet,
     entries_max: u64,
 }
@@ -210,7 +210,7 @@ impl Ward<'_> {
         Ok(Examined { found, patient })
     }
 
-    /// As of [`Known`].
+    /// As for [`Known`].
     fn needed_of(&self, id: ContainerId) -> Option<&SlotSet> {
         self.needed.map(|needed| needed.get(id).unwrap_or(&self.nothing))
     }
@@ -336,7 +336,8 @@ impl Treatment<'_> {
         })
     }
 
-    /// Makes the lists of damage say what is left, and reports it. Whether they name all of it.
+    /// Updates the lists of damage to name the slots left, and reports the outcome. Returns whether
+    /// they name all of them.
     fn settle(&self, outcome: Outcome, lists: &mut Lists, report: &mut HealReport) -> Result<bool> {
         let (sealer, id) = (self.ward.context.sealer, self.id);
         let needed_of = self.ward.needed_of(id);

@@ -9,8 +9,9 @@ use crate::error::Result;
 use crate::marks::InForce;
 use crate::slots::{SlotMap, SlotSet};
 
-/// The slots of these containers that backups need, if marks in force say it: all can be read, they
-/// cover every backup, and nobody else ran or has begun since that may refer to more.
+/// The slots of these containers that backups need, if the marks in force are enough to tell. They
+/// are if all can be read, they cover every backup, and no other session ran or has begun since
+/// that may refer to more.
 pub(crate) fn needed(
     context: &Context<'_>,
     session: &Session,

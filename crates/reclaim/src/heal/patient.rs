@@ -15,7 +15,7 @@ use crate::slots::SlotSet;
 use super::lists::{Listed, OnRecord};
 use super::wanted::Wanted;
 
-/// What was known of a container before it was read.
+/// The facts known of a container before it is read.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     /// What lists of damage say.
@@ -31,7 +31,7 @@ impl Known<'_> {
     }
 }
 
-/// Whether backups need any of these slots. `slots` is `None`: of the whole container.
+/// Whether backups need any of these slots. `slots` is `None`: any slot of the container.
 pub(super) fn is_any_needed(needed: Option<&SlotSet>, slots: Option<&[SlotRange]>) -> bool {
     match (needed, slots) {
         (None, _) => true,
@@ -204,7 +204,7 @@ impl Patient {
         Some(to_ranges(&slots))
     }
 
-    /// Whether what is damaged can only come from other containers.
+    /// The unreadable slots that only chunks of other containers can restore.
     pub(super) fn depends_on_others(&self) -> bool {
         self.views.len() <= 1 && !self.is_newest_unread && self.hopeless.is_none()
     }

@@ -15,11 +15,11 @@ use types::{Epoch, Revision};
 use super::{InForce, StoredMarks};
 use crate::error::{ReclaimError, Result};
 
-/// Puts all that were `marked`, as of an epoch or to count at once. What is put to count by another
-/// number than it was marked with has that one then.
+/// Puts the marks of all groups in `marked`, for an epoch or to count at once. Marks that were put
+/// for an epoch and now count at once get a new revision, which `after` then has.
 ///
 /// # Errors
-/// `Overtaken` where a number is taken; of the storage.
+/// `Overtaken` if a revision is taken; of the storage.
 pub(crate) fn put_all(
     sealer: &Sealer,
     marked: &[(GroupId, Revision)],
@@ -37,14 +37,14 @@ pub(crate) fn put_all(
         let (group, _) = marked[at];
         match after.groups.get(&group) {
             Some(stored) if !stored.is_put() => ours(put(sealer, group, stored, epoch)?),
-            // Put when it was made, since it may not be held.
+            // Marks that exceed the memory budget were put when they were made.
             _ => Ok(()),
         }
     })?;
     if epoch.is_some() {
         return Ok(());
     }
-    // One after another: each is read again for it, and all together are more than may be held.
+    // One after another: each is read again, and all together exceed the memory budget.
     for (group, _) in marked {
         let Some(stored) = after.groups.get_mut(group).filter(|stored| stored.is_put()) else {
             continue;
@@ -55,8 +55,8 @@ pub(crate) fn put_all(
     Ok(())
 }
 
-/// Writes a group's marks, as of an epoch or without; whether the number was free. Not durable
-/// before the next barrier.
+/// Writes a group's marks, for an epoch or without one. Returns whether the revision was free. Not
+/// durable before the next barrier.
 pub(crate) fn put(
     sealer: &Sealer,
     group: GroupId,
@@ -77,8 +77,8 @@ pub(crate) fn put(
     }
 }
 
-/// Puts marks that were put as of an epoch once more, as the next revision, which counts at once.
-/// `None`: the number is taken.
+/// Puts marks that were put for an epoch again, as the next revision, which counts at once. `None`:
+/// the revision is taken.
 fn put_without_epoch(sealer: &Sealer, group: GroupId, stored: &StoredMarks) -> Result<Option<StoredMarks>> {
     let counted = StoredMarks {
         revision: stored.revision.next(),

@@ -17,7 +17,7 @@ use crate::objects::copies;
 use crate::objects::{Doomed, Objects, StandingObjects};
 use crate::slots::SlotSet;
 
-/// What [`super::execute`] would come to.
+/// The result that [`super::execute`] would return.
 pub(crate) fn forecast(containers: &Containers, removed: &Removed, packing: Packing) -> Result<Executed> {
     let how = Execution {
         packing,

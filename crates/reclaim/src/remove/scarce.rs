@@ -1,15 +1,15 @@
 //! Rewrites on a full disk, when the reserve is deleted already.
 //!
 //! A data container whose survivors find no room stays as it is. Look-ups do not return its listed
-//! slots, because their list stands while they do. The run tries again at the end, when all else is
-//! gone. What still finds no room goes to the next epoch ([`crate::scarce`]).
+//! slots, because the list exists while they do. The run tries again at the end, when all else is
+//! deleted. Containers that still find no room are left to the next epoch ([`crate::scarce`]).
 //!
-//! A container of nodes cannot wait: every dead node goes before any data slot does (INV-9). Its
-//! second copy makes the room, with a barrier after each step. The run finds the former main copy
-//! whole. It deletes the former mirror, puts the new main copy, deletes the former main copy, and
-//! puts the new mirror. One whole copy exists at every moment, and two at the end. A process that
-//! dies in between, or whose room another takes, leaves one copy and an open epoch. The next run
-//! first makes the second copy.
+//! A container of nodes cannot wait: every dead node is removed before any data slot (INV-9). So
+//! the run deletes its second copy to make room, with a barrier after each step. The run finds the
+//! former main copy whole. It deletes the former mirror, puts the new main copy, deletes the former
+//! main copy, and puts the new mirror. One whole copy exists at every moment, and two at the end. A
+//! process that dies in between, or whose room another takes, leaves one copy and an open epoch.
+//! The next run first makes the second copy.
 
 use container::{ContainerError, SealedContainer, verify_digests};
 use env::StorageError;
@@ -22,8 +22,7 @@ use crate::error::Result;
 use crate::objects::{self, Doomed, Objects, StandingObjects};
 
 impl Removal<'_> {
-    /// Tries the rewrites that found no room again, until none of them finds room. Gives up the
-    /// rest.
+    /// Retries the rewrites that found no room, until none of them finds room. Gives up the rest.
     pub(super) fn try_again(&mut self) -> Result<()> {
         while !self.no_room.is_empty() {
             let waiting = std::mem::take(&mut self.no_room);
@@ -38,7 +37,7 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Replaces a container of nodes when there is no room for both generations. `None`: there is
+    /// Replaces a container of nodes when there is no room for both generations. `None`: there was
     /// no room for this either.
     pub(super) fn put_in_place(
         &mut self,
@@ -57,7 +56,7 @@ impl Removal<'_> {
             .but(id, None)
             .into_iter()
             .partition::<Vec<Doomed>, _>(|(name, _)| *name == former_main);
-        // A process that died before its barrier may have put the generation that was found whole.
+        // A process may have put the whole generation and died before its barrier.
         self.storage.barrier()?;
         self.drop_durably(&others)?;
         let main = names::container(id, generation);
@@ -80,8 +79,8 @@ impl Removal<'_> {
         Ok(Some(Settled::Replaced(StandingObjects::of(&sealed.catalog()))))
     }
 
-    /// Makes the mirror of a generation whose main copy alone is whole, before lower ones go.
-    /// `false`: the generation is not in that state.
+    /// Makes the mirror of a generation of which only the main copy is whole, before lower
+    /// generations are deleted. `false`: the generation is not in that state.
     pub(super) fn make_mirror(
         &mut self,
         kept: StandingObjects,
@@ -100,8 +99,8 @@ impl Removal<'_> {
         let bytes = self.storage.get(&names::container(id, generation))?;
         match self.put_mirror(&mirror, &bytes) {
             Err(error) if self.how.gives_up && error.is_no_space() => {
-                // What is below is replaced by a copy that is whole, and its room is that of the
-                // other one.
+                // A whole copy replaces all lower generations. Their space is enough for its
+                // mirror.
                 self.storage.barrier()?;
                 self.drop_durably(&found.but(id, Some(kept)))?;
                 self.put_mirror(&mirror, &bytes)?;
@@ -133,7 +132,7 @@ impl Removal<'_> {
         }
     }
 
-    /// What exists under the name is left of an attempt.
+    /// Puts a mirror. An object under its name is left from an earlier attempt.
     fn put_mirror(&self, mirror: &ObjectName, bytes: &[u8]) -> Result<()> {
         let mut put = self.storage.put(mirror, &[bytes]);
         if matches!(put, Err(StorageError::AlreadyExists { .. })) {
@@ -146,7 +145,7 @@ impl Removal<'_> {
         Ok(put?)
     }
 
-    /// The second copy that was to make room and did not. There is the room that it had.
+    /// Puts back the second copy that was deleted in vain. Its former space is free.
     fn put_back(&self, id: ContainerId, former: Generation) -> Result<()> {
         if let Some(mirror) = names::mirror(id, former) {
             let bytes = self.storage.get(&names::container(id, former))?;
@@ -155,7 +154,7 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// File systems free what was deleted when that is durable.
+    /// Deletes, and runs a barrier: file systems free the blocks when the deletion is durable.
     fn drop_durably(&mut self, doomed: &[Doomed]) -> Result<()> {
         self.out.freed_bytes += objects::delete(self.storage, doomed)?;
         Ok(self.storage.barrier()?)

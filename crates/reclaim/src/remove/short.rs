@@ -1,13 +1,13 @@
 //! Generations that lack slots which nobody removed.
 //!
 //! Healing remakes a container without the slots whose chunks it does not find. The lost generation
-//! may come back beside the remade one. Then neither is a reason to delete the other. Such a
-//! container stays as it is until healing has united its generations.
+//! may come back beside the remade one. Then neither can replace the other. Such a container stays
+//! as it is until healing has united its generations.
 //!
 //! A container of chunks must keep every slot that is not on the list, whichever generation has it:
-//! a chunk that comes back without need harms nobody. A node may, because what it reaches may be
-//! gone (INV-9). So a container of nodes must keep the slots that lists of damage name, which
-//! healing puts before it puts a generation without them.
+//! a chunk that comes back without need does no harm. A node may do harm, because the slots that it
+//! reaches may be removed (INV-9). So a container of nodes must keep the slots that lists of damage
+//! name, which healing puts before it puts a generation without them.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +21,8 @@ use crate::objects::Objects;
 use crate::slots::SlotSet;
 
 impl Removal<'_> {
-    /// The slots that the next generation of a container must have, where several generations
-    /// stand. Catalogs that cannot be read say nothing.
+    /// The slots that the next generation of a container must have, if several generations exist.
+    /// Unreadable catalogs do not count.
     pub(super) fn due(&self, id: ContainerId, dead: &[SlotRange], found: &Objects) -> Result<SlotSet> {
         let mut due = SlotSet::default();
         if found.generations.len() < 2 {
@@ -48,7 +48,7 @@ impl Removal<'_> {
     }
 }
 
-/// What a generation lacks of the slots that are due.
+/// The due slots that a generation lacks.
 pub(super) fn lacking(view: &CatalogView, due: &SlotSet) -> SlotSet {
     due.without(&slots_of(view).collect())
 }

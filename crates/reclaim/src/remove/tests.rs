@@ -25,7 +25,7 @@ const PACKING: Packing = Packing {
     container_bytes: 40_000,
 };
 
-/// Chunks by container and slot: what must be there.
+/// The bytes of each chunk that must exist, by container and slot.
 type Model = BTreeMap<(ContainerId, u32), Vec<u8>>;
 
 #[derive(Debug, Default)]
@@ -116,7 +116,7 @@ fn list(mut slots: Vec<ContainerSlots>) -> Removed {
     }
 }
 
-/// Every third is random, and so stored raw where a region has nothing else.
+/// Every third chunk is random, so a region of such chunks is stored raw.
 fn chunk(of: ContainerId, slot: u32, len: usize) -> Vec<u8> {
     let mut state = (of.to_u64() ^ (u64::from(slot) << 7)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let is_random = (slot / 4).is_multiple_of(3);
@@ -174,7 +174,7 @@ fn check_survivors(storage: &FaultStorage, model: &Model, list: &Removed) {
     }
 }
 
-/// And nothing else is there: one generation, and all copies of it, sound.
+/// Checks that nothing else exists: one generation, in all its copies, all sound.
 fn check_done(storage: &FaultStorage, model: &Model, list: &Removed) {
     check_survivors(storage, model, list);
     let containers = open(storage);
@@ -206,7 +206,7 @@ fn is_on(list: &Removed, id: ContainerId, slot: u32) -> bool {
     })
 }
 
-/// Some containers of all kinds, and a list that names parts and wholes of them.
+/// Some containers of all kinds, and a list that names parts of them and whole ones.
 fn sample(storage: &FaultStorage) -> (Model, Removed) {
     let (containers, mut model) = (open(storage), Model::new());
     use ContainerKind::{Archive, Data, Recipe, Small};
@@ -302,8 +302,8 @@ fn nodes_are_gone_durably_before_any_data_is() {
     assert!(whole.unwrap() < copies.unwrap(), "space before copies");
 }
 
-/// The machine stops before or after the n-th operation, and keeps what was under no barrier, loses
-/// it or has it torn.
+/// The machine stops before or after the n-th operation. Bytes under no barrier are kept, lost or
+/// torn.
 fn stops(n: u64) -> impl Iterator<Item = (Fault, CrashPolicy)> {
     let policies = [
         CrashPolicy::KeepAll,
@@ -368,7 +368,8 @@ fn a_full_disk_at_every_put_is_an_error_and_space_lets_it_finish() {
     }
 }
 
-/// What whole containers free is enough for copies, and old generations go when space runs out.
+/// The space of whole containers is enough for copies: old generations are deleted when space runs
+/// out.
 #[test]
 fn a_disk_with_room_for_one_copy_is_enough() {
     let storage = FaultStorage::new();
@@ -474,7 +475,8 @@ fn damage_of_what_goes_does_not_matter() {
 
 #[test]
 fn an_unreadable_rest_of_an_attempt_is_not_trusted() {
-    // Torn at its end, in its midst, without a mirror, with a bad mirror.
+    // The new generation is torn at its end, torn in its middle, without a mirror, or with a bad
+    // mirror.
     for how in 0..4 {
         let storage = FaultStorage::new();
         let (containers, mut model) = (open(&storage), Model::new());
@@ -500,7 +502,7 @@ fn an_unreadable_rest_of_an_attempt_is_not_trusted() {
         }
         run(&storage, &list).unwrap();
         check_done(&storage, &model, &list);
-        // A main copy that is whole gets its mirror, and is not made anew.
+        // A whole main copy gets its mirror, and is not made again.
         let stays = if how >= 2 { generation(1) } else { generation(2) };
         assert_eq!(open(&storage).generations(recipe).unwrap(), [stays]);
     }
@@ -530,7 +532,7 @@ fn regions_fill_up_and_what_is_raw_stays_so() {
     let data = id(ContainerKind::Data, 1, 1);
     put(&containers, data, &[300; 48], &mut model);
     storage.barrier().unwrap();
-    // One chunk of each region of four survives, then whole regions.
+    // Of each region of four chunks one survives. Then whole regions survive.
     let gone: Vec<(u32, u32)> = (0..6).map(|n| (n * 4 + 1, 3)).collect();
     let list = list(vec![entry(data, Some(&gone))]);
     run(&storage, &list).unwrap();
@@ -559,12 +561,12 @@ fn a_region_of_which_all_survives_stays_as_it_is() {
     let storage = FaultStorage::new();
     let (containers, mut model) = (open(&storage), Model::new());
     let data = id(ContainerKind::Data, 1, 1);
-    // Three regions in four are compressed; the second loses a chunk, the last is a tiny one.
+    // Three regions in four are compressed. The second one loses a chunk, and the last one is tiny.
     put(&containers, data, &[300; 17], &mut model);
     storage.barrier().unwrap();
     let before = containers.catalog(data).unwrap();
     let list = list(vec![entry(data, Some(&[(5, 1)]))]);
-    // Whatever is compressed anew would not be compressed.
+    // A region that is written again is not compressed.
     let packing = Packing {
         compression: Compression::Off,
         ..PACKING

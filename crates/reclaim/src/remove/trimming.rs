@@ -18,17 +18,17 @@ use crate::compact;
 use crate::error::Result;
 use crate::objects::{self, Objects, can_trim};
 
-/// What is to be done with an older object when the trimmed generation is durable.
+/// The change of an older object, which follows once the trimmed generation is durable.
 pub(super) struct Trim {
     from: ObjectName,
     to: ObjectName,
     given_back: Vec<ByteRange>,
-    /// What it frees that was not free before.
+    /// Bytes that it frees and that were not free before.
     bytes: u64,
 }
 
 impl Trim {
-    /// That of a generation that was made from the one `before`.
+    /// The trim for a generation that was made from `before`.
     pub(super) fn of(view: &CatalogView, before: &CatalogView) -> Option<Self> {
         let body = view.body()?;
         let sum = |ranges: &[ByteRange]| ranges.iter().map(|range| range.len).sum::<u64>();
@@ -42,21 +42,21 @@ impl Trim {
         })
     }
 
-    /// That of a generation that somebody else made, or an attempt before this one.
+    /// The trim for a generation that another process or an earlier attempt made.
     pub(super) fn again(view: &CatalogView) -> Option<Self> {
         Self::of(view, view)
     }
 
-    /// How many bytes that frees, where the storage gives them back.
+    /// How many bytes it frees, if the storage gives them back.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many bytes that has freed.
+    /// Trims the object, and returns how many bytes it freed.
     pub(super) fn carry_out(&self, storage: &dyn Storage) -> Result<u64> {
         match storage.trim(&self.from, &self.to, &self.given_back) {
             Ok(is_given_back) => Ok(if is_given_back { self.bytes } else { 0 }),
-            // A later generation that needs no body stands by now.
+            // A later generation that needs no body exists by now.
             Err(StorageError::NotFound { .. }) => Ok(0),
             Err(error) => Err(error.into()),
         }
@@ -64,7 +64,8 @@ impl Trim {
 }
 
 impl Removal<'_> {
-    /// A generation without the listed slots that copies nothing, where there can be one.
+    /// A generation without the listed slots that copies nothing, if the dead slots and the storage
+    /// allow one.
     pub(super) fn trimmed(
         &self,
         view: &CatalogView,
@@ -78,7 +79,7 @@ impl Removal<'_> {
         }
     }
 
-    /// What is wrong where a generation's body is neither listed nor there when asked for.
+    /// The error if a generation's body is neither listed nor found by its names.
     pub(super) fn lost_body(&self, view: &CatalogView, found: &Objects) -> Result<Option<ContainerError>> {
         let Some(body) = view.body() else {
             return Ok(None);
@@ -87,7 +88,7 @@ impl Removal<'_> {
             return Ok(None);
         }
         let id = view.id();
-        // Another may be giving it its name, or have replaced the generation since.
+        // Another process may just be renaming the body, or have replaced the generation since.
         let names = [
             names::body(id, body),
             names::container(id, body),
@@ -107,9 +108,9 @@ impl Removal<'_> {
         }
     }
 
-    /// A body without a generation is left of a removed container, whose generation was deleted
-    /// first. A listing may miss an object that is put meanwhile, so a missing generation is
-    /// checked twice.
+    /// Deletes a body without a generation. It is left from a removed container, whose generation
+    /// was deleted first. A listing may miss an object that is put meanwhile, so it lists a second
+    /// time before it deletes.
     pub(super) fn drop_bodies(&mut self, id: ContainerId, found: &Objects) -> Result<()> {
         if found.bodies.is_empty() {
             return Ok(());

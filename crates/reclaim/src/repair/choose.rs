@@ -1,43 +1,43 @@
-//! Chooses the containers that the newest backup leaves: pure.
+//! Chooses the containers whose chunks are copied for the newest backup. Pure.
 //!
 //! A restore reads each needed container about once, however little it needs of it [Lillibridge 5].
 //! Copying that little into a new container saves the read, except for the part of a new container
 //! that the copy fills. So a copied byte saves more if its container holds less of the backup:
-//! containers that hold least are chosen first. Rather full containers save little for what they
-//! cost, and the budget may be needed more when the next backup has scattered its changes: they are
+//! containers that hold least are chosen first. Rather full containers save little for their cost,
+//! and the next backup may need the budget more, when it has scattered its changes. So they are
 //! chosen only while more than a reserve is left. The choice ends where a container of copies is
-//! full, or nearly: a container that is hardly begun costs a read for almost nothing.
+//! full, or nearly full: an almost empty container costs a read, and saves almost none.
 
 use std::collections::BTreeSet;
 
 use types::ContainerId;
 
-/// Containers that hold so much of the backup, in percent of a full one, are left as they are.
+/// Containers that the backup uses for so many percent of a full one stay as they are.
 const NEARLY_FULL_PERCENT: u64 = 95;
-/// Those that hold so much leave the reserve.
+/// Containers that it uses for so many percent are chosen only beyond the reserve.
 const RATHER_FULL_PERCENT: u64 = 80;
-/// The reserve: this part of the backup.
+/// The reserve is the backup's plain bytes divided by this.
 const RESERVE_PART: u64 = 10;
-/// Those of which so many times as many plain bytes are needed as a full one has on average go
-/// last.
+/// A container is huge if the backup needs more plain bytes of it than this many average full
+/// containers have. Huge ones are chosen last.
 const HUGE_TIMES: u128 = 8;
-/// At least this part of the reads is to be saved, or nothing is copied.
+/// A choice must save at least the number of reads divided by this, or nothing is copied.
 const GAIN_PART: u64 = 100;
 
-/// What a backup needs of a container.
+/// The chunks that a backup needs of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Need {
     /// The container.
     pub(super) container: ContainerId,
     /// Plain bytes of its chunks that the backup refers to, each once.
     pub(super) bytes: u64,
-    /// What those take in it.
+    /// Stored bytes of these chunks.
     pub(super) stored: u64,
-    /// How many they are.
+    /// The number of these chunks.
     pub(super) chunks: u64,
 }
 
-/// How much may be copied.
+/// The most to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Budget {
     /// Plain bytes.
@@ -46,25 +46,26 @@ pub(super) struct Budget {
     pub(super) chunks: u64,
 }
 
-/// What is copied.
+/// The chunks to copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Of these containers, all that the backup needs.
+    /// All chunks that the backup needs of these containers.
     pub(super) containers: BTreeSet<ContainerId>,
-    /// Plain bytes of it.
+    /// Their plain bytes.
     pub(super) bytes: u64,
 }
 
-/// What is to be copied, of containers that take `full_bytes` when they are full, within `budget`:
-/// as many of those that hold least as save most reads. Nothing, where that saves next to none.
+/// Chooses the chunks to copy within `budget`; a full container has `full_bytes`. It takes the
+/// containers that hold least, as many as save the most reads. It takes none if that saves almost
+/// no read.
 pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: Budget) -> Choice {
     let percent = |percent| full_bytes / 100 * percent;
     let (rather, nearly) = (percent(RATHER_FULL_PERCENT), percent(NEARLY_FULL_PERCENT));
     let all: u64 = needs.iter().map(|need| need.bytes).sum();
     let beyond_reserve = budget.bytes.saturating_sub(all / RESERVE_PART);
     let all_stored: u64 = needs.iter().map(|need| need.stored).sum();
-    // One that takes little may have very much, and would hold up all others until there is as much
-    // to spend.
+    // A container with few stored bytes may have very many plain bytes. Early in the order, it
+    // would block all others until the budget is large enough.
     let plain = u128::from(full_bytes) * u128::from(all) / u128::from(all_stored.max(1));
     let is_huge = |need: &Need| u128::from(need.bytes) > plain * HUGE_TIMES;
     let mut least: Vec<&Need> = needs.iter().filter(|need| need.stored < nearly).collect();
@@ -98,7 +99,8 @@ pub(super) fn choose(needs: &[Need], full_bytes: u64, budget: Budget) -> Choice 
     }
 }
 
-/// How many reads it saves to copy what is needed of so many containers, which takes so much.
+/// How many reads it saves to copy the needed chunks of so many containers, which have so many
+/// stored bytes.
 fn saved(containers: usize, stored: u64, full_bytes: u64) -> u64 {
     (containers as u64).saturating_sub(stored.div_ceil(full_bytes.max(1)))
 }
@@ -126,13 +128,13 @@ mod tests {
         (0..).zip(bytes).map(need).collect()
     }
 
-    /// Of what does not compress.
+    /// The choice for data that does not compress.
     fn chosen(bytes: &[u64], budget: u64) -> (Vec<u32>, u64) {
         let bytes: Vec<_> = bytes.iter().map(|bytes| (*bytes, *bytes)).collect();
         of_packed(&bytes, budget)
     }
 
-    /// Of what takes less than it is.
+    /// The choice for data that compresses: plain and stored bytes.
     fn of_packed(bytes: &[(u64, u64)], budget: u64) -> (Vec<u32>, u64) {
         let budget = Budget {
             bytes: budget,
@@ -158,7 +160,7 @@ mod tests {
             chosen(&[10, 400, 500, 510, 1000, 1000], 2000),
             (vec![0, 1, 2], 910)
         );
-        // Two more are worth it.
+        // Two more save enough reads.
         assert_eq!(
             chosen(&[10, 400, 500, 510, 520, 530, 1000, 1000], 3000),
             (vec![0, 1, 2, 3, 4], 1940)
@@ -171,7 +173,7 @@ mod tests {
         let bytes = [800, 100, 50, 1000, 1000, 1050];
         assert_eq!(chosen(&bytes, 1349), (vec![1, 2], 150));
         assert_eq!(chosen(&bytes, 1350), (vec![0, 1, 2], 950));
-        // One that is less full leaves none.
+        // A container that is less full would leave no reserve.
         let bytes = [799, 100, 50, 1000, 1000, 1051];
         assert_eq!(chosen(&bytes, 949), (vec![0, 1, 2], 949));
     }
@@ -184,17 +186,17 @@ mod tests {
 
     #[test]
     fn what_counts_is_what_they_take() {
-        // Text and pictures: all of the pictures is needed, and but a part of the text, which is
-        // more.
+        // Text and pictures. The backup needs all pictures, and only a part of the text, but that
+        // part is larger.
         let bytes = [(1000, 1000), (3000, 300), (2000, 200)];
         assert_eq!(of_packed(&bytes, 5000), (vec![1, 2], 5000));
-        // The budget is of plain bytes.
+        // The budget counts plain bytes.
         assert_eq!(of_packed(&bytes, 4999), (vec![], 0));
     }
 
     #[test]
     fn what_takes_little_and_has_very_much_goes_last() {
-        // A full one has 2000 on average.
+        // A full container has 2000 plain bytes on average.
         let bytes = [(16_001, 15), (200, 100), (300, 150), (500, 8235)];
         assert_eq!(of_packed(&bytes, 16_000), (vec![1, 2], 500));
         assert_eq!(of_packed(&bytes, 16_501), (vec![0, 1, 2], 16_501));
@@ -215,11 +217,11 @@ mod tests {
     #[test]
     fn what_saves_nothing_is_not_copied() {
         assert_eq!(chosen(&[500], 5000), (vec![], 0));
-        // Two become two.
+        // Two containers would become two.
         assert_eq!(chosen(&[800, 700], 5000), (vec![], 0));
         assert_eq!(chosen(&[300, 700], 5000), (vec![0, 1], 1000));
         assert_eq!(chosen(&[300, 700], 0), (vec![], 0));
-        // One of three hundred is not worth it.
+        // Saving one read of three hundred is not enough.
         let mut many = vec![1000; 300];
         many.extend([10, 10]);
         assert_eq!(chosen(&many, 5000), (vec![], 0));

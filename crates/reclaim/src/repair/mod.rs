@@ -1,16 +1,16 @@
-//! Layout repair: scattered data of the newest backup is copied together, and no chunk is stored
-//! twice for it (L9).
+//! Layout repair: copies scattered data of the newest backup together. In the end no chunk is
+//! stored twice (L9).
 //!
-//! With inline deduplication, a backup shares data with older backups where these stored it. So the
-//! newest backup, which is restored most, needs a little of many containers. With layout hybrid it
+//! With inline deduplication, a backup refers to data where older backups stored it. So the newest
+//! backup, which is restored most often, needs a little of many containers. With layout hybrid it
 //! needs whole segments, a few of each container. Repair copies the needed data out of the
-//! containers that hold least of it into new ones, in the order of the backup's streams, within a
-//! budget of bytes. Capping does this during a backup, and stores the copied data twice
-//! [Lillibridge 5]. After a repair, the newest backup *and all others* refer to the copies, and
-//! [`crate::prune`] frees the old ones.
+//! containers that hold least of it. It fills new containers, in the order of the backup's streams,
+//! within a budget of bytes. Capping does the same during a backup, but stores the copied data
+//! twice [Lillibridge 5]. After a repair, the newest backup *and all others* refer to the copies,
+//! and [`crate::prune`] frees the old ones.
 //!
-//! Invariant: as for every rewrite ([`crate::rewrite`]). Held backups stay as they are, and so
-//! do archival ones, whose recipes refer forward. The old data that they refer to stays for them.
+//! Invariant: as for every rewrite ([`crate::rewrite`]). Held backups stay as they are, and so do
+//! archival ones, whose recipes refer forward. Old data that they refer to stays stored.
 
 mod choose;
 mod needs;
@@ -40,10 +40,10 @@ use needs::{Needed, Needs};
 use trees::{Done, Trees};
 use weigh::{Weight, weigh};
 
-/// Chunks of one repair: of each some 200 bytes are in memory.
+/// The most chunks of one repair. Each takes some 200 bytes of memory.
 const COPIED_CHUNKS_MAX: u64 = 1 << 21;
 
-/// What each step counts as, of the bytes of all backups that are looked at.
+/// The share of each step in the progress, which counts the bytes of all backups concerned.
 const REWRITING_PERCENT: u64 = 40;
 const COPYING_PERCENT: u64 = 50;
 const READING_BACK_PERCENT: u64 = 10;
@@ -55,43 +55,43 @@ pub struct Repair {
     pub series: SeriesId,
     /// The backup: the newest of the series.
     pub backup: SessionId,
-    /// How many plain bytes may be copied.
+    /// The most plain bytes to copy.
     pub budget: u64,
-    /// The storage's time: a hold until before it is over.
+    /// The storage's time. A hold that ends before it is over.
     pub now: UnixNanos,
 }
 
-/// What became of it.
+/// The result of a repair.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repaired {
-    /// Whether it was repaired. Otherwise there was nothing to gain, or it was not due any more.
+    /// Whether it was repaired. Otherwise there was nothing to gain, or it was no longer due.
     pub is_done: bool,
     /// Bytes of its streams.
     pub bytes: u64,
-    /// Plain bytes that might be copied.
+    /// The most plain bytes to copy.
     pub bytes_budget: u64,
-    /// Plain bytes that were.
+    /// Plain bytes that were copied.
     pub bytes_copied: u64,
     /// Bytes written: containers of chunks and of nodes, copies of catalogs.
     pub bytes_stored: u64,
-    /// Containers that it needed chunks of.
+    /// Containers with chunks that it needed before.
     pub containers_before: u64,
-    /// Containers that it needs now.
+    /// Containers with chunks that it needs now.
     pub containers_after: u64,
-    /// Containers that its chunks would fill, each stored once.
+    /// Full containers that its chunks would fill, each chunk stored once.
     pub containers_least: u64,
     /// Other backups that refer to the copies now.
     pub backups: u64,
 }
 
-/// Repairs the layout of a backup. It and all others are as readable as before at any moment, and
-/// after any error. What is done is counted in bytes of streams. `beside` is a session that runs
-/// all the time.
+/// Repairs the layout of a backup. All backups are as readable as before at any moment, and after
+/// any error. Progress counts bytes of streams. `beside` is a session that runs all the time.
 ///
 /// # Errors
-/// `NotRepaired` where a backup cannot be read; `Container` where a chunk cannot; `Interrupted`; of
-/// the storage. Nothing has changed for any backup, or what was committed is completed by the next.
+/// `NotRepaired` if a backup cannot be read; `Container` if a chunk cannot be read; `Interrupted`;
+/// of the storage. After an error no backup has changed, or the next run completes the committed
+/// rewrite.
 pub fn repair(
     context: &Context<'_>,
     options: &OptimizeOptions,
@@ -193,7 +193,7 @@ fn write(
     found.containers_after = physical - choice.len() as u64 + filled;
     put.append(&mut writer.put);
     stored += writer.stored;
-    // What was held of them says nothing of what was written.
+    // The cached nodes are old ones, so they prove nothing about the new ones.
     let reading = Part::of(
         context.progress,
         READING_BACK_PERCENT,
@@ -213,7 +213,7 @@ fn write(
     Ok(Some((rewrite, found)))
 }
 
-/// What the streams of a backup need, by container.
+/// The chunks that a backup's streams need, by container.
 fn needed(
     context: &Context<'_>,
     nodes: &NodeCache,
@@ -234,7 +234,7 @@ fn needed(
     Ok(needs.of)
 }
 
-/// What the session that rewrites says of itself: it has no streams of its own.
+/// The backup that the rewriting session commits. It has no streams of its own yet.
 fn rewrite_of(backup: &Backup, put: &[ContainerId], found: &Repaired) -> Backup {
     Backup {
         streams: Vec::new(),
@@ -252,9 +252,9 @@ fn rewrite_of(backup: &Backup, put: &[ContainerId], found: &Repaired) -> Backup 
     }
 }
 
-/// The backups with what is made of their streams: the first, whose layout is repaired, and then
-/// the others. Nothing is made of one that had the same roots as one before: it gets what was made
-/// of those.
+/// The backups with the new roots of their streams: first the repaired one, then the others. A
+/// backup with the same roots as an earlier one gets no trees of its own, because it gets the trees
+/// of that one.
 fn parents(trees: &mut Trees<'_, '_>, session: SessionId, all: &[ManifestEntry]) -> Result<Vec<Parent>> {
     let mut parents: Vec<Parent> = Vec::with_capacity(all.len());
     let mut streams = Vec::new();
@@ -268,7 +268,7 @@ fn parents(trees: &mut Trees<'_, '_>, session: SessionId, all: &[ManifestEntry])
             trees.of = entry.session();
             match made_of(trees, backup) {
                 Ok(changed) => made = changed,
-                // It keeps what it has, as a held one does.
+                // The backup keeps its roots, as a held one does.
                 Err(ReclaimError::NotRepaired { backup, source })
                     if !parents.is_empty() && source.is_gone() =>
                 {
@@ -292,7 +292,7 @@ fn parents(trees: &mut Trees<'_, '_>, session: SessionId, all: &[ManifestEntry])
     Ok(parents)
 }
 
-/// What is made of a backup's streams; none, where they stay.
+/// The new roots of a backup's streams; none if no root changes.
 fn made_of(trees: &mut Trees<'_, '_>, backup: &Backup) -> Result<Vec<StreamRoot>> {
     let mut streams = Vec::with_capacity(backup.streams.len());
     for stream in &backup.streams {
@@ -308,9 +308,9 @@ fn made_of(trees: &mut Trees<'_, '_>, backup: &Backup) -> Result<Vec<StreamRoot>
     Ok(streams)
 }
 
-/// The backup that is due, and the others that may refer to what it needs, the newest first: as
-/// many as one manifest has room for the streams of, but none that has the bytes of another
-/// elsewhere. None where it is not due any more.
+/// The backup that is due, and the others that may refer to its chunks, the newest first. It takes
+/// as many as one manifest has room for streams of. It leaves out a backup that has the bytes of
+/// another one in other places. Empty if the backup is no longer due.
 fn chosen(list: &ManifestList, due: Repair) -> Vec<SessionId> {
     let is_free = |entry: &&ManifestEntry| {
         let free =
@@ -345,7 +345,7 @@ fn chosen(list: &ManifestList, due: Repair) -> Vec<SessionId> {
     each.map(ManifestEntry::session).collect()
 }
 
-/// Which containers the backup leaves: none that is damaged, as far as is known.
+/// The containers to copy from. None of them is known to be damaged.
 fn choice(
     needed: &BTreeMap<ContainerId, Needed>,
     weights: &HashMap<ContainerId, Weight>,
@@ -368,7 +368,7 @@ fn choice(
     choose(&list.collect::<Vec<_>>(), container_bytes, budget).containers
 }
 
-/// How many containers all that it needs would fill, so far as is known what it takes.
+/// How many full containers all needed chunks would fill, as far as their stored bytes are known.
 fn least(
     needed: &BTreeMap<ContainerId, Needed>,
     weights: &HashMap<ContainerId, Weight>,
@@ -381,8 +381,8 @@ fn least(
     each.sum::<u64>().div_ceil(container_bytes)
 }
 
-/// Reads the new nodes: each has the fingerprint of the one that it replaces, by what its
-/// references lead to now.
+/// Reads the new nodes. Each must have the fingerprint of the node that it replaces, computed from
+/// its new references.
 fn read_back(
     context: &Context<'_>,
     options: &OptimizeOptions,

@@ -10,32 +10,33 @@ use types::{ContainerId, ContainerKind, SlotRange};
 use crate::progress::Progress;
 use crate::slots::SlotMap;
 
-/// Kinds of containers that hold chunks of live backups. One that was archival, and refers to none
-/// any more, has some where only it has them.
+/// Kinds of containers that hold chunks of live backups. A backup that was archival and no longer
+/// refers forward may have chunks in archive containers, which only it has.
 const HOLD_CHUNKS: [ContainerKind; 3] = [ContainerKind::Data, ContainerKind::Small, ContainerKind::Archive];
 
-/// What the backup needs of a container.
+/// The chunks that the backup needs of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Needed {
     /// Plain bytes, each chunk once.
     pub(super) bytes: u64,
     pub(super) chunks: u64,
-    /// Whether none of it is known to be damaged.
+    /// Whether none of these chunks is known to be damaged.
     pub(super) is_whole: bool,
 }
 
-/// What it needs of each container, as they are now.
+/// The needed chunks of each container.
 #[derive(Default)]
 pub(super) struct Needs {
     pub(super) of: BTreeMap<ContainerId, Needed>,
-    /// Chunks that were met, under the names that nodes have for them.
+    /// Chunks that were counted, by the places that nodes name.
     slots: SlotMap,
     nodes: SlotMap,
 }
 
 impl Needs {
-    /// Adds those of a stream. A run of which a part was met before counts whole, and one by each
-    /// name that nodes have for it: no more is copied than was thought.
+    /// Adds the chunks of a stream. The bytes of a run count in full even if a part of it was
+    /// counted before, and so do those of a chunk that nodes name in two places. So repair never
+    /// copies more than this.
     ///
     /// # Errors
     /// Of nodes.
@@ -124,7 +125,7 @@ mod tests {
         let entries = [
             run(one, 0, 10, 1000),
             run(other, 0, 1, 50),
-            // Except for two chunks, it is there already.
+            // All but two of its chunks were counted before.
             run(one, 8, 4, 400),
             run(one, 2, 5, 500),
             NodeEntry::Zeros { len: 5000 },
@@ -141,7 +142,7 @@ mod tests {
         };
         assert_eq!(of(one), (1500, 13));
         assert_eq!(of(other), (50, 1));
-        // Of when it was archival.
+        // From when it was archival.
         assert_eq!(of(id(ContainerKind::Archive, 3)), (10, 1));
         assert_eq!(needs.of.len(), 3);
     }

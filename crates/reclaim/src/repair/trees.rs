@@ -1,10 +1,10 @@
 //! Trees that refer to the copies: equal to the trees that they replace, fingerprint by
 //! fingerprint.
 //!
-//! First come the trees of the backup that is repaired: its chunks in the chosen containers are
-//! copied, in the order of its streams. Then come those of all other backups, which refer to the
-//! copies wherever they referred to a copied chunk. A node without a change stays. Nodes that
-//! backups share are looked at once, for all of them.
+//! First come the trees of the repaired backup: its chunks in the chosen containers are copied, in
+//! the order of its streams. Then come the trees of all other backups. They refer to the copies
+//! wherever they referred to a copied chunk. A node without a change stays. A node that backups
+//! share is rewritten once, for all of them.
 //!
 //! Memory: two places for each copied chunk; some 100 bytes for each changed node; one bit for each
 //! other node.
@@ -28,34 +28,34 @@ pub(super) struct Trees<'a, 'b> {
     pub(super) nodes: &'a NodeCache,
     /// Containers whose slots are copied, as far as the repaired backup needs them.
     pub(super) chosen: &'a BTreeSet<ContainerId>,
-    /// What they take.
+    /// The stored bytes of each container.
     pub(super) weights: &'a HashMap<ContainerId, Weight>,
     pub(super) numbers: &'a mut Numbers,
     pub(super) copies: &'a mut Copies,
     pub(super) writer: &'a mut NodeWriter<'b>,
     pub(super) progress: &'a dyn Progress,
-    /// The backup that is looked at.
+    /// The backup whose trees are rewritten now.
     pub(super) of: SessionId,
-    /// Whether its layout is repaired.
+    /// Whether this is the repaired backup, whose chunks are copied.
     pub(super) is_repaired: bool,
     pub(super) done: Done,
 }
 
-/// What was looked at.
+/// The results so far.
 #[derive(Default)]
 pub(super) struct Done {
     /// The new places of copied chunks, by their old places.
     moved: HashMap<ChunkLocation, ChunkLocation>,
     /// Nodes that stay.
     same: SlotMap,
-    /// Nodes that are replaced, with the bound on containers that they had.
+    /// Nodes that are replaced, with the bound on containers of the old node.
     replaced: HashMap<ChunkLocation, (Child, u32)>,
     /// The nodes that were written.
     pub(super) written: Vec<TreeRoot>,
 }
 
 impl Trees<'_, '_> {
-    /// The root of a stream, which may be the one that it has.
+    /// The new root of a stream, which may equal the old one.
     ///
     /// # Errors
     /// `NotRepaired`, `TooLarge`, `Interrupted`; of the storage.
@@ -72,7 +72,7 @@ impl Trees<'_, '_> {
         }
     }
 
-    /// The node that stands for this one; `None`: it stays.
+    /// The node that replaces this one. `None`: it stays.
     fn node(&mut self, at: &TreeRoot) -> Result<Option<Child>> {
         if self.progress.is_cancelled() {
             return Err(ReclaimError::Interrupted);
@@ -107,13 +107,13 @@ impl Trees<'_, '_> {
         Ok(Some(child))
     }
 
-    /// The node that takes its place, and the bound on containers that the old one has.
+    /// The node that replaces this one, and the bound on containers of the old node.
     fn inner(&mut self, at: &TreeRoot) -> Result<Option<(Node, u32)>> {
         let old = self.nodes.node(at.location);
         let before = old.map_err(|error| self.broken(error))?.containers_max;
         let below = child_nodes(self.nodes, at).map_err(|error| self.broken(error))?;
         let mut children = Vec::with_capacity(below.len());
-        // Above segments the bound is a sum, so nodes that stay need not be read for it.
+        // Above segments the bound is a sum, so nodes that stay need not be read to compute it.
         let (mut gone, mut come) = (0u32, 0u32);
         let mut is_same = true;
         for node in &below {
@@ -158,7 +158,7 @@ impl Trees<'_, '_> {
         Ok((!is_same).then(|| (segment_node(&children), old.containers_max)))
     }
 
-    /// Where a chunk is now; `None`: where it was.
+    /// The new place of a chunk. `None`: it stays.
     fn moved(&mut self, child: &Child, place: ChunkLocation) -> Result<Option<ChunkLocation>> {
         if !self.chosen.contains(&place.container) {
             return Ok(None);

@@ -1,7 +1,7 @@
-//! The stored bytes that containers use for their plain bytes, by their catalogs.
+//! The stored bytes of containers for their plain bytes, from their catalogs.
 //!
-//! Some data compresses ten times, some not at all: a full container has many plain bytes or few.
-//! So a backup's share of a container is counted in stored bytes.
+//! Some data compresses ten times, some not at all, so a full container has many plain bytes or
+//! few. For this reason a backup's share of a container is counted in stored bytes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,25 +12,25 @@ use types::ContainerId;
 
 use crate::progress::Progress;
 
-/// The bytes of a container's chunks.
+/// Plain and stored bytes of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Weight {
     plain: u64,
-    /// And what they take in it.
+    /// The container's stored bytes.
     stored: u64,
 }
 
 impl Weight {
-    /// What so many plain bytes of it take there: as much as all of it on average, and never more
-    /// than they are.
+    /// About how many stored bytes so many of its plain bytes take: the average of the container,
+    /// and never more than `len`.
     pub(super) fn of(self, len: u64) -> u64 {
         let stored = u128::from(len) * u128::from(self.stored) / u128::from(self.plain.max(1));
         u64::try_from(stored).unwrap_or(len).min(len)
     }
 }
 
-/// Those of containers, by several threads; one whose catalog no copy has whole is left out, and
-/// those not come to once the progress is cancelled.
+/// Computes the weights of containers in several threads. It leaves out containers without a
+/// readable catalog, and the rest once the progress is cancelled.
 ///
 /// # Errors
 /// Of the storage.
@@ -55,7 +55,7 @@ pub(super) fn weigh(
                 }
                 Err(error) if error.is_gone() => {}
                 Err(error) => {
-                    // The others end with what they are at.
+                    // The other threads end after their current container.
                     next.store(ids.len(), Ordering::Relaxed);
                     return Err(error);
                 }
@@ -83,7 +83,7 @@ mod tests {
     fn a_part_takes_as_much_as_all_on_average() {
         let of = |plain, stored, len| Weight { plain, stored }.of(len);
         assert_eq!(of(4000, 1000, 40), 10);
-        // What does not compress takes a little more for its catalog: not counted.
+        // Data that does not compress takes a little more, for its catalog; this is not counted.
         assert_eq!(of(4000, 4100, 40), 40);
         assert_eq!(of(0, 0, 40), 0);
     }

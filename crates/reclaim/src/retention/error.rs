@@ -8,13 +8,14 @@ use super::{GroupKey, times};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RetentionError {
-    /// There is no rule, and everything would go.
+    /// There is no rule, so everything would be forgotten.
     #[error(
         "no rule says which backups to keep, so none is forgotten; give at least one, such as --keep-last 5 or \
          --keep-within 30d"
     )]
     NoRule,
-    /// Commit times contradict the backups' own times, and backups would go because of it.
+    /// Commit times contradict the backups' own times, and backups would be forgotten because of
+    /// it.
     #[error(
         "{group}: the storage says that {} committed {}, and they say themselves that they were made {}; so the store was \
          copied without its times, as `cp -r` does, or a clock was wrong. By the storage's times {} forgotten that \
@@ -31,7 +32,7 @@ pub enum RetentionError {
         committed: (UnixNanos, UnixNanos),
         /// The first and last time at which they were made, by themselves.
         own: (UnixNanos, UnixNanos),
-        /// How many of them would go, but would stay by their own times.
+        /// How many of them would be forgotten, but would stay by their own times.
         lost: usize,
     },
     /// A group would lose all its backups.

@@ -7,7 +7,7 @@ use types::{shell_word, shell_words};
 
 use super::Candidate;
 
-/// What backups of one group have in common.
+/// The properties that backups of one group have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupBy {
     /// The host.
@@ -19,7 +19,7 @@ pub struct GroupBy {
 }
 
 impl GroupBy {
-    /// Series: host and paths.
+    /// Groups by series: host and paths.
     pub const SERIES: Self = Self {
         host: true,
         paths: true,
@@ -33,7 +33,7 @@ impl Default for GroupBy {
     }
 }
 
-/// A group's name: what its backups have in common; `None` for what they need not.
+/// The key of a group: the common properties of its backups. `None`: this property may differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupKey {
     /// The host.
@@ -66,7 +66,7 @@ impl fmt::Display for GroupKey {
     }
 }
 
-/// The groups, each with at least one backup.
+/// Divides backups into groups, each with at least one backup.
 pub(super) fn divide(backups: Vec<Candidate>, by: GroupBy) -> BTreeMap<GroupKey, Vec<Candidate>> {
     let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for backup in backups {

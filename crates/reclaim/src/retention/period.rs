@@ -1,15 +1,15 @@
-//! Periods; a rule keeps one backup of each.
+//! Periods: a rule keeps one backup of each.
 
-/// What a rule keeps one backup of.
+/// The period of which a rule keeps one backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Period {
-    /// Each backup by itself.
+    /// Each backup is a period of its own.
     Each,
     /// An hour, UTC.
     Hour,
     /// A day, UTC.
     Day,
-    /// An ISO week, from Monday on, UTC.
+    /// An ISO week, from Monday, UTC.
     Week,
     /// A month, UTC.
     Month,

@@ -4,44 +4,45 @@ use std::num::NonZeroU32;
 
 use super::{Period, TimeSpan};
 
-/// The rules by which backups are kept. Each is asked by itself; what any of them keeps is kept.
+/// The rules that keep backups. Each rule is applied by itself, and a backup stays if any rule
+/// keeps it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// In the order in which reasons are given.
+    /// The rules, in the order in which reasons are given.
     pub rules: Vec<Rule>,
-    /// Whether a group may lose all its backups; without any rule every group does.
+    /// Whether a group may lose all its backups. Without any rule, every group loses all.
     pub may_remove_all: bool,
 }
 
 /// One reason to keep backups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// The newest backup of each of the last so many periods that have one; and the group's oldest
-    /// backup, while there are fewer.
+    /// Keeps the newest backup of each of the last `limit` periods that have one. While there are
+    /// fewer, it also keeps the group's oldest backup.
     Newest {
         /// The period.
         period: Period,
-        /// How many.
+        /// The number of periods.
         limit: Limit,
     },
-    /// The newest backup of each period, of backups that are no older than the group's newest by
-    /// the span; and the group's oldest backup, where it is one of those.
+    /// Considers the backups that are at most `span` older than the group's newest. Keeps the
+    /// newest of each period, and the group's oldest backup if it is one of them.
     Within {
         /// The period.
         period: Period,
         /// The span.
         span: TimeSpan,
     },
-    /// Backups that bear all of these tags; with no tag named, those without tags.
+    /// Keeps backups that have all of these tags. An empty list keeps the backups without tags.
     Tagged(Vec<String>),
 }
 
 /// How many backups a rule keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// All that there are.
+    /// All backups.
     None,
-    /// So many.
+    /// This many.
     Count(NonZeroU32),
 }
 

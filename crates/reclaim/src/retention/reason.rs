@@ -14,23 +14,24 @@ pub enum Reason {
     Newest {
         /// The period.
         period: Period,
-        /// The how manieth that the rule keeps, from 1.
+        /// Its number among the backups that the rule keeps, from 1.
         nth: u32,
-        /// It is not, but it is the oldest there is, and the rule wanted more.
+        /// It is not the newest, but it is the oldest of the group, and the rule had fewer than its
+        /// limit.
         is_oldest: bool,
     },
     /// It is the newest of its period, and recent enough.
     Within {
         /// The period.
         period: Period,
-        /// How recent.
+        /// The span of the rule.
         span: TimeSpan,
-        /// It is recent enough and not the newest of its period, but it is the oldest there is.
+        /// It is recent enough and not the newest of its period, but it is the oldest of the group.
         is_oldest: bool,
     },
-    /// It bears these tags; with none, it has none.
+    /// It has these tags. An empty list: it has no tags.
     Tagged(Vec<String>),
-    /// It is held, by the storage's clock.
+    /// It is held until this time, by the storage's clock.
     HeldUntil(UnixNanos),
     /// A revision above the one that counts cannot be read; it may be a hold, or a tombstone.
     NewerUnreadable,

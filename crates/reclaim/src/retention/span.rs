@@ -8,8 +8,8 @@ use types::UnixNanos;
 
 use super::times;
 
-/// A span of calendar time, an hour at least. A month before the 31st of March is the last of
-/// February.
+/// A span of calendar time, at least one hour. One month before the 31st of March is the last day
+/// of February.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeSpan {
     years: u32,
@@ -24,13 +24,13 @@ pub struct TimeSpan {
 pub struct SpanError(String);
 
 impl TimeSpan {
-    /// The moment that lies so long before; the earliest there is, where that is before all time.
+    /// The time that is this span before `time`, or the earliest possible time.
     #[must_use]
     pub fn before(self, time: UnixNanos) -> UnixNanos {
         self.moved(time, Span::negate).unwrap_or(UnixNanos::new(i64::MIN))
     }
 
-    /// The moment that lies so long after; the latest there is, where that is after all time.
+    /// The time that is this span after `time`, or the latest possible time.
     #[must_use]
     pub fn after(self, time: UnixNanos) -> UnixNanos {
         self.moved(time, |span| span).unwrap_or(UnixNanos::new(i64::MAX))

@@ -1,9 +1,9 @@
-//! Commit times that contradict the times in the backups.
+//! Finds commit times that contradict the times in the backups.
 //!
-//! A copy of a store without its times, as `cp -r` makes, gives all commits the time of the copy.
-//! Then a rule that keeps a backup a day finds one day. Retention still uses the storage's times
-//! (INV-6), because they come from one clock. But if those lie close together and the backups' own
-//! times do not, one of the two is wrong, and the program cannot say which.
+//! `cp -r` copies a store without its times, so all commits get the time of the copy. Then a rule
+//! that keeps one backup a day finds only one day. Retention still uses the storage's times
+//! (INV-6), because they come from one clock. But if the storage's times are close together and the
+//! backups' own times are not, one of the two is wrong, and the program cannot tell which.
 //!
 //! The rule, within a series and in the order of sessions: a step from one backup to the next is
 //! *squeezed* if the source's clock went forward, and the storage's by at most a quarter of that.

@@ -1,4 +1,4 @@
-//! Stores without their times differ from stores with a wrong clock.
+//! Distinguishes stores that lost their times from stores with a wrong clock.
 
 use std::num::NonZeroU32;
 
@@ -119,7 +119,7 @@ fn three_backups_are_enough_and_two_are_not() {
     let times: Vec<_> = (0..3).map(|day| (SOME_DAY, SOME_DAY + day * DAY)).collect();
     assert_told(&times, &daily(7));
     assert_eq!(decide_as(&times[1..], &daily(1), Times::Agreeing).unwrap(), [2]);
-    // Within the shortest period rules distinguish nothing.
+    // Rules distinguish nothing within the shortest period.
     let close: Vec<_> = (0..5)
         .map(|minute| (SOME_DAY, SOME_DAY + minute * 14 * MINUTE))
         .collect();
@@ -176,7 +176,7 @@ proptest! {
         let mut times: Vec<_> = right.iter().map(|time| (*time, *time)).collect();
         let mut at = 0;
         for (step, by, is_of_source) in wrong {
-            // Some right ones lie between two wrong ones.
+            // Some right times lie between two wrong ones.
             at += step + 3;
             if let Some(time) = times.get_mut(at) {
                 let clock = if is_of_source { &mut time.1 } else { &mut time.0 };

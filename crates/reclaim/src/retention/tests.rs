@@ -1,4 +1,4 @@
-//! Retention against a plain model, and the cases that people ask about.
+//! Compares retention with a plain model, and tests cases that users ask about.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -64,7 +64,7 @@ fn policy(rules: &[Rule]) -> Policy {
 
 const NOW: UnixNanos = UnixNanos::new(i64::MIN);
 
-/// Of a single group: each backup with its reasons, by session.
+/// The reasons of each backup of a single group, by session.
 fn decided(backups: Vec<Candidate>, policy: &Policy, now: UnixNanos) -> BTreeMap<u64, Vec<String>> {
     let groups = decide(backups, policy, GroupBy::SERIES, now).unwrap();
     assert_eq!(groups.len(), 1);
@@ -132,7 +132,7 @@ fn within_counts_from_the_newest_backup_and_not_from_now() {
     assert_eq!(kept(all(), &[within(Period::Each, "4000000000y")]).len(), 5);
     let reasons = decided(all(), &policy(&[within(Period::Month, "1y1d")]), NOW);
     assert_eq!(reasons[&5], ["monthly within 1y1d"]);
-    // The oldest is not the newest of its month, and is kept all the same.
+    // The oldest is not the newest of its month, and is kept anyway.
     assert_eq!(reasons[&1], ["monthly within 1y1d (the oldest)"]);
     assert_eq!(reasons[&3], ["monthly within 1y1d"]);
     let reasons = decided(all(), &policy(&[within(Period::Each, "1y1d")]), NOW);
@@ -174,8 +174,8 @@ fn what_is_in_doubt_takes_no_other_backups_place() {
             "{emptied:?}"
         );
     }
-    // With a readable revision above, it goes when the rules would let it go; nobody else goes for
-    // it.
+    // With a readable revision above, it is forgotten when the rules allow it, and no other backup
+    // is forgotten instead.
     (all[1].may_be_forgotten, all[2].may_be_forgotten) = (true, false);
     assert_eq!(kept(all.clone(), &[newest(Period::Each, 1)]), [3]);
     assert_eq!(kept(all.clone(), &[newest(Period::Each, 2)]), [1, 2, 3]);
@@ -196,7 +196,7 @@ fn what_is_held_or_in_doubt_stays_until_the_hold_has_passed() {
     assert_eq!(reasons[&2], ["its newest revision cannot be read"]);
     let reasons = decided(all.clone(), &rules, at("2026-06-01T00:00:00Z"));
     assert!(reasons[&1].is_empty() && !reasons[&2].is_empty());
-    // Not even who may remove all removes these.
+    // Even a policy that may remove all does not remove these.
     let all_goes = Policy {
         may_remove_all: true,
         ..Policy::default()
@@ -220,7 +220,7 @@ fn nothing_goes_without_a_rule_and_no_group_goes_whole() {
             && words.contains("--unsafe-allow-remove-all"),
         "{words}"
     );
-    // In one group with a backup that stays, it may go.
+    // In one group with a backup that stays, it may be forgotten.
     let together = GroupBy {
         host: false,
         ..GroupBy::SERIES
@@ -303,7 +303,7 @@ fn name(period: Period, backup: &Candidate) -> String {
         .to_string()
 }
 
-/// What a rule keeps of these backups, from old to new, said the other way round: by periods, not
+/// The backups that a rule keeps, from old to new. The model goes by periods, where the code goes
 /// by backups.
 fn model(rule: &Rule, backups: &[Candidate]) -> BTreeSet<u64> {
     let newest_of = |period: Period, among: &[&Candidate]| {

@@ -1,4 +1,4 @@
-//! Times of commits that agree with the order of sessions, and the periods they fall in.
+//! Commit times that agree with the order of sessions, and the periods that they are in.
 //!
 //! A storage's clock may jump: a machine starts with an empty battery, or somebody sets a wrong
 //! time. Session numbers never jump, so within a series times must not fall from one number to the
@@ -69,7 +69,7 @@ impl Buckets {
         Self { period, last: None }
     }
 
-    /// Whether the time lies in another period than the one asked for before.
+    /// Whether the time is in another period than the time of the call before.
     pub(super) fn opens(&mut self, time: UnixNanos) -> bool {
         let Some(bucket) = bucket(self.period, time) else {
             return true;
@@ -78,7 +78,7 @@ impl Buckets {
     }
 }
 
-/// A number for the period that the time lies in; `None`: a period of its own.
+/// A number for the period of a time. `None`: the time is a period of its own.
 fn bucket(period: Period, time: UnixNanos) -> Option<i64> {
     const HOUR_NANOS: i64 = 3_600_000_000_000;
     const DAY_NANOS: i64 = 24 * HOUR_NANOS;

@@ -16,7 +16,7 @@ use super::sound::Sound;
 use crate::mark::WalkError;
 use crate::progress::Progress;
 
-/// Where a later stream has what an older one has.
+/// The places in a later stream of the segments and chunks of an older one.
 #[derive(Debug, Default)]
 pub(super) struct Matches {
     segments: HashMap<Fingerprint, Option<u64>>,
@@ -33,7 +33,7 @@ struct Match {
     offset: Option<u64>,
 }
 
-/// Where a stream has equal segments: nearly always in one place.
+/// The places of equal segments in a stream. Nearly always there is one.
 struct Places {
     first: ChunkLocation,
     others: Vec<ChunkLocation>,
@@ -45,15 +45,15 @@ impl Places {
     }
 }
 
-/// Calls `each` with every segment of a stream and where it begins, in order. Its bytes are
-/// counted.
+/// Calls `each` with every segment of a stream and its offset, in order. Counts the bytes of the
+/// stream.
 fn segments(
     nodes: &dyn NodeSource,
     root: &TreeRoot,
     progress: &dyn Progress,
     each: &mut dyn FnMut(u64, &TreeRoot) -> Result<(), RecipeError>,
 ) -> Result<(), WalkError> {
-    // What comes next is last.
+    // The last entry is the next one.
     let mut todo = vec![*root];
     let mut offset = 0;
     while let Some(node) = todo.pop() {
@@ -71,8 +71,8 @@ fn segments(
     Ok(())
 }
 
-/// Whether nothing that a segment leads to is known to be damaged. Where it refers forward in turn,
-/// of an archival backup, what is left of its bytes is where the chain ends.
+/// Whether no chunk that a segment leads to is known to be damaged. A segment of an archival backup
+/// may refer forward in turn. Its chunks are then at the end of the chain.
 fn is_whole(nodes: &dyn NodeSource, segment: &TreeRoot, view: &ReclaimView) -> Result<bool, RecipeError> {
     let mut is_forward = false;
     for entry in &nodes.node(segment.location)?.entries {
@@ -108,13 +108,13 @@ fn is_there(place: Place, view: &ReclaimView) -> bool {
 }
 
 impl Matches {
-    /// Finds the matches of two streams; without a later one nothing matches. Chunks that `view`
-    /// has as absent do not match: a damaged chunk of the later backup must not become the only
+    /// Finds the matches of two streams. Without a later stream nothing matches. Chunks that are
+    /// absent in `view` do not match: a damaged chunk of the later backup must not become the only
     /// one. Nor do chunks that `sound` cannot read, if the older backup has a copy of its own. The
-    /// bytes of both streams are counted, twice at most.
+    /// bytes of both streams are counted, at most twice.
     ///
     /// # Errors
-    /// Of nodes and catalogs; that it is to stop.
+    /// Of nodes and catalogs; `Interrupted`.
     pub(super) fn find(
         nodes: &dyn NodeSource,
         old: &TreeRoot,
@@ -123,7 +123,7 @@ impl Matches {
         progress: &dyn Progress,
     ) -> Result<Self, WalkError> {
         let mut found = Self::default();
-        // An older stream may have a segment, or a chunk, in several places, and drops them all.
+        // An older stream may have a segment or a chunk in several places, and drops all of them.
         let mut of_old: HashMap<Fingerprint, Places> = HashMap::new();
         segments(nodes, old, progress, &mut |_, segment| {
             found.segments.insert(segment.fingerprint, None);
@@ -184,17 +184,17 @@ impl Matches {
         Ok(found)
     }
 
-    /// Where the later stream has a segment.
+    /// The offset of a segment in the later stream.
     pub(super) fn segment(&self, fingerprint: &Fingerprint) -> Option<u64> {
         self.segments.get(fingerprint).copied().flatten()
     }
 
-    /// Where the later stream has a chunk that is in no common segment.
+    /// The offset in the later stream of a chunk that is in no common segment.
     pub(super) fn chunk(&self, fingerprint: &Fingerprint) -> Option<u64> {
         self.chunks.get(fingerprint).and_then(|chunk| chunk.offset)
     }
 
-    /// Whether there are chunks that the later stream does not have.
+    /// Whether there are chunks that the later stream lacks.
     pub(super) fn has_unmatched(&self) -> bool {
         self.chunks.values().any(|chunk| chunk.offset.is_none())
     }

@@ -1,5 +1,5 @@
-//! Reverse deduplication: an older backup is rewritten to refer forward to a later one of its
-//! series, and the rest of its data is kept apart [RevDedup 2.4, 2.5] (R2, R3, R4).
+//! Reverse deduplication: rewrites an older backup to refer forward to a later one of its series.
+//! Data that only the older backup has is stored apart [RevDedup 2.4, 2.5] (R2, R3, R4).
 //! [`crate::rewrite`] has the steps.
 
 mod matches;
@@ -29,7 +29,7 @@ pub use shared::Sharing;
 use sound::Sound;
 use trees::{Counts, Trees};
 
-/// What each step counts as, of a backup's bytes.
+/// The share of each step in the progress, which counts the bytes of the backup.
 const MATCHING_PERCENT: u64 = 20;
 const SHARING_PERCENT: u64 = 10;
 const REWRITING_PERCENT: u64 = 60;
@@ -42,26 +42,26 @@ pub struct Due {
     pub series: SeriesId,
     /// The backup.
     pub backup: SessionId,
-    /// The next one of the series, which it will refer forward to; `None`: it is to refer to no
-    /// other any more.
+    /// The later backup that it will refer forward to, the next one of the series. `None`: it will
+    /// refer to no other one any more.
     pub onto: Option<SessionId>,
-    /// The storage's time: a hold until before it is over.
+    /// The storage's time. A hold that ends before it is over.
     pub now: UnixNanos,
 }
 
-/// What became of one backup.
+/// The result for one backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Optimized {
-    /// Whether it is archival now. Otherwise it was not due any more.
+    /// Whether it was rewritten. Otherwise it was no longer due.
     pub is_done: bool,
     /// The later backup that it refers forward to now.
     pub onto: Option<SessionId>,
     /// Bytes of its streams.
     pub bytes: u64,
-    /// Those that are the later backup's now.
+    /// Bytes that it refers forward to in the later backup.
     pub bytes_forward: u64,
-    /// Those that stay where they are, since other live backups have them.
+    /// Bytes that stay where they are, because other live backups have them.
     pub bytes_shared: u64,
     /// Plain bytes that only it has, copied to archive containers, each content once.
     pub bytes_archived: u64,
@@ -71,14 +71,14 @@ pub struct Optimized {
     pub segments: u64,
 }
 
-/// Rewrites the first of these backups, which are due one after another. The chunks that they share
-/// with other backups are looked up for many of them at once, and kept in `sharing`. The backup is
-/// as readable as before at any moment, and after any error. Progress counts bytes of its streams.
-/// `beside` is a session that runs all the time: publishing a rewrite needs one.
+/// Rewrites the first of these backups, which are due one after another. It looks up the chunks
+/// that they share with other backups for many of them at once, and keeps the result in `sharing`.
+/// The backup is as readable as before at any moment, and after any error. Progress counts bytes of
+/// its streams. `beside` is a session that runs all the time: publishing a rewrite needs one.
 ///
 /// # Errors
-/// `NotRewritten` where one of the two cannot be read; `Interrupted`; of the storage. Nothing has
-/// changed for any backup.
+/// `NotRewritten` if one of the two cannot be read; `Interrupted`; of the storage. After an error
+/// no backup has changed, or the next run completes the committed rewrite.
 pub fn optimize(
     context: &Context<'_>,
     options: &OptimizeOptions,
@@ -135,7 +135,7 @@ fn write(
         match_streams(context, &nodes, &session.view(), old, new).map_err(|error| error.or(broken))?;
     debug!(target: OPTIMIZE, backup = %due.backup, "compared with the next backup");
     if sharing.of(due).is_some() {
-        // It was counted for all of them.
+        // The progress counted it for all of them before.
     } else if streams.iter().any(|stream| stream.matches.has_unmatched()) {
         let quiet = Context {
             progress: &OnlyCancel(context.progress),
@@ -178,7 +178,7 @@ fn write(
         rewritten: None,
         ..old.clone()
     };
-    // What was held of it says nothing of what was written.
+    // The cached nodes are old ones, so they prove nothing about the new ones.
     let reading = Part::of(context.progress, READING_BACK_PERCENT, bytes, bytes);
     read_back(&new_cache(), &to, &reading).map_err(|error| error.or(broken))?;
     reading.finish();
@@ -197,7 +197,7 @@ fn write(
     Ok(Some((rewrite, optimized)))
 }
 
-/// Writes the new trees of the streams: returns their roots.
+/// Writes the new trees of the streams, and returns their roots.
 fn write_streams(
     trees: &mut Trees<'_, '_>,
     due: Due,
@@ -219,7 +219,8 @@ fn write_streams(
     Ok(roots)
 }
 
-/// What the session that rewrites says of itself, and of the backup that it rewrote.
+/// The backup that the rewriting session commits, with the streams that it wrote for the old
+/// backup.
 fn rewrite_of(due: Due, old: &Backup, to: Backup, put: &[ContainerId], found: &Optimized) -> Rewrite {
     let parents = vec![Parent {
         series: due.series,
@@ -263,12 +264,12 @@ fn links(context: &Context<'_>, list: &ManifestList, both: &[ManifestEntry]) -> 
 struct MatchedStream<'a> {
     root: &'a StreamRoot,
     matches: Matches,
-    /// The number of the later backup's stream that it is compared with.
+    /// The number of the later backup's stream to compare with.
     later: usize,
 }
 
-/// Compares each stream of the older backup with the later one's of the same number, or else of the
-/// same role.
+/// Compares each stream of the older backup with the later backup's stream of the same number, or
+/// else of the same role.
 fn match_streams<'a>(
     context: &Context<'_>,
     nodes: &NodeCache,
@@ -298,11 +299,11 @@ fn match_streams<'a>(
     Ok(streams)
 }
 
-/// Whether a backup is still to be rewritten: those that there are to be are there, for sure, and
-/// it does not refer forward as it shall.
+/// Whether a backup is still due: both backups exist for sure, it is not held, and it does not
+/// refer forward to `onto` yet.
 fn is_due(list: &ManifestList, due: Due) -> bool {
-    // What cannot be read of the older one was torn, or said of tags and holds; it is not
-    // forgotten.
+    // An unreadable revision of the older one was torn, or changed only tags or holds. It is no
+    // tombstone.
     let older = list.get(due.backup).filter(|entry| !entry.may_be_forgotten);
     let later = |id| list.get(id).filter(|entry| !entry.is_in_doubt());
     let is_there = |id| later(id).and_then(ManifestEntry::backup).is_some();
@@ -313,7 +314,7 @@ fn is_due(list: &ManifestList, due: Due) -> bool {
     due.onto.is_none_or(|onto| onto > due.backup && is_there(onto)) && !is_held && old.next != due.onto
 }
 
-/// Bytes of its streams.
+/// Bytes of the backup's streams.
 fn len(backup: &Backup) -> u64 {
     backup.streams.iter().map(|stream| stream.len).sum()
 }

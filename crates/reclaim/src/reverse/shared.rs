@@ -1,17 +1,18 @@
-//! Which chunks of a backup other live backups refer to, of any series [RevDedup 2.4.2] (R3).
+//! Finds the chunks of a backup that other live backups of any series refer to [RevDedup 2.4.2]
+//! (R3).
 //!
 //! Those chunks stay where they are. An error here loses nothing: marks decide what is removed, and
 //! they know every backup. A chunk that is missed here is stored twice, and no more. So archival
 //! backups of other series, of which there may be thousands, are not read, and neither are backups
 //! that came later.
 //!
-//! The other backups are read once for many due backups; reading all recipes for each would cost
-//! too much. For a due backup, the backups count that are not due before it, except the one that it
-//! will refer forward to (if that one shares a chunk, it shares the damage). So backups are walked
-//! in an order in which all that count for a backup come before it: first those that are not due,
-//! then the due ones, the last one first. For each slot the first two backups are kept, and a node
-//! that two backups have reached is not read again: if any backup counts for a due one, one of
-//! those two does.
+//! The other backups are read once for many due backups, because reading all recipes for each would
+//! cost too much. For a due backup, those backups count that are not due before it. The one that it
+//! will refer forward to does not count (if that one shares a chunk, it shares the damage). So
+//! backups are walked in an order in which all that count for a backup come before it: first those
+//! that are not due, then the due ones, the last one first. For each slot the first two backups are
+//! kept, and a node that two backups have reached is not read again: if any backup counts for a due
+//! one, one of those two does.
 //!
 //! Memory: the slots of the due backups, of as many at once as [`WANTED_BYTES_MAX`] allows; one bit
 //! for each node of the live ones.
@@ -39,28 +40,28 @@ use crate::warning::Warning;
 /// slots take as much again, and more if owners change from slot to slot.
 const WANTED_BYTES_MAX: usize = 32 << 20;
 
-/// What backups that are due one after another share with others. Empty at first.
+/// The chunks that backups which are due one after another share with others. Empty at first.
 #[derive(Debug, Default)]
 pub struct Sharing {
     met: SlotOwners,
-    /// The backups that are asked about, and what each will refer forward to.
+    /// The backups of the query, and the backup that each will refer forward to.
     due: HashMap<SessionId, Option<SessionId>>,
-    /// Where each backup comes in the order in which they were walked.
+    /// The place of each backup in the order of the walk.
     places: HashMap<SessionId, u32>,
 }
 
-/// What one of them shares.
+/// The shared chunks of one backup.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shared<'a> {
     met: &'a SlotOwners,
-    /// Those before it count.
+    /// Backups before this place count.
     place: u32,
-    /// But this one.
+    /// Except the backup at this place.
     onto: Option<u32>,
 }
 
 impl Shared<'_> {
-    /// Whether another has the slot, by the name that it has now.
+    /// Whether another backup has the slot, under its present place.
     pub(super) fn contains(&self, container: ContainerId, slot: Slot) -> bool {
         let counts = |who| who < self.place && Some(who) != self.onto;
         self.met.by(container, slot).any(counts)
@@ -68,7 +69,7 @@ impl Shared<'_> {
 }
 
 impl Sharing {
-    /// What this one shares; `None`: it was not asked about.
+    /// The shared chunks of this backup. `None`: it was not in the query.
     pub(super) fn of(&self, due: Due) -> Option<Shared<'_>> {
         let place = |id| self.places.get(&id).copied();
         self.due
@@ -83,9 +84,9 @@ impl Sharing {
             })
     }
 
-    /// Of the first of these backups, and of as many of the next ones as there is room for. Of
-    /// others that are damaged `told` is told. It counts as so many percent of the bytes of those
-    /// that were asked about.
+    /// Finds the shared chunks of the first of these backups, and of as many of the next ones as
+    /// there is room for. It warns `told` of damaged other backups, and counts this percentage of
+    /// the bytes of the backups in the query.
     ///
     /// # Errors
     /// `Interrupted`; of the storage.
@@ -101,7 +102,8 @@ impl Sharing {
             seen: SlotMap::default(),
             slots: SlotMap::default(),
         };
-        // What was archival refers to what others have by way of those that it refers forward to.
+        // A backup that was archival refers to shared chunks through the backups that it refers
+        // forward to.
         let archival = due.iter().filter_map(|due| list.get(due.backup));
         let links = Arc::new(Links::of(context.manifests.chains(list, archival)?));
         let chained = NodeCache::new(context.containers.clone(), options.node_cache_bytes);
@@ -130,7 +132,7 @@ impl Sharing {
             .backups()
             .filter_map(|entry| Some((entry.session(), entry.backup()?)));
         let others = others.filter(|(id, _)| !found.due.contains_key(id));
-        // Those first that count for all.
+        // First the backups that count for all.
         let (last, first): (Vec<_>, Vec<_>) = others.partition(|(id, _)| ontos.contains(id));
         let order: Vec<_> = first
             .into_iter()
@@ -154,7 +156,7 @@ impl Sharing {
             meeting.is_onto = ontos.contains(id);
             meeting.seen.own = SlotMap::default();
             if let Some(error) = went_on(mark::backup(&mut walk, backup, &mut meeting))? {
-                // What they share with it is stored twice, perhaps.
+                // Chunks shared with it may be stored twice.
                 told.warn(Warning::SharingUnknown {
                     backup: *id,
                     why: error.to_string(),
@@ -171,7 +173,7 @@ fn backup_of(list: &ManifestList, id: SessionId) -> Option<&Backup> {
     list.get(id).and_then(ManifestEntry::backup)
 }
 
-/// What was damaged on a walk, or is gone.
+/// The damage that ended a walk. A failing storage is an error.
 fn went_on(walked: std::result::Result<(), WalkError>) -> Result<Option<RecipeError>> {
     match walked {
         Err(WalkError::Interrupted) => Err(ReclaimError::Interrupted),
@@ -181,14 +183,14 @@ fn went_on(walked: std::result::Result<(), WalkError>) -> Result<Option<RecipeEr
     }
 }
 
-/// Finds what the due backups refer to.
+/// Collects the slots that the due backups refer to.
 struct Wanted {
     seen: SlotMap,
     slots: SlotMap,
 }
 
 impl Wanted {
-    /// Of an archival backup: wherever its references forward lead.
+    /// Adds the chunks of an archival backup, at the ends of its forward references.
     fn add_chunks(
         &mut self,
         nodes: &NodeCache,
@@ -215,29 +217,29 @@ impl Visit for Wanted {
     }
 
     fn chunks(&mut self, container: ContainerId, slots: SlotRange) {
-        // What it has archived before stays as it is.
+        // Chunks that it has archived before stay where they are.
         if container.kind != ContainerKind::Archive {
             self.slots.insert(container, slots);
         }
     }
 }
 
-/// Nodes that were come by.
+/// Nodes that the walks have visited.
 #[derive(Default)]
 struct Seen {
-    /// By the backup that is walked.
+    /// Visited for the backup that is walked now.
     own: SlotMap,
-    /// By one that another will refer forward to, so that it does not count for that.
+    /// Visited for one backup that another will refer forward to. It does not count for that one.
     once: SlotMap,
-    /// By one that counts for all, or by two.
+    /// Visited for one backup that counts for all, or for two backups.
     done: SlotMap,
 }
 
-/// Finds who of the others refers to it.
+/// Records which of the other backups refer to the slots.
 struct Meeting<'a> {
     met: &'a mut SlotOwners,
     seen: Seen,
-    /// The backup that is walked.
+    /// The backup that is walked now.
     who: u32,
     /// Whether others will refer forward to it.
     is_onto: bool,

@@ -20,7 +20,7 @@ struct OwnedSlots {
 }
 
 impl OwnedSlots {
-    /// By whom it was met once `who` has met it.
+    /// The owners of the slots if `who` refers to them too.
     const fn with(&self, who: u32) -> [u32; 2] {
         match self.by {
             [NOBODY, _] => [who, NOBODY],
@@ -30,14 +30,14 @@ impl OwnedSlots {
     }
 }
 
-/// The slots that are asked about.
+/// The owners of the queried slots.
 #[derive(Debug, Default)]
 pub(super) struct SlotOwners {
     containers: HashMap<ContainerId, Vec<OwnedSlots>>,
 }
 
 impl SlotOwners {
-    /// These, which nobody has met yet.
+    /// These slots, without owners.
     pub(super) fn none_of(slots: SlotMap) -> Self {
         let piece = |range: SlotRange| OwnedSlots {
             first: range.first().get(),
@@ -56,7 +56,7 @@ impl SlotOwners {
         self.containers.is_empty()
     }
 
-    /// Of slots that are not asked about nothing is kept.
+    /// Adds `who` to the owners of these slots. Slots outside of the query are ignored.
     pub(super) fn add(&mut self, container: ContainerId, slots: SlotRange, who: u32) {
         let Some(pieces) = self.containers.get_mut(&container) else {
             return;

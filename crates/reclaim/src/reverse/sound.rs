@@ -1,9 +1,9 @@
 //! Checks that chunks of a later backup can be read before an older one drops its own copies.
 //!
-//! Two backups may have a chunk in two places. One copy goes when the older backup refers forward.
-//! If the other one is damaged, and nobody has noticed, both are lost. So the copy that stays is
-//! read first, each region once. A chunk that both have in one place is not read, because nobody
-//! drops it.
+//! Two backups may have a chunk in two places. One copy becomes dead when the older backup refers
+//! forward. If the other copy has unnoticed damage, both are lost. So the copy that stays is read
+//! first, each region once. A chunk that both have in one place is not read, because nobody drops
+//! it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use types::{ChunkLocation, ContainerId, RegionIndex, Slot};
 /// The regions read so far.
 pub(super) struct Sound<'a> {
     containers: &'a Containers,
-    /// The slots of each region whose chunks are as their fingerprints say.
+    /// The slots of each region whose chunks match their fingerprints.
     regions: RefCell<BTreeMap<(ContainerId, RegionIndex), BTreeSet<Slot>>>,
 }
 
@@ -68,8 +68,8 @@ impl<'a> Sound<'a> {
         whole.contains(&at.slot)
     }
 
-    /// The slots of a region with the chunks of their fingerprints. A region that opens is not
-    /// enough: healing writes zeros for a chunk that it has not found.
+    /// The slots of a region whose chunks match their fingerprints. It is not enough that a region
+    /// opens: healing writes zeros for a chunk that it has not found.
     fn whole_slots(&self, view: &CatalogView, region: RegionIndex) -> BTreeSet<Slot> {
         let Ok(plain) = self.containers.read_region(view, region) else {
             return BTreeSet::new();

@@ -39,7 +39,7 @@ impl Scene {
         }
     }
 
-    /// The chunk in a container of its own, which holds these bytes for it.
+    /// Puts the chunk in a container of its own, which stores these bytes for it.
     fn chunk(&mut self, plain: &[u8], stored: Vec<u8>) -> Child {
         let id = self.numbers.next(ContainerKind::Data).unwrap();
         let fingerprint = self.containers.fingerprinter().chunk(plain);
@@ -64,7 +64,7 @@ impl Scene {
         self.chunk(&plain, plain.clone())
     }
 
-    /// The chunk, of which healing has found nothing.
+    /// Puts the chunk as zeros, as healing does when it does not find the chunk.
     fn zeros(&mut self, byte: u8) -> Child {
         self.chunk(&[byte; LEN], vec![0; LEN])
     }
@@ -105,8 +105,8 @@ impl Scene {
     }
 }
 
-/// Whether the chunk of two places matches, in a later stream that refers to `one` of them. The
-/// older stream has the places in both orders.
+/// Whether a chunk that the older stream has in two places matches, if the later stream refers to
+/// `one` of them. Tries both orders of the places.
 fn chunk_matches(one: fn(&mut Scene, u8) -> Child) -> [bool; 2] {
     [false, true].map(|is_turned| {
         let mut scene = Scene::new();
@@ -125,7 +125,7 @@ fn chunk_matches(one: fn(&mut Scene, u8) -> Child) -> [bool; 2] {
     })
 }
 
-/// The same of a segment.
+/// The same for a segment.
 fn segment_matches(one: fn(&mut Scene, u8) -> Child) -> [bool; 2] {
     [false, true].map(|is_turned| {
         let mut scene = Scene::new();

@@ -1,10 +1,10 @@
 //! The tree of an archival backup: equal to the tree that it replaces, fingerprint by fingerprint,
 //! with other references [RevDedup 2.4.1] (R2).
 //!
-//! A segment that the later backup has becomes one forward reference. In other segments, chunks
-//! that the later backup has become forward references, chunks that other live backups have stay
-//! where they are (R3), and the rest is copied to the archive (R4). A node without a change stays,
-//! except the root.
+//! A segment that the later backup has becomes one forward reference. In other segments, there are
+//! three cases: a chunk that the later backup has becomes a forward reference; a chunk that other
+//! live backups have stays where it is (R3); any other chunk is copied to the archive (R4). A node
+//! without a change stays, except the root.
 //!
 //! Invariant: forward references begin and end with a chunk. Equal nodes are written once.
 
@@ -23,7 +23,7 @@ use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
 use crate::rewrite::{Copies, NodeWriter, Numbers};
 
-/// Bytes of stream by what became of them.
+/// Bytes of the stream by case.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) forward: u64,
@@ -34,7 +34,7 @@ pub(super) struct Counts {
 /// Rewrites the trees of one backup.
 pub(super) struct Trees<'a, 'b> {
     pub(super) nodes: &'a NodeCache,
-    /// `None`: nothing that is asked for.
+    /// `None`: no shared chunks are needed.
     pub(super) shared: Option<Shared<'a>>,
     pub(super) numbers: &'a mut Numbers,
     pub(super) archive: &'a mut Copies,
@@ -44,10 +44,10 @@ pub(super) struct Trees<'a, 'b> {
     pub(super) progress: &'a dyn Progress,
 }
 
-/// One stream of it.
+/// One stream of the backup.
 struct Stream<'a> {
     matches: &'a Matches,
-    /// The stream that is referred forward to.
+    /// The stream to refer forward to.
     later: StreamName,
     done: HashMap<(Level, Fingerprint), Child>,
 }
@@ -125,7 +125,7 @@ impl Trees<'_, '_> {
         Ok(child)
     }
 
-    /// `None`: it stays as it is.
+    /// The new segment. `None`: it stays as it is.
     fn segment(&mut self, stream: &Stream<'_>, at: &TreeRoot, old: &Node) -> Result<Option<Node>> {
         if self.progress.is_cancelled() {
             return Err(ReclaimError::Interrupted);
@@ -144,7 +144,7 @@ impl Trees<'_, '_> {
             }
         }
         self.counts.forward += entries.forward_bytes();
-        // What is archived counts when it is copied.
+        // Archived bytes count when they are copied.
         let archived = self.archive.bytes - archived;
         self.progress.add_done(at.len.saturating_sub(archived));
         let node = Node {
@@ -196,7 +196,8 @@ impl Trees<'_, '_> {
     }
 }
 
-/// A segment that the later stream has from `offset` on. Zeros at its ends are its own.
+/// Adds a segment that the later stream has from `offset` on. Zeros at its ends stay in the new
+/// segment.
 fn whole(entries: &mut Entries, old: &Node, offset: u64) {
     let zeros = |entry: Option<&NodeEntry>| match entry {
         Some(NodeEntry::Zeros { len }) => *len,
@@ -209,7 +210,7 @@ fn whole(entries: &mut Entries, old: &Node, offset: u64) {
         0
     };
     entries.zeros(before);
-    // What the old node says is not checked here: the new one is, when it is read back.
+    // The old node is not checked here: the new one is checked when it is read back.
     let ends = before.saturating_add(after);
     entries.forward(
         offset.saturating_add(before),
@@ -218,8 +219,8 @@ fn whole(entries: &mut Entries, old: &Node, offset: u64) {
     entries.zeros(after);
 }
 
-/// Tells of a node's children, one after another, whether they are in runs of its own or were
-/// referred forward to.
+/// Tells for each child of a node, in order, whether a run of the node has it, and not a forward
+/// reference.
 struct OwnRuns<'a> {
     entries: std::slice::Iter<'a, NodeEntry>,
     is_own: bool,
@@ -247,7 +248,7 @@ impl<'a> OwnRuns<'a> {
     }
 }
 
-/// The entries of a new segment, each as long as it can be.
+/// The entries of a new segment, each as long as possible.
 struct Entries {
     later: StreamName,
     list: Vec<NodeEntry>,

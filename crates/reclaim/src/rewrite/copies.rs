@@ -1,8 +1,8 @@
-//! Copies of chunks into containers of a rewrite, in the order of a stream: chunks that only one
-//! archival backup has [RevDedup 2.4.3, 2.5] (R4), or that the newest backup has scattered.
+//! Copies chunks into containers of a rewrite, in the order of a stream. These are chunks that only
+//! one archival backup has [RevDedup 2.4.3, 2.5] (R4), or that the newest backup has scattered.
 //!
-//! The place of each chunk is decided by lengths before any is read. So trees are written at the
-//! same time, and several threads fill containers: each reads what one container needs, and puts
+//! The lengths of chunks decide their places before any chunk is read. So trees are written at the
+//! same time, and several threads fill containers: each reads the chunks of one container, and puts
 //! it.
 //!
 //! Invariant: no rot is copied. Each chunk is compared with its fingerprint when it is read.
@@ -27,9 +27,9 @@ use crate::compact::Packing;
 use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
 
-/// Regions of one read.
+/// The most regions of one read.
 const READ_REGIONS_MAX: u32 = 8;
-/// Regions that a thread holds.
+/// The most regions that a thread keeps.
 const HELD_REGIONS_MAX: usize = 32;
 
 /// Gives out a session's container numbers.
@@ -44,7 +44,7 @@ impl Numbers {
         Self { session, next: 0 }
     }
 
-    /// `None`: a session may have no more.
+    /// The next container number. `None`: the session may have no more.
     pub(crate) fn next(&mut self, kind: ContainerKind) -> Option<ContainerId> {
         let sequence = SequenceNumber::new(self.next).ok()?;
         self.next += 1;
@@ -56,7 +56,7 @@ impl Numbers {
     }
 }
 
-/// A chunk that is copied.
+/// A chunk to copy.
 #[derive(Debug, Clone, Copy)]
 struct Copied {
     from: ChunkLocation,
@@ -64,30 +64,30 @@ struct Copied {
     len: u32,
 }
 
-/// What one container is to hold.
+/// The planned content of one container.
 #[derive(Debug)]
 struct Planned {
     id: ContainerId,
     chunks: Vec<Copied>,
-    /// Bytes that they are thought to take.
+    /// The expected stored bytes of its chunks.
     weight: u64,
-    /// Plain bytes of the region that is open.
+    /// Plain bytes of the open region.
     region: usize,
 }
 
-/// What is to be copied, and where to.
+/// The chunks to copy, by target container.
 #[derive(Debug)]
 pub(crate) struct Copies {
     kind: ContainerKind,
     packing: Packing,
     containers: Vec<Planned>,
     known: HashMap<Fingerprint, ChunkLocation>,
-    /// Plain bytes.
+    /// Plain bytes of all chunks.
     pub(crate) bytes: u64,
 }
 
 impl Copies {
-    /// To containers of a kind, packed so.
+    /// For containers of this kind, packed by these settings.
     pub(crate) fn new(kind: ContainerKind, packing: Packing) -> Self {
         Self {
             kind,
@@ -98,8 +98,8 @@ impl Copies {
         }
     }
 
-    /// The future place of a chunk, which will take about `weight` bytes there; equal chunks get
-    /// one place. `None`: there is no room for it.
+    /// Plans a copy of a chunk that will take about `weight` bytes, and returns its future place.
+    /// Equal chunks get one place. `None`: there is no room for it.
     pub(crate) fn add(
         &mut self,
         numbers: &mut Numbers,
@@ -112,7 +112,7 @@ impl Copies {
             return Some(*known);
         }
         let is_full = |open: &Planned| {
-            // They end where a region does, as those of a backup.
+            // A container ends at the end of a region, as those of a backup do.
             (open.weight >= self.packing.container_bytes && open.region == 0)
                 || open.chunks.len() > Slot::MAX.get() as usize
         };
@@ -145,11 +145,11 @@ impl Copies {
         Some(at)
     }
 
-    /// Fills and puts all containers, and copies of their catalogs; which they are comes back, with
-    /// the bytes stored. Not durable yet.
+    /// Fills and puts all containers, and copies of their catalogs. Returns their ids and the bytes
+    /// stored. Not durable yet.
     ///
     /// # Errors
-    /// Of the storage; `Interrupted`; what is wrong with the first chunk that no copy has whole.
+    /// Of the storage; `Interrupted`; the damage of the first chunk that no copy has whole.
     pub(crate) fn write(
         &self,
         containers: &Containers,
@@ -179,7 +179,7 @@ impl Copies {
         };
         thread::scope(|scope| {
             for _ in 1..workers.min(self.containers.len()) {
-                // What the system has no thread for this one does.
+                // If the system gives no thread, this thread does the work.
                 drop(
                     thread::Builder::new()
                         .name("copies".to_owned())
@@ -240,7 +240,7 @@ fn fill(
     Ok(sealed)
 }
 
-/// Reads chunks, several regions at once where the next ones lie in them.
+/// Reads chunks. It reads several regions at once if the next chunks are in them.
 struct Reader<'a> {
     containers: &'a Containers,
     /// The container that was read last.
@@ -257,7 +257,7 @@ impl Reader<'_> {
         if matches!(self.held_bytes(first, to), Ok(true)) {
             return Ok(());
         }
-        // A generation that was replaced meanwhile is followed chunk by chunk.
+        // If its generation was replaced meanwhile, the chunks are read one by one.
         if self.load(chunks).is_ok() && matches!(self.held_bytes(first, to), Ok(true)) {
             return Ok(());
         }
@@ -289,7 +289,7 @@ impl Reader<'_> {
         Ok(false)
     }
 
-    /// Reads the region of the first chunk, and those after it that the next chunks lie in.
+    /// Reads the region of the first chunk, and the regions after it with the next chunks.
     fn load(&mut self, chunks: &[Copied]) -> Result<(), ContainerError> {
         let Some(first) = chunks.first() else {
             return Ok(());
@@ -329,8 +329,8 @@ mod tests {
 
     use super::*;
 
-    /// How many chunks of 30 bytes each container gets, of 30 that are thought to take so many
-    /// bytes.
+    /// How many of 30 chunks of 30 bytes each container gets, if each chunk has this expected
+    /// weight.
     fn chunks_of(weight: u64) -> Vec<usize> {
         let session = SessionId::new(1).unwrap();
         let packing = Packing {

@@ -1,28 +1,29 @@
 //! Backups that have the same bytes in different places: a rewrite is for one of them only.
 //!
 //! A rewrite names its backups by fingerprints ([`super::targets`]). So of two backups with the
-//! same streams, each would get the trees made from the other. If the data of one is damaged, known
-//! or not, and that of the other is whole, the last good copy would be removed. So the first of
-//! such backups is rewritten, and the others stay as they are. Backups with the very same roots are
-//! not meant.
+//! same streams, each could get the trees made from the other one's data. If the data of one is
+//! damaged, known or not, and the data of the other is whole, prune would remove the last good
+//! copy. So only the first of such backups is rewritten, and the others stay as they are. Backups
+//! with equal roots are not concerned.
 
 use std::collections::HashMap;
 
 use format::manifest::StreamRoot;
 use types::Fingerprint;
 
-/// The streams of backups none of which would get what was made of another's.
+/// The streams of backups, none of which could get trees made from another one's data.
 #[derive(Default)]
 pub(crate) struct DistinctBackups<'a> {
-    /// What begins with a stream of this fingerprint, of any of the backups.
+    /// Every run of streams that begins with a stream of this fingerprint, up to the last stream of
+    /// its backup.
     from: HashMap<Fingerprint, Vec<&'a [StreamRoot]>>,
-    /// And of these all.
+    /// All streams of the backups whose first stream has this fingerprint.
     all: HashMap<Fingerprint, Vec<&'a [StreamRoot]>>,
 }
 
 impl<'a> DistinctBackups<'a> {
-    /// Adds the streams of a backup, unless they, or a part of them, have the bytes of another's
-    /// and lie elsewhere; whether it did.
+    /// Adds the streams of a backup, unless they or a part of them have the bytes of another
+    /// backup's streams in other places. Returns whether the backup may be rewritten.
     pub(crate) fn add(&mut self, streams: &'a [StreamRoot]) -> bool {
         let Some(first) = streams.first() else {
             return true;
@@ -50,7 +51,7 @@ impl<'a> DistinctBackups<'a> {
     }
 }
 
-/// Those that begin as this stream does.
+/// The entries that begin with a stream of this fingerprint.
 fn of<'m, 'a>(
     map: &'m HashMap<Fingerprint, Vec<&'a [StreamRoot]>>,
     root: &StreamRoot,
@@ -58,7 +59,7 @@ fn of<'m, 'a>(
     map.get(&root.fingerprint).map_or(&[], Vec::as_slice)
 }
 
-/// Whether these have the bytes of what others begin with, and lie elsewhere.
+/// Whether the first of `others` have the bytes of these streams in other places.
 fn is_elsewhere(streams: &[StreamRoot], others: &[StreamRoot]) -> bool {
     others.get(..streams.len()).is_some_and(|others| {
         let pairs = || streams.iter().zip(others);
@@ -66,7 +67,7 @@ fn is_elsewhere(streams: &[StreamRoot], others: &[StreamRoot]) -> bool {
     })
 }
 
-/// What says which bytes a stream has.
+/// The fields that identify the bytes of a stream.
 pub(super) fn known(root: &StreamRoot) -> impl PartialEq + use<> {
     (root.role, root.level, root.fingerprint, root.len)
 }

@@ -1,5 +1,5 @@
-//! Rewrites of backups: other references to the same bytes, for reverse deduplication and for
-//! layout repair (R2).
+//! Rewrites backups: gives them other references to the same bytes, for reverse deduplication and
+//! for layout repair (R2).
 //!
 //! A rewrite runs beside backups, restores and prunes. A session of a reserved series pins the
 //! backups, writes containers and the nodes of the new trees, reads them back, and commits them.
@@ -7,8 +7,8 @@
 //! is forgotten. A rewrite removes nothing; [`crate::prune`] finds the unused data.
 //!
 //! What must hold (docs/protocol.md, "Archival revisions"): until the revisions exist, the
-//! rewrite's commit keeps what they will reach. Each revision is made only from the roots that were
-//! read. A process that dies leaves a session to end, or a commit that a later process completes.
+//! rewrite's commit keeps the data that they will reach. Each revision is made only from the roots
+//! that were read. If the process dies, another one ends its session, or completes its commit.
 
 mod copies;
 mod distinct_backups;
@@ -35,7 +35,7 @@ pub(crate) use targets::{Parent, Rewrite, place_of};
 
 use targets::{Target, Targets};
 
-/// How backups are rewritten.
+/// Options of a rewrite.
 #[derive(Debug, Clone)]
 pub struct OptimizeOptions {
     /// Threads that read and write containers; at least 1.
@@ -44,24 +44,26 @@ pub struct OptimizeOptions {
     pub node_cache_bytes: u64,
 }
 
-/// How a target stands.
+/// The state of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// It has the new roots.
     Done,
-    /// It is forgotten, or has other roots than those that were read: it gets none of these.
+    /// It is forgotten, or has other roots than those that were read. It gets none of the new
+    /// roots.
     Other,
     /// Its newest revision cannot be read now.
     Waits,
 }
 
-/// Rewrites backups in a session of its own, if `write` finds anything to do; returns which of the
-/// targets have their new roots now, in order. They are as readable as before at any moment, and
-/// after any error. `beside` is a session that runs all the time: publishing a rewrite needs one.
+/// Rewrites backups in a session of its own, if `write` finds anything to do. Returns which of the
+/// targets have their new roots now, in order. All backups are as readable as before at any moment,
+/// and after any error. `beside` is a session that runs all the time: publishing a rewrite needs
+/// one.
 ///
 /// # Errors
-/// Of `write`; of the storage. Nothing has changed for any backup, or what was committed is
-/// completed by the next.
+/// Of `write`; of the storage. After an error no backup has changed, or the next run completes the
+/// committed rewrite.
 pub(crate) fn run<T>(
     context: &Context<'_>,
     beside: &Session,
@@ -79,8 +81,8 @@ pub(crate) fn run<T>(
     let session = Session::begin(context.sealer, begin)?;
     debug!(target: OPTIMIZE, session = %session.id(), "a rewrite begins");
     let pulse = session.start_pulse()?;
-    // The first heartbeat is durable before any container is put: who left containers and no trace
-    // besides had a manifest.
+    // The first heartbeat is durable before any container is put. So a session that left containers
+    // and no other trace had a manifest.
     context.sealer.barrier()?;
     let written = write(&session).and_then(|written| without_held(context, &session, written));
     drop(pulse);
@@ -100,7 +102,7 @@ pub(crate) fn run<T>(
             // A session that was wrongly ended as dead may miss data that it had pinned: its ending
             // explains the error.
             let over = session.tick().err();
-            // Its ending lets a sweep remove what it has put.
+            // Its ending lets a sweep remove the containers that it has put.
             let ended = session.end();
             match (nothing, over) {
                 (Err(_), Some(over)) => return Err(over.into()),
@@ -113,8 +115,8 @@ pub(crate) fn run<T>(
     }
 }
 
-/// The commit of a rewrite, and the backups that it is for: none that somebody has held meanwhile.
-/// A later hold comes too late: a committed rewrite is always published, because another process
+/// The commit of a rewrite, and its targets, without backups that a user has held meanwhile. A
+/// later hold comes too late: a committed rewrite is always published, because another process
 /// might publish it after this one gave it up.
 fn without_held<T>(
     context: &Context<'_>,
@@ -129,8 +131,8 @@ fn without_held<T>(
     Ok(left.map(|(backup, targets)| (backup, targets, found)))
 }
 
-/// The containers of a rewrite that look-ups are to find: those of layout repair. Nodes of archival
-/// backups refer forward, and are nobody's to take over.
+/// The containers of a rewrite that look-ups may find: those of layout repair. No later backup may
+/// refer to nodes of archival backups, because these refer forward.
 fn looked_up(rewrite: &Backup, session: SessionId) -> Vec<ContainerId> {
     let kinds = [ContainerKind::Data, ContainerKind::Recipe];
     let is_repair = rewrite.rewritten.is_some();
@@ -139,13 +141,13 @@ fn looked_up(rewrite: &Backup, session: SessionId) -> Vec<ContainerId> {
     found.flat_map(|span| span.ids(session)).collect()
 }
 
-/// Whether something was committed that is to become a revision of a backup.
+/// Whether there are commits of rewrites, which may have to become revisions of backups.
 pub(crate) fn has_rewrites(list: &ManifestList) -> bool {
     let is_rewrite = |backup: &CoveredBackup| backup.series == ARCHIVAL_SERIES;
     list.rewrites().next().is_some() || list.as_covered.iter().any(is_rewrite) || torn(list).next().is_some()
 }
 
-/// Commits of rewrites that cannot be read, for good.
+/// Commits of rewrites that are unreadable for good.
 fn torn(list: &ManifestList) -> impl Iterator<Item = (SessionId, &DamagedObject)> {
     let for_good = list.damaged.iter().filter(|object| !object.is_unread);
     for_good.filter_map(|object| match names::parse_manifest(&object.name)? {
@@ -154,15 +156,16 @@ fn torn(list: &ManifestList) -> impl Iterator<Item = (SessionId, &DamagedObject)
     })
 }
 
-/// Completes what processes that died had committed and not put in its place; how many backups it
-/// was. Any number of processes may, each beside a session of its own.
+/// Completes rewrites that dead processes had committed and not published. Returns the number of
+/// backups that got new roots. Any number of processes may do this at once, each beside a session
+/// of its own.
 ///
 /// # Errors
 /// Of the storage.
 pub fn complete(context: &Context<'_>, beside: &Session) -> Result<u64> {
     let list = context.manifests.list()?;
     for (session, object) in torn(&list) {
-        // A process died while it committed this: nobody has read it, and its data is removed.
+        // A process died while it put this commit. Nobody has read it, and its data is removed.
         if list.get(session).is_none() && context.manifests.was_cut_short(object)? {
             context.manifests.forget(ARCHIVAL_SERIES, session)?;
         }
@@ -178,13 +181,14 @@ pub fn complete(context: &Context<'_>, beside: &Session) -> Result<u64> {
     Ok(completed)
 }
 
-/// Makes the roots of a committed rewrite those of its targets, where they have those that were
-/// read, and lets go of the rewrite. Which have them now. A hold has no say any more
-/// ([`without_held`]): it may be lifted, and then somebody who saw that might still put them.
+/// Gives the roots of a committed rewrite to its targets, if these still have the roots that were
+/// read. Then forgets the rewrite. Returns which targets have the new roots now. A hold no longer
+/// prevents this ([`without_held`]): it may be lifted, and another process that saw this might
+/// still publish the roots.
 ///
-/// Invariant: the rewrite is forgotten only when a listing shows every target forgotten, or
-/// with other roots than were read. Otherwise a process that saw a target as it was might still
-/// publish its new roots.
+/// Invariant: the rewrite is forgotten only when a listing shows every target forgotten, or with
+/// other roots than were read. Otherwise a process that saw a target as it was might still publish
+/// its new roots.
 fn publish_all(
     context: &Context<'_>,
     beside: &Session,
@@ -209,7 +213,8 @@ fn publish_all(
     Ok(stand.into_iter().map(|now| now == Standing::Done).collect())
 }
 
-/// A session runs meanwhile, or a reclaimer might take one listing for all. All wait together.
+/// A session must run meanwhile: without one, a reclaimer might use a single listing for
+/// everything. All targets share one wait.
 fn publish(context: &Context<'_>, beside: &Session, targets: &[Target]) -> Result<Vec<Standing>> {
     let backups: Vec<_> = targets.iter().map(|target| (target.series, target.of)).collect();
     let mut seen = vec![Standing::Waits; targets.len()];
@@ -219,10 +224,9 @@ fn publish(context: &Context<'_>, beside: &Session, targets: &[Target]) -> Resul
             let target = &targets[at];
             let is_done = present.backup.streams == target.streams && present.backup.next == target.next;
             let is_other = !is_done && present.backup.streams != target.from;
-            // What cannot be read for now may say of other roots; what was torn says nothing.
+            // A revision that is unreadable for now may have other roots. A torn one cannot.
             let is_unsure = present.may_be_forgotten || present.unread.is_some();
-            // Or it has the roots that were read, and what is seen instead are roots from before
-            // them.
+            // Or it has the roots that were read, and the visible revision is an older one.
             let is_blind = present.unread.is_some() || present.may_be_archival.is_some();
             seen[at] = match (is_done, is_other) {
                 (true, _) => Standing::Done,
@@ -237,7 +241,8 @@ fn publish(context: &Context<'_>, beside: &Session, targets: &[Target]) -> Resul
             Ok(Some(Backup {
                 streams: target.streams.clone(),
                 next: target.next,
-                // One whose layout was repaired may be rewritten for another's.
+                // A backup whose own layout was repaired may be rewritten for the repair of
+                // another.
                 rewritten: target
                     .rewritten
                     .map(|bytes| bytes.max(present.backup.rewritten.unwrap_or(0))),

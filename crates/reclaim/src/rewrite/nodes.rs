@@ -1,4 +1,4 @@
-//! The recipe containers of a rewrite.
+//! Writes the recipe containers of a rewrite.
 //!
 //! Nodes are put in the order in which they come, children before the nodes that refer to them. A
 //! full container is put at once.
@@ -21,12 +21,12 @@ pub(crate) struct NodeWriter<'a> {
     entries: Vec<PendingEntry>,
     /// Containers that were put.
     pub(crate) put: Vec<ContainerId>,
-    /// Bytes that they take, mirrors included.
+    /// Their stored bytes, mirrors included.
     pub(crate) stored: u64,
 }
 
 impl<'a> NodeWriter<'a> {
-    /// For the rewrite of the backup `of`.
+    /// A writer for the rewrite of the backup `of`.
     pub(crate) const fn new(containers: &'a Containers, packing: Packing, of: SessionId) -> Self {
         Self {
             containers,
@@ -40,7 +40,7 @@ impl<'a> NodeWriter<'a> {
         }
     }
 
-    /// Where a node will be.
+    /// Adds a node, and returns its future place.
     ///
     /// # Errors
     /// `TooLarge`; of the storage.

@@ -1,12 +1,12 @@
 //! The backups that a rewrite is for.
 //!
-//! Invariant: all processes that publish a rewrite mean the same backups. Otherwise one could
+//! Invariant: all processes that publish a rewrite choose the same targets. Otherwise one could
 //! forget the rewrite while another is about to put a root of it into a manifest. So only the
 //! rewrite's commit counts: its parents, in the revisions that it names, and its streams. The
-//! process that made the rewrite asks [`target`], as one that completes it does. A backup may get
-//! trees made from another's streams if both have the same roots, and never otherwise
-//! ([`Rewrite::without`]). Every backup that gets anything gets a root that no backup had before.
-//! Otherwise replaced roots could come back, and pass for the roots that were read.
+//! process that made the rewrite calls [`target`], and so does a process that completes it. A
+//! backup may get trees made from another's streams if both have the same roots, and never
+//! otherwise ([`Rewrite::without`]). Every target gets a root that no backup had before. Otherwise
+//! replaced roots could come back, and look like the roots that were read.
 
 use std::collections::BTreeSet;
 
@@ -19,25 +19,25 @@ use crate::error::Result;
 
 use super::distinct_backups::known;
 
-/// A rewrite that is stored, and not committed.
+/// A rewrite whose data is stored, and which is not committed yet.
 pub(crate) struct Rewrite {
     /// The commit of the session, without its streams; these are made from the parents' streams.
     pub(crate) backup: Backup,
-    /// The backups that it may be for: all parents of layout repair, the one that is repaired
-    /// first; of an archival rewrite the eldest.
+    /// The possible targets. For layout repair: all parents, the repaired one first. For an
+    /// archival rewrite: the oldest one.
     pub(crate) parents: Vec<Parent>,
-    /// The storage's time: a hold until before it is over.
+    /// The storage's time. A hold that ends before it is over.
     pub(crate) now: UnixNanos,
 }
 
-/// A backup that a rewrite may be for.
+/// A possible target of a rewrite.
 #[derive(Debug)]
 pub(crate) struct Parent {
     pub(crate) series: SeriesId,
     pub(crate) of: SessionId,
     /// The streams that were read.
     pub(crate) from: Vec<StreamRoot>,
-    /// What was made of them; none, where nothing was.
+    /// The new streams made from them; empty if none was made.
     pub(crate) made: Vec<StreamRoot>,
 }
 
@@ -48,21 +48,22 @@ pub(super) struct Target {
     pub(super) of: SessionId,
     /// The streams that were read.
     pub(super) from: Vec<StreamRoot>,
-    /// What becomes of them.
+    /// The new streams.
     pub(super) streams: Vec<StreamRoot>,
     pub(super) next: Option<SessionId>,
     pub(super) rewritten: Option<u64>,
 }
 
-/// The backups that a rewrite is for, as far as can be told.
+/// The targets of a rewrite, as far as they are known.
 pub(super) struct Targets {
     pub(super) all: Vec<Target>,
-    /// There may be others: the rewrite stands until what it was made of can be read.
+    /// There may be other targets. The rewrite stays until the manifests of its parents can be
+    /// read.
     pub(super) is_unsure: bool,
 }
 
 impl Rewrite {
-    /// The parents that somebody has come to hold meanwhile.
+    /// The parents that a user has held meanwhile.
     ///
     /// # Errors
     /// Of the storage.
@@ -81,11 +82,14 @@ impl Rewrite {
         Ok(held)
     }
 
-    /// The commit of the session, and the backups that it is for, without those that are held.
-    /// There is no commit if the first backup is held, or if a held one would get trees made from
-    /// another's streams: a process that completes the rewrite cannot see that it is held. Nor is
-    /// there one if a backup would get trees made from other roots than its own, which may be
-    /// damaged; such backups are mostly left out before ([`super::DistinctBackups`]).
+    /// The commit of the session and its targets, without those that are held. There are three
+    /// reasons for no commit:
+    ///
+    /// - The first backup is held.
+    /// - A held backup would get trees made from another one's streams: a process that completes
+    ///   the rewrite cannot see that it is held.
+    /// - A backup would get trees made from other roots than its own, whose data may be damaged.
+    ///   Most of these are left out before ([`super::DistinctBackups`]).
     pub(super) fn without(
         mut self,
         session: SessionId,
@@ -119,7 +123,7 @@ impl Rewrite {
     }
 }
 
-/// What the commit of a rewrite says.
+/// The commit of a rewrite.
 struct Committed<'a> {
     session: SessionId,
     backup: &'a Backup,
@@ -127,8 +131,8 @@ struct Committed<'a> {
     repaired: Option<SessionId>,
 }
 
-/// What becomes of one of the backups that a rewrite may be for, which had these streams, and where
-/// what it gets begins among the rewrite's; `None`: it is not for that one.
+/// The target for one possible backup with these streams, and where its new streams begin among
+/// those of the rewrite. `None`: the backup is no target.
 fn target(
     rewrite: &Committed<'_>,
     (series, of): (SeriesId, SessionId),
@@ -144,7 +148,7 @@ fn target(
         next: to.next,
         rewritten: match (to.rewritten, to.next) {
             (Some(bytes), _) if rewrite.repaired == Some(of) => Some(bytes),
-            // It refers forward to none.
+            // It does not refer forward.
             (_, None) => Some(0),
             (_, Some(_)) => None,
         },
@@ -152,8 +156,9 @@ fn target(
     Some((at, target))
 }
 
-/// Where among a rewrite's streams those begin that stand for a backup's: the first that have their
-/// fingerprints, so that they have its bytes, and a root that the rewrite has put.
+/// Where the streams that replace a backup's streams begin in a rewrite. They are the first with
+/// the same fingerprints, and so the same bytes, and with at least one root that the rewrite has
+/// put.
 pub(crate) fn place_of(session: SessionId, all: &[StreamRoot], from: &[StreamRoot]) -> Option<usize> {
     let is_equal = |some: &[StreamRoot]| some.iter().map(known).eq(from.iter().map(known));
     let is_new = |root: &StreamRoot| root.location.container.session == session;
@@ -161,7 +166,7 @@ pub(crate) fn place_of(session: SessionId, all: &[StreamRoot], from: &[StreamRoo
     each.position(|some| is_equal(some) && some.iter().any(is_new))
 }
 
-/// The backups that a committed rewrite is for, but those that are forgotten.
+/// The targets of a committed rewrite that are not forgotten.
 ///
 /// # Errors
 /// Of the storage.
@@ -171,8 +176,8 @@ pub(super) fn of_committed(
     session: SessionId,
     rewrite: &Backup,
 ) -> Result<Targets> {
-    // An archival rewrite is of the eldest, which refers forward to the others; layout repair is of
-    // all.
+    // The target of an archival rewrite is the oldest parent, which refers forward to the others.
+    // The targets of layout repair are all parents.
     let parents = match rewrite.rewritten {
         None => rewrite.parents.get(..1).unwrap_or_default(),
         Some(_) => &rewrite.parents[..],
@@ -209,7 +214,7 @@ pub(super) fn of_committed(
     Ok(targets)
 }
 
-/// The backup whose layout was repaired: the newest of its series among the parents, which may be
+/// The backup whose layout was repaired: the newest of its series among the parents. It may be
 /// forgotten since.
 fn repaired(list: &ManifestList, rewrite: &Backup) -> Option<SessionId> {
     rewrite.rewritten?;

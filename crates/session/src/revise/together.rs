@@ -1,10 +1,10 @@
-//! Creating the next revisions of many backups at once, with two barriers, and two listings of each
+//! Creates the next revisions of many backups at once, with two barriers, and two listings of each
 //! series.
 //!
 //! For each backup the steps of [`Manifests::revise`] happen in the same order: list its series; a
-//! barrier covers what was read; put its next number; a barrier makes that durable; list its series
-//! again. The other backups take time between these steps, so more numbers may be lost to other
-//! processes. A backup that loses its number is revised alone.
+//! barrier makes the listed revisions durable; put its next number; a barrier makes that durable;
+//! list its series again. The other backups take time between these steps, so other processes take
+//! more numbers meanwhile. A backup whose number is taken is revised alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,17 +18,17 @@ use crate::list::ManifestList;
 use crate::manifests::Manifests;
 use crate::objects::Put;
 
-/// Asked by a backup's place among those that are revised.
+/// Called with a backup's place in the list.
 type Change<'a> = &'a mut dyn FnMut(usize, &Present<'_>) -> Result<Option<Backup>>;
 
 impl Manifests {
     /// Like [`Self::revise`] for each of these backups, with one wait for all of them. `change`
-    /// gets a backup's position here; `before_put` is called right before each revision is put.
-    /// Results are in order.
+    /// gets a backup's position in the list. `before_put` is called right before each put. Results
+    /// are in the order of the list.
     ///
     /// # Errors
-    /// Of `before_put`; of the storage: then nothing is said of any, and some may have been
-    /// revised.
+    /// Those of `before_put`; of the storage. Then there are no results, and some backups may have
+    /// been revised.
     pub fn revise_all(
         &self,
         backups: &[(SeriesId, SessionId)],
@@ -49,14 +49,15 @@ impl Manifests {
                 Ok(Put::Created) => put.push((at, revision)),
                 Ok(Put::Taken) => lost.push(at),
                 Err(error) => {
-                    // It may exist nevertheless.
+                    // The failed put may have created it.
                     put.push((at, revision));
                     failed = Some(error);
                     break;
                 }
             }
         }
-        // Whatever came of the others: what was put above a backup that is no more must not stay.
+        // Check the put revisions even after a failure: one that was put above a deleted backup
+        // must not stay.
         let looked_at = self.look_at(backups, &put, &mut done);
         if let Some(error) = failed {
             return Err(error);
@@ -73,8 +74,8 @@ impl Manifests {
         Ok(done.into_values().collect())
     }
 
-    /// What is to be put of each, by lists of their series of which one is held at a time; those of
-    /// which nothing is are done.
+    /// The next revisions to put. Backups without one are done. It holds the list of one series at
+    /// a time.
     fn nexts(
         &self,
         backups: &[(SeriesId, SessionId)],
@@ -100,7 +101,7 @@ impl Manifests {
         Ok(todo)
     }
 
-    /// Makes durable what was put, and sees what it stands on.
+    /// Makes the put revisions durable, and checks each.
     fn look_at(
         &self,
         backups: &[(SeriesId, SessionId)],
@@ -117,7 +118,7 @@ impl Manifests {
         }
         let mut failed = Ok(());
         for (series, of_it) in lists {
-            // One that cannot be listed says nothing of the others.
+            // A failed listing does not stop the checks of other series.
             let list: Result<ManifestList> = self.list_series(series);
             match list {
                 Ok(list) => {

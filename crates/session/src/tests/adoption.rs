@@ -1,4 +1,4 @@
-//! Carrying on from a dead session's checkpoint.
+//! Continuing from a dead session's checkpoint.
 
 use std::sync::{Arc, Mutex};
 
@@ -205,8 +205,8 @@ fn a_chain_of_adoptions_comes_along_though_no_checkpoint_tells_of_it() {
     );
 }
 
-/// What the dead session had adopted is not known: its containers are not taken for nobody's, and
-/// the adopter goes without.
+/// It is not known what the dead session had adopted. So the adopter fails, and the containers keep
+/// an owner.
 #[test]
 fn an_ending_on_a_bad_sector_may_be_one_of_the_chain() {
     for is_of_chain in [true, false] {
@@ -220,7 +220,7 @@ fn an_ending_on_a_bad_sector_may_be_one_of_the_chain() {
         let second = second_host.begin(1);
         second.adopt(&only(second.find_adoptable().unwrap())).unwrap();
         second_host.storage.kill();
-        // The backup left no checkpoint: it is no link.
+        // The backup left no checkpoint, so it is no link.
         let bad = if is_of_chain { first.id() } else { backup.id() };
         let bad = names::manifest(super::series(1), bad, Revision::FIRST);
         host.storage
@@ -260,10 +260,10 @@ fn an_adopted_checkpoint_on_a_bad_sector_names_nothing_and_ends_nothing() {
     assert!(!named.contains(data(old.id(), 4)));
 }
 
-/// The adopter has read checkpoint 0 and sleeps before it wins the name. The old session wakes,
-/// lets go of a reference, answers the epoch with checkpoint 1, and goes to sleep for good. A
-/// reclaimer that keeps what any checkpoint names loses nothing; one that reads the newest alone
-/// (as here) removes what was let go, and even then checkpoint 0 does not bring it back.
+/// The adopter has read checkpoint 0, and sleeps before it wins the name. The old session wakes,
+/// drops a reference, answers the epoch with checkpoint 1, and sleeps for good. A reclaimer that
+/// keeps the slots of every checkpoint removes none of these. One that reads only the newest (as
+/// here) removes the dropped slot, and even then checkpoint 0 does not bring it back.
 #[test]
 fn an_adopter_that_slept_takes_no_reference_that_was_let_go_and_removed() {
     let machine = FaultStorage::new();

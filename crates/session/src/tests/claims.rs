@@ -72,7 +72,7 @@ fn begin_sleeping(
 fn a_number_that_another_had_while_its_claimer_slept_is_given_up() {
     let host = Host::new();
     let (beside, tidier) = (host.elsewhere(), host.elsewhere());
-    // After that, on a storage with locks, nobody else can have the number.
+    // After that, on a storage with locks, no other session can have the number.
     let session = begin_sleeping(&host, SessionObject::Lock, move |number| {
         if number == id(1) {
             let read = beside.begin_read();
@@ -193,9 +193,9 @@ fn the_order_is_lock_claim_barrier_epochs_heartbeat() {
 enum Ends {
     Killed,
     Fails(FailWith),
-    /// From then on no object can be put; all else works.
+    /// From then on no object can be put. All other operations work.
     NoSpace,
-    /// From then on nothing works.
+    /// From then on no operation works.
     Away,
 }
 
@@ -272,12 +272,12 @@ fn a_number_whose_lock_another_has_is_passed_over() {
     let host = Host::new();
     let (beside, elsewhere) = (host.beside(), host.elsewhere());
     let lock = |of: &Host, n| of.storage.lock(&names::session_lock(id(n))).unwrap().unwrap();
-    // A process of another host may be about to put its claim, or dead: this host cannot know.
+    // A process of another host may be about to put its claim, or be dead: this host cannot know.
     let (_held, freed) = (lock(&beside, 1), lock(&elsewhere, 2));
     drop(freed);
     let session = host.begin(1);
     assert_eq!(session.id(), id(3));
-    // About a process of this host it can.
+    // This host can know about its own processes.
     drop(lock(&beside, 4));
     assert_eq!(host.begin(1).id(), id(4));
 }
@@ -416,8 +416,8 @@ fn a_storage_without_locks_serves() {
     session.commit(super::backup_of(&session, 0)).unwrap();
 }
 
-/// A process sleeps when its claim is a folder with nothing in it: the number of another is found
-/// by that, and no session table shows it until it goes on.
+/// A process sleeps when its claim is only an empty folder. Another session finds its number by
+/// this folder, and no session table shows it before it wakes.
 #[test]
 fn whoever_is_claiming_is_not_overlooked() {
     let host = Host::of(FaultStorage::new(), env::ManualClock::default());
@@ -440,7 +440,7 @@ fn whoever_is_claiming_is_not_overlooked() {
     let other_sealer = sealer(Arc::new(storage), &host.clock);
     let other = thread::spawn(move || Session::begin(&other_sealer, super::begin(1)).unwrap());
     let claiming = folder_made.recv().unwrap();
-    // A folder in which there is no claim yet.
+    // A folder without a claim yet.
     host.storage.put(&names::heartbeat(claiming, 9), &[b"-"]).unwrap();
     let other = Mutex::new(Some(other));
     let done = Arc::new(Mutex::new(None));
@@ -492,13 +492,13 @@ fn a_listing_is_as_good_as_new_while_nobody_else_is_there() {
     assert!(!is_good(&begin()), "a read session runs");
 }
 
-/// Who slept before its claim was put may have a number below, and says nothing until it has given
-/// way.
+/// A process that slept before putting its claim may have a lower number. It puts no other object
+/// until it has given way.
 #[test]
 fn whoever_claims_a_lower_number_later_changes_nothing() {
     let host = Host::of(FaultStorage::new(), env::ManualClock::default());
     let number = |n| SessionId::new(n).unwrap();
-    // The numbers below are free again, and the next is above.
+    // The lower numbers are free, and the next number is above this folder.
     host.storage
         .put(&names::heartbeat(number(2), 9), &[b"-"])
         .unwrap();

@@ -1,4 +1,4 @@
-//! Becoming a backup, and finding that somebody ended the session.
+//! Becoming a backup, and finding that another session ended this one.
 
 use env::Clock;
 use env::fault::{Counted, FailWith, Fault, OpKind};

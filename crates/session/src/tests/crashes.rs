@@ -1,5 +1,5 @@
-//! A crash at every operation of a session's life, with what was not under a barrier kept, dropped
-//! or torn.
+//! A crash at every operation of a session's life. Bytes under no barrier are kept, dropped or
+//! torn.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub(super) const POLICIES: [CrashPolicy; 5] = [
 
 type Act = Box<dyn FnOnce() + Send>;
 
-/// A storage before whose n-th operation something else happens.
+/// A storage in which another action runs before the n-th operation.
 pub(super) struct Interrupted {
     storage: FaultStorage,
     at: usize,
@@ -98,7 +98,7 @@ impl Storage for Interrupted {
     }
 }
 
-/// What was acknowledged before the crash.
+/// The acknowledgements before the crash.
 #[derive(Debug, Default)]
 struct Told {
     begun: Vec<SessionId>,
@@ -106,7 +106,7 @@ struct Told {
     checkpoints: BTreeMap<SessionId, u32>,
 }
 
-/// A backup; one that answers an epoch and dies; one that adopts it, and commits; a reader, and
+/// A backup; a session that answers an epoch and dies; one that adopts it and commits; a reader;
 /// tidying.
 fn life(host: &Host, told: &mut Told) -> Result<(), SessionError> {
     let first = host.try_begin(1)?;
@@ -129,7 +129,7 @@ fn life(host: &Host, told: &mut Told) -> Result<(), SessionError> {
         told.checkpoints.insert(second.id(), number);
         second.tick()?;
     }
-    // An epoch asks, and the answer is a checkpoint.
+    // An epoch exists, and the session answers with a checkpoint.
     let asks = Condemned {
         epoch: epoch(1),
         marks: Vec::new(),
@@ -165,7 +165,7 @@ fn life(host: &Host, told: &mut Told) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// What must hold after any crash, whatever survived.
+/// What must hold after any crash, whichever bytes survived.
 fn check(host: &Host, told: &Told, when: &str) {
     let manifests = Manifests::new(&host.sealer);
     let list = manifests.list().unwrap();
@@ -205,7 +205,7 @@ fn check(host: &Host, told: &Told, when: &str) {
         }
     }
 
-    // The store works on: a new number, dead sessions adopted, a backup, order.
+    // The store still works: a new number, adoption of dead sessions, a backup, tidiness.
     let session = host.begin(1);
     assert!(
         told.begun.iter().all(|earlier| *earlier < session.id()),
@@ -287,8 +287,8 @@ fn an_operation_that_fails_once_leaves_a_store_that_works() {
     }
 }
 
-/// Two sessions adopt one dead session, and it wakes to commit, in every interleaving of two of
-/// them.
+/// Two sessions adopt one dead session, and it wakes to commit. Tests every interleaving of two of
+/// the three.
 #[test]
 fn whoever_interferes_at_whatever_operation_one_ending_wins() {
     use env::ManualClock;

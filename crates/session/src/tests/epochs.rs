@@ -1,4 +1,4 @@
-//! Seeing epochs: what is absent when, draining, answering.
+//! Epochs: which slots are absent when, draining, answering.
 
 use std::sync::mpsc;
 use std::thread;
@@ -183,7 +183,7 @@ fn checkpoints_count_up_all_stay_and_each_says_what_it_must() {
     let other = data(id(77), 3);
     for n in 0..4u32 {
         let references = vec![(other, range(n, 2))];
-        // Only what is new is drafted; what an earlier checkpoint named stays named.
+        // Only new containers are in the draft. Containers of earlier checkpoints stay named.
         let containers = if n == 0 {
             Vec::new()
         } else {

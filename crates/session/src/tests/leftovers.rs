@@ -1,4 +1,4 @@
-//! What stays behind, and who removes it.
+//! Objects that sessions leave behind, and which session removes them.
 
 use std::thread;
 use std::time::Duration;
@@ -78,8 +78,8 @@ fn running_and_dead_sessions_without_an_ending_keep_everything() {
     assert_eq!(host.names("sessions"), before);
 }
 
-/// A power cut may bring traces of a reader back whose claim is gone: while its ending stands
-/// somebody looks for them.
+/// A power cut may bring back objects of a reader whose claim is deleted. While its ending exists,
+/// tidying looks for them.
 #[test]
 fn the_ending_of_a_reader_goes_when_nothing_else_is_left_of_it() {
     let host = Host::new();
@@ -132,7 +132,7 @@ fn the_checkpoint_that_an_adoption_names_stays() {
     );
 }
 
-/// One that came after whoever tidies had looked would be looked for by nobody.
+/// Nobody would delete a heartbeat that arrived after tidying had looked.
 #[test]
 fn a_reader_that_ends_waits_for_the_heartbeat_that_is_on_its_way() {
     let host = Host::new();
@@ -152,8 +152,8 @@ fn a_reader_that_ends_waits_for_the_heartbeat_that_is_on_its_way() {
     assert!(reader.tick().is_err(), "and none comes after it");
 }
 
-/// Numbers of read sessions are given back. Should one ever be another's, that one runs all the
-/// same.
+/// Numbers of read sessions are given back. If another session ever gets one, the old ending does
+/// not end it.
 #[test]
 fn an_ending_of_another_series_ends_nobody() {
     let host = Host::new();
@@ -174,7 +174,7 @@ fn an_ending_of_another_series_ends_nobody() {
     let all = [&running, &read, &next].map(Session::id);
     assert_eq!(runs(), all);
     assert_eq!(next.gc_sessions().unwrap(), CollectedSessions::default());
-    // Of two endings under one number either may be the one.
+    // Of two endings under one number, either may be the session's own.
     put(series(3));
     assert_eq!(runs(), all);
     assert_eq!(next.gc_sessions().unwrap(), CollectedSessions::default());
@@ -182,7 +182,7 @@ fn an_ending_of_another_series_ends_nobody() {
     running.commit(backup_of(&running, 1)).unwrap();
     read.end().unwrap();
     assert_eq!(runs(), [next.id()]);
-    // A claim of one that has ended stops nobody when it cannot be read.
+    // An unreadable claim of an ended session blocks nothing.
     host.storage
         .damage(&names::claim(read.id()), |bytes| bytes.truncate(10));
     let table = SessionTable::list(&host.sealer).unwrap();
@@ -247,7 +247,7 @@ fn tidying_killed_at_every_operation_never_gives_a_number_out_twice() {
         let session = host.begin(1);
         session.commit(backup_of(&session, 0)).unwrap();
         host.begin_read().end().unwrap();
-        // A read session's ending waits for nobody.
+        // A read session's ending waits for no barrier.
         host.storage.barrier().unwrap();
         host
     };

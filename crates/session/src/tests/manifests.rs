@@ -86,7 +86,7 @@ fn who_forgets_what_was_seen_overrules_nobody() {
         is_read,
     };
     let forget = |n| manifests.forget_as_seen(series(1), id(1), seen(n, true)).unwrap();
-    // Somebody holds it between the look and the deed.
+    // Another process puts a hold between the look and the tombstone.
     manifests
         .revise(series(1), id(1), |_| Ok(Some(tagged("hold"))))
         .unwrap();
@@ -100,7 +100,7 @@ fn who_forgets_what_was_seen_overrules_nobody() {
         let forgot = manifests.forget_as_seen(series(1), id(session), seen(0, true));
         assert!(matches!(forgot, Err(SessionError::NoBackup { .. })));
     }
-    // Given up when the storage did not give it, and now it does.
+    // The caller gave it up when the storage did not give it, and now the storage does.
     put(&host, 4, 0, &Manifest::Commit(plain_backup(1)));
     let unread = manifests.forget_as_seen(series(1), id(4), seen(0, false));
     assert_eq!(unread.unwrap(), Forgetting::Revised);
@@ -228,7 +228,7 @@ fn take_sector(host: &Host, name: &types::ObjectName) {
 #[test]
 fn a_manifest_on_a_bad_sector_is_named_and_hides_no_other() {
     let host = Host::new();
-    // So many that threads read them.
+    // So many that several threads read them.
     for n in 1..=40 {
         put(&host, n, 0, &Manifest::Commit(plain_backup(1)));
     }
@@ -250,7 +250,7 @@ fn a_manifest_on_a_bad_sector_is_named_and_hides_no_other() {
 
     let refused = manifests.revise(series(1), id(2), |_| Ok(Some(tagged("of nothing"))));
     assert!(matches!(refused, Err(SessionError::Damaged(object)) if object.name == bad[0]));
-    // Who changes it is told, and decides.
+    // `change` learns of the doubt, and decides.
     let mut told = None;
     let above = manifests.revise(series(1), id(3), |present| {
         told = present.unread.cloned();
@@ -316,8 +316,8 @@ fn a_revision_above_what_may_be_a_tombstone_makes_nothing_certain() {
     }
 }
 
-/// A power cut left the beginning of something that nobody had made durable. A revision above it
-/// settles that.
+/// A power cut left the beginning of an object that was not durable. A revision above it ends the
+/// doubt.
 #[test]
 fn what_is_shorter_than_a_tombstone_is_none() {
     let len = Manifest::Forgotten.to_bytes().len() + format::frame::FRAME_OVERHEAD_BYTES;
@@ -390,7 +390,7 @@ fn the_latest_is_not_one_before_a_manifest_that_may_come_back() {
     assert!(refused.to_string().contains(newest.as_str()) || refused.to_string().contains(other.as_str()));
     put(&host, 4, 0, &Manifest::Commit(plain_backup(1)));
     assert_eq!(latest(&Filter::default()).unwrap(), id(4));
-    // Of a series whose others the filter does not let through.
+    // Its series has other backups, and the filter lets none of them pass.
     let name = names::manifest(series(2), id(5), Revision::FIRST);
     let second = Manifest::Commit(plain_backup(2));
     host.objects().put_durably(&name, &second).unwrap();
@@ -401,7 +401,7 @@ fn the_latest_is_not_one_before_a_manifest_that_may_come_back() {
     assert!(latest(&Filter::default()).is_err());
 }
 
-/// Rot takes a backup that was acknowledged; what a power cut tore was not.
+/// A manifest that rotted was acknowledged. A torn one was not.
 #[test]
 fn the_latest_is_not_one_before_a_manifest_that_rotted_and_may_be_one_before_a_torn_one() {
     let host = Host::new();
@@ -411,15 +411,14 @@ fn the_latest_is_not_one_before_a_manifest_that_rotted_and_may_be_one_before_a_t
     let name = |n| names::manifest(series(1), id(n), Revision::FIRST);
     let manifests = Manifests::new(&host.sealer);
     let latest = || {
-        // One that remembers nothing.
+        // These have cached nothing.
         let manifests = Manifests::new(&host.sealer);
         let list = manifests.list().unwrap();
         manifests
             .resolve(&list, "latest", &Filter::default())
             .map(crate::ManifestEntry::session)
     };
-    // The session's heartbeats go when its backup is safe; that it stored no container of its own
-    // tells nothing.
+    // A session deletes its heartbeats when its backup is safe. Missing containers show nothing.
     let heartbeats = [2, 3].map(|n| names::heartbeat(id(n), 0));
     for (n, heartbeat) in [2, 3].into_iter().zip(&heartbeats) {
         host.storage.damage(&name(n), |bytes| bytes.truncate(70));
@@ -531,7 +530,7 @@ fn a_revision_above_a_backup_that_was_dropped_meanwhile_brings_nothing_back() {
     put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
     let manifests = Manifests::new(&host.sealer);
     let result = manifests.revise(series(1), id(1), |_| {
-        // Forgotten, and 30 days later dropped, tombstone last.
+        // Forgotten, and 30 days later deleted, the tombstone last.
         host.storage
             .delete(&names::manifest(series(1), id(1), Revision::FIRST))
             .unwrap();
@@ -616,8 +615,8 @@ fn latest_is_the_highest_number_that_the_filter_lets_through() {
 
 #[test]
 fn a_listing_begins_again_when_objects_vanish_under_its_hands() {
-    // The manifest is listed, and gone when read: a rival dropped it. The second listing has it
-    // not.
+    // The manifest is listed, and deleted by a rival before it is read. The second listing lacks
+    // it.
     let host = Host::new();
     put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
     put(&host, 2, 0, &Manifest::Commit(plain_backup(1)));
@@ -637,7 +636,7 @@ fn a_listing_begins_again_when_objects_vanish_under_its_hands() {
     );
 }
 
-/// Deletes an object at the moment when it is read.
+/// Deletes an object just before it is read.
 #[derive(Debug)]
 struct Vanishing {
     storage: super::silence::Wrapped,

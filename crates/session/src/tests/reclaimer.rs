@@ -13,7 +13,8 @@ fn an_epoch_from_end_to_end_with_two_sessions_and_a_sleeper() {
         .forget(series(1), old.id())
         .unwrap();
 
-    // One session has taken slots 0-3 already; another sleeps; a third comes after the list.
+    // One session has taken slots 0-3 already. Another one sleeps. A third one begins after the
+    // list exists.
     let (busy, sleeping) = (machine.elsewhere(), machine.elsewhere());
     let (user, sleeper) = (busy.begin(1), sleeping.begin(2));
     let reclaimer = machine.begin_read();
@@ -56,7 +57,7 @@ fn an_epoch_from_end_to_end_with_two_sessions_and_a_sleeper() {
         },
     );
 
-    // The sleeper is watched for T, by the reclaimer's own clock, and expired.
+    // The reclaimer watches the sleeper for T, by its own clock, and expires it.
     let watch = crate::DeathWatch::new(machine.sealer.env().clone(), reclaimer.policy());
     for (wait, dead) in [(LONG / 2, false), (LONG / 2, false), (LONG, true)] {
         let table = SessionTable::list(&machine.sealer).unwrap();
@@ -78,7 +79,7 @@ fn an_epoch_from_end_to_end_with_two_sessions_and_a_sleeper() {
         Err(SessionError::EndedElsewhere { .. })
     ));
 
-    // All have answered or ended: their checkpoints are read, and then manifests.
+    // All have answered or ended. Now it reads their checkpoints, and then manifests.
     let table = SessionTable::list(&machine.sealer).unwrap();
     assert!(table.get(sleeper.id()).is_none());
     let read = super::newest(&machine, table.get(user.id()).unwrap()).unwrap();
@@ -124,7 +125,7 @@ fn a_session_that_ends_without_an_answer_needs_none() {
     );
 }
 
-/// Whatever the order of "create the epoch, list sessions" and "claim, list epochs", nobody is
+/// Whatever the order of "create the epoch, list sessions" and "claim, list epochs", no session is
 /// missed.
 #[test]
 fn either_the_reclaimer_sees_the_session_or_the_session_sees_the_epoch() {

@@ -70,8 +70,8 @@ fn a_choice_that_an_answer_overtakes_is_made_again() {
             choices += 1;
             if choices == 1 {
                 assert!(list.get(parent.id()).unwrap().backup().is_some());
-                // Forgotten, condemned, and answered by a checkpoint that cannot know of the
-                // choice.
+                // The parent is forgotten and condemned, and a checkpoint answers that cannot know
+                // of the choice.
                 manifests.forget(series(1), parent.id()).unwrap();
                 host.condemn(1, Vec::new());
                 session.tick().unwrap();
@@ -156,7 +156,7 @@ fn a_read_session_answers_an_epoch_by_itself_and_with_what_it_has_declared() {
     };
     assert!(!info(&host).has_answered(epoch(1)));
 
-    // The answer waits for look-ups, and a beat does not.
+    // The answer waits for look-ups. A beat does not.
     let permit = reader.look_up();
     assert!(reader.tick().unwrap().checkpoint_wanted);
     assert!(!info(&host).has_answered(epoch(1)));

@@ -235,7 +235,7 @@ fn drop_claim(storage: &FaultStorage, session: types::SessionId) {
     storage.barrier().unwrap();
 }
 
-/// What reclamation does in the end: the claim goes, durably, and only then the ending.
+/// What reclamation does in the end: deletes the claim durably, and only then the ending.
 fn drop_ending(storage: &FaultStorage, session: types::SessionId) {
     drop_claim(storage, session);
     for meta in storage.list(names::BACKUPS_FOLDER).unwrap() {
@@ -244,7 +244,8 @@ fn drop_ending(storage: &FaultStorage, session: types::SessionId) {
     storage.barrier().unwrap();
 }
 
-/// By this session's clock no time has passed: it stood still, or the storage's was set forth.
+/// By this session's clock no time has passed: it stood still, or the storage's clock was set
+/// ahead.
 #[test]
 fn whose_ending_was_dropped_meanwhile_commits_nothing() {
     let host = Host::new();
@@ -263,12 +264,12 @@ fn whose_ending_was_dropped_meanwhile_commits_nothing() {
     }
     let list = Manifests::new(&host.sealer).list().unwrap();
     assert_eq!(list.backups().count(), 0);
-    // What it has put since is swept by that.
+    // Because of this ending, a sweep removes the containers that it has put since.
     let expired = EndedBy::Expired { by: session.id() };
     assert_eq!(list.get(session.id()).unwrap().ended_by(), Some(expired));
 }
 
-/// A storage in which what the first session left is dropped when it puts its manifest.
+/// A storage that drops the first session's objects when that session puts its manifest.
 fn where_it_goes_just_before_the_manifest(
     drop_it: fn(&FaultStorage, types::SessionId),
 ) -> (FaultStorage, Sealer) {
@@ -294,12 +295,12 @@ fn whose_ending_was_dropped_in_the_midst_of_the_commit_takes_it_back() {
     assert!(list.get(session.id()).unwrap().is_forgotten());
 }
 
-/// Nor does it stay where the storage fails just then: the call is made again.
+/// Nor does it stay if the storage fails just then: the caller calls again.
 #[test]
 fn who_could_not_take_its_commit_back_takes_it_back_the_next_time() {
     let (faults, sealer) = where_it_goes_just_before_the_manifest(drop_claim);
     let session = Session::begin(&sealer, begin(1)).unwrap();
-    // The manifest is put, the tombstone is not.
+    // The manifest is put, and the tombstone fails.
     faults.inject(Fault::fail(2, FailWith::Io).counting(Counted::Only(OpKind::Put)));
     let error = session.commit(backup_of(&session, 0)).unwrap_err();
     assert!(matches!(error, SessionError::NotTakenBack { .. }), "{error}");

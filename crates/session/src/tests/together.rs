@@ -1,4 +1,4 @@
-//! Many backups that are revised at once: what that costs, and that each goes by the rules of one.
+//! Many backups that are revised at once: the cost, and that each follows the rules of one.
 
 use std::cell::Cell;
 
@@ -22,7 +22,7 @@ fn tagged(before: &Backup, tag: &str) -> Backup {
     backup
 }
 
-/// So many backups of each of three series.
+/// This many backups in each of three series.
 fn backups(host: &Host, of_each: u64) -> Vec<(SeriesId, SessionId)> {
     let all = (1..=3 * of_each).map(|n| (series(u8::try_from(n % 3).unwrap() + 1), id(n)));
     let all: Vec<_> = all.collect();
@@ -54,8 +54,8 @@ fn barriers_and_listings_do_not_grow_with_the_backups_that_are_revised() {
                 .iter()
                 .all(|one| *one.as_ref().unwrap() == Revision::new(1).unwrap())
         );
-        // for each series: existing revisions, covered ones, and the existing ones again behind the
-        // second barrier
+        // For each series: existing revisions, covered ones, and the existing ones again after the
+        // second barrier.
         assert_eq!((cost.lists, cost.barriers), (9, 2));
         assert_eq!((cost.puts, asked.get()), (3 * of_each, 3 * of_each));
         let list = manifests.list().unwrap();
@@ -107,7 +107,7 @@ fn what_others_do_meanwhile_is_each_backups_own() {
                     1,
                     &Manifest::Revised(tagged(&plain_backup(1), "also")),
                 );
-                // Forgotten, and 30 days later dropped, tombstone last.
+                // Forgotten, and 30 days later deleted, the tombstone last.
                 let last = names::manifest(dropped.0, dropped.1, Revision::FIRST);
                 host.storage.delete(&last).unwrap();
             }

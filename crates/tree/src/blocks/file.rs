@@ -1,15 +1,15 @@
-//! A file, written in whole blocks past the page cache if the system allows it, and else through
-//! the page cache.
+//! A file that is written in whole blocks past the page cache if the system allows it, and
+//! otherwise through the page cache.
 //!
-//! Invariant: any number of threads may write at once, each byte by one of them. Writes
-//! through the page cache happen while no direct write runs: a page may be larger than a block, and
-//! hold old bytes of a neighbour that is being written directly.
+//! Invariant: any number of threads may write at once. One thread writes each byte. A write through
+//! the page cache runs while no direct write does: a page may be larger than a block, and may hold
+//! old bytes of a neighbour that is being written directly.
 //!
-//! Directly written bytes are on the disk before a later change of the file's metadata is; bytes in
-//! the page cache may not be. A power cut must not leave a file with its length and time but
-//! without some of its bytes, because it would then count as restored. So a length that is set
-//! early excludes the last block, and if more than the end was written through the page cache,
-//! [`File::settle`] waits for it.
+//! Directly written bytes reach the disk before a later change of the file's metadata. Bytes in the
+//! page cache may not. A power cut must not leave a file with its length and time but without some
+//! of its bytes, because it would then count as restored. So a length that is set early excludes
+//! the last block, and if more than the end was written through the page cache, [`File::settle`]
+//! waits for it.
 
 use std::os::fd::{AsFd, OwnedFd};
 #[cfg(test)]
@@ -23,32 +23,32 @@ use rustix::io::{Errno, pwrite};
 
 use crate::retry::retry;
 
-/// A length that any file system which makes holes makes one of.
+/// A file system that supports holes makes a hole of this length.
 const PROBE_BYTES: u64 = 64 << 10;
 
-/// The file, by both ways.
+/// The file, opened for direct writes and for the page cache.
 #[derive(Debug)]
 pub(super) struct File {
     usual: OwnedFd,
     direct: Option<OwnedFd>,
-    /// The system took back that it writes directly.
+    /// The system refused a direct write.
     refused: AtomicBool,
-    /// Held by all direct writers, or by one writer through the page cache.
+    /// Locked by all direct writers, or by one writer through the page cache.
     ways: RwLock<()>,
     /// The file may have its final length before all bytes in the page cache are on the disk.
     lengthened: AtomicBool,
     /// The lowest end of any write through the page cache.
     usual_end_min: AtomicU64,
-    /// At which write to fail.
+    /// The write that is to fail in a test, and its error.
     #[cfg(test)]
     failing: Mutex<Option<(u64, Errno)>>,
 }
 
 impl File {
-    /// The same file, by descriptors of its own.
+    /// The same file, with descriptors of its own.
     ///
     /// # Errors
-    /// The system's, for want of descriptors.
+    /// The system's, if no descriptor is free.
     pub(super) fn new(file: impl AsFd) -> Result<Self, Errno> {
         let usual = retry(|| rustix::io::fcntl_dupfd_cloexec(&file, 0))?;
         Ok(Self {
@@ -63,10 +63,10 @@ impl File {
         })
     }
 
-    /// Gives the empty file a length before its bytes: in the system, writes that lengthen a file
-    /// wait for each other, and others need not. The last block, whole or not, later gives the file
-    /// its `len` bytes. `false` if this gains nothing: writes through the page cache wait for each
-    /// other anyway, and a file system without holes would write zeros first.
+    /// Gives the empty file a length before its bytes. In the system, writes that lengthen a file
+    /// wait for each other, and other writes need not. The last block, whole or not, later gives
+    /// the file its `len` bytes. `false`: this gains nothing, because writes through the page cache
+    /// wait for each other anyway, or a file system without holes would write zeros first.
     pub(super) fn set_len_early(&self, len: u64) -> bool {
         let early = len.saturating_sub(1) / ALIGN_BYTES as u64 * ALIGN_BYTES as u64;
         let is_hole = || -> Result<bool, Errno> {
@@ -82,8 +82,8 @@ impl File {
     }
 
     /// Waits until bytes in the page cache are on the disk, if the file could otherwise look whole
-    /// without them. Not needed if only the end went through the page cache: without it the file is
-    /// shorter than its `len` bytes. No thread writes any more.
+    /// without them. It need not wait if only the end was written through the page cache: without
+    /// the end the file is shorter than its `len` bytes. Call it when no thread writes any more.
     ///
     /// # Errors
     /// The system's.
@@ -92,18 +92,18 @@ impl File {
             return Ok(());
         }
         match retry(|| fdatasync(&self.usual)) {
-            // What cannot be waited for is not.
+            // The system cannot wait for these bytes.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(()),
             other => other,
         }
     }
 
-    /// Whether it could.
+    /// Whether the file could look whole without some bytes in the page cache.
     pub(super) fn is_exposed(&self, len: u64) -> bool {
         self.lengthened.load(Ordering::Relaxed) && self.usual_end_min.load(Ordering::Relaxed) < len
     }
 
-    /// Writes `buffer[begin..]`; the buffer's beginning is that of the block at `base`.
+    /// Writes `buffer[begin..]`. The buffer begins with the block at `base`.
     ///
     /// # Errors
     /// The system's.
@@ -142,19 +142,19 @@ impl File {
         Ok(())
     }
 
-    /// Has everything go the usual way.
+    /// Makes all later writes use the page cache.
     #[cfg(test)]
     pub(super) fn refuse(&self) {
         self.refused.store(true, Ordering::Relaxed);
     }
 
-    /// Whether anything is written directly.
+    /// Whether the file can be written directly.
     #[cfg(test)]
     pub(super) fn is_direct(&self) -> bool {
         self.direct.is_some() && !self.refused.load(Ordering::Relaxed)
     }
 
-    /// Has the write fail before which `writes` others came.
+    /// Makes the write after the next `writes` writes fail.
     #[cfg(test)]
     pub(super) fn fail_after(&self, writes: u64, errno: Errno) {
         *self.failing.lock().unwrap() = Some((writes, errno));
@@ -173,12 +173,12 @@ impl File {
     }
 }
 
-/// Whole blocks.
+/// Writes whole blocks.
 fn write_directly(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
     while !bytes.is_empty() {
         let written = retry(|| pwrite(file, bytes, offset))?;
         if written == 0 || !written.is_multiple_of(ALIGN_BYTES) {
-            // What is left does not begin with a block.
+            // The rest does not begin with a block.
             return Err(Errno::INVAL);
         }
         bytes = &bytes[written..];
@@ -201,12 +201,12 @@ pub(crate) fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Re
     Ok(())
 }
 
-/// The same file, opened once more to be written directly; `None` where the system will not.
+/// Opens the same file once more, for direct writes. `None`: the system refuses.
 #[cfg(target_os = "linux")]
 fn open_directly(file: &OwnedFd) -> Option<OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
     use std::os::fd::AsRawFd;
-    // The descriptor's own entry: no name that others could change is looked up.
+    // The descriptor's own entry, so no name is looked up that another process could change.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
     retry(|| open(&*path, flags, Mode::empty())).ok()

@@ -19,7 +19,7 @@ fn here() -> tempfile::NamedTempFile {
     tempfile::NamedTempFile::new_in(".").unwrap()
 }
 
-/// Pieces in order with gaps between them, as a file with zeros has.
+/// Pieces in order with gaps between them, like a file with holes.
 fn pieces() -> impl Strategy<Value = Vec<(u32, u32)>> {
     let gap = prop_oneof![3 => Just(0), 1 => 1..10_000_u32, 1 => (1..40_u32).prop_map(|n| n * 4096)];
     let len = prop_oneof![2 => 1..5_000_u32, 2 => 1..300_000_u32, 1 => Just(4096), 1 => Just(5 << 20)];
@@ -71,8 +71,7 @@ fn prop_assert_err(told: Result<(), Errno>) {
     assert!(told.is_err());
 }
 
-/// Of any writer, at any write: what went wrong is told, whoever else still writes, and no thread
-/// is left.
+/// Whichever writer fails, at whichever write, the error is reported, and no thread is left.
 #[test]
 fn what_any_of_several_writers_fails_with_is_told() {
     let block = vec![1; BLOCKS_BYTES];
@@ -102,7 +101,7 @@ fn what_any_of_several_writers_fails_with_is_told() {
     }
 }
 
-/// What was given up while something else panics must not panic once more: that would end the
+/// A writer that is dropped during a panic must not panic again, because that would abort the
 /// process.
 #[test]
 fn a_writer_that_panicked_is_silent_when_it_is_dropped() {
@@ -128,7 +127,7 @@ fn a_long_file_that_is_not_finished_has_not_its_length() {
     }
 }
 
-/// Without its end a file is shorter; without an edge of a hole it would look whole.
+/// Without its end a file is shorter. Without an edge of a hole it would look whole.
 #[test]
 fn what_a_power_cut_could_take_unseen_is_waited_for() {
     let len = THREADS_MAX * THREAD_BYTES_MIN + 77;
@@ -148,7 +147,7 @@ fn what_a_power_cut_could_take_unseen_is_waited_for() {
         writer.flush().unwrap();
         writer.out.end().unwrap();
         assert!(writer.out.file().settle(len).is_ok());
-        // Where nothing is written directly, nothing is longer than what is on its way.
+        // Without direct writes, no file is longer than the bytes written so far.
         let is_direct = file_of(&writer).is_direct();
         (file_of(&writer).is_exposed(len), is_direct)
     };
@@ -164,7 +163,7 @@ fn what_a_power_cut_could_take_unseen_is_waited_for() {
     }
 }
 
-/// A message and a write for each short stretch would leave the disk idle.
+/// One message and one write for each short stretch would leave the disk idle.
 #[test]
 fn short_stretches_of_a_file_with_holes_are_handed_on_together() {
     let named = tempfile::NamedTempFile::new_in(".").unwrap();
@@ -178,7 +177,7 @@ fn short_stretches_of_a_file_with_holes_are_handed_on_together() {
     assert_eq!(bytes_before(), 99 * 10_000 + 5000);
 }
 
-/// Threads that lengthen a file would wait for each other. What has bytes keeps its length.
+/// Threads that lengthen a file would wait for each other. A file that has bytes keeps its length.
 #[test]
 fn a_long_file_has_its_length_before_its_bytes_where_that_costs_nothing() {
     let named = tempfile::NamedTempFile::new_in(".").unwrap();

@@ -27,7 +27,7 @@ pub enum Doubt {
     NamesRoot,
     /// Its path crosses a symbolic link, which the backup does not follow.
     BehindLink(String),
-    /// It includes again something in a folder that is left out, and the walk does not enter that
+    /// It includes again an entry in a folder that is left out, and the walk does not enter that
     /// folder.
     BelowExcluded(String),
     /// It has quotes around it, which count as characters of the name.
@@ -70,8 +70,8 @@ impl fmt::Display for PatternDoubt {
 }
 
 impl Excludes {
-    /// Patterns that have no effect in a backup of these roots, or an unexpected one. Looks at the
-    /// file system for links.
+    /// Patterns that have no effect in a backup of these roots, or an unexpected one. It looks for
+    /// links in the file system.
     #[must_use]
     pub fn doubts(&self, roots: &Roots) -> Vec<PatternDoubt> {
         let roots = roots.paths();

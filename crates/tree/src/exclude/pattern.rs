@@ -1,6 +1,6 @@
 //! Makes a clean glob from one typed exclude pattern. Values only.
 //!
-//! A pattern is matched against clean absolute paths. So cleaning removes whatever a clean path
+//! A pattern is matched against clean absolute paths. So cleaning removes parts that a clean path
 //! cannot have: `.` and doubled slashes, `..` with the component before it, slashes at the end. A
 //! pattern that begins with `./` or `../` begins at the current folder, as a path does. A pattern
 //! that can never match is an error.
@@ -26,7 +26,7 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Cleans a pattern; one that begins with a dot begins at `current`.
+    /// Cleans a pattern. One that begins with `./` or `../` begins at `current`.
     pub(super) fn new(typed: &str, current: Option<&Path>) -> Result<Self, String> {
         let (takes_back, text) = match typed.strip_prefix('!') {
             Some(rest) => (true, rest),
@@ -41,7 +41,7 @@ impl Pattern {
         let mut is_absolute = text.starts_with('/');
         let raw = split(text);
         let mut parts: Vec<String> = Vec::new();
-        // How many folders above the current one.
+        // How many folders above the current one the pattern begins.
         let mut above = 0;
         for part in &raw {
             match part.as_str() {
@@ -172,7 +172,7 @@ fn names_of(folder: &Path) -> Result<Vec<String>, String> {
     names.collect()
 }
 
-/// The characters without a backslash before them, and their positions.
+/// The characters that follow no backslash, and their positions.
 fn unescaped(text: &str) -> impl Iterator<Item = (usize, char)> {
     let mut is_escaped = false;
     text.char_indices().filter(move |(_, c)| {
@@ -182,7 +182,7 @@ fn unescaped(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// Puts a backslash before these characters, where none is.
+/// Puts a backslash before these characters, unless there is one.
 fn escape(text: &str, special: &str) -> String {
     let places: Vec<usize> = unescaped(text)
         .filter(|(_, c)| special.contains(*c))

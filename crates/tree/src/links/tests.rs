@@ -16,7 +16,8 @@ fn found<'f>(entries: &'f mut [WalkEntry], path: &Path) -> &'f mut WalkEntry {
     entries.iter_mut().find(is_it).unwrap()
 }
 
-/// A restore recognises the first name by its time: a file that changes meanwhile has two.
+/// A restore recognises the first name by its time, and a file that changes meanwhile has two
+/// times.
 #[test]
 fn the_first_name_says_the_time() {
     let mut names = FirstNames::default();
@@ -29,7 +30,8 @@ fn the_first_name_says_the_time() {
     assert!(names.found.is_empty());
 }
 
-/// Names of what is no file are told, and become what the first one was where that is lost.
+/// Entries that are no files have several names too. A name replaces a lost first name as an entry
+/// of the same kind.
 #[test]
 fn links_pipes_and_sockets_have_several_names() {
     let dir = tempfile::tempdir().unwrap();
@@ -37,7 +39,7 @@ fn links_pipes_and_sockets_have_several_names() {
     symlink("nowhere", at("link-1")).unwrap();
     mknodat(CWD, at("pipe-1"), FileType::Fifo, Mode::RWXU, 0).unwrap();
     drop(std::os::unix::net::UnixListener::bind(at("socket-1")).unwrap());
-    // Many links are the folder's own.
+    // A folder has many links of its own.
     fs::create_dir_all(at("folder/in")).unwrap();
     let kinds = [
         (

@@ -1,21 +1,21 @@
-//! Fences to pages.
+//! Writes fences into pages.
 //!
-//! Where a part of the listing ends, and where a page does, is decided by a hash of the path behind
-//! it, as chunks end by a hash of their bytes. So an entry more or less changes the parts and pages
-//! around it alone, and the other pages are the same bytes as in the backup before. No reader needs
-//! to know.
+//! A hash of the next path decides where a part of the listing ends, and where a page ends, as a
+//! hash of bytes ends chunks. So one entry more or less changes only the parts and pages around it,
+//! and the other pages have the same bytes as in the backup before. A reader does not depend on
+//! this.
 
 use format::listing::{Branch, FENCES_TRAILER_BYTES, Fence, FencePage};
 use format::wire;
 
-/// How long something gets before a hash ends it.
+/// The lengths at which a hash ends a part or a page.
 #[derive(Debug, Clone, Copy)]
 struct Lengths {
-    /// No shorter.
+    /// The shortest length.
     min: u64,
-    /// On average so much longer than the shortest.
+    /// The average length beyond the shortest.
     mean: u64,
-    /// No longer, but for the last piece.
+    /// The longest length, apart from the last piece.
     max: u64,
 }
 
@@ -32,18 +32,18 @@ const PAGE: Lengths = Lengths {
     max: 64 << 10,
 };
 
-/// Fences of a page, at least, but for the last ones: paths may be as long as a page.
+/// The fewest fences of a page, except the last ones: a path may be as long as a page.
 const FENCES_MIN: usize = 16;
 
 impl Lengths {
-    /// Whether something of `len` bytes ends before a piece of `next` bytes.
+    /// Whether a part or page of `len` bytes ends before a piece of `next` bytes.
     fn end(self, len: u64, next: u64, hash: u32) -> bool {
         let one_in = self.mean.div_ceil(next.max(1));
         len >= self.max || len >= self.min && u64::from(hash).is_multiple_of(one_in)
     }
 }
 
-/// Writes the fences of a listing. Memory: one page a level.
+/// Writes the fences of a listing. Memory: one page for each level.
 #[derive(Debug, Default)]
 pub(super) struct FenceWriter {
     /// The open page of each level.
@@ -55,14 +55,14 @@ pub(super) struct FenceWriter {
 #[derive(Debug, Default)]
 struct OpenPage {
     fences: Vec<Fence>,
-    /// Bytes of its fences, nearly.
+    /// About the bytes of its fences.
     len: u64,
-    /// Bytes of the pages below it that are written.
+    /// Bytes of the written pages below it.
     below_len: u64,
 }
 
 impl FenceWriter {
-    /// Takes the next entry: its path, the bytes of its record, and those of its content.
+    /// Adds the next entry: its path, and the bytes of its record and of its content.
     pub(super) fn push(&mut self, path: &[u8], listing_len: u64, content_len: u64, out: &mut Vec<u8>) {
         if let Some(part) = &mut self.part
             && !PART.end(part.listing_len, listing_len, hash(path, 0))
@@ -83,7 +83,8 @@ impl FenceWriter {
         }
     }
 
-    /// Writes what is open, up to the root and the trailer; nothing if there was no entry.
+    /// Writes the open pages, up to the root, and the trailer. Writes nothing if there was no
+    /// entry.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if let Some(part) = self.part.take() {
             self.make_room(0, &part.path, out);
@@ -91,7 +92,7 @@ impl FenceWriter {
         }
         let mut level = 0;
         while level < self.levels.len() {
-            // Closing a page may have opened one above it. The highest has several fences, or is of
+            // Closing a page may open one above it. The highest page has several fences, or is of
             // level 0.
             if let Some(page_len) = self.close(level, level + 1 == self.levels.len(), out) {
                 let page_len = u32::try_from(page_len).expect("a page is short");
@@ -103,7 +104,7 @@ impl FenceWriter {
         self.levels.clear();
     }
 
-    /// Adds a fence to the open page of a level, for which there is [room](Self::make_room).
+    /// Adds a fence to the open page of a level. [`Self::make_room`] has made room for it.
     fn add(&mut self, level: usize, fence: Fence) {
         if self.levels.len() <= level {
             self.levels.resize_with(level + 1, OpenPage::default);
@@ -114,8 +115,8 @@ impl FenceWriter {
         page.fences.push(fence);
     }
 
-    /// Ends the open page of a level if it ends before a fence of this path. What that fence stands
-    /// for is not written yet: a page stands right behind the pages below it.
+    /// Ends the open page of a level if it ends before a fence of this path. The page of that fence
+    /// is not written yet: a page follows directly after the pages below it.
     fn make_room(&mut self, level: usize, path: &[u8], out: &mut Vec<u8>) {
         let ends = self.levels.get(level).is_some_and(|open| {
             let is_long = open.fences.len() >= FENCES_MIN;
@@ -126,8 +127,8 @@ impl FenceWriter {
         }
     }
 
-    /// Writes the open page of a level, and a fence for it in the page above. The root has none
-    /// above: its length comes back.
+    /// Writes the open page of a level, and a fence for it in the page above. For the root, which
+    /// has no page above, it returns the length.
     fn close(&mut self, level: usize, is_root: bool, out: &mut Vec<u8>) -> Option<u64> {
         let path = self.levels[level].fences.first()?.path.clone();
         if !is_root {
@@ -161,12 +162,12 @@ impl FenceWriter {
     }
 }
 
-/// Bytes of a fence, nearly: its path, and what else there is.
+/// About the bytes of a fence: its path, and its other fields.
 fn len_of(path: &[u8]) -> u64 {
     path.len() as u64 + 12
 }
 
-/// A hash of the path for parts (0) and for pages of each level; those of the first four are
+/// A hash of the path for parts (0) and for pages of each level. The hashes of the first four are
 /// independent.
 fn hash(path: &[u8], of: usize) -> u32 {
     let digest = wire::digest(path).to_le_bytes();

@@ -1,4 +1,4 @@
-//! Fences: finding a path's place in the listing.
+//! Fences: find a path's place in the listing.
 
 use std::io;
 use std::ops::Range;
@@ -7,35 +7,36 @@ use format::listing::{FENCES_TRAILER_BYTES, FencePage, RECORD_BYTES_MAX};
 
 use crate::{TreeError, order};
 
-/// Bytes at the end of the stream that are read first: the root lies there, and all pages of a
-/// small tree.
+/// The bytes to read first, at the end of the stream: the root is there, and all pages of a small
+/// tree.
 const TAIL_BYTES: u64 = 16 << 10;
-/// A record and its length.
+/// The longest page: a record and its length.
 const PAGE_BYTES_MAX: u64 = RECORD_BYTES_MAX as u64 + 10;
 const STREAM: &str = "stream of fences";
 
-/// Gives a range of the fences stream.
+/// Returns a range of the fences stream.
 pub type ReadRange<'a> = dyn FnMut(Range<u64>) -> io::Result<Vec<u8>> + 'a;
 
-/// Finds paths in a listing by its fences. Reads one page a level, and keeps the last one of each:
-/// for paths in listing order each page is read once.
+/// Finds paths in a listing by its fences. It reads one page of each level, and keeps the last one
+/// of each. So for paths in listing order it reads each page once.
 ///
-/// Fences are believed only as far as they fit together, up to the lengths of their
-/// stream and of the listing, which the manifest vouches for.
+/// It trusts fences only if they fit together, and fit the lengths of their stream and of the
+/// listing, which the manifest states.
 #[derive(Debug)]
 pub struct Fences {
     len: u64,
     listing_len: u64,
     /// The end of the stream, once it is read.
     tail: Option<Vec<u8>>,
-    /// From the root down, the pages that the last path led to.
+    /// The pages on the way to the last path, from the root down.
     pages: Vec<Page>,
 }
 
-/// A page, and what it stands for.
+/// A page, and the range that it describes.
 #[derive(Debug)]
 struct Page {
-    /// Where its record ends in the fences stream; no other page below the same one ends there.
+    /// Where its record ends in the fences stream. This identifies it among the pages below the
+    /// same page.
     end: u64,
     listing_offset: u64,
     content_offset: u64,
@@ -47,13 +48,13 @@ struct Page {
 pub struct ListingPlace {
     /// Path of its first entry.
     pub path: Vec<u8>,
-    /// Where that stands in the listing stream.
+    /// The offset of that entry in the listing stream.
     pub listing_offset: u64,
-    /// Where its content begins in the content stream, its lead before it.
+    /// Where that entry's content begins in the content stream. Its lead comes first.
     pub content_offset: u64,
 }
 
-/// What a fence says of the page that it leads to.
+/// The facts that a fence states about the page below it.
 struct Expected {
     level: Option<u8>,
     path: Option<Vec<u8>>,
@@ -76,12 +77,12 @@ impl Fences {
         }
     }
 
-    /// The last part that begins with `path` or before it, or else the first one: from there on the
-    /// listing has the path's entry, if there is one, and all entries below it. None if it has
-    /// none. `read` gives any range of the fences stream.
+    /// The last part that begins with `path` or before it, or else the first one. From there on,
+    /// the listing has the path's entry, if there is one, and all entries below it. `None`: the
+    /// listing is empty. `read` returns any range of the fences stream.
     ///
     /// # Errors
-    /// [`TreeError::Damaged`] where the fences do not fit together; [`TreeError::Stream`].
+    /// [`TreeError::Damaged`] if the fences do not fit together; [`TreeError::Stream`].
     pub fn find(&mut self, path: &[u8], read: &mut ReadRange<'_>) -> Result<Option<ListingPlace>, TreeError> {
         if self.listing_len == 0 && self.len == 0 {
             return Ok(None);
@@ -182,7 +183,7 @@ fn damaged(offset: u64, why: impl ToString) -> TreeError {
 }
 
 impl Expected {
-    /// Whether a page that begins at `begin` of the stream is the one.
+    /// Whether a page that begins at `begin` of the stream is the expected one.
     fn fits(&self, page: &FencePage, begin: u64) -> bool {
         let sum = |len: &dyn Fn(&format::listing::Fence) -> u64| {
             let mut lens = page.fences.iter().map(len);
@@ -201,14 +202,14 @@ impl Expected {
 }
 
 impl Page {
-    /// The page that leads on to a path, or the part that it lies in. The pages below this one
-    /// begin at `tree_begin`.
+    /// The page below for a path, or the part that has it. The pages below this one begin at
+    /// `tree_begin`.
     fn lead(&self, path: &[u8], tree_begin: u64) -> Result<Expected, ListingPlace> {
         let fences = &self.page.fences;
         let upto = fences.partition_point(|fence| order::compare(&fence.path, path).is_le());
         let at = upto.saturating_sub(1);
         let fence = &fences[at];
-        // The sums are those of the page, which were checked.
+        // These are sums over the page's fences, which were checked.
         let before = |len: fn(&format::listing::Fence) -> u64| fences[..at].iter().map(len).sum::<u64>();
         let listing_offset = self.listing_offset + before(|fence| fence.listing_len);
         let content_offset = self.content_offset + before(|fence| fence.content_len);

@@ -1,4 +1,4 @@
-//! A listing entry by entry.
+//! Reads a listing entry by entry.
 
 use std::io::Read;
 
@@ -13,13 +13,13 @@ use crate::{TreeError, order};
 pub struct Listed {
     /// The entry.
     pub entry: ListingEntry,
-    /// Where a file's bytes begin in the content stream, behind its lead; for others, where the
-    /// next file's do.
+    /// Where the file's bytes begin in the content stream, after its lead. For other kinds: where
+    /// the bytes of the next file begin.
     pub content_offset: u64,
 }
 
-/// Reads a listing as it comes. After a fault it ends: without its length, what follows an entry
-/// cannot be placed.
+/// Reads a listing piece by piece. After a fault it ends: the offset of further entries is unknown
+/// without the length of the damaged one.
 #[derive(Debug)]
 pub struct ListingReader<R> {
     records: Records<R>,
@@ -28,12 +28,12 @@ pub struct ListingReader<R> {
 }
 
 impl<R: Read> ListingReader<R> {
-    /// A whole listing.
+    /// Reads a whole listing.
     pub fn new(source: R) -> Self {
         Self::at(source, 0, 0)
     }
 
-    /// A listing from a place on: the source gives its bytes from there.
+    /// Reads a listing from a place on. The source must return its bytes from there.
     pub fn from_place(source: R, place: &ListingPlace) -> Self {
         Self::at(source, place.listing_offset, place.content_offset)
     }
@@ -51,10 +51,10 @@ impl<R: Read> ListingReader<R> {
         }
     }
 
-    /// The next entry; none at the end.
+    /// The next entry. `None`: the listing ends.
     ///
     /// # Errors
-    /// [`TreeError::Damaged`] also where entries are not in listing order; [`TreeError::Stream`].
+    /// [`TreeError::Damaged`], also if entries are not in listing order; [`TreeError::Stream`].
     pub fn next_entry(&mut self) -> Result<Option<Listed>, TreeError> {
         let at = self.records.offset();
         let Some(entry) = self.records.next(ListingEntry::decode_one)? else {

@@ -1,4 +1,4 @@
-//! Length-prefixed records of a stream, which is read as needed.
+//! Length-prefixed records of a stream, which is read on demand.
 
 use std::io::{ErrorKind, Read};
 
@@ -8,16 +8,17 @@ use crate::TreeError;
 
 const READ_BYTES: usize = 64 << 10;
 
-/// Holds at most one record and what was read with it (INV-7), whatever lengths the stream claims:
-/// the buffer grows with bytes that came, never with a length that was announced (INV-8).
+/// Reads records. It buffers at most one record and the bytes read with it (INV-7), whatever
+/// lengths the stream claims: the buffer grows with the bytes received, never with an announced
+/// length (INV-8).
 #[derive(Debug)]
 pub(super) struct Records<R> {
     source: R,
     stream: &'static str,
     buffer: Vec<u8>,
-    /// How much of the buffer was handed out.
+    /// How many bytes of the buffer were returned.
     used: usize,
-    /// Offset in the stream of the record that comes next.
+    /// Offset of the next record in the stream.
     offset: u64,
     ended: bool,
 }
@@ -39,7 +40,7 @@ impl<R: Read> Records<R> {
         self.offset
     }
 
-    /// The fault of the record that was handed out last, or would be next. Nothing comes after it.
+    /// The fault of the record that was returned last, or of the next one. No record follows it.
     pub(super) fn damaged(&mut self, offset: u64, why: impl ToString) -> TreeError {
         self.ended = true;
         TreeError::Damaged {
@@ -49,7 +50,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// The next record; none at the end and after a fault.
+    /// The next record. `None`: at the end, and after a fault.
     pub(super) fn next<T>(
         &mut self,
         decode: impl Fn(&[u8]) -> format::Result<Option<(T, usize)>>,
@@ -77,7 +78,7 @@ impl<R: Read> Records<R> {
         Ok(None)
     }
 
-    /// Reads more bytes; false at the stream's end.
+    /// Reads more bytes. `false`: the stream has ended.
     fn read_on(&mut self) -> Result<bool, TreeError> {
         self.buffer.drain(..self.used);
         self.used = 0;

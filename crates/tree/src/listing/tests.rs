@@ -10,7 +10,7 @@ use super::{Fences, ListingPlace, ListingReader, ListingWriter};
 use crate::testing::entry;
 use crate::{TreeError, order};
 
-/// Gives its bytes a few at a time.
+/// Returns its bytes a few at a time.
 struct Trickle<'a>(&'a [u8], usize);
 
 impl Read for Trickle<'_> {
@@ -34,7 +34,7 @@ impl Written {
     }
 }
 
-/// Gives ranges of the bytes, and counts them.
+/// Returns ranges of the bytes, and counts the calls.
 fn counted<'a>(
     bytes: &'a [u8],
     reads: &'a Cell<usize>,
@@ -99,7 +99,7 @@ fn a_hundred_thousand_entries_stream_through() {
     assert!(reader.next_entry().unwrap().is_none());
 }
 
-/// What the listing has at a path and below it, read from the place that the fences give.
+/// The entries of a path and below it, read from the place that the fences give.
 fn found_at(written: &Written, place: &ListingPlace, path: &[u8]) -> (Vec<(ListingEntry, u64)>, u64) {
     let from = usize::try_from(place.listing_offset).unwrap();
     let mut reader = ListingReader::from_place(&written.listing[from..], place);
@@ -136,7 +136,7 @@ fn fences_lead_to_every_path_and_what_is_below_it() {
     for path in &asked {
         let place = written.fences().find(path, &mut counted(&written.fences, &reads));
         let place = place.unwrap().unwrap();
-        // Pages that an earlier path led to make no difference.
+        // The cached pages of an earlier path make no difference.
         let again = kept.find(path, &mut counted(&written.fences, &unread));
         assert_eq!(again.unwrap().as_ref(), Some(&place));
         let (found, read) = found_at(&written, &place, path);
@@ -164,7 +164,7 @@ fn fences_lead_to_every_path_and_what_is_below_it() {
     assert!(find(&[], 0, b"/x").unwrap().is_none());
 }
 
-/// What is before the first entry is found from the first entry on.
+/// The place of a path before the first entry is the first entry.
 #[test]
 fn a_path_before_all_entries_leads_to_the_first() {
     let written = write(&many(1, 3)[1..]);
@@ -196,7 +196,7 @@ fn fences_of_the_longest_paths_are_a_tree_too() {
     assert!(reads.get() <= 5 * 8, "{} reads", reads.get());
 }
 
-/// A change costs the pages above it, and not all fences behind it.
+/// A change costs the pages above it, and not all later fences.
 #[test]
 fn fences_of_what_did_not_change_are_the_same_bytes() {
     let all = many(300, 400);
@@ -207,7 +207,7 @@ fn fences_of_what_did_not_change_are_the_same_bytes() {
     *len += 1_000_000;
     changed.remove(30_000);
     let (before, after) = (write(&all).fences, write(&changed).fences);
-    // In pieces, as chunks are: those of the later that the earlier has.
+    // Cut like chunks: the pieces of the later stream that the earlier one has.
     let pieces = |bytes: &[u8]| -> BTreeSet<Vec<u8>> {
         let ends = bytes.windows(7).enumerate();
         let ends = ends
@@ -327,7 +327,7 @@ fn fences_that_do_not_fit_together_are_damage() {
             1,
             vec![fence("/a", 100, to(len, usize::MAX)), fence("/b", 1, to(1, 1))],
         )]),
-        // No page but itself is below it.
+        // No page is below it but itself.
         stream(&[&root("/a", 100, 1, to(len, len))]),
         stream(&[&low])[1..].to_vec(),
         stream(&[&low])[..len].to_vec(),

@@ -1,12 +1,12 @@
-//! Entries to bytes.
+//! Writes entries as bytes.
 
 use format::listing::ListingEntry;
 
 use super::fence_writer::FenceWriter;
 use crate::{TreeError, order};
 
-/// Writes a listing and its fences. Bytes are appended to buffers that the caller empties as it
-/// likes.
+/// Writes a listing and its fences. It appends bytes to buffers, which the caller may empty at any
+/// time.
 #[derive(Debug, Default)]
 pub struct ListingWriter {
     previous: Option<Vec<u8>>,
@@ -34,12 +34,12 @@ impl ListingWriter {
         self.content_offset
     }
 
-    /// Appends an entry's record to `listing`, and to `fences` the pages that are complete. Answers
-    /// where its content begins in the content stream, its lead before it.
+    /// Appends an entry's record to `listing`, and the complete pages to `fences`. Returns where
+    /// its content begins in the content stream; its lead comes first.
     ///
     /// # Errors
-    /// [`TreeError::Order`]; [`TreeError::Unlistable`] for what the format cannot hold, such as a
-    /// path of more than its limit. Nothing is written then.
+    /// [`TreeError::Order`]; [`TreeError::Unlistable`] for an entry that the format cannot hold,
+    /// such as one with a path longer than its limit. Then nothing is written.
     pub fn push(
         &mut self,
         entry: &ListingEntry,
@@ -78,7 +78,7 @@ impl ListingWriter {
         Ok(content_offset)
     }
 
-    /// Appends the rest of the fences. Without it they lead nowhere.
+    /// Appends the rest of the fences. Without it the fences are useless.
     pub fn finish(mut self, fences: &mut Vec<u8>) {
         self.fences.finish(fences);
     }

@@ -1,4 +1,4 @@
-//! The holes of a file.
+//! Finds the holes of a file.
 
 use std::os::fd::OwnedFd;
 
@@ -8,9 +8,9 @@ use rustix::io::Errno;
 
 use crate::retry::retry;
 
-/// The holes within the first `len` bytes as (offset, length), sorted and apart. None if the file
-/// system does not report holes. There may be more behind the last of [`HOLES_MAX`]; those are read
-/// as data.
+/// The holes within the first `len` bytes as (offset, length), sorted and not adjacent. Empty if
+/// the file system does not report holes. It returns at most [`HOLES_MAX`]; later ones are read as
+/// data.
 pub(super) fn find(file: &OwnedFd, len: u64) -> Vec<(u64, u64)> {
     let mut holes: Vec<(u64, u64)> = Vec::new();
     let mut position = 0;

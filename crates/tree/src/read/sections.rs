@@ -1,8 +1,8 @@
-//! Large files in sections, which any threads may read, several at a time.
+//! Large files in sections, which any threads may read at the same time.
 //!
-//! A section that is in the page cache is taken from there. Any other is read past it, if the
-//! system can: copying into fresh pages costs more than the disk read, and a file that is read once
-//! must not drive out pages that others use. The system is asked beforehand whether a section is
+//! A section that is in the page cache is read from there. Any other is read past the cache, if the
+//! system can. Copying into fresh pages costs more than the disk read, and a file that is read once
+//! must not evict pages that others use. The reader asks the system beforehand whether a section is
 //! cached. (An attempt to read it from the cache would start read-ahead, and then the same bytes
 //! would be read again past the cache.)
 //!
@@ -20,20 +20,20 @@ use types::ByteRange;
 
 use crate::retry::retry;
 
-/// What direct reads are multiples of, in place, length and memory.
+/// Direct reads need multiples of this, in offset, length and memory.
 const BLOCK_BYTES: usize = 4096;
-/// A file with less than this between two holes, on average, is read piece by piece.
+/// If the average distance between two holes is less than this, a file is read piece by piece.
 const STRETCH_BYTES_MIN: u64 = 4 << 20;
 
 /// A file that several threads read.
 #[derive(Debug)]
 struct Shared {
     file: OwnedFd,
-    /// The same file, to be read past the page cache.
+    /// The same file, opened for reads past the page cache.
     direct: Option<OwnedFd>,
 }
 
-/// The rest of a large file, to be read in sections.
+/// The rest of a large file, which is read in sections.
 #[derive(Debug)]
 pub struct Sections {
     shared: Arc<Shared>,
@@ -42,16 +42,16 @@ pub struct Sections {
     end: u64,
 }
 
-/// What comes next in a large file.
+/// The next section of a large file.
 #[derive(Debug)]
 pub enum Section {
-    /// Bytes to be read.
+    /// Bytes to read.
     Data(DataSection),
-    /// So many zeros that the file does not store.
+    /// This many zeros that the file does not store.
     Hole(u64),
 }
 
-/// A part of a file that some thread is to read.
+/// A part of a file, for any thread to read.
 #[derive(Debug)]
 pub struct DataSection {
     shared: Arc<Shared>,
@@ -60,7 +60,8 @@ pub struct DataSection {
 }
 
 impl Sections {
-    /// Of a file of so many bytes with these holes; `None` when it is small or in many pieces.
+    /// Makes sections of a file of this length with these holes. `None`: the file is small, or in
+    /// many pieces.
     pub(super) fn of(file: &OwnedFd, len: u64, holes: &[(u64, u64)]) -> Option<Self> {
         if len / (holes.len() as u64 + 1) < STRETCH_BYTES_MIN {
             return None;
@@ -68,7 +69,7 @@ impl Sections {
         let file = file.try_clone().ok()?;
         let direct = open_direct(&file);
         if direct.is_none() {
-            // Advice that is refused costs nothing but speed.
+            // If the system refuses the advice, reading is only slower.
             fadvise(&file, 0, None, Advice::Sequential).ok();
         }
         Some(Self {
@@ -79,7 +80,7 @@ impl Sections {
         })
     }
 
-    /// Whether there is a way past the page cache.
+    /// Whether the file can be read past the page cache.
     #[cfg(test)]
     pub(super) fn is_direct(&self) -> bool {
         self.shared.direct.is_some()
@@ -88,7 +89,7 @@ impl Sections {
     /// The next section, of at most `most` bytes; `None` at the end.
     ///
     /// # Panics
-    /// When `most` is 0.
+    /// If `most` is 0.
     pub fn next(&mut self, most: usize) -> Option<Section> {
         assert!(most > 0, "a section has bytes");
         let mut until = self.end;
@@ -114,23 +115,23 @@ impl Sections {
 }
 
 impl DataSection {
-    /// Its length in bytes, as the file was at its opening.
+    /// Its length in bytes, by the file's length at its opening.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no bytes; none is like that.
+    /// Whether it has no bytes; no section is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Reads it into the beginning of a buffer that is at least as long, and says whether it could
-    /// be read in full. Memory behind its last byte may change up to the end of a block.
+    /// Reads it into the beginning of a buffer that is at least as long. Returns whether it was
+    /// read in full. Memory after its last byte may change up to the end of a block.
     ///
     /// # Panics
-    /// When the buffer is shorter than the section.
+    /// If the buffer is shorter than the section.
     #[must_use]
     pub fn read(&self, buffer: &mut [u8]) -> bool {
         let range = ByteRange {
@@ -144,11 +145,11 @@ impl DataSection {
         self.read_knowing(buffer, cached)
     }
 
-    /// Reads it, where so many of its bytes are cached; `None` where the system does not say.
+    /// Reads it, if so many of its bytes are cached. `None`: the system does not tell.
     pub(super) fn read_knowing(&self, buffer: &mut [u8], cached: Option<u64>) -> bool {
         assert!(buffer.len() >= self.len, "a buffer for the whole section");
         match cached {
-            // Whole pages are counted.
+            // The count is of whole pages.
             Some(cached) if cached >= self.len as u64 => {}
             Some(_) if self.read_direct(buffer) => return true,
             Some(_) => {}
@@ -157,8 +158,7 @@ impl DataSection {
         self.read_plainly(&mut buffer[..self.len])
     }
 
-    /// As [`Self::read`] where the only way to learn what is cached is to ask for it without
-    /// waiting.
+    /// Like [`Self::read`], if the only way to learn what is cached is to read it without waiting.
     fn read_trying(&self, buffer: &mut [u8]) -> bool {
         match self.read_cached(&mut buffer[..self.len]) {
             Ok(true) => return true,
@@ -169,7 +169,7 @@ impl DataSection {
         self.read_plainly(&mut buffer[..self.len])
     }
 
-    /// Reads what is in the page cache; false when that is not all.
+    /// Reads the bytes that are in the page cache. `false`: some are not.
     #[cfg(target_os = "linux")]
     fn read_cached(&self, buffer: &mut [u8]) -> Result<bool, Errno> {
         use std::io::IoSliceMut;
@@ -194,7 +194,7 @@ impl DataSection {
         Err(Errno::NOTSUP)
     }
 
-    /// Reads past the page cache, if that can be done here.
+    /// Reads past the page cache, if that is possible here.
     fn read_direct(&self, buffer: &mut [u8]) -> bool {
         let blocks = self.len.next_multiple_of(BLOCK_BYTES);
         let aligned = buffer.as_ptr().addr().is_multiple_of(BLOCK_BYTES)

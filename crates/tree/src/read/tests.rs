@@ -79,11 +79,11 @@ fn files_without_data_or_bytes_are_read() {
     );
 }
 
-/// Reads the first bytes, lets something happen to the file, and reads on.
+/// Reads the first bytes, changes the file, and reads the rest.
 fn disturb(len: usize, happen: impl FnOnce(&mut fs::File)) -> (u64, Option<Change>) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), vec![5; len]).unwrap();
-    // So that a later write is sure to move the time.
+    // Makes sure that a later write changes the time.
     let past = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(5);
     let mut file = fs::File::options()
         .write(true)
@@ -218,8 +218,8 @@ fn small_files_are_read_whole_on_another_thread() {
     .unwrap();
 }
 
-/// Reads a file by sections as far as they go, into memory that lies aligned or does not, and by
-/// itself from there on.
+/// Reads a file by sections as far as they go, into aligned memory or not, and the rest by the
+/// reader itself.
 fn by_sections(
     found: &WalkEntry,
     most: usize,
@@ -291,7 +291,7 @@ fn large_files_are_read_in_sections_cached_or_not() {
     }
 }
 
-/// Whatever the system says of the cache, and whether it is so, the bytes are the file's.
+/// Whatever the system tells about the cache, true or not, the bytes are the file's.
 #[test]
 fn a_section_is_the_same_by_every_way() {
     let dir = tempfile::tempdir().unwrap();
@@ -313,8 +313,8 @@ fn a_section_is_the_same_by_every_way() {
     }
 }
 
-/// A large file that is read once leaves nothing in the page cache, and what is there already stays
-/// and is used.
+/// A large file that is read once leaves nothing in the page cache. Pages that are there already
+/// stay, and are used.
 #[test]
 fn a_cold_large_file_is_read_past_the_page_cache() {
     let dir = tempfile::tempdir().unwrap();
@@ -328,15 +328,15 @@ fn a_cold_large_file_is_read_past_the_page_cache() {
     };
     let cached = || env::cached_bytes(fs::File::open(&path).unwrap(), all);
     let found = only_file(dir.path());
-    // Not everywhere does the system forget, say what it knows, and read directly.
+    // Not every system evicts pages, tells what is cached, and reads directly.
     if cached() != Some(0) || !open_file(&found).unwrap().sections().unwrap().is_direct() {
         return;
     }
     let (_, content) = by_sections(&found, 1 << 20, 0, |_| ());
     assert!(content == data);
     assert_eq!(cached(), Some(0));
-    // Of a file that is partly cached, the rest is read past it too. The system may take back some
-    // of that meanwhile: not each time.
+    // The rest of a partly cached file is read past the cache too. The system may evict some pages
+    // meanwhile, but not each time.
     let stays = || {
         forget(&path);
         let begin = fs::File::open(&path).unwrap();
@@ -392,8 +392,8 @@ fn a_large_file_that_becomes_shorter_ends_there() {
     }
 }
 
-/// A file of 100,000 bytes on a file system that shows no length of it, of which the walk is to
-/// have so many read at most.
+/// A file of 100,000 bytes on a file system that hides its length. The walk may read at most so
+/// many bytes of it.
 #[cfg(target_os = "linux")]
 fn of_unknown_length(len_max: u64, try_it: impl FnOnce(WalkEntry)) {
     let Some(disk) = testfs::mount(testfs::Options {

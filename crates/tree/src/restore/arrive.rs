@@ -1,15 +1,16 @@
-//! Gives restored entries their names: only complete ones, with metadata, and without opening an
+//! Gives names to restored entries: only to complete ones, with metadata, and without opening an
 //! existing entry.
 //!
 //! While a restore writes a file, the file has no name, if the system supports that (`O_TMPFILE`).
 //! Otherwise, and for entries that are no regular files, it has a temporary name. The next restore
 //! recognises such names and removes them ([`super::leftovers`]). So however a restore ends, an
-//! entry under a name of the backup is complete, and an older one stays until then. The restore
-//! makes nothing durable for that: after a power cut a file may have its name and not all its
-//! bytes, as after any program that does not sync.
+//! entry under a name of the backup is complete, and an older entry stays until then. The restore
+//! does not sync: after a power cut a file may have its name and lack some bytes, as after any
+//! program that does not sync.
 //!
-//! In a folder that this restore made, only this restore can have taken a name: two names of the
-//! backup are the same name there. In a folder that existed before, [`Seen`] knows.
+//! If a name is taken in a folder that this restore made, this restore has taken it: two names of
+//! the backup are the same name there. For a folder that existed before, [`Seen`] records the
+//! names.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -85,7 +86,8 @@ pub(super) fn open(context: &Context, at: &OwnedFd, path: &[u8], mode: Mode) -> 
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let (name, file) = aside(context, |name| openat(at, name, flags, mode)).map_err(creating)?;
-    // The lock shows other restores that somebody is writing the file. Without locks nobody asks.
+    // The lock shows other restores that a process is writing the file. Without locks they do not
+    // check.
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok();
     Ok(Arrival::Aside {
         name,
@@ -141,7 +143,7 @@ fn link_open(context: &Context, file: &OwnedFd, at: &OwnedFd, name: &[u8]) -> Re
 
 fn rename_to_free(at: &OwnedFd, from: &[u8], to: &[u8]) -> Result<(), Errno> {
     match retry(|| renameat_with(at, from, at, to, RenameFlags::NOREPLACE)) {
-        // The file system has no such call, so the only way is to look first.
+        // The file system lacks this call, so the restore has to look first.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
         other => return other,
     }
@@ -155,9 +157,9 @@ fn rename_to_free(at: &OwnedFd, from: &[u8], to: &[u8]) -> Result<(), Errno> {
 /// Gives an entry its name, and replaces an existing entry, which must be empty if it is a folder.
 /// On failure removes the new entry.
 ///
-/// An existing entry that this restore has made or left stays: [`TreeError::SameName`]. So does one
-/// that came meanwhile and would have stayed. If it is what the backup has, maybe from another
-/// restore, that is no fault, and the reason is the answer.
+/// An existing entry that this restore has made or left stays: [`TreeError::SameName`]. An entry
+/// that appeared meanwhile stays too, if it would have stayed before. If it equals the backup's
+/// entry, maybe from another restore, that is no fault, and the result is the reason.
 pub(super) fn settle(
     context: &Context,
     place: &Place,
@@ -192,7 +194,7 @@ fn settle_or_leave(
         };
     }
     let identity = arrival.identity(at).map_err(naming)?;
-    // The guard is held until the name is noted. So of two names that are one, the later finds the
+    // The guard is held until the name is recorded. So if two names are one, the later finds the
     // earlier.
     let mut seen = place.seen();
     match arrival.name(context, at, name) {
@@ -225,8 +227,8 @@ fn settle_or_leave(
     Ok(None)
 }
 
-/// Judges an entry that came after the look that found the name free, or found something that gives
-/// way: why it stays, or `None` if it gives way itself.
+/// Judges an existing entry that appeared after the name was found free, or after the entry there
+/// was to be replaced. Returns why it stays; `None`: it is replaced.
 fn came_meanwhile(
     context: &Context,
     at: &OwnedFd,

@@ -13,7 +13,7 @@ use crate::folder::Folder;
 use crate::retry::retry;
 use crate::{Accounts, TreeError};
 
-/// What everything that restores shares.
+/// The shared state.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) overwrite: Overwrite,
@@ -26,14 +26,13 @@ pub(super) struct Context {
     pub(super) temporary_names: AtomicU64,
     /// Whether the file system allows files without a name, as far as is known.
     pub(super) nameless: AtomicBool,
-    /// Entries that have not got their names, or never will. An entry of that name is something
-    /// else.
+    /// Entries that have no name yet, or never will. An existing entry of such a name is another
+    /// one.
     unfinished: Mutex<HashSet<Vec<u8>>>,
     /// The path of the target, as the system shows it.
     pub(super) top: Option<Vec<u8>>,
-    /// Whether the restore ends before its end: someone asked for that, a fault ends it, or the
-    /// disk is full. Folders that are not complete then stay unfinished, for the next restore to
-    /// see.
+    /// Whether the restore ends early: a user asked to stop, a fault ends it, or the disk is full.
+    /// Incomplete folders then stay unfinished, so that the next restore recognises them.
     is_broken_off: AtomicBool,
 }
 
@@ -71,8 +70,8 @@ impl Context {
         self.is_broken_off.store(true, Ordering::Release);
     }
 
-    /// Notes a fault that ends the restore. The code that met the fault calls this while it still
-    /// holds the folder, which otherwise gets its final metadata.
+    /// Records a fault that ends the restore. Call it while the folder is still held, because the
+    /// folder otherwise gets its final metadata.
     pub(super) fn note(&self, fault: &TreeError) {
         if fault.is_no_room() {
             self.break_off();
@@ -83,7 +82,7 @@ impl Context {
         self.unfinished.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that this restore has not restored an entry: no later link may lead to its name.
+    /// Records that this restore has not restored an entry: no later link may lead to its name.
     pub(super) fn give_up(&self, path: &[u8]) {
         self.unfinished().insert(path.to_vec());
     }

@@ -1,5 +1,5 @@
-//! A file being restored: written at offsets, by several threads if need be, sparse where it should
-//! be.
+//! A file that is being restored. Several threads may write it at any offsets. It has holes where
+//! it should.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,16 +17,16 @@ use crate::blocks::{BlockWriter, write_all};
 use crate::retry::retry;
 use crate::{Action, TreeError};
 
-/// Blocks of zeros of this size, at multiples of it, are left out under [`Sparse::Zeros`]: the unit
-/// in which file systems allocate.
+/// Under [`Sparse::Zeros`], blocks of zeros of this size, at multiples of it, are not written: it
+/// is the unit in which file systems allocate.
 const BLOCK_BYTES: usize = 4096;
 /// Files from this length on are written in large blocks, past the page cache.
 const BLOCKS_BYTES_MIN: u64 = 1 << 20;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A file of the target that wants its bytes. Every byte is written or skipped once, in any order,
-/// by any thread. [`Self::finish`] gives it its name, in the place of an older entry. If it is
-/// dropped before, nothing of it stays.
+/// A file of the target that needs its bytes. Write or skip every byte once, in any order, from any
+/// thread. [`Self::finish`] gives it its name, and replaces an older entry. If it is dropped
+/// before, nothing of it stays.
 #[derive(Debug)]
 pub struct FileWriter {
     context: Arc<Context>,
@@ -38,9 +38,9 @@ pub struct FileWriter {
     entry: ListingEntry,
     len: u64,
     done: AtomicU64,
-    /// Of a large file.
+    /// The block writer of a large file.
     blocks: Mutex<Option<BlockWriter>>,
-    /// Whether the file has its name, or another one stays under that.
+    /// Whether the file has its name, or another entry keeps that name.
     is_named: bool,
 }
 
@@ -53,7 +53,7 @@ impl FileWriter {
         entry: &ListingEntry,
     ) -> Self {
         let len = entry.file_len();
-        // Without it, the file is written the usual way.
+        // If this fails, the file is written through the page cache.
         let is_large = len >= BLOCKS_BYTES_MIN;
         let file = arrival.file().filter(|_| is_large);
         let blocks = file.and_then(|file| BlockWriter::new(file, len).ok());
@@ -74,8 +74,8 @@ impl FileWriter {
         writer
     }
 
-    /// Asks for a large file's space at once, where it will have no holes: a hint, and a disk that
-    /// is full says so when the bytes come.
+    /// Reserves the space of a large file without holes. This is only a hint: a full disk reports
+    /// an error when the bytes are written.
     fn reserve(&self) {
         let may_have_holes = match self.context.sparse {
             Sparse::Never => false,
@@ -109,9 +109,9 @@ impl FileWriter {
         self.len == 0
     }
 
-    /// Writes bytes. Zeros where the source had a hole are left out (all blocks of zeros under
-    /// [`Sparse::Zeros`]); bytes that are not zeros are written, whatever the listing says of
-    /// holes.
+    /// Writes bytes. It leaves a hole for zeros where the source had one (for all blocks of zeros
+    /// under [`Sparse::Zeros`]). It writes bytes that are not zeros even where the listing has a
+    /// hole.
     ///
     /// # Errors
     /// [`TreeError::System`]; `EFBIG` for bytes beyond the file's length.
@@ -131,12 +131,11 @@ impl FileWriter {
         self.count(bytes.len() as u64, written)
     }
 
-    /// Passes over zeros. They are left out where the source had a hole (everywhere under
-    /// [`Sparse::Zeros`]); elsewhere space is allocated for them without writing, if the file
-    /// system can.
+    /// Skips zeros. It leaves a hole where the source had one (everywhere under [`Sparse::Zeros`]).
+    /// Elsewhere it allocates space without writing, if the file system can.
     ///
     /// # Errors
-    /// As [`Self::write_at`].
+    /// Those of [`Self::write_at`].
     pub fn skip_zeros(&self, offset: u64, len: u64) -> Result<(), TreeError> {
         self.check(offset, len)?;
         let passed = match self.context.sparse {
@@ -156,11 +155,11 @@ impl FileWriter {
     }
 
     /// Completes the file: its length, its metadata and its name. The restorer collects faults of
-    /// the metadata. A reason where the same file came meanwhile and stays.
+    /// the metadata. Returns a reason if the same file appeared meanwhile and stays.
     ///
     /// # Errors
-    /// [`TreeError::Incomplete`] when bytes are missing, [`TreeError::SameName`],
-    /// [`TreeError::System`]; then nothing of it stays.
+    /// [`TreeError::Incomplete`] if bytes are missing, [`TreeError::SameName`],
+    /// [`TreeError::System`]. Then nothing of the file stays.
     pub fn finish(mut self) -> Result<Option<SkipReason>, TreeError> {
         self.name_it().inspect_err(|fault| self.context.note(fault))
     }
@@ -185,7 +184,7 @@ impl FileWriter {
         self.is_named = true;
         self.context.unfinished().remove(&self.entry.path);
         if stays.is_none() {
-            // An immutable file could not take its place.
+            // Set flags last: an immutable file could not take its name.
             flags::set(&self.context, self.file(), &self.entry);
         }
         Ok(stays)
@@ -225,8 +224,8 @@ impl FileWriter {
         }
     }
 
-    /// Up to where the source's holes are noted. Where they are as many as are noted at all, there
-    /// may have been more behind them.
+    /// The offset up to which the source's holes are recorded. If the list is full, there may be
+    /// more holes after it.
     fn noted_up_to(&self) -> u64 {
         match self.holes().last() {
             Some(&(offset, len)) if self.holes().len() >= HOLES_MAX => offset.saturating_add(len),
@@ -234,7 +233,7 @@ impl FileWriter {
         }
     }
 
-    /// Has a write of the large file fail before which `writes` others came.
+    /// Makes a write of the large file fail, after `writes` other ones.
     #[cfg(test)]
     pub(crate) fn fail_after(&self, writes: u64, errno: Errno) {
         let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -267,7 +266,7 @@ impl FileWriter {
                     false
                 }
             };
-            // Holes that are not sorted must not turn the way back.
+            // Unsorted holes must not move the position back.
             position = position.max(begin);
             Some((begin, position - begin, in_hole))
         })
@@ -276,7 +275,7 @@ impl FileWriter {
     fn write_around_holes(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let mut rest = bytes;
         for (part, len, in_hole) in self.split_at_holes(offset, bytes.len() as u64) {
-            // A part is no longer than the bytes.
+            // A part is never longer than the bytes.
             let (now, later) = rest.split_at(usize::try_from(len).unwrap_or(rest.len()));
             rest = later;
             if !(in_hole && is_zeros(now)) {
@@ -287,8 +286,7 @@ impl FileWriter {
     }
 
     fn write_blocks(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
-        // Up to the first multiple of a block, then block by block; runs of data are written at
-        // once.
+        // Up to the first multiple of a block, then block by block. Each run of data is one write.
         let into = usize::try_from(offset % BLOCK_BYTES as u64).unwrap_or(0);
         let head = ((BLOCK_BYTES - into) % BLOCK_BYTES).min(bytes.len());
         let (mut from, mut to) = (0, head);

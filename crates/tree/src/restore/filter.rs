@@ -1,11 +1,11 @@
-//! Which entries are restored.
+//! Chooses the entries to restore.
 
 use std::sync::atomic::Ordering;
 
 use super::{Include, RestoreOptions};
 use crate::{Excludes, order};
 
-/// The choice, followed along the listing.
+/// The choice, applied along the listing.
 #[derive(Debug)]
 pub(super) struct Filter {
     include: Include,
@@ -30,14 +30,14 @@ impl Filter {
         }
     }
 
-    /// Whether an entry is above all paths that the backup was made of, and was recorded only
-    /// because of them.
+    /// Whether an entry is above all source paths of the backup, and was recorded only because of
+    /// them.
     pub(super) fn is_above_sources(&self, path: &[u8]) -> bool {
         let is_in = |source: &Vec<u8>| order::is_within(path, source);
         !self.sources.is_empty() && !self.sources.iter().any(is_in)
     }
 
-    /// Whether an entry is asked for. Asked in listing order.
+    /// Whether an entry is requested. Call it in listing order.
     pub(super) fn wants(&mut self, path: &[u8], is_folder: bool) -> bool {
         if below(self.excluded_below.as_ref(), path) {
             return false;
@@ -58,7 +58,8 @@ impl Filter {
         matches
     }
 
-    /// Whether the first name of a hard link was asked for: it stands anywhere before.
+    /// Whether the first name of a hard link was requested. It may be anywhere before the link in
+    /// the listing.
     pub(super) fn wants_link_target(&self, path: &[u8]) -> bool {
         let mut prefixes = (1..=path.len())
             .filter(|&n| n == path.len() || path[n] == b'/')
@@ -71,7 +72,7 @@ impl Filter {
             || prefixes.any(|prefix| self.include.patterns.excludes(prefix))
     }
 
-    /// The part of a path below the base; none when it lies elsewhere.
+    /// The part of a path below the base. `None`: the path is elsewhere.
     pub(super) fn below_base<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
         let base = self.base.strip_suffix(b"/").unwrap_or(&self.base);
         order::is_within(path, base).then(|| &path[base.len()..])

@@ -1,9 +1,9 @@
 //! Flags of inodes, as `chattr` sets them.
 //!
 //! Most are set last, because an immutable file takes no other name, and an immutable folder no
-//! entry. Flags about how bytes are stored must be set before the first byte. A flag that the file
-//! system refuses is a fault. A flag that only the superuser may set is no fault for others, as
-//! with owners.
+//! entry. Flags about the storage of bytes must be set before the first byte. A flag that the file
+//! system refuses is a fault. A flag that only the superuser may set is no fault for other users,
+//! as with owners.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -16,12 +16,13 @@ use super::{Context, metadata};
 use crate::retry::retry;
 use crate::{Action, TreeError};
 
-/// Compression, none of it, and no copy on write.
+/// Compression, no compression, and no copy on write.
 const OF_STORAGE: u32 = 0x4 | 0x400 | 0x80_0000;
 /// Immutable and append-only.
 const OF_SUPERUSER: u32 = 0x10 | 0x20;
 
-/// Sets what must be set while the file is empty. Whether it was, the end tells ([`set`]).
+/// Sets the flags that must be set while the file is empty. [`set`] checks later whether this
+/// worked.
 pub(super) fn set_early(file: &OwnedFd, entry: &ListingEntry) {
     let early = entry.flags & OF_STORAGE;
     if early != 0
@@ -45,7 +46,7 @@ pub(super) fn set(context: &Context, file: impl AsFd, entry: &ListingEntry) {
     }
 }
 
-/// Gives metadata to a folder, or to a file that is there: it may be immutable already.
+/// Sets the metadata of a folder or of an existing file, which may be immutable already.
 pub(super) fn apply_beneath(context: &Context, handle: &OwnedFd, entry: &ListingEntry) {
     let opened = (entry.flags != 0).then(|| {
         let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
@@ -63,7 +64,7 @@ pub(super) fn apply_beneath(context: &Context, handle: &OwnedFd, entry: &Listing
     }
 }
 
-/// Takes off what keeps a file from being changed, and answers what that was.
+/// Removes the flags that keep a file from being changed, and returns them.
 fn unbind(file: &OwnedFd) -> u32 {
     let Ok(now) = retry(|| ioctl_getflags(file)) else {
         return 0;
@@ -76,7 +77,7 @@ fn unbind(file: &OwnedFd) -> u32 {
     bound
 }
 
-/// Gives another name to a file that may be immutable: `link` is tried once more while it is not.
+/// Gives another name to a file that may be immutable: removes the flag, and calls `link` again.
 pub(super) fn link_bound<T>(
     at: &OwnedFd,
     name: &[u8],
@@ -101,7 +102,7 @@ pub(super) fn link_bound<T>(
     linked
 }
 
-/// Sets the flags as far as may be; answers what is lacking, and why.
+/// Sets the flags as far as permitted. Returns the missing ones, and the error.
 fn apply(file: &impl AsFd, wanted: u32) -> Option<(u32, Errno)> {
     let now = match retry(|| ioctl_getflags(file)) {
         Ok(now) => now.bits(),
@@ -113,7 +114,7 @@ fn apply(file: &impl AsFd, wanted: u32) -> Option<(u32, Errno)> {
         && let Err(errno) = retry(|| ioctl_setflags(file, IFlags::from_bits_retain(all)))
     {
         first = Some(errno);
-        // One by one, those that only the superuser may set last.
+        // One by one; those that only the superuser may set come last.
         let one_by_one = (0..32).map(|bit| 1 << bit).filter(|bit| wanted & bit != 0);
         let (late, soon): (Vec<u32>, Vec<u32>) = one_by_one.partition(|bit| OF_SUPERUSER & bit != 0);
         for bit in soon.into_iter().chain(late) {

@@ -1,11 +1,11 @@
-//! The folders on the way to the entry being restored, and giving folders their metadata last.
+//! The folders above the entry that is restored now. They get their metadata last.
 //!
-//! A folder's [`Place`] is shared by the stack, by the places below it and by the files being
-//! written in it. When the last of them lets go, nothing more will change in the folder, and its
+//! The stack, the places below a folder and the files being written in it share the folder's
+//! [`Place`]. When the last of them drops it, nothing more will change in the folder, and its
 //! metadata is set: deepest first, without a list of all folders (INV-7).
 //!
-//! A missing folder above the paths asked for is made with its metadata. An existing one keeps its
-//! metadata, and its time of modification even if names come into it. A link in its place is the
+//! A missing folder above the requested paths is made with its metadata. An existing one keeps its
+//! metadata, and its time of modification even if names are added to it. A link in its place is the
 //! user's own. The restore follows it if it belongs to the superuser or to the restoring user, and
 //! leads to a folder below the target. Another user's link could lead the restore anywhere.
 //!
@@ -33,7 +33,7 @@ use crate::metadata::Facts;
 use crate::retry::retry;
 use crate::{Action, TreeError, order};
 
-/// A mode for the owner alone that nobody gives to a folder.
+/// A mode that only the owner may use, and that nobody gives to a folder.
 const UNFINISHED: u32 = 0o1700;
 
 /// A folder in the target.
@@ -41,18 +41,18 @@ const UNFINISHED: u32 = 0o1700;
 pub(super) struct Place {
     pub(super) folder: Arc<Folder>,
     parent: Option<Arc<Place>>,
-    /// Whether this restore has made all its entries. It made the folder, or has filled it before
-    /// under another name that is the same here.
+    /// Whether this restore has made all entries of the folder. Either it made the folder, or it
+    /// has filled it before under another name that is the same here.
     is_own: bool,
-    /// Names that this restore has dealt with, if the folder is not its own.
+    /// Names that this restore has handled, if other programs made entries in the folder too.
     seen: Mutex<Seen>,
-    /// The time of modification to keep, even if names come into the folder.
+    /// The time of modification to keep, even if names are added to the folder.
     keeps_time: Option<FileTime>,
-    /// Whether a name came into the folder.
+    /// Whether a name was added to the folder.
     is_changed: AtomicBool,
-    /// What it gives to files that are created in it, once one was.
+    /// The owner, group and ACL of new files in it, known after the first one.
     pub(super) newborn: OnceLock<Newborn>,
-    /// To be set when the folder is complete.
+    /// The metadata to set when the folder is complete.
     metadata: Option<ListingEntry>,
     /// The mode that the folder had, if the restore changed it to fill the folder.
     mode_before: Option<u32>,
@@ -66,16 +66,16 @@ impl Place {
     }
 
     pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
-        // Each name is noted whole.
+        // Each name is recorded in one step, so after a panic elsewhere the value is still valid.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a name came into the folder.
+    /// Records that a name was added to the folder.
     pub(super) fn change(&self) {
         self.is_changed.store(true, Ordering::Relaxed);
     }
 
-    /// The error about a taken name in a folder of ours.
+    /// The error about a taken name in a folder that this restore made.
     pub(super) fn same_name(&self, at: &OwnedFd, name: &[u8], path: &[u8]) -> TreeError {
         let there = look(at, name, path).ok().flatten();
         let names = there.map(|there| names_of(at, there.inode)).unwrap_or_default();
@@ -87,13 +87,13 @@ impl Place {
         if let (Some(time), true) = (self.keeps_time.take(), self.is_changed.load(Ordering::Relaxed))
             && let Ok(handle) = self.folder.descriptor()
         {
-            // The user did not ask for this folder, so a failure here is no fault.
+            // The user did not request this folder, so a failure here is no fault.
             Subject::Handle(&handle).set_times(&metadata::times(time)).ok();
         }
         let Some(entry) = self.metadata.take() else { return };
         if self.context.is_broken_off() {
             if let (Some(mode), Ok(handle)) = (self.mode_before, self.folder.descriptor()) {
-                // The restore reports why it ended; a refusal here adds nothing to that.
+                // The restore reports why it ended. A refusal here adds nothing.
                 Subject::Handle(&handle).set_mode(mode).ok();
             }
             return;
@@ -108,7 +108,7 @@ impl Place {
 }
 
 impl Drop for Place {
-    /// Settles the parents that go with it in a loop: a deep tree must not recurse.
+    /// Drops parents in a loop, because a deep tree must not recurse.
     fn drop(&mut self) {
         self.settle();
         let mut parent = self.parent.take();
@@ -119,7 +119,7 @@ impl Drop for Place {
     }
 }
 
-/// The way from the target to the entry being restored.
+/// The folders from the target down to the entry that is restored now.
 #[derive(Debug)]
 pub(super) struct Stack {
     top: Arc<Place>,
@@ -127,13 +127,13 @@ pub(super) struct Stack {
     context: Arc<Context>,
 }
 
-/// A folder on the way, made when something in it is restored.
+/// A folder on the stack. It is made when an entry in it is restored.
 #[derive(Debug)]
 struct Level {
     name: Vec<u8>,
-    /// None where the listing had no entry for it.
+    /// `None`: the listing had no entry for it.
     entry: Option<ListingEntry>,
-    /// Whether the user asked for the folder itself; otherwise it is above the paths asked for.
+    /// Whether the user requested the folder itself; otherwise it is above the requested paths.
     is_asked: bool,
     place: Option<Arc<Place>>,
 }
@@ -164,8 +164,8 @@ impl Stack {
         }
     }
 
-    /// Leaves the folders that are not on the way to `parents`, deepest first, and takes up those
-    /// that are missing without an entry.
+    /// Removes the folders from the stack that are not among `parents`, deepest first. Adds the
+    /// missing ones, without an entry.
     pub(super) fn align(&mut self, parents: &[Vec<u8>]) {
         let common = self
             .levels
@@ -180,7 +180,7 @@ impl Stack {
             self.levels.push(Level {
                 name: name.clone(),
                 entry: None,
-                // Nothing shows that the folder is above the paths asked for, so the restore
+                // Nothing shows that the folder is above the requested paths, so the restore
                 // follows no link in its place.
                 is_asked: true,
                 place: None,
@@ -188,7 +188,7 @@ impl Stack {
         }
     }
 
-    /// Takes up a folder with its entry, without making it.
+    /// Adds a folder with its entry, without making it.
     pub(super) fn announce(&mut self, name: &[u8], entry: &ListingEntry, is_asked: bool) {
         self.levels.push(Level {
             name: name.to_vec(),
@@ -202,8 +202,8 @@ impl Stack {
         self.align(&[]);
     }
 
-    /// The innermost folder, made with all above it where they are not yet. `path` is the entry
-    /// that needs it.
+    /// The innermost folder. Makes it, and all folders above it, if they do not exist yet. `path`
+    /// is the entry that needs it.
     pub(super) fn innermost(&mut self, path: &[u8]) -> Result<Arc<Place>, TreeError> {
         let made = self.levels.iter().rposition(|level| level.place.is_some());
         let mut place = made
@@ -217,7 +217,7 @@ impl Stack {
         Ok(place)
     }
 
-    /// A folder that is there already, without making anything or following links.
+    /// An existing folder, without making anything or following links.
     pub(super) fn find(&self, names: &[&[u8]]) -> Result<Arc<Folder>, Errno> {
         let known = self
             .levels
@@ -238,7 +238,7 @@ impl Stack {
     }
 }
 
-/// Enters a folder, made if it is not there.
+/// Enters a folder. Makes it if it does not exist.
 fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8]) -> Result<Place, TreeError> {
     let (name, entry) = (&level.name[..], level.entry.as_ref());
     let opening = |errno| match errno {
@@ -267,7 +267,8 @@ fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8])
             return Err(TreeError::NotAFolder { path: path.to_vec() });
         }
         Some(fault) if !is_folder => return Err(fault),
-        // Its entries go into the other folder. Of names that are the same, the first ones stay.
+        // Its entries are put into the other folder. Of names that are the same, the first ones
+        // stay.
         Some(fault) => {
             context.fault(fault);
             true
@@ -305,8 +306,8 @@ fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8])
         entry.cloned()
     };
     let is_closed = is_there && metadata.is_some() && !context.superuser && now.mode & 0o700 != 0o700;
-    // So that it can be filled; its mode is set again at the end. What refuses this refuses that
-    // too.
+    // The restore must be able to fill the folder, and sets its mode again at the end. If the
+    // system refuses this, it also refuses that.
     let is_opened = is_closed && Subject::Handle(&descriptor).set_mode(now.mode | 0o700).is_ok();
     Ok(Place {
         folder,
@@ -322,7 +323,7 @@ fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8])
     })
 }
 
-/// Makes a folder, in the place of an entry that is no folder and may be replaced.
+/// Makes a folder. Replaces an existing entry that is no folder, if permitted.
 fn clear_and_make(
     context: &Context,
     at: &OwnedFd,
@@ -374,7 +375,7 @@ fn follow(
     }
 }
 
-/// Whether something that is no folder gives way to one.
+/// Whether an existing entry that is no folder is replaced by a folder.
 fn gives_way(choice: Overwrite, entry: &ListingEntry, there: FileTime) -> bool {
     match choice {
         Overwrite::Always | Overwrite::IfChanged => true,

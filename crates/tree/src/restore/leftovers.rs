@@ -1,10 +1,10 @@
 //! Temporary entries that killed restores have left.
 //!
 //! A restore removes them from each existing folder that it puts an entry into. It recognises them
-//! by their name, `.onefold-PROCESS-NUMBER.tmp`, and makes sure that nobody is working on them. The
-//! process in the name must have ended. In a container, each restore may have the same number: a
-//! file with the restore's own number needs no more than the next rule. A file must not be locked:
-//! its writer, on another host maybe, holds a lock on it.
+//! by their name, `.onefold-PROCESS-NUMBER.tmp`, and makes sure that no process works on them. The
+//! process in the name must have ended. In a container, each restore may have the same number, so
+//! for a file with the restore's own number only the next rule counts. A file must not be locked,
+//! because its writer, maybe on another host, holds a lock on it.
 
 use std::os::fd::OwnedFd;
 
@@ -24,12 +24,12 @@ fn process_of(name: &[u8]) -> Option<i32> {
     let numbers = text.strip_prefix(".onefold-")?.strip_suffix(".tmp")?;
     let (process, number) = numbers.split_once('-')?;
     let (process, number) = (process.parse().ok()?, number.parse().ok()?);
-    // Other spellings of the numbers are somebody else's.
+    // Another program made a name with another spelling of the numbers.
     (process > 0 && self::name(process, number) == name).then_some(())?;
     process.try_into().ok()
 }
 
-/// Removes them from a folder. Entries that cannot be listed or removed stay, which is harmless.
+/// Removes them from a folder. Entries that cannot be listed or removed stay, and do no harm.
 pub(super) fn remove(at: &OwnedFd) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(entries) = retry(|| openat(at, ".", flags, Mode::empty())).and_then(Dir::new) else {

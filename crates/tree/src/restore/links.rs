@@ -1,6 +1,6 @@
-//! Hard links: to existing entries, and those that wait because the first name is not restored.
+//! Hard links: to existing entries, and links that wait because their first name is not restored.
 //!
-//! A waiting name keeps its folder unfinished, as an unfinished file does: the folder's metadata,
+//! A waiting name keeps its folder unfinished, as an unfinished file does. The folder's metadata,
 //! with its permissions, is set when the name has been made or given up.
 
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::metadata::Facts;
 use crate::retry::retry;
 use crate::{Action, TreeError};
 
-/// A name of something whose first name is not restored. Nothing of it is made; its folder is
-/// there, and waits for it before it is given its own metadata.
+/// A name whose first name is not restored. Nothing of it exists. Its folder exists, and waits for
+/// it before it gets its own metadata.
 #[derive(Debug)]
 pub struct PendingLink {
     pub(super) context: Arc<Context>,
@@ -35,7 +35,7 @@ impl PendingLink {
         &self.entry
     }
 
-    /// The name as a file of its own, to be made as the file that `first` describes.
+    /// The name as a file of its own, as described by `first`.
     #[must_use]
     pub fn file(&self, first: &ListingEntry) -> PendingFile {
         PendingFile {
@@ -49,7 +49,7 @@ impl PendingLink {
         }
     }
 
-    /// Makes the name an entry of its own, as `first` describes it, which is neither a folder nor a
+    /// Makes the name an entry of its own, as described by `first`, which is neither a folder nor a
     /// hard link. A file is begun, as by [`PendingFile::open`].
     ///
     /// # Errors
@@ -62,10 +62,10 @@ impl PendingLink {
         place_node(&self.context, &self.parent, &self.name, &own.entry)
     }
 
-    /// Makes it another name of the finished entry under `other`.
+    /// Links it to the finished entry under `other`.
     ///
     /// # Errors
-    /// [`TreeError::System`]: it is not made.
+    /// [`TreeError::System`]: the link is not made.
     pub fn link(self, other: &Self) -> Result<Placed, TreeError> {
         let first = (&other.parent.folder, &other.name[..]);
         let linked = link(&self.context, first, (&self.parent, &self.name), &self.entry);
@@ -74,9 +74,9 @@ impl PendingLink {
     }
 }
 
-/// Whether the entry under the first name may be what the backup has there. With some choices of
-/// what to overwrite another entry stays. Such an entry has another time, or
-/// [`stays`](super::there::stays) has noted it.
+/// Whether the entry under the first name may be the backup's entry. With some choices of what to
+/// overwrite, another entry stays there. Such an entry has another time, or
+/// [`stays`](super::there::stays) has recorded it.
 pub(super) fn may_be_first(
     context: &Context,
     (parent, name): (&Arc<Folder>, &[u8]),
@@ -89,12 +89,12 @@ pub(super) fn may_be_first(
         let stat = retry(|| statat(&*at, name, AtFlags::SYMLINK_NOFOLLOW))?;
         Ok(is_as_old(&Facts::of(&stat), entry, &at))
     });
-    // All names of an inode have one time. What cannot be looked at is the next call's fault.
+    // All names of an inode have one time. If the entry cannot be examined, the next call reports
+    // the fault.
     is_as_old.unwrap_or(true)
 }
 
-/// Makes an entry another name of the first one; none if there is no entry that may have several
-/// names.
+/// Links an entry to its first name. `None`: there is no entry that may have several names.
 pub(super) fn link(
     context: &Context,
     (first_parent, first_name): (&Arc<Folder>, &[u8]),
@@ -132,7 +132,7 @@ pub(super) fn link(
     }
     let link_to = |name: &[u8]| {
         let link = || linkat(&*from, first_name, &*at, name, AtFlags::empty());
-        // Nothing but files can be immutable, and to open a device may set it going.
+        // Only files can be immutable, and opening a device may have effects.
         if first.kind == FileType::RegularFile {
             flags::link_bound(&from, first_name, link)
         } else {

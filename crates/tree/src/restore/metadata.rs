@@ -1,4 +1,4 @@
-//! Giving an entry its metadata, in the one order that works.
+//! Sets an entry's metadata, in the one order that works.
 //!
 //! Ordinary attributes first, while the mode still lets the owner write; then the owner, which
 //! clears set-id bits and capabilities; then the mode; then ACLs, which the mode would change, and
@@ -17,7 +17,7 @@ use crate::{Action, TreeError};
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
-/// Sets all of an entry's metadata. Faults are collected, one of each kind, and the rest continues.
+/// Sets all of an entry's metadata. Collects one fault of each kind, and continues with the rest.
 pub(super) fn apply(context: &Context, subject: Subject<'_>, entry: &ListingEntry) {
     let path = &entry.path;
     let report = |action, result: Result<(), Errno>| {
@@ -42,9 +42,9 @@ pub(super) fn apply(context: &Context, subject: Subject<'_>, entry: &ListingEntr
     set_times(context, subject, entry);
 }
 
-/// As [`apply`], for a file that was just created as `owner`'s, with no attributes; with the mode
-/// that it is to have if `mode_is_final`. Asks the system for nothing and sets only what is not so
-/// already.
+/// Like [`apply`], for a file that was just created with this owner and no attributes. If
+/// `mode_is_final`, it has its final mode already. It reads nothing from the system, and sets only
+/// what differs.
 pub(super) fn apply_to_new(
     context: &Context,
     subject: Subject<'_>,
@@ -69,7 +69,7 @@ pub(super) fn apply_to_new(
 /// Sets the times. A file system silently stores the nearest time that it can hold. If that may
 /// happen, the time is read again and compared.
 fn set_times(context: &Context, subject: Subject<'_>, entry: &ListingEntry) {
-    // What every file system holds: the years 1980 (FAT) to 2037 (ext3).
+    // The times that every file system can store: the years 1980 (FAT) to 2037 (ext3).
     const HELD_BY_ALL: std::ops::Range<i64> = 315_619_200..(1 << 31) - 172_800;
     let path = &entry.path;
     if let Err(errno) = subject.set_times(&times(entry.mtime)) {
@@ -82,7 +82,7 @@ fn set_times(context: &Context, subject: Subject<'_>, entry: &ListingEntry) {
     }
 }
 
-/// What an entry is on disk. A hard link does not tell: its first name does.
+/// The kind of the entry on disk. A hard link does not show it: its first name does.
 pub(super) fn kind_of(entry: &ListingEntry) -> FileType {
     match entry.kind {
         EntryKind::File { .. } => FileType::RegularFile,
@@ -96,7 +96,7 @@ pub(super) fn kind_of(entry: &ListingEntry) -> FileType {
     }
 }
 
-/// Attributes that the owner's or the mode's change would undo.
+/// Attributes that a change of the owner or the mode would undo.
 fn is_late(name: &[u8]) -> bool {
     name.starts_with(b"security.") || is_acl(name)
 }
@@ -105,8 +105,8 @@ fn is_acl(name: &[u8]) -> bool {
     name.starts_with(b"system.posix_acl_")
 }
 
-/// Removes what the entry does not have: left from before, or inherited from the folder's default
-/// ACL. What the security modules gave stays.
+/// Removes attributes that the entry lacks: older ones, or ones inherited from the folder's default
+/// ACL. Attributes of security modules stay.
 fn remove_others(subject: Subject<'_>, entry: &ListingEntry) -> Result<(), Errno> {
     let mut first = Ok(());
     for name in subject.attributes()? {
@@ -126,7 +126,7 @@ fn set_attributes(subject: Subject<'_>, entry: &ListingEntry, late: bool) -> Res
     first
 }
 
-/// Whose the entry is to be.
+/// The owner and group that the entry will have.
 pub(super) fn owner(context: &Context, entry: &ListingEntry) -> (u32, u32) {
     let (mut user, mut group) = (entry.uid, entry.gid);
     if context.owners == Owners::Names {
@@ -136,9 +136,9 @@ pub(super) fn owner(context: &Context, entry: &ListingEntry) -> (u32, u32) {
     (user, group)
 }
 
-/// Sets the owner as far as permitted, and answers the mode that the entry may then have: set-id
-/// bits only for the owner they were given by. Only the superuser may give things away, so for
-/// others a refusal is no fault.
+/// Sets the owner as far as permitted. Returns the mode that the entry may then have: it has set-id
+/// bits only if the entry has the owner for whom they were set. Only the superuser may give entries
+/// away, so for others a refusal is no fault.
 fn set_owner(context: &Context, subject: Subject<'_>, entry: &ListingEntry, now: (u32, u32)) -> u32 {
     let (user, group) = owner(context, entry);
     let (mut user_set, mut group_set) = (now.0 == user, now.1 == group);
@@ -146,7 +146,7 @@ fn set_owner(context: &Context, subject: Subject<'_>, entry: &ListingEntry, now:
         match subject.set_owner(Some(user), Some(group)) {
             Ok(()) => (user_set, group_set) = (true, true),
             Err(errno) => {
-                // A group that the process is in may be given even so.
+                // The process may still give the entry to one of its own groups.
                 group_set = group_set || subject.set_owner(None, Some(group)).is_ok();
                 if context.superuser || errno != Errno::PERM {
                     context.fault(TreeError::system(&entry.path[..], Action::SetOwner, errno));
@@ -169,7 +169,7 @@ fn set_owner(context: &Context, subject: Subject<'_>, entry: &ListingEntry, now:
     entry.mode & !refused
 }
 
-/// The time of access is not stored and stays as it is.
+/// The time of access is not stored, and stays as it is.
 pub(super) fn times(mtime: FileTime) -> Timestamps {
     Timestamps {
         last_access: Timespec {

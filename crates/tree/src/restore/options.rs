@@ -1,40 +1,39 @@
-//! How to restore, as the caller says it.
+//! The options of a restore.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::Excludes;
 
-/// What happens to something that stands where an entry belongs. Folders are always kept; their
+/// What to do with an existing entry under a name of the backup. Folders are always kept. Their
 /// metadata is set unless the choice is [`Self::IfNewer`] or [`Self::Never`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overwrite {
-    /// It is replaced.
+    /// Replace it.
     #[default]
     Always,
-    /// It is kept if it is the same; its other metadata is set. A file is the same by kind, size
-    /// and time of modification, also by a time that the file system has rounded down. A link is
-    /// the same by its target, a device by its number, a fifo or socket by its kind. Also how an
-    /// interrupted restore goes on.
+    /// Keep it if it is the same, and set its other metadata. A file is the same by kind, size and
+    /// time of modification, also if the file system has rounded the time down. A link is the same
+    /// by its target, a device by its number, a fifo or socket by its kind. An interrupted restore
+    /// continues with this choice.
     IfChanged,
-    /// It is replaced if the entry was modified later. What is the same but for a rounded
-    /// time is kept.
+    /// Replace it if the backup's entry was modified later. Keep it if only a rounded time differs.
     IfNewer,
-    /// It is kept.
+    /// Keep it.
     Never,
 }
 
-/// Whose the restored entries are, where the process may choose.
+/// The owners of the restored entries, if the process may set them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Owners {
     /// By number.
     #[default]
     Numbers,
-    /// By name, and by number where the name is unknown here.
+    /// By name; by number if the name is unknown here.
     Names,
 }
 
-/// Where zeros are not stored.
+/// Where restored files get holes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sparse {
     /// Where the source had holes.
@@ -46,47 +45,48 @@ pub enum Sparse {
     Never,
 }
 
-/// How to restore.
+/// The options of a restore.
 #[derive(Debug, Clone, Default)]
 pub struct RestoreOptions {
-    /// What happens to what is there.
+    /// What to do with existing entries.
     pub overwrite: Overwrite,
-    /// Whose the entries are.
+    /// The owners of the entries.
     pub owners: Owners,
-    /// Where zeros are not stored.
+    /// Where files get holes.
     pub sparse: Sparse,
-    /// What is restored.
+    /// Which entries to restore.
     pub include: Include,
-    /// What of it is left out.
+    /// Which of these to leave out.
     pub excludes: Excludes,
-    /// The folder of the listing that becomes the target: what lies elsewhere is left out. Empty or
-    /// `/` for everything. Neither its metadata nor that of `/` is given to the target.
+    /// The folder of the listing that becomes the target. Entries elsewhere are left out. Empty or
+    /// `/` for everything. The target keeps its own metadata.
     pub base: Vec<u8>,
-    /// The paths that the backup was made of; the user did not ask for folders above them. Empty if
-    /// not known.
+    /// The source paths of the backup. The user did not request folders above them. Empty if they
+    /// are not known.
     pub sources: Vec<Vec<u8>>,
 }
 
-/// What is asked for: everything when both are empty, else what lies in one of the paths or matches
-/// a pattern, with all below it. The folders above come along.
+/// The requested entries. If both fields are empty: all. Otherwise: every entry that is in one of
+/// the paths or matches a pattern, with all entries below it. Folders above them are made too.
 #[derive(Debug, Clone, Default)]
 pub struct Include {
     /// Paths of the listing.
     pub paths: Vec<Vec<u8>>,
-    /// Patterns, with the meaning of excludes.
+    /// Patterns, with the same meaning as exclude patterns.
     pub patterns: Excludes,
     /// For each path in `paths`: set once an entry at or below it is seen. May be shorter.
     pub is_met: Arc<[AtomicBool]>,
 }
 
 impl Include {
-    /// Whether everything is asked for.
+    /// Whether all entries are requested.
     #[must_use]
     pub fn is_all(&self) -> bool {
         self.paths.is_empty() && self.patterns.is_empty()
     }
 
-    /// Paths that all that is asked for is, or lies below; none where it may be anywhere.
+    /// Paths such that every requested entry is one of them or below one. `None`: it may be
+    /// anywhere.
     #[must_use]
     pub fn within(&self) -> Option<Vec<Vec<u8>>> {
         if self.is_all() {
@@ -98,7 +98,7 @@ impl Include {
 }
 
 impl RestoreOptions {
-    /// Whether every entry of the backup is restored, whatever is there.
+    /// Whether every entry of the backup is restored, whatever exists in the target.
     #[must_use]
     pub fn takes_all(&self) -> bool {
         let has_base = !matches!(&self.base[..], b"" | b"/");

@@ -1,7 +1,8 @@
 //! Entries of which the backup has only a part. No part takes the name of a whole entry.
 //!
 //! The restore gives the part of a file another name, beside the file's own. So the part replaces
-//! no good copy, and nobody takes it for the file. The restore reports each such entry as a fault.
+//! no good copy, and nobody mistakes it for the file. The restore reports each such entry as a
+//! fault.
 
 use std::borrow::Cow;
 
@@ -10,10 +11,10 @@ use format::listing::{Content, EntryKind, ListingEntry};
 use super::Context;
 use crate::TreeError;
 
-/// What the name of a part ends in.
+/// The end of the name of a part.
 const PART: &[u8] = b".onefold-incomplete";
 
-/// The entry as it is to be restored. What it lacks is reported.
+/// The entry as it will be restored. Reports what it lacks.
 pub(super) fn as_restored<'e>(
     context: &Context,
     entry: &'e ListingEntry,

@@ -1,13 +1,12 @@
-//! A regular file that is wanted but not begun: it is created only when its bytes are there.
+//! A requested regular file that is not begun: it is created only when its bytes are available.
 //!
 //! So many small files cost the placing thread no system call. Any number of other threads create
 //! them, write them and set their metadata, in as few calls as their folder allows: open, write,
 //! set the times, close (R7, B10). What a folder gives to a new file (owner, group, entries of a
 //! default ACL) is looked up with the first file and holds for the next ones ([`Newborn`]).
 //!
-//! Invariant: a file has its name only with all its bytes and its metadata
-//! ([`super::arrive`]). Until a file has its final owner, nobody may open it by the final owner's
-//! permissions.
+//! Invariant: a file has its name only with all its bytes and its metadata ([`super::arrive`]).
+//! Until a file has its final owner, nobody may open it by the final owner's permissions.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -25,8 +24,8 @@ use crate::blocks::write_all;
 use crate::metadata::Facts;
 use crate::{Action, TreeError};
 
-/// A file of the target that is not begun. Independent of the restorer and of other files; its
-/// folder is there, and waits for it before it is given its own metadata.
+/// A file of the target that is not begun. It is independent of the restorer and of other files.
+/// Its folder exists, and waits for it before it gets its own metadata.
 #[derive(Debug)]
 pub struct PendingFile {
     pub(super) context: Arc<Context>,
@@ -42,7 +41,7 @@ impl PendingFile {
         &self.entry
     }
 
-    /// Begins the file: [`Placed::File`], or [`Placed::Skipped`] for what is there and stays.
+    /// Begins the file: [`Placed::File`], or [`Placed::Skipped`] if an existing entry stays.
     ///
     /// # Errors
     /// [`TreeError::System`]: the file is not restored.
@@ -50,7 +49,7 @@ impl PendingFile {
         self.holding(Self::open_or_fail)
     }
 
-    /// Does something with the file. A fault that ends the restore is noted before the folder is
+    /// Calls `work` with the file. A fault that ends the restore is recorded before the folder is
     /// released.
     fn holding<T>(self, work: impl FnOnce(Self) -> Result<T, TreeError>) -> Result<T, TreeError> {
         let (context, parent) = (self.context.clone(), self.parent.clone());
@@ -82,7 +81,7 @@ impl PendingFile {
         ))
     }
 
-    /// Restores the file with all its bytes; a reason where something is there and stays.
+    /// Restores the file with all its bytes. Returns a reason if an existing entry stays.
     ///
     /// # Errors
     /// [`TreeError::System`], [`TreeError::SameName`], and [`TreeError::Incomplete`] if `bytes` are
@@ -112,7 +111,7 @@ impl PendingFile {
     /// same.
     ///
     /// # Errors
-    /// [`TreeError::ChangedMeanwhile`] if the entry would not stay now; [`TreeError::SameName`],
+    /// [`TreeError::ChangedMeanwhile`] if the entry would no longer stay; [`TreeError::SameName`],
     /// [`TreeError::System`].
     pub fn keep(self) -> Result<SkipReason, TreeError> {
         let at = self.folder()?;
@@ -132,8 +131,8 @@ impl PendingFile {
         }
     }
 
-    /// Notes that this restore has not restored the file: an entry of its name is not the file, and
-    /// no later link may lead there.
+    /// Records that this restore has not restored the file. An entry of its name is another one,
+    /// and no later link may lead there.
     pub fn give_up(&self) {
         self.context.unfinished().insert(self.entry.path.clone());
     }
@@ -149,7 +148,7 @@ impl PendingFile {
         stays(&self.context, &self.parent, at, &self.name, &self.entry).inspect_err(|_| self.give_up())
     }
 
-    /// Whether all bytes are there and are to be written as they are.
+    /// Whether these are all bytes of the file, and it gets no holes.
     fn is_plain(&self, bytes: &[u8]) -> bool {
         let EntryKind::File { len, holes } = &self.entry.kind else {
             return false;
@@ -163,8 +162,8 @@ impl PendingFile {
             }
     }
 
-    /// The mode to create the file with, and whether it is the one that it keeps. Others may open a
-    /// file at once only if it is created as its owner's.
+    /// The mode to create the file with, and whether it is the final one. Another user may open the
+    /// file at once only if it is created with its final owner.
     pub(super) fn mode_at_birth(&self, newborn: Newborn) -> (u32, bool) {
         const OWN: u32 = 0o600;
         let mode = self.entry.mode;
@@ -201,7 +200,7 @@ impl PendingFile {
         arrive::settle(&self.context, &self.parent, at, &arrival, &self.name, &self.entry)
     }
 
-    /// Looks what the folder gives to a file that was created in it just now with mode 0600.
+    /// Learns what the folder gives to a file that was just created in it with mode 0600.
     fn learn(&self, file: &OwnedFd) {
         let Ok(stat) = fstat(file) else { return };
         let facts = Facts::of(&stat);
@@ -217,7 +216,7 @@ impl PendingFile {
                     .umask
                     .is_none_or(|umask| facts.mode == 0o600 & !umask),
         };
-        // Another thread may have looked at the same time, and has seen the same.
+        // Another thread may have learned the same at the same time.
         self.parent.newborn.set(newborn).ok();
     }
 }

@@ -1,9 +1,9 @@
-//! The names of a folder that this restore has dealt with, by the entries under them.
+//! The names of a folder that this restore has handled, by their entries.
 //!
 //! On some file systems `README` and `readme` are the same name, or two forms of an accented letter
 //! are. There the second name of the backup finds the entry that the first one made. The restore
-//! recognises that entry by its inode, whatever the rule of the file system is. It keeps this for
-//! an existing folder while it fills it: the names, and some 40 bytes for each.
+//! recognises that entry by its inode, whatever the rule of the file system is. While it fills an
+//! existing folder, it keeps the names, and some 40 bytes for each.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;

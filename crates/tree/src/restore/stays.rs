@@ -17,8 +17,8 @@ pub(super) fn stays(
     name: &[u8],
     entry: &ListingEntry,
 ) -> Result<Option<SkipReason>, TreeError> {
-    // In a folder that this restore made no older entry exists. If a name is taken, giving the name
-    // will show that.
+    // A folder that this restore made has no older entries. If a name is taken, giving the name
+    // will show it.
     if context.overwrite == Overwrite::Always || parent.is_own() {
         return Ok(None);
     }
@@ -38,7 +38,7 @@ pub(super) fn stays(
     if reason == SkipReason::Unchanged {
         finish_node(context, at, name, entry)?;
     } else if is_as_old(&there, entry, at) && !is_same(&there, entry, at, name) {
-        // By its time it would pass for the first name of later hard links.
+        // Its time would make it look like the first name of later hard links.
         context.give_up(&entry.path);
     }
     Ok(Some(reason))

@@ -1,9 +1,9 @@
-//! Something in the target whose metadata is set: an open file, or a handle (`O_PATH`) of anything
-//! else.
+//! The entry of the target whose metadata is set: an open file, or a handle (`O_PATH`) of any other
+//! entry.
 //!
-//! A handle names an inode without opening it: neither a pipe nor a device is touched, and no path
-//! is resolved again. If there is no call for handles, the path in `/proc/self/fd` is used, which
-//! leads to the very inode, even if that is a symbolic link.
+//! A handle names an inode without opening it. So no pipe or device is opened, and no path is
+//! resolved again. If there is no call for handles, the path in `/proc/self/fd` is used, which
+//! leads to the same inode, even for a symbolic link.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -69,7 +69,7 @@ impl Subject<'_> {
         })
     }
 
-    /// The names of the attributes it has; none where there can be none.
+    /// The names of its attributes; empty if it cannot have any.
     pub(super) fn attributes(&self) -> Result<Vec<Vec<u8>>, Errno> {
         let ask = |buffer: &mut [u8]| {
             retry(|| match self {

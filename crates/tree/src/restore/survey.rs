@@ -1,8 +1,9 @@
-//! Finds the files of a backup whose content a restore needs: those that are asked for, but for
-//! those that exist in the target and stay. This happens before the restore, so that it reads no
-//! other content.
+//! Finds the files of a backup whose content a restore needs: the requested ones, except those that
+//! exist in the target and stay. This happens before the restore, so that it reads no other
+//! content.
 //!
-//! The survey changes nothing. The restore looks again at what exists, and does not rely on it.
+//! The survey changes nothing. The restore examines existing entries again, and does not rely on
+//! the survey.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -41,7 +42,7 @@ impl Survey {
         }
     }
 
-    /// Whether the restore needs the entry's content. Asked in listing order.
+    /// Whether the restore needs the entry's content. Call it in listing order.
     pub fn needs_content(&mut self, entry: &ListingEntry) -> bool {
         if !order::is_clean(&entry.path) {
             return false;
@@ -57,7 +58,7 @@ impl Survey {
         let Some((name, parents)) = parts.split_last() else {
             return false;
         };
-        // A part of a file has another name than what is there.
+        // A part of a file has another name than the existing file.
         let is_part = matches!(entry.state.content, Content::Partial { .. });
         is_part || !self.stays(entry, name, parents)
     }
@@ -84,7 +85,7 @@ impl Survey {
                 Some((_, folder)) => folder.as_ref(),
                 None => self.top.as_ref(),
             };
-            // Looking through a link is harmless; the restore does not follow every link.
+            // Looking through a link does no harm. The restore does not follow every link.
             let folder = above.and_then(|above| above.enter(name, true, false).ok());
             self.levels
                 .push((name.to_vec(), folder.map(|entered| entered.folder)));

@@ -354,7 +354,7 @@ fn zeros_are_stored_as_chosen() {
         let Placed::File(file) = restorer.place(&wanted).unwrap() else {
             panic!()
         };
-        // Odd cuts, from two threads; zeros told and zeros as bytes.
+        // Unaligned cuts, from two threads; zeros as holes and as bytes.
         let (head, tail) = content.split_at(200_001);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -643,7 +643,7 @@ fn a_folder_that_was_opened_to_be_filled_is_closed_again_however_the_restore_end
     assert!(modes.is_none_or(|modes| modes == [0o700, 0o500, 0o700, 0o700]));
 }
 
-/// Metadata that only the superuser may set is refused without noise.
+/// A refusal of metadata that only the superuser may set is no fault.
 #[test]
 fn without_privileges_owners_stay_and_set_id_bits_go() {
     let restored = without_privileges(|target| {
@@ -742,7 +742,7 @@ fn default_acls_of_the_target_are_not_inherited() {
     assert_eq!(comparable(&capture(dir.path())), comparable_names(&all));
 }
 
-/// Giving a file away clears both; so they must come after its owner.
+/// A change of the owner clears both, so they must be set after it.
 #[test]
 fn set_id_bits_and_capabilities_survive_the_owner() {
     if !rustix::process::geteuid().is_root() {
@@ -768,7 +768,7 @@ fn set_id_bits_and_capabilities_survive_the_owner() {
     assert_eq!(comparable(&capture(dir.path())), comparable_names(&all));
 }
 
-/// As captured: with the account's names.
+/// Like the captured entries, with the account's names.
 fn comparable_names(all: &[Captured]) -> Vec<Captured> {
     let accounts = crate::Accounts::of_system();
     let mut same = comparable(all);

@@ -64,8 +64,8 @@ pub(super) fn keeps(
         Overwrite::Always => None,
         Overwrite::Never => Some(SkipReason::Exists),
         Overwrite::IfNewer => {
-            // The same with a time that is rounded down here is as new. A link or a pipe is the
-            // same whatever its time is.
+            // An equal entry whose time is rounded down here is as new. A link or a pipe is equal
+            // whatever its time is.
             let is_rounded = || is_same(there, entry, at, name) && is_as_old(there, entry, at);
             (entry.mtime <= there.mtime || is_rounded()).then_some(SkipReason::NotNewer)
         }
@@ -73,7 +73,7 @@ pub(super) fn keeps(
     }
 }
 
-/// Whether the existing entry is the one of the backup, as far as the restore looks.
+/// Whether the existing entry is the backup's entry, as far as the restore compares.
 pub(super) fn is_same(there: &Facts, entry: &ListingEntry, at: &OwnedFd, name: &[u8]) -> bool {
     there.kind == metadata::kind_of(entry)
         && match &entry.kind {
@@ -87,10 +87,10 @@ pub(super) fn is_same(there: &Facts, entry: &ListingEntry, at: &OwnedFd, name: &
         }
 }
 
-/// Whether the times of modification are the same, as far as the file system keeps them: some round
-/// down what a restore sets. The time of change shows that, as the file system rounds it alike and
-/// nobody chooses it. So a file that merely got a whole second on another file system is not the
-/// same. `at` is the entry's folder.
+/// Whether the times of modification are equal, as far as the file system stores them: some round
+/// down a time that a restore sets. The time of change shows the rounding, because the file system
+/// rounds it alike and no program chooses it. So a file that merely got a whole second on another
+/// file system does not count as equal. `at` is the entry's folder.
 pub(super) fn is_as_old(there: &Facts, entry: &ListingEntry, at: &OwnedFd) -> bool {
     there.mtime == entry.mtime
         || ROUNDED_TO.iter().any(|unit| {
@@ -100,8 +100,8 @@ pub(super) fn is_as_old(there: &Facts, entry: &ListingEntry, at: &OwnedFd) -> bo
         })
 }
 
-/// To what file systems round that do not keep nanoseconds, as seconds, and nanoseconds of one: SMB
-/// and NTFS, network file systems and UDF, exFAT, ext3 and HFS+, FAT.
+/// The units of file systems that do not store nanoseconds: seconds, and nanoseconds within a
+/// second. SMB and NTFS, network file systems and UDF, exFAT, ext3 and HFS+, FAT.
 const ROUNDED_TO: [(i64, u32); 5] = [(1, 100), (1, 1000), (1, 10_000_000), (1, 1_000_000_000), OF_FAT];
 const OF_FAT: (i64, u32) = (2, 1_000_000_000);
 
@@ -112,7 +112,8 @@ fn rounded(time: FileTime, (seconds, nanos): (i64, u32)) -> FileTime {
     )
 }
 
-/// Every other whole second is an even one, so the time of change does not tell.
+/// Whether the file system is FAT. The time of change does not show this, because every other whole
+/// second is even.
 #[cfg(target_os = "linux")]
 fn is_on_fat(at: &OwnedFd) -> bool {
     const MSDOS_SUPER_MAGIC: i128 = 0x4d44;

@@ -50,7 +50,7 @@ fn entries() -> impl Strategy<Value = Vec<ListingEntry>> {
     })
 }
 
-/// What the merge must answer, by looking every entry up.
+/// The expected answers, found by looking every entry up.
 fn naive(
     current: &ListingEntry,
     before: &BTreeMap<Vec<u8>, (ListingEntry, u64)>,
@@ -102,7 +102,7 @@ proptest! {
             let offset = writer.push(entry, &mut listing, &mut fences).unwrap();
             table.insert(entry.path.clone(), (entry.clone(), offset));
         }
-        // Some of the entries as they were, some of the others.
+        // Some entries unchanged, and some of the others.
         let as_before = before.iter().enumerate().filter(|(n, _)| kept >> n & 1 == 1).map(|(_, e)| e.clone());
         let mut now: Vec<_> = as_before.chain(fresh).collect();
         now.sort_by(|a, b| crate::order::compare(&a.path, &b.path));

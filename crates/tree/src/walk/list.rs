@@ -1,8 +1,8 @@
-//! Going through the folders, in listing order.
+//! Reads the folders, in listing order.
 //!
-//! A folder's own listing shows which names are folders. Those, and the entries on the way to a
-//! root, are looked at here. All other names are left to [`super::Looker`]s. They may have changed
-//! their kind meanwhile; the looker reports that.
+//! A folder's own listing shows which names are folders. The lister examines these, and the entries
+//! above a root. It leaves all other names to [`super::Looker`]s. Names may have changed their kind
+//! meanwhile, which the looker reports.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -24,22 +24,22 @@ use crate::retry::retry;
 use crate::roots::RootNode;
 use crate::{Accounts, Action, TreeError, order};
 
-/// Names in a stretch, about.
+/// About how many names a stretch has.
 const STRETCH_ENTRIES: usize = 256;
-/// Folders that are opened for one stretch, at most: they are best not closed before their files
-/// were looked at, and few are kept open ([`crate::folder`]).
+/// The most folders that are opened for one stretch. They should stay open until their files are
+/// examined, and few folders stay open ([`crate::folder`]).
 const STRETCH_FOLDERS: usize = 12;
 
-/// Goes through the folders of a walk.
+/// Reads the folders of a walk.
 #[derive(Debug)]
 pub struct Lister {
     record: Record,
     names: NameReader,
     frames: Vec<Frame>,
     steps: Vec<Step>,
-    /// Entries in `steps`, or names of such.
+    /// Entries and names in `steps`.
     entries: usize,
-    /// Folders opened for them.
+    /// Folders opened for these.
     folders: usize,
 }
 
@@ -49,11 +49,12 @@ struct Frame {
     folder: Arc<Folder>,
     path: Arc<[u8]>,
     names: Names,
-    /// What of the roots lies in this folder.
+    /// The roots in this folder.
     roots: BTreeMap<Vec<u8>, RootNode>,
-    /// `None` above the roots, where only the way to them counts; otherwise the mount of the root.
+    /// The mount of the root. `None`: the folder is above the roots, where only the paths to them
+    /// count.
     inside: Option<Mount>,
-    /// Only this name, where a marker said so.
+    /// The only name to walk, if a marker said so.
     only: Option<Vec<u8>>,
 }
 
@@ -75,7 +76,7 @@ impl Lister {
         (lister, Record::new(common))
     }
 
-    /// Walks names that are folders after all.
+    /// Walks names that turned out to be folders.
     pub(super) fn within(record: Record, files: Files) -> Self {
         let mut names = Names::default();
         for name in files.names() {
@@ -124,7 +125,7 @@ impl Lister {
         Ok(())
     }
 
-    /// Looks at one name of the innermost folder.
+    /// Examines one name of the innermost folder.
     fn visit(&mut self, name: &[u8]) -> Result<(), TreeError> {
         let options = &self.record.common.options;
         let frame = self
@@ -174,7 +175,8 @@ impl Lister {
         };
         let facts = match found {
             Ok(facts) => facts,
-            // A root that does not exist never did, as far as we know.
+            // Report a root that does not exist as an error of its own: it was never seen, so it
+            // has not vanished.
             Err(errno) if is_root || on_the_way => {
                 return Err(TreeError::system(path, Action::ReadMetadata, errno));
             }
@@ -223,7 +225,7 @@ impl Lister {
         Ok(())
     }
 
-    /// The mount of a root; looked up only if the walk needs it.
+    /// The mount of a root. It is looked up only if the walk needs it.
     fn mount_of(&self, place: &Place<'_>, facts: &Facts) -> Mount {
         if self.record.common.options.one_file_system {
             Mount::of_root(place, facts.device)
@@ -236,7 +238,7 @@ impl Lister {
         }
     }
 
-    /// The entry of the folder that was noted at this step.
+    /// The entry of the folder that was added at this step.
     fn noted(&mut self, step: usize) -> Option<&mut ListingEntry> {
         match self.steps.get_mut(step) {
             Some(Step::Found(found)) => Some(&mut found.entry),
@@ -244,14 +246,14 @@ impl Lister {
         }
     }
 
-    /// Not all names of the folder that was noted at this step can be had.
+    /// Records that not all names of the folder at this step could be read.
     fn not_all_listed(&mut self, step: usize) {
         if let Some(entry) = self.noted(step) {
             entry.state.content = Content::Partial { of: 0 };
         }
     }
 
-    /// Reads what only an open folder tells: its flags and its names.
+    /// Reads the facts that only an open folder shows: its flags and its names.
     fn read_open(&mut self, path: &[u8], descriptor: &OwnedFd, noted: usize, names: &mut Names) {
         if !self.record.common.options.count_only {
             match flags_of(descriptor) {
@@ -276,7 +278,7 @@ impl Lister {
         }
     }
 
-    /// Begins a folder that was opened, and noted at this step.
+    /// Begins a folder that was opened, and added at this step.
     fn push(
         &mut self,
         folder: Arc<Folder>,
@@ -308,7 +310,7 @@ impl Lister {
     }
 }
 
-/// Puts the names that come next in the folder, and need not be looked at to go on, into the steps.
+/// Moves the next names of the folder that need no look by the lister into the steps.
 fn leave_files(frame: &mut Frame, steps: &mut Vec<Step>, room: usize) -> usize {
     let Some(mount) = frame.inside else { return 0 };
     let mut files: Option<Files> = None;
@@ -364,7 +366,7 @@ impl Iterator for Lister {
     }
 }
 
-/// Whether the marker's file in the folder is one. A file that cannot be read is not.
+/// Whether the marker's file in the folder is a marker. An unreadable file is none.
 fn carries(folder: &OwnedFd, marker: &Marker) -> bool {
     if marker.header.is_empty() {
         return true;

@@ -1,4 +1,4 @@
-//! Looking at files: what is asked of each is a call or two, and the dear part of a walk.
+//! Examines files. Each needs one or two calls, and this is the expensive part of a walk.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::metadata::{Attributes, Facts};
 use crate::walk_entry::WalkEntry;
 use crate::{Action, TreeError, order};
 
-/// A [`Stretch`] whose files were looked at.
+/// A [`Stretch`] whose files were examined.
 #[derive(Debug)]
 pub struct Looked {
     pub(super) steps: Vec<Step>,
 }
 
-/// Looks at the files of a walk; one for each thread.
+/// Examines the files of a walk; one for each thread.
 #[derive(Debug)]
 pub struct Looker {
     record: Record,
@@ -41,7 +41,7 @@ impl Looker {
         Lister::within(self.record(), files)
     }
 
-    /// The attributes of an entry that nobody opens.
+    /// The attributes of an entry that is not opened.
     pub(super) fn attributes(&mut self, found: &WalkEntry) -> (Attributes, Option<TreeError>) {
         if self.record.common.options.count_only {
             return (Vec::new(), None);
@@ -56,7 +56,7 @@ impl Looker {
         }
     }
 
-    /// Looks at the files of a stretch.
+    /// Examines the files of a stretch.
     #[must_use]
     pub fn look(&mut self, stretch: Stretch) -> Looked {
         let mut looked = Vec::with_capacity(stretch.entries);
@@ -102,8 +102,9 @@ impl Looker {
             let facts = match found {
                 Ok(Found::Here(facts)) => facts,
                 Ok(Found::Elsewhere) => {
-                    // A file system that is mounted on a file is left out, and need not be
-                    // readable. If it is mounted on a folder, that folder's lister handles it.
+                    // If a file system is mounted on a file, the walk leaves it out, and it need
+                    // not be readable. If it is mounted on a folder, that folder's lister handles
+                    // it.
                     if mount::is_folder(&place) {
                         looked.push(Step::Files(files.only(name)));
                     }
@@ -124,10 +125,10 @@ impl Looker {
 }
 
 impl WalkOptions {
-    /// Whether the walk takes an entry below a root of this mount; the entry is on that mount and
+    /// Whether the walk takes an entry below a root of this mount. The entry is on that mount and
     /// is no root. A folder with another device is a subvolume, which counts as another file
-    /// system. The device of any other entry says nothing: on an overlay it is that of the file's
-    /// layer.
+    /// system. The device of any other entry shows nothing: on an overlay it is the device of the
+    /// file's layer.
     pub(super) fn takes(&self, facts: &Facts, mount: Mount) -> bool {
         let elsewhere =
             self.one_file_system && facts.kind == FileType::Directory && facts.device != mount.device;

@@ -1,9 +1,9 @@
 //! Finds the mount of a name, for walks that stay on one file system.
 //!
-//! The system alone answers these questions. The file system behind a mount may belong to another
-//! user, who lets nobody look at it, or may be a network's that does not answer. `st_dev` would not
-//! do. On an overlay each file shows the device of its layer, and a folder that is bound in from
-//! elsewhere may show the same device as its parent.
+//! Only the system answers these questions, without the file system behind a mount. That one may
+//! belong to another user, who lets nobody look at it, or to a network that does not answer.
+//! `st_dev` is not enough. On an overlay each file shows the device of its layer, and a folder that
+//! is bound in from elsewhere may show the same device as its parent.
 
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, fstatfs, openat, statx};
 use rustix::io::Errno;
@@ -16,16 +16,16 @@ use crate::retry::retry;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mount {
     /// The mount id; unknown before Linux 5.8. Then the walk distinguishes folders by their
-    /// devices, and bound files not at all.
+    /// devices, and does not recognise bound files.
     pub(super) id: Option<u64>,
     /// The root's `st_dev`.
     pub(super) device: u64,
-    /// Whether the system has the current facts of every entry without asking anyone. Then it tells
-    /// mount and facts at once.
+    /// Whether the system has the current facts of every entry without a request to anybody. Then
+    /// one call returns mount and facts.
     pub(super) is_local: bool,
 }
 
-/// What a walk that stays on one mount finds under a name.
+/// The result of a look at a name, for a walk that stays on one mount.
 #[derive(Debug)]
 pub(super) enum Found {
     Here(Facts),
@@ -44,7 +44,7 @@ impl Mount {
         }
     }
 
-    /// Looks at a name; does not ask the file system behind another mount.
+    /// Looks at a name, without a request to the file system behind another mount.
     pub(super) fn look(&self, place: &Place<'_>) -> Result<Found, Errno> {
         let Some(own) = self.id else {
             return place.facts().map(Found::Here);
@@ -68,8 +68,8 @@ impl Mount {
     }
 }
 
-/// Whether the file system of a root is one whose facts never lie with another machine, a program,
-/// or another file system below it: ext2 to ext4, XFS, btrfs, tmpfs, F2FS, ZFS, bcachefs.
+/// Whether the facts of a root's file system are never stored by another machine, a program, or
+/// another file system below it: ext2 to ext4, XFS, btrfs, tmpfs, F2FS, ZFS, bcachefs.
 fn is_local(place: &Place<'_>) -> bool {
     const KINDS: [i128; 7] = [
         0xef53,
@@ -90,8 +90,8 @@ fn is_local(place: &Place<'_>) -> bool {
 
 /// The mount of a name, if the system tells.
 pub(super) fn id(place: &Place<'_>) -> Option<u64> {
-    // FUSE answers users other than its owner only if they ask for nothing. The system still gives
-    // the mount.
+    // FUSE answers users other than its owner only if they request nothing. The system still
+    // returns the mount.
     id_in(&ask(place, StatxFlags::empty())?)
 }
 

@@ -1,11 +1,11 @@
-//! The names in one folder, read at once: a folder may hold millions, so they share one buffer.
+//! All names in one folder. A folder may have millions of names, so they share one buffer.
 
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{FileType, RawDir};
 use rustix::io::Errno;
 
-/// Names in byte order, handed out once.
+/// Names in byte order, each returned once.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     bytes: Vec<u8>,
@@ -13,17 +13,17 @@ pub(super) struct Names {
     handed_out: usize,
 }
 
-/// Where a name lies in the bytes.
+/// Where a name is in the bytes.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     from: usize,
     to: usize,
-    /// Whether the folder's listing says that it is no folder.
+    /// Whether the folder's listing shows that it is no folder.
     is_file: bool,
 }
 
 impl Names {
-    /// Adds a name, and what kind the folder's listing says it has.
+    /// Adds a name, and its kind by the folder's listing.
     pub(super) fn push(&mut self, name: &[u8], kind: FileType) {
         self.spans.push(Span {
             from: self.bytes.len(),
@@ -33,7 +33,7 @@ impl Names {
         self.bytes.extend_from_slice(name);
     }
 
-    /// Puts them in order, each once.
+    /// Sorts them, and removes duplicates.
     pub(super) fn sort(&mut self) {
         let bytes = &self.bytes;
         self.spans.sort_unstable_by_key(|span| &bytes[span.from..span.to]);
@@ -52,19 +52,19 @@ impl Names {
         Some(self.bytes[span.from..span.to].to_vec())
     }
 
-    /// The next name if it is no folder's; it is handed out by [`Self::skip`].
+    /// The next name, if it is no folder's. [`Self::skip`] moves past it.
     pub(super) fn peek_file(&self) -> Option<&[u8]> {
         let span = self.spans.get(self.handed_out).filter(|span| span.is_file)?;
         Some(&self.bytes[span.from..span.to])
     }
 
-    /// Hands out the name that was seen.
+    /// Moves past the name that was seen.
     pub(super) fn skip(&mut self) {
         self.handed_out += 1;
     }
 }
 
-/// Reads names with a buffer that is kept between folders.
+/// Reads names with a buffer that is reused between folders.
 #[derive(Debug)]
 pub(super) struct NameReader {
     buffer: Vec<u8>,
@@ -77,7 +77,8 @@ impl NameReader {
         }
     }
 
-    /// Adds the names in the folder, without `.` and `..`; with a fault those read until then.
+    /// Adds the names in the folder, without `.` and `..`. After a fault, the names read before
+    /// stay added.
     pub(super) fn read(&mut self, folder: &OwnedFd, names: &mut Names) -> Result<(), Errno> {
         let mut entries = RawDir::new(folder, self.buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {

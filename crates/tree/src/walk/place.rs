@@ -1,4 +1,4 @@
-//! Where an entry was looked at.
+//! The place where an entry was found.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::folder::Folder;
 use crate::metadata::Facts;
 use crate::retry::retry;
 
-/// Where an entry was looked at.
+/// The place where an entry was found.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) folder: &'a Arc<Folder>,
     pub(super) name: &'a [u8],
     /// The folder's descriptor.
     pub(super) at: &'a OwnedFd,
-    /// Whether a link is taken as what it leads to.
+    /// Whether to examine the target of a link.
     pub(super) follow: bool,
 }
 

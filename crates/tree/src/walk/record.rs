@@ -1,4 +1,4 @@
-//! Makes entries of what a walk looked at.
+//! Makes entries from the facts that a walk found.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::retry::retry;
 use crate::walk_entry::WalkEntry;
 use crate::{Accounts, Action, TreeError};
 
-/// No file system that hides lengths is known to have longer files. One without an end, such as a
+/// No known file system that hides lengths has longer files. A file without an end, such as a
 /// stream of events, would fill the store.
 const UNKNOWN_LEN_MAX: u64 = 16 << 30;
 
-/// What all parts of a walk know.
+/// State that all parts of a walk share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) options: WalkOptions,
@@ -47,8 +47,8 @@ impl Record {
     }
 
     /// The folder where another file system is mounted, with the facts that the kernel has without
-    /// asking that file system. It may belong to another user, or not answer. `None` if nothing is
-    /// shown.
+    /// a request to that file system. That one may belong to another user, or not answer. `None`:
+    /// the kernel shows nothing.
     pub(super) fn mount_point(&self, place: &Place<'_>, path: Vec<u8>) -> Option<Step> {
         let facts = mount::facts(place).filter(|facts| facts.kind == FileType::Directory)?;
         let entry = entry(path, &facts, Vec::new(), &self.common.accounts)?;
@@ -63,7 +63,7 @@ impl Record {
         }))
     }
 
-    /// Adds the entry, with its attributes and a link's target.
+    /// Adds the entry, with its attributes and the target of a link.
     pub(super) fn add(&mut self, place: &Place<'_>, path: Vec<u8>, facts: &Facts, steps: &mut Vec<Step>) {
         let &Place {
             folder,

@@ -1,4 +1,4 @@
-//! Steps of a walk: what was found, and names of files to look at.
+//! Steps of a walk: entries, and names of files to examine.
 
 use std::sync::Arc;
 
@@ -13,29 +13,29 @@ pub(super) enum Step {
     /// An entry; whether it is a hard link is not known yet.
     Found(WalkEntry),
     Fault(TreeError),
-    /// Before looking: names of files. After: one that is a folder now, whose turn it is to be
-    /// walked.
+    /// Before the look: names of files. Afterwards: a name that is now a folder, which is walked
+    /// next.
     Files(Files),
 }
 
-/// A part of a walk whose files are still to be looked at.
+/// A part of a walk whose files are not examined yet.
 #[derive(Debug)]
 pub struct Stretch {
     pub(super) steps: Vec<Step>,
-    /// Entries that it has, or names of such.
+    /// The number of its entries and names.
     pub(super) entries: usize,
 }
 
-/// Names in a folder that follow one another and are no folders, as the folder's listing has it.
+/// Consecutive names in a folder that are no folders, by the folder's listing.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) folder: Arc<Folder>,
     pub(super) path: Arc<[u8]>,
     /// The mount of the root above.
     pub(super) mount: Mount,
-    /// One after another.
+    /// The names, one after another.
     pub(super) bytes: Vec<u8>,
-    /// Where each of them ends.
+    /// The end of each name.
     pub(super) ends: Vec<usize>,
 }
 

@@ -27,12 +27,12 @@ fn tree(files: &[&str]) -> tempfile::TempDir {
     dir
 }
 
-/// Whether it is no folder above, which other tests may change meanwhile.
+/// Whether the entry is in the root. Other tests may change the folders above meanwhile.
 fn is_in(root: &Path, entry: &ListingEntry) -> bool {
     entry.path.starts_with(bytes_of(root))
 }
 
-/// The call that tells mount and facts at once gives the facts that `stat` gives.
+/// The call that returns mount and facts at once returns the same facts as `stat`.
 #[test]
 fn a_walk_that_stays_on_one_file_system_finds_the_same() {
     let dir = tree(&["a", "b/c", "b/d/e", "empty/"]);
@@ -86,7 +86,7 @@ fn entries_come_in_listing_order_after_their_parents() {
     }
 }
 
-/// What readers do behind a walk, as hard as they can.
+/// Like readers behind a walk, under the highest load.
 #[test]
 fn folders_are_listed_while_others_open_theirs_again() {
     let files: Vec<String> = (0..400).map(|n| format!("{n}/file")).collect();
@@ -386,7 +386,7 @@ fn counting_skips_attributes() {
     assert!(counted.iter().all(|e| e.entry.user.is_empty()));
 }
 
-/// What the parts of a walk give when others look at the files, the last stretch first.
+/// The entries of a walk in parts, with the last stretch examined first.
 fn in_parts(options: WalkOptions) -> Vec<Result<super::WalkEntry, TreeError>> {
     let (lister, mut walk) = Walk::apart(options);
     let stretches: Vec<super::Stretch> = lister.collect();
@@ -443,7 +443,7 @@ fn others_may_look_at_files_in_any_order() {
     assert!(!whole.iter().any(|e| e.path.ends_with(b".o")));
 }
 
-/// Where a folder's listing is not, or is no longer, right about what has a name.
+/// The folder's listing may be wrong about a name's kind, or out of date.
 #[test]
 fn what_changed_its_kind_since_it_was_listed_is_what_it_is_now() {
     let dir = tree(&["a", "b", "c", "gone", "y/z"]);

@@ -13,7 +13,7 @@ use onefold::{StreamPiece, StreamSource};
 
 use crate::args::Backup;
 
-/// More than a pipe gives at once.
+/// More than a pipe returns at once.
 const FIRST_BYTES: usize = 64 << 10;
 
 /// The source: bytes that were read before the backup began, and the rest.
@@ -37,7 +37,7 @@ struct Running {
 }
 
 impl Stream {
-    /// Begins to read what the arguments name.
+    /// Begins to read the source that the arguments name.
     pub(super) fn open(args: &Backup) -> Result<Self> {
         let rest = if args.stdin_from_command {
             Rest::Command(Running::start(args)?)

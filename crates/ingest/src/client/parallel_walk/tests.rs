@@ -1,5 +1,5 @@
-//! The walk's threads: order whoever is slow, an end when somebody stops or dies, and want of
-//! descriptors.
+//! The walk's threads: the order with slow threads, the end when a thread stops or dies, and a lack
+//! of descriptors.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::*;
 use crate::counters::Counters;
 use crate::error::Failure;
 
-/// More stretches than are looked at ahead: folders with some files each.
+/// More stretches than are examined ahead: folders with some files each.
 fn wide_tree(folders: usize) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for folder in 0..folders {
@@ -33,7 +33,7 @@ fn options(root: &Path) -> WalkOptions {
     }
 }
 
-/// A walk of which the test plays the threads.
+/// A walk whose threads the test plays.
 fn begun(walk: Walk, stretches: Receiver<Listed>) -> ParallelWalk<'static> {
     ParallelWalk {
         clock: &SystemClock,
@@ -48,12 +48,12 @@ fn path_of(item: Result<WalkEntry, TreeError>) -> Vec<u8> {
     item.unwrap().entry.path
 }
 
-/// By one thread, one after another.
+/// The entries by one thread, one after another.
 fn expected(root: &Path) -> Vec<Vec<u8>> {
     Walk::new(options(root)).map(path_of).collect()
 }
 
-/// All there is, and how the walk ended.
+/// All entries and faults, and how the walk ended.
 fn drain(walked: &mut ParallelWalk<'_>) -> (Vec<Result<WalkEntry, TreeError>>, Result<(), IngestError>) {
     let mut items = Vec::new();
     loop {
@@ -87,7 +87,7 @@ fn entries_come_in_listing_order_however_slow_a_looker_is() {
     assert!(found.1.is_ok());
     assert_eq!(found.0.into_iter().map(path_of).collect::<Vec<_>>(), wanted);
 
-    // One that is always overtaken by the next.
+    // A stretch that the next one always overtakes.
     let (lister, walk) = Walk::apart(options(dir.path()));
     let (to_walk, stretches) = crossbeam_channel::bounded(STRETCHES_AHEAD);
     let (jobs, queue) = crossbeam_channel::bounded::<Job>(STRETCHES_AHEAD);
@@ -143,7 +143,7 @@ fn a_lister_that_dies_is_no_end_of_the_tree() {
 fn all_threads_end_when_nobody_takes_entries_any_more() {
     let dir = wide_tree(500);
     for taken in [0, 1, 100] {
-        // The scope ends when they have.
+        // The scope ends when its threads have ended.
         with_threads(options(dir.path()), |mut walked| {
             for _ in 0..taken {
                 assert!(matches!(walked.next(true), Ok(Next::Item(Ok(_)))));
@@ -154,7 +154,7 @@ fn all_threads_end_when_nobody_takes_entries_any_more() {
 
 const SCARCE: &str = "ONEFOLD_TEST_FEW_DESCRIPTORS";
 
-/// In a process of its own, for the limit is one of processes.
+/// In a process of its own, because the limit is for each process.
 #[test]
 fn want_of_descriptors_is_told_and_nothing_hangs() {
     if let Some(root) = std::env::var_os(SCARCE) {

@@ -1,4 +1,4 @@
-//! The store that every later version must open: how it was made, and what it holds.
+//! The store that every later version must open: how it was made, and its content.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fmt::Write as _;
@@ -24,15 +24,15 @@ use crate::damage_support::{backup_options, env_on, noise, text, tree_options};
 /// The password of the committed store.
 pub(crate) const PASSWORD: &[u8] = b"correct horse";
 
-/// Containers that a few files fill.
+/// So small that a few files fill containers.
 pub(crate) const SMALL_CONTAINER_BYTES: u32 = 12 << 10;
 
-/// Where committed test data lies.
+/// The folder of committed test data.
 pub(crate) fn testdata() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata")
 }
 
-/// Whether what is committed is to be made anew.
+/// Whether to make committed data again.
 pub(crate) fn is_bless() -> bool {
     std::env::var_os("ONEFOLD_BLESS").is_some_and(|value| value == "1")
 }
@@ -49,7 +49,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// A guess at the password costs nothing worth the name.
+/// A guess at the password costs almost nothing.
 pub(crate) fn cheap() -> Argon2Cost {
     Argon2Cost {
         memory_kib: 64,
@@ -85,7 +85,7 @@ pub(crate) fn open_with(env: &Env, credential: &Credential) -> Result<Store, Err
     Store::open(env, credential, &options)
 }
 
-/// An image with holes that nobody reads.
+/// An image with holes that are not read.
 pub(crate) struct Holed(pub(crate) Vec<StreamPart>);
 
 /// A part of an image, in reverse order of reading.
@@ -112,7 +112,7 @@ impl StreamSource for Holed {
     }
 }
 
-/// The image of the tests; block by block it repeats itself.
+/// The image of the tests. It repeats itself block by block.
 pub(crate) fn image() -> Holed {
     let block = noise(40, 4096);
     Holed(vec![
@@ -124,7 +124,7 @@ pub(crate) fn image() -> Holed {
     ])
 }
 
-/// A stream, an image, and a stream again: no file's times or numbers are in it.
+/// A stream, an image, and a stream again. They contain no times or numbers of files.
 pub(crate) fn back_up_streams(store: &Store) {
     let mut first = text(30, 20_000);
     first.extend(noise(31, 12_000));
@@ -155,7 +155,7 @@ pub(crate) fn back_up_streams(store: &Store) {
     stream(&noise(32, 3_000), 1 << 20);
 }
 
-/// The committed store, made anew first where that is wanted.
+/// The committed store, which is made again first if requested.
 pub(crate) fn committed() -> PathBuf {
     static ONCE: std::sync::Once = std::sync::Once::new();
     let root = testdata().join("store-v1");
@@ -165,7 +165,7 @@ pub(crate) fn committed() -> PathBuf {
     root
 }
 
-/// Makes the committed store anew.
+/// Makes the committed store again.
 fn bless(root: &Path) {
     if root.exists() {
         fs::remove_dir_all(root).unwrap();
@@ -221,7 +221,8 @@ fn set_times(folder: &Path) {
     }
 }
 
-/// What a store holds, in words: its backups, their entries, and the digest of each file as restored.
+/// The content of a store, in words: its backups, their entries, and the digest of each file as
+/// restored.
 pub(crate) fn describe(store: &Store) -> String {
     let mut out = String::new();
     let list = store.snapshots().unwrap();
@@ -270,7 +271,7 @@ pub(crate) fn describe(store: &Store) -> String {
     out
 }
 
-/// Restores a backup; the digests of its files.
+/// Restores a backup, and returns the digests of its files.
 fn contents(store: &Store, snapshot: &Snapshot) -> Vec<(String, u128)> {
     use std::os::unix::ffi::OsStrExt;
     let target = tempfile::tempdir().unwrap();

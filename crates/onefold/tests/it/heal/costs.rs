@@ -1,4 +1,4 @@
-//! What healing reads and holds.
+//! The reads and the memory of healing.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::common::{How, Process, assert_restores_bytes, assert_sound, back_up_b
 
 use super::{damage_lists, data, rot};
 
-/// Backs up with so much memory for healing after each data container got a bad byte. Returns how
+/// Backs up with this much memory for healing after each data container got a bad byte. Returns how
 /// often healing read each region, most often first. A bad region is read once more each time.
 fn heal_all(seed: u64, memory_bytes: u64) -> Vec<usize> {
     let process = Process::new(seed);
@@ -53,7 +53,7 @@ fn healing_reads_a_damaged_container_twice() {
     assert!(times.len() > 8 && times[0] == 2, "{times:?}");
 }
 
-/// The containers do not fit together.
+/// The containers do not fit into memory together.
 #[test]
 fn little_memory_heals_all_the_same() {
     let times = heal_all(691, 1);

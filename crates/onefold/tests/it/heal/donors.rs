@@ -25,7 +25,7 @@ fn a_damaged_container_gives_itself_no_chunk() {
             assert!(machine.storage.damage(name, flip));
         }
     };
-    // As long as no removed list can be read, backups store all chunks anew.
+    // While a removed list cannot be read, backups store all chunks anew.
     flip();
     let slots = ward.slots();
     let (first, half) = (ward.offset(0), ward.offset(slots.len() / 2));

@@ -1,4 +1,4 @@
-//! Several generations of a container, of which none is whole.
+//! Several generations of a container, none of which is whole.
 
 use env::Storage;
 use format::names;
@@ -21,8 +21,8 @@ fn some(ward: &Ward) -> Vec<Slot> {
     slots[slots.len() - 3..].to_vec()
 }
 
-/// Healing has remade a lost container without some slots, the lost generation comes back, and then
-/// the remade one rots: each has what the other lacks.
+/// Healing has remade a lost container without some slots. The lost generation comes back, and then
+/// the remade one rots. Each has slots that the other lacks.
 #[test]
 fn a_generation_that_came_back_gives_what_the_remade_one_lacks() {
     for has_copy in [true, false] {
@@ -45,8 +45,8 @@ fn a_generation_that_came_back_gives_what_the_remade_one_lacks() {
     }
 }
 
-/// A trimmed container whose body is missing for the moment, and of whose chunks only some are
-/// found elsewhere.
+/// A trimmed container whose body is missing for now, and for which other places have only some
+/// chunks.
 #[test]
 fn a_missing_body_is_waited_for() {
     let machine = Process::new(2);
@@ -87,7 +87,7 @@ fn a_missing_body_is_waited_for() {
     assert_sound(&store, "back");
 }
 
-/// The newest generation lacks listed slots, and nothing says what was in them: it is not whole.
+/// The newest generation lacks listed slots, and nothing shows their content, so it is not whole.
 #[test]
 fn a_short_generation_is_not_whole_because_its_catalog_has_no_copy() {
     for is_listed_whole in [false, true] {
@@ -116,7 +116,7 @@ fn a_short_generation_is_not_whole_because_its_catalog_has_no_copy() {
     }
 }
 
-/// A remade generation without some slots stands beside the fuller one that came back, and a prune
+/// A remade generation without some slots exists beside the fuller one that came back, and a prune
 /// removes a part of the container.
 #[test]
 fn a_prune_keeps_what_only_one_of_two_generations_has() {
@@ -150,7 +150,7 @@ fn a_prune_keeps_what_only_one_of_two_generations_has() {
 
 /// Healing has remade a lost container without a chunk, and prune has removed a part of it. Then
 /// the lost generation comes back. It alone has that chunk, the chunk is rotten there, and no
-/// backup needs it: the old generation goes.
+/// backup needs it. So the old generation is deleted.
 #[test]
 fn a_rotten_chunk_that_no_backup_needs_keeps_no_generation() {
     let ward = Ward::new(671);

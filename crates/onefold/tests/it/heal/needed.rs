@@ -1,4 +1,4 @@
-//! What no backup needs is no damage, and stays listed for nobody.
+//! Damage that no backup needs is not reported, and is no longer listed.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use super::support::{Ward, take};
 use crate::common::pruning::{forget, leaving, prune, prune_after_crash};
 use crate::common::{Asked, How, assert_restores_bytes, back_up_bytes, noise, snapshot, try_restores_bytes};
 
-/// A backup needs the first half of the container's chunks, and the one that needed all is
+/// A backup needs the first half of the container's chunks. The backup that needed all is
 /// forgotten.
 fn half_needed(seed: u64) -> (Ward, Vec<Slot>) {
     let ward = Ward::new(seed);
@@ -22,7 +22,7 @@ fn half_needed(seed: u64) -> (Ward, Vec<Slot>) {
     (ward, slots)
 }
 
-/// Nothing has the listed chunks any more. A prune keeps those on the lists that backups need, and
+/// No place has the listed chunks any more. A prune keeps those on the lists that backups need, and
 /// reports the container only if there are some.
 #[test]
 fn lists_of_damage_lose_what_no_backup_needs() {
@@ -44,8 +44,8 @@ fn lists_of_damage_lose_what_no_backup_needs() {
     }
 }
 
-/// A list of damage names a container of which nothing is known any more: it is gone, and so is the
-/// removed list that said so.
+/// A list of damage names a container that does not exist any more, and the removed list that named
+/// it is deleted too.
 #[test]
 fn a_container_that_nobody_knows_is_listed_no_longer() {
     let mut ward = Ward::new(693);
@@ -56,7 +56,7 @@ fn a_container_that_nobody_knows_is_listed_no_longer() {
     assert_eq!(ward.listed(), Some([].into()));
 }
 
-/// Rot that no backup needs stays listed, so that no backup refers to it. It is nothing to report.
+/// Rot that no backup needs stays listed, so that no backup refers to it. It is not reported.
 #[test]
 fn rot_that_no_backup_needs_is_not_reported() {
     let leaves = leaving(PruneUnused::Bytes(1 << 30));
@@ -79,7 +79,7 @@ fn rot_that_no_backup_needs_is_not_reported() {
 
 /// A backup refers to a chunk that an earlier prune has left in place, and commits when a prune is
 /// about to announce its epoch. Then the chunk is lost and listed. The marks of that prune do not
-/// know the backup, and the list stays.
+/// cover the backup, and the list stays.
 #[test]
 fn what_a_backup_needs_that_came_after_the_plan_stays_listed() {
     let (ward, slots) = half_needed(711);
@@ -135,7 +135,7 @@ fn what_a_backup_needs_that_came_after_the_plan_stays_listed() {
     let third = snapshot(&store, third.lock().unwrap().unwrap());
     let restored = try_restores_bytes(&store, &third, "/c", &ward.bytes);
     assert!(restored.is_err(), "it needs the lost chunk");
-    // The next backup brings the chunk.
+    // The next backup has the chunk.
     let fourth = back_up_bytes(&ward.machine.open(), "/d", &ward.bytes, &How::plain()).unwrap();
     assert_eq!(fourth.healed.len(), 1, "{:?}", fourth.healed);
     let store = ward.machine.beside(718).open();

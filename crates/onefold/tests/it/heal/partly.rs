@@ -1,4 +1,4 @@
-//! Healing of a part: the rest of a container comes back later.
+//! Partial healing: the rest of a container is healed later.
 
 use env::fault::CrashPolicy;
 use onefold::{Monitor, ReadData};
@@ -7,8 +7,8 @@ use super::support::{Ward, crash_after_commit, take};
 use crate::common::pruning::{everything, prune_after_crash};
 use crate::common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, snapshot};
 
-/// A container is lost, and a backup brings some of its chunks. The power fails at any operation of
-/// that. A backup that brings all chunks heals the rest.
+/// A container is lost, and a backup has some of its chunks. The power fails at any operation of
+/// that backup. A later backup that has all chunks heals the rest.
 #[test]
 fn a_crash_while_a_part_is_healed_leaves_the_rest_to_the_next() {
     let ward = Ward::of(651, 72 << 10);

@@ -1,4 +1,4 @@
-//! What removed lists say never comes back, and an unreadable one may say anything.
+//! Slots on removed lists never come back, and any slot may be on an unreadable list.
 
 use std::collections::BTreeSet;
 
@@ -36,8 +36,8 @@ fn what_was_removed_is_not_made_again() {
     assert_eq!(made, None);
 }
 
-/// As long as a removed list cannot be read, nobody knows whether a lost container was removed. It
-/// is not made again, and it stays listed. When the list can be read, healing makes it again.
+/// While a removed list cannot be read, nobody knows whether a lost container was removed. It is
+/// not made again, and it stays listed. Once the list can be read, healing makes it again.
 #[test]
 fn while_a_removed_list_cannot_be_read_nothing_is_made_again() {
     let ward = Ward::new(661);
@@ -68,21 +68,21 @@ fn while_a_removed_list_cannot_be_read_nothing_is_made_again() {
     ward.assert_whole(666, "the removed lists are whole");
 }
 
-/// What else is wrong with a container of which prune has removed a part.
+/// The other damage of a container of which prune has removed a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     /// Only a list of damage names the removed slots.
     Listed,
-    /// The generation from before the removal is there again.
+    /// The generation from before the removal exists again.
     OldBack,
     /// The same, and the newer one is rotten.
     OldBackNewRotten,
-    /// No generation is there.
+    /// No generation exists.
     Lost,
 }
 
-/// Prune has removed some slots of a container that stays. Their chunks stand elsewhere, and they
-/// do not come back.
+/// Prune has removed some slots of a container that stays. Other places have their chunks, and they
+/// still do not come back.
 #[test]
 fn removed_slots_of_a_container_that_stays_are_not_made_again() {
     for (seed, trouble) in [
@@ -132,8 +132,8 @@ fn removed_slots_of_a_container_that_stays_are_not_made_again() {
     }
 }
 
-/// While no removed list can be read, healing neither uses an older generation nor drops one, and
-/// prune says why. Each of these becomes whole when another list has taken its place.
+/// While no removed list can be read, healing neither uses an older generation nor deletes one, and
+/// prune reports why. Each container becomes whole when another list has replaced the rotten one.
 #[test]
 fn prune_says_that_an_unreadable_removed_list_keeps_it_from_healing() {
     let lost = "which may say that it was removed";
@@ -170,7 +170,7 @@ fn prune_says_that_an_unreadable_removed_list_keeps_it_from_healing() {
         assert_eq!(generations.len(), 2, "both stay: {generations:?}");
         let listed = is_short.then(|| lacking.iter().copied().collect());
         assert_eq!(ward.listed(), listed);
-        // The prune has made a list in place of the rotten one.
+        // The prune has replaced the rotten list by a new one.
         assert!(removed.iter().all(|name| machine.storage.head(name).is_err()));
         ward.prune(seed + 8, "heals");
         let generations = ward.containers.generations(ward.id).unwrap();

@@ -1,4 +1,4 @@
-//! A disk that gives a region when healing looks, and refuses it when healing copies.
+//! A disk that gives a region when healing examines it, and refuses it when healing copies.
 
 use onefold::{Monitor, ReadData};
 use types::{ByteRange, RegionIndex};

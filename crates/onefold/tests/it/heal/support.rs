@@ -1,4 +1,4 @@
-//! Containers whose generations a test makes by hand, and what healing makes of them.
+//! Containers whose generations a test makes, and the results of healing.
 
 #![expect(unreachable_pub, reason = "of one test binary")]
 
@@ -163,7 +163,7 @@ fn merged(ranges: Vec<SlotRange>) -> Vec<SlotRange> {
     out
 }
 
-/// Takes objects away, durably; they can come back.
+/// Removes objects durably. They can come back.
 pub fn take(machine: &Process, names: &[ObjectName]) -> BTreeMap<ObjectName, Vec<u8>> {
     let taken = names.iter().map(|name| {
         let bytes = machine.storage.get(name).unwrap().to_vec();
@@ -173,7 +173,7 @@ pub fn take(machine: &Process, names: &[ObjectName]) -> BTreeMap<ObjectName, Vec
     taken.collect()
 }
 
-/// Objects come back whose names are free.
+/// Puts objects back if their names are free.
 pub fn bring_back(machine: &Process, taken: &BTreeMap<ObjectName, Vec<u8>>) {
     for (name, bytes) in taken {
         if machine.storage.head(name).is_err() {
@@ -190,7 +190,7 @@ pub fn catalog_copies(machine: &Process) -> Vec<ObjectName> {
     named.map(|name| ObjectName::new(name).unwrap()).collect()
 }
 
-/// What a power cut leaves, and when it came.
+/// The states that a power cut leaves, and when it came.
 pub type Images = Arc<Mutex<Vec<(FaultStorage, String)>>>;
 
 /// Takes an image of the store before each operation that this process performs once its backup is

@@ -15,7 +15,7 @@ type Result<T> = std::result::Result<T, FormatError>;
 /// Bytes of a list or text, at most.
 const MAX: usize = 64 << 20;
 
-/// A value that travels.
+/// A value that can be sent.
 pub(crate) trait Wire: Sized {
     fn write(&self, w: &mut Writer<'_>);
     fn read(r: &mut Reader<'_>) -> Result<Self>;
@@ -193,7 +193,7 @@ impl Wire for OfferedChild {
     }
 }
 
-/// What travels for an offer: a region by its stored bytes.
+/// An offer in the form to send: a region by its stored bytes.
 pub(crate) enum Sent {
     Offer(Offer),
     Region(StoredRegion),
@@ -389,7 +389,7 @@ impl Wire for About {
     }
 }
 
-/// What a commit is answered.
+/// The answer to a commit.
 pub(crate) struct Answer {
     pub(crate) session: SessionId,
     pub(crate) streams: Vec<StreamRoot>,
@@ -453,7 +453,7 @@ impl Wire for Answer {
     }
 }
 
-/// A catalog as it travels.
+/// A catalog in the form to send.
 pub(crate) struct SentCatalog {
     id: ContainerId,
     generation: Generation,
@@ -501,7 +501,7 @@ impl Wire for SentCatalog {
     }
 }
 
-/// A region as it travels.
+/// A region in the form to send.
 pub(crate) struct SentRegion {
     pub(crate) catalog: SentCatalog,
     pub(crate) index: RegionIndex,

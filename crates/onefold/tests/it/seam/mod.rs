@@ -1,6 +1,6 @@
-//! The seam between a backup's client and its store: the suite of `ingest::conformance` over a
-//! store in this process, and over one at the other end of a pipe. Both decide the same, and a pipe
-//! that is cut at any message costs nothing that was committed.
+//! The interface between a backup's client and its store: the suite of `ingest::conformance` over a
+//! store in this process, and over one at the other end of a pipe. Both make the same decisions. A
+//! pipe that is cut at any message loses nothing that was committed.
 
 mod codec;
 mod local;
@@ -37,7 +37,7 @@ fn a_store_elsewhere_decides_as_one_here() {
     }
 }
 
-/// Cut after each message in turn, of either end; then what was cut is made again.
+/// Cuts after each message in turn, of either end. Then the interrupted backup is made again.
 #[test]
 fn a_pipe_cut_at_any_message_loses_nothing() {
     for is_hybrid in LAYOUTS {
@@ -51,7 +51,7 @@ fn cut_everywhere(case: Case, is_hybrid: bool) {
     let whole = RemoteHost::new(&Process::new(701), is_hybrid, None);
     let expected = made(&whole, case);
     let messages = whole.messages();
-    // Eight places of each case, others with each layout; all of them by hand.
+    // Eight places of each case, and other ones with each layout. The long mode tries all.
     let step = if is_long() { 1 } else { messages.div_ceil(8).max(1) };
     let mut failed = 0;
     for after in (usize::from(is_hybrid) % step..messages).step_by(step) {
@@ -63,7 +63,7 @@ fn cut_everywhere(case: Case, is_hybrid: bool) {
         let visible = cut.backups();
         assert!(visible.len() <= expected.len() + 1, "{when}: {visible:?}");
         drop(cut);
-        // Another process goes on: what is visible is whole, and the rest is made.
+        // Another process continues: visible backups are whole, and the rest is made.
         let next = LocalHost::on(&machine.beside(702), is_hybrid);
         assert_sound(&next.store, &when);
         assert_eq!(next.backups(), visible, "{when}");

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The pipe was cut, or the other end is gone.
+/// The pipe was cut, or the other end was dropped.
 #[derive(Debug)]
 pub(crate) struct Broken;
 
@@ -35,7 +35,7 @@ impl Cut {
         self.is_cut.load(Ordering::Acquire)
     }
 
-    /// Counts a message; what exceeds the number cuts the pipe, and all later ones of the test.
+    /// Counts a message. One beyond the limit cuts the pipe, and all later pipes of the test.
     fn pass(&self) -> Result<(), Broken> {
         let before = self.sent.fetch_add(1, Ordering::Relaxed);
         if self.after.is_some_and(|after| before >= after) {
@@ -45,7 +45,7 @@ impl Cut {
     }
 }
 
-/// The end that messages are put into.
+/// The end into which messages are put.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     sender: Sender<Vec<u8>>,
@@ -59,7 +59,7 @@ impl Output {
     }
 }
 
-/// The end that messages are taken from.
+/// The end from which messages are taken.
 #[derive(Debug)]
 pub(crate) struct Input {
     receiver: Mutex<Receiver<Vec<u8>>>,

@@ -12,7 +12,7 @@ use types::{ByteRange, ChunkLocation, ContainerId};
 use super::codec::{Answer, Sent, SentCatalog, SentRegion, Wire};
 use super::pipe::{Broken, Input, Output};
 
-/// What a client asks; an answer has the number of its question.
+/// Requests of a client. An answer has the number of its request.
 pub(crate) const SUBMIT: u8 = 0;
 pub(crate) const COMMIT: u8 = 1;
 pub(crate) const UNSOUND: u8 = 2;
@@ -22,7 +22,7 @@ pub(crate) const STREAM: u8 = 5;
 pub(crate) const REGION: u8 = 6;
 pub(crate) const CHUNK: u8 = 7;
 
-/// What a store says.
+/// Messages of a store.
 pub(crate) const VERDICTS: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const ANSWER: u8 = 2;
@@ -50,8 +50,8 @@ fn send_verdicts(session: &dyn BackupSession, output: &Output, is_over: &AtomicB
             Ok(verdicts) => {
                 let is_done = verdicts.contains(&Verdict::Done);
                 let message = [vec![VERDICTS], verdicts.to_bytes()].concat();
-                // Where the pipe is cut, they are taken all the same: the store waits for that, and
-                // who offers waits for the store.
+                // If the pipe is cut, still take verdicts: the store waits for that, and the thread
+                // that sends offers waits for the store.
                 drop(output.send(message));
                 if is_done {
                     return;
@@ -64,7 +64,7 @@ fn send_verdicts(session: &dyn BackupSession, output: &Output, is_over: &AtomicB
 
 fn failed(output: &Output, error: &IngestError) {
     let message = [vec![FAILED], error.to_string().to_bytes()].concat();
-    // Who is gone need not know.
+    // If the client is gone, it needs no answer.
     drop(output.send(message));
 }
 

@@ -1,5 +1,5 @@
-//! A store with everything that a store may have, ways to lose one of its objects, and operations
-//! after the loss.
+//! A store with every kind of object, ways to lose one of its objects, and operations after the
+//! loss.
 #![expect(
     clippy::unwrap_used,
     reason = "a helper of tests that fails is a test that fails"
@@ -30,7 +30,7 @@ use crate::common::{
 
 const PART: usize = 6 << 10;
 
-/// A backup of these parts begins with what was forgotten.
+/// A backup of these parts begins with forgotten data.
 const LATE: [u64; 3] = [90, 91, 93];
 
 /// The content of a backup.
@@ -47,10 +47,10 @@ pub(crate) struct Scene {
     earlier: Earlier,
 }
 
-/// An object, and what it held.
+/// An object, and its content.
 pub(crate) type State = (ObjectName, Vec<u8>);
 
-/// What objects held when they were deleted, or trimmed.
+/// The contents of objects when they were deleted, or trimmed.
 #[derive(Clone, Default)]
 struct Earlier(Arc<Mutex<Vec<State>>>);
 
@@ -111,7 +111,7 @@ impl Scene {
         let tag = TagChange::Set(vec!["kept".into()]);
         let which = Which::Named(vec![small[2].to_string()]);
         scene.machine.open().tag(&which, &tag).unwrap();
-        // Nothing is left of the first one but what has its number.
+        // Of the first one, only objects with its number are left.
         for (id, options) in [(inline[0], everything_at_once()), (small[0], everything())] {
             scene.forget(id);
             scene.prune(options);
@@ -138,8 +138,8 @@ impl Scene {
         })
     }
 
-    /// Adds a prune that died before it had decided what goes. A backup that it has not marked
-    /// refers to some of what it condemned.
+    /// Adds a prune that died before its decision. A backup that it has not marked refers to some
+    /// condemned slots.
     pub(crate) fn with_undecided_epoch(self) -> Self {
         let beside = self.machine.beside(76);
         let mut is_late = false;
@@ -174,7 +174,7 @@ impl Scene {
         self
     }
 
-    /// The marks that the open epoch goes by.
+    /// The marks that the open epoch uses.
     pub(crate) fn marks_of_open_epoch(&self) -> Vec<ObjectName> {
         let condemned = self.machine.names("condemned");
         let name = ObjectName::new(&condemned[condemned.len() - 1]).unwrap();
@@ -189,7 +189,7 @@ impl Scene {
             .collect()
     }
 
-    /// Earlier states of objects that were deleted, or hold other bytes now.
+    /// Earlier states of objects that were deleted, or have other bytes now.
     pub(crate) fn earlier(&self) -> BTreeSet<State> {
         let noted = self.earlier.0.lock().unwrap();
         let is_other = |(name, bytes): &&State| self.machine.storage.get(name).ok().as_ref() != Some(bytes);
@@ -230,7 +230,7 @@ impl Scene {
         optimize(&self.machine.open(), &request);
         self.prune(everything());
         self.forget(image[1]);
-        // One that was rewritten twice: what it had by way of the forgotten one is gone.
+        // A backup that was rewritten twice: its data from the forgotten one is removed.
         let twice = [[50, 51, 52], [51, 52, 53], [52, 53, 54]];
         let twice = twice.map(|numbers| self.back_up("/twice", &numbers, &How::plain()));
         optimize(&self.machine.open(), &request);
@@ -373,7 +373,7 @@ impl Way {
         Self::Empty,
     ];
 
-    /// Damages the object in this way, and says whether that was possible.
+    /// Damages the object in this way. Returns whether that was possible.
     pub(crate) fn apply(self, machine: &Process, name: &ObjectName) -> bool {
         let storage = &machine.storage;
         let set = |name: &ObjectName, bytes: Vec<u8>| storage.damage(name, |old| *old = bytes);
@@ -400,7 +400,7 @@ impl Way {
     }
 }
 
-/// An object holds these bytes again, whether it is there or not.
+/// Gives an object these bytes again, whether it exists or not.
 pub(crate) fn put_back(machine: &Process, name: &ObjectName, bytes: &[u8]) -> bool {
     let storage = &machine.storage;
     if !storage.damage(name, |old| *old = bytes.to_vec()) {

@@ -1,5 +1,5 @@
-//! Containers of which several generations stand: healing remakes one without what it did not find,
-//! and what was lost may come back beside it.
+//! Containers with several generations. Healing remakes a container without the slots that it did
+//! not find, and the lost generation may come back beside the new one.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::*;
 
 const SLOTS: u32 = 6;
 
-/// What a generation has of a slot. Healing writes zeros for a chunk that it does not find.
+/// What a generation has in a slot. Healing writes zeros for a chunk that it does not find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Has {
     Chunk,
@@ -50,7 +50,7 @@ fn put_generation(storage: &FaultStorage, id: ContainerId, n: u32, has: &[Has]) 
     storage.barrier().unwrap();
 }
 
-/// The slots that some generation has whole.
+/// The slots that are whole in some generation.
 fn whole(storage: &FaultStorage, id: ContainerId) -> BTreeSet<u32> {
     let containers = open(storage);
     let found = objects::list(storage, id.session, id.kind, &[id]).unwrap();
@@ -76,7 +76,7 @@ fn has() -> impl Strategy<Value = Has> {
     prop_oneof![6 => Just(Has::Chunk), 1 => Just(Has::Rot), 1 => Just(Has::Zeros), 2 => Just(Has::Nothing)]
 }
 
-/// Executes a list where lists of damage name these slots.
+/// Executes a list, while lists of damage name these slots.
 fn run_beside_damage(storage: &FaultStorage, list: &Removed, damaged: &BTreeSet<u32>) -> Executed {
     let damaged: SlotSet = damaged.iter().map(|slot| range(*slot, 1)).collect();
     let how = Execution {
@@ -112,7 +112,7 @@ fn dead_slots(id: ContainerId, dead: &BTreeSet<u32>) -> Removed {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-    /// No generation goes that has what no other one has.
+    /// No generation is deleted that has a slot which no other one has.
     #[test]
     fn what_one_generation_has_alone_stays(
         generations in generations(has()),
@@ -130,7 +130,7 @@ proptest! {
         prop_assert!(after.is_superset(&kept), "{:?} of {:?}: {:?}", after, kept, out);
     }
 
-    /// Of nodes the same holds for those that lists of damage name. Where the newest generation
+    /// For nodes this holds only for slots that lists of damage name. If the newest generation
     /// lacks one of them, the container stays as it is for healing.
     #[test]
     fn a_listed_node_that_one_generation_has_alone_stays(

@@ -1,4 +1,4 @@
-//! Lists that are executed where there is no room for copies.
+//! Lists that are executed without room for copies.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn run_full(storage: &FaultStorage, list: &Removed) -> Result<Executed> {
     execute(&open(storage), list, &how)
 }
 
-/// Not a byte is free from now on, but for what is deleted. What there is in all.
+/// Makes the disk full: from now on, only deletions free space. Returns its size.
 fn fill(storage: &FaultStorage) -> u64 {
     let objects = storage.handle().list("").unwrap();
     let used: u64 = objects.iter().map(|object| object.space).sum();
@@ -22,7 +22,7 @@ fn fill(storage: &FaultStorage) -> u64 {
     used
 }
 
-/// Containers of nodes that lose a part.
+/// Containers of nodes that lose some slots.
 fn nodes(storage: &FaultStorage) -> (Model, Removed) {
     let (containers, mut model) = (open(storage), Model::new());
     use ContainerKind::{Recipe, Small};
@@ -110,7 +110,7 @@ fn data_that_finds_no_room_stays_and_all_else_goes() {
     let out = run_full(&storage, &full).unwrap();
     let given_up: Vec<_> = out.given_up.iter().map(|slots| slots.container).collect();
     assert_eq!((given_up, out.removed, out.compacted), (vec![large], 1, 1));
-    // What is listed of it stands; what is not is untouched.
+    // Its listed slots still exist, and its other slots are unchanged.
     let containers = open(&storage);
     for slot in 0..11 {
         assert_eq!(read(&containers, large, slot).as_ref(), model.get(&(large, slot)));

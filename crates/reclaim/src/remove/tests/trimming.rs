@@ -1,4 +1,4 @@
-//! Trimmed containers, and another who executes the same list meanwhile.
+//! Trimmed containers, while another process executes the same list.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -78,8 +78,8 @@ impl Storage for BeforeRead {
     }
 }
 
-/// A container of four regions, of which the first is given back; and a list by which half of the
-/// second goes, too.
+/// A container of four regions. The first one is given back, and the list names half of the second
+/// one.
 fn trimmed() -> (FaultStorage, ContainerId, Model, Removed) {
     let storage = FaultStorage::new();
     let (data, mut model) = (id(ContainerKind::Data, 1, 1), Model::new());
@@ -98,8 +98,8 @@ fn trimmed() -> (FaultStorage, ContainerId, Model, Removed) {
     (storage, data, model, second)
 }
 
-/// When it is about to copy out of the body, another has done all of it, and the body went with its
-/// generation.
+/// When the run is about to copy out of the body, another process has executed the whole list, and
+/// deleted the body with its generation.
 #[test]
 fn a_body_that_another_deletes_meanwhile_is_not_missed() {
     let (storage, data, model, list) = trimmed();
@@ -121,7 +121,7 @@ fn a_body_that_another_deletes_meanwhile_is_not_missed() {
     check_done(&storage, &model, &list);
 }
 
-/// One that is lost is told, and its container left as it is.
+/// A lost body is reported, and its container stays as it is.
 #[test]
 fn a_body_that_is_lost_meanwhile_is_missed() {
     let (storage, data, _, list) = trimmed();

@@ -9,12 +9,12 @@ use crate::rewrite::DistinctBackups;
 /// The session that rewrites.
 const REWRITER: u64 = 100;
 
-/// A root of these bytes that a session has put.
+/// A root of these bytes, put by this session.
 fn root(bytes: u8, by: u64) -> StreamRoot {
     root_made_of(bytes, by, 1)
 }
 
-/// One that tells what it was made of.
+/// A root whose place records from which place it was made.
 fn root_made_of(bytes: u8, by: u64, of: u32) -> StreamRoot {
     let container = ContainerId {
         session: id(by),
@@ -41,7 +41,7 @@ fn roots(all: &[(u8, u64)]) -> Vec<StreamRoot> {
     all.iter().map(|(bytes, by)| root(*bytes, *by)).collect()
 }
 
-/// A backup with these streams, of which something was made or not.
+/// A backup with these streams, and the new streams made from them, if any.
 fn parent(of: u64, from: &[(u8, u64)], made: &[(u8, u64)]) -> Parent {
     Parent {
         series: SeriesId::from_bytes([1; 16]),
@@ -81,7 +81,7 @@ fn rewrite(parents: Vec<Parent>) -> Rewrite {
     }
 }
 
-/// Who gets which roots, when these are held.
+/// The new roots of each target, when these backups are held.
 fn targets(parents: Vec<Parent>, held: &[u64]) -> Option<Vec<(u64, Vec<StreamRoot>)>> {
     let held = held.iter().map(|number| id(*number)).collect();
     let (_, all) = rewrite(parents).without(id(REWRITER), &held)?;
@@ -98,10 +98,10 @@ fn whoever_had_the_roots_gets_the_new_ones() {
     let all = || {
         vec![
             parent(9, &[(1, 9), (2, 9)], &[new(1), (2, 9)]),
-            // The same, and nothing was made of it.
+            // It has the same streams, so nothing was made from them.
             parent(8, &[(1, 9), (2, 9)], &[]),
             parent(6, &[(2, 9), (1, 9)], &[(2, 9), new(1)]),
-            // What stays as it is of another's brings nothing new.
+            // It would get only a stream that stays as it is.
             parent(5, &[(2, 9)], &[]),
             parent(4, &[(3, 4)], &[]),
         ]
@@ -109,24 +109,24 @@ fn whoever_had_the_roots_gets_the_new_ones() {
     let whole = roots(&[new(1), (2, 9)]);
     let mut expected = vec![(9, whole.clone()), (8, whole), (6, roots(&[(2, 9), new(1)]))];
     assert_eq!(targets(all(), &[]), Some(expected.clone()));
-    // They are none of its business.
+    // The rewrite is not for them.
     assert_eq!(targets(all(), &[4, 5]), Some(expected.clone()));
     expected.pop();
     assert_eq!(targets(all(), &[6]), Some(expected));
-    // They would get what others do, or there is nothing for the first.
+    // They would get the same trees as others, or the first backup is held.
     for held in [9, 8] {
         assert_eq!(targets(all(), &[held]), None, "{held}");
     }
 }
 
-/// What lies where may be damaged in one place and whole in the other.
+/// Equal bytes in two places may be damaged in one and whole in the other.
 #[test]
 fn nobody_gets_what_was_made_of_other_roots() {
     let new = |bytes| (bytes, REWRITER);
     let twins = |made: &[(u8, u64)]| vec![parent(9, &[(1, 9)], &[new(1)]), parent(8, &[(1, 8)], made)];
     assert_eq!(targets(twins(&[]), &[]), None);
     assert_eq!(targets(twins(&[new(1)]), &[]), None);
-    // Of what stands beside each other, too.
+    // The same holds for streams that are next to each other.
     let beside = vec![
         parent(9, &[(1, 9)], &[new(1)]),
         parent(8, &[(2, 8)], &[new(2)]),
@@ -135,7 +135,7 @@ fn nobody_gets_what_was_made_of_other_roots() {
     assert_eq!(targets(beside, &[]), None);
 }
 
-/// With what was made of one that is held go those that would get it.
+/// If a backup is held, its new trees are dropped, and so are the targets that would get them.
 #[test]
 fn who_is_held_takes_what_was_made_of_it_along() {
     let new = |bytes| (bytes, REWRITER);
@@ -144,7 +144,7 @@ fn who_is_held_takes_what_was_made_of_it_along() {
         parent(8, &[(2, 8)], &[new(2)]),
         parent(7, &[(2, 8)], &[]),
         parent(6, &[(3, 6)], &[new(3)]),
-        // Nobody's, until what is between them goes.
+        // It becomes a target when the streams between are dropped.
         parent(5, &[(1, 9), (3, 6)], &[]),
     ];
     let left = targets(all, &[8]).unwrap();
@@ -160,8 +160,8 @@ fn what_the_first_copied_is_told_of_it_alone() {
     assert_eq!(told, [Some(7), Some(0)]);
 }
 
-/// Backups of few contents in few places, of each of which something was made or not: what changed
-/// has other roots.
+/// Backups with few contents in few places. For each, new trees were made or not; a changed stream
+/// has another root.
 fn any_parents() -> impl Strategy<Value = Vec<Parent>> {
     let streams = vec((0u8..3, 1u32..3, any::<bool>()), 1..4);
     vec((streams, any::<bool>()), 1..8).prop_map(|all| {
@@ -184,7 +184,7 @@ fn any_parents() -> impl Strategy<Value = Vec<Parent>> {
 }
 
 proptest! {
-    /// Who completes it knows the commit, and what its parents were.
+    /// A process that completes the rewrite knows the commit, and the streams that its parents had.
     #[test]
     fn who_made_it_and_who_completes_it_mean_the_same(parents in any_parents(), held in btree_set(1u64..8, 0..3)) {
         let first = parents[0].of;
@@ -209,11 +209,11 @@ proptest! {
                     prop_assert!(root == from || is_made_of, "{root:?} for {from:?}");
                 }
             }
-            // Nobody for whom something was made is left out.
+            // No backup with new trees of its own is left out.
             let is_target = |of| all.iter().any(|target| target.of == of);
             prop_assert!(made.into_iter().all(|of| is_target(of) != held.contains(&of)));
         } else {
-            // Or of what stands beside each other, which is not looked for before.
+            // Or because of streams that are next to each other, which are not checked before.
             let streams_max = known.iter().map(|(_, _, from)| from.len()).max().unwrap_or(0);
             prop_assert!(!held.is_empty() || !made.contains(&first) || has_twins || streams_max > 1);
         }

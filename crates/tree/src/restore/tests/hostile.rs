@@ -1,4 +1,4 @@
-//! Listings written by an enemy, and targets prepared by one (INV-8).
+//! Hostile listings, and targets that an attacker prepared (INV-8).
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -185,7 +185,7 @@ fn links_lead_to_what_is_in_the_target_and_to_no_folder() {
     let target = scene.outer.path().join("target");
     let names = |folder| fs::read_dir(target.join(folder)).unwrap().count();
     assert_eq!((names("."), names("e")), (3, 0), "c, its other name d, and e");
-    // A name of the link is not what the link leads to.
+    // A name of the link does not name its target.
     assert!(fs::symlink_metadata(target.join("d")).unwrap().is_symlink());
 }
 

@@ -42,7 +42,7 @@ fn metadata_comes_after_the_last_byte_of_a_file_with_holes() {
         };
         let mut restorer = restorer(dir.path(), options);
         let file = begin(&mut restorer, &wanted);
-        // Long zeros are told, short ones come as bytes.
+        // Long runs of zeros are skipped. Short ones are written as bytes.
         let mut at = 0;
         for (hole, len) in [(100_001, 5_000_000), (30_000_000, 12_345_679)] {
             content[at..hole].chunks(1_234_567).fold(at, |from, bytes| {

@@ -1,4 +1,4 @@
-//! What comes under a name of the backup while a restore makes its entry.
+//! Entries that appear under a name of the backup while a restore makes its entry.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -40,7 +40,7 @@ fn what_comes_under_a_name_meanwhile_is_judged_by_the_choice() {
         fs::write(dir.path().join("f"), b"theirs").unwrap();
         let done = writer.finish();
         let now = fs::read(dir.path().join("f")).unwrap();
-        // Theirs is newer.
+        // The other entry is newer.
         if matches!(overwrite, Never | IfNewer) {
             assert!(
                 matches!(done, Err(TreeError::ChangedMeanwhile { .. })),
@@ -55,7 +55,7 @@ fn what_comes_under_a_name_meanwhile_is_judged_by_the_choice() {
     }
 }
 
-/// Two restores of one backup to one target need not know of each other.
+/// Two restores of one backup to one target may run without knowing of each other.
 #[test]
 fn the_same_that_another_restore_put_there_meanwhile_is_left() {
     use Overwrite::{Always, IfChanged, IfNewer, Never};
@@ -95,7 +95,7 @@ fn the_same_that_another_restore_put_there_meanwhile_is_left() {
     }
 }
 
-/// Gives an entry its name after something else came there.
+/// Gives an entry its name after another entry has appeared there.
 fn settle_late(
     restorer: &mut Restorer,
     entry: &ListingEntry,
@@ -136,7 +136,7 @@ fn links_and_nodes_that_another_restore_made_meanwhile_are_left() {
         let reason = settle_late(&mut restorer, &link_to("/link", "/first"), link, || {
             fs::hard_link(path("first"), path("link")).unwrap();
         });
-        // With `never` whatever stands there stays, and is the link.
+        // With `never` any existing entry stays, and is the link.
         assert!(matches!(reason, None | Some(SkipReason::Exists)), "{reason:?}");
         assert_eq!(below(dir.path()), ["/first", "/link", "/other"], "{overwrite:?}");
         let pipe = entry("/pipe", EntryKind::Fifo);

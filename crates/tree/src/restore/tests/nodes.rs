@@ -23,7 +23,7 @@ fn symlink_of(path: &str, len: usize) -> ListingEntry {
     entry(path, EntryKind::Symlink { target })
 }
 
-/// What the system refuses as the target of a link.
+/// Too long for the target of a link.
 const TOO_LONG: usize = 5000;
 
 #[test]
@@ -38,7 +38,7 @@ fn no_link_leads_to_what_stands_in_the_place_of_a_node_that_failed() {
         panic!("linked to what is mine")
     };
     assert_eq!(first, b"/a");
-    // The others are one all the same.
+    // The other names are still one entry.
     let Placed::MissingLinkTarget { link: other, .. } = restorer.place(&link_to("/c", "/a")).unwrap() else {
         panic!()
     };
@@ -63,7 +63,7 @@ fn pipe_at(path: &Path, mtime: FileTime) {
     rustix::fs::utimensat(CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// A pipe is the same by its kind alone: that says nothing about which one is newer.
+/// A pipe is the same by its kind alone, which does not tell which one is newer.
 #[test]
 fn a_newer_pipe_replaces_an_older_one() {
     let wanted = entry("/a", EntryKind::Fifo);
@@ -85,7 +85,7 @@ fn a_newer_pipe_replaces_an_older_one() {
     }
 }
 
-/// Whatever stays under the first name is no target unless it is the entry of the backup.
+/// An entry that stays under the first name is a link's target only if it is the backup's entry.
 #[test]
 fn what_stays_is_the_first_name_only_if_it_is_the_same() {
     let then = entry("/a", EntryKind::Fifo).mtime;

@@ -1,4 +1,4 @@
-//! Files that are made whole, by what their folder gives them.
+//! Files that are made in one go, by what their folder gives them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -113,7 +113,7 @@ fn what_stands_there_is_judged_when_the_file_is_made() {
                 Begun::Placed(placed) => panic!("{placed:?}"),
             }
         };
-        // The first tells what the folder gives; the others are made in one go.
+        // The first one shows what the folder gives. The others are made in one go.
         assert_eq!(made("/new"), None);
         assert_eq!(made("/newer"), None);
         let kept = match choice {
@@ -165,7 +165,7 @@ fn nothing_is_there_before_the_bytes_and_nothing_stays_of_too_few() {
     assert_eq!(left, ["1", "3"]);
 }
 
-/// Of a file that is not its final owner's, nobody else may see more than they may see later.
+/// While a file does not have its final owner, no other user may see more of it than later.
 #[test]
 fn a_mode_that_is_not_for_this_owner_is_not_given_at_birth() {
     if !rustix::process::geteuid().is_root() {
@@ -202,7 +202,7 @@ fn a_mode_that_is_not_for_this_owner_is_not_given_at_birth() {
     );
 }
 
-/// A hard link to a file that failed must not get the content of what stands under that name.
+/// A hard link to a file that failed must not get the content of the entry under that name.
 #[test]
 fn no_link_leads_to_what_stands_in_the_place_of_a_file_that_failed() {
     for by_step in [true, false] {
@@ -218,8 +218,8 @@ fn no_link_leads_to_what_stands_in_the_place_of_a_file_that_failed() {
             panic!()
         };
         assert_eq!(pending.write(&bytes).unwrap(), None);
-        // Now the name of the second file leads to the first, as on a file system to which two
-        // names are one.
+        // Now the name of the second file leads to the first, as on a file system where two names
+        // are one.
         fs::rename(target.path().join("a"), target.path().join("b")).unwrap();
         let Begun::File(pending) = begin(&file("/b", b"second").0) else {
             panic!()

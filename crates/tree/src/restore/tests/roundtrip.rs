@@ -1,4 +1,4 @@
-//! Random trees: made, walked, listed, restored, walked again, compared.
+//! Random trees: make, walk, list, restore, walk again, compare.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -134,7 +134,7 @@ fn make(things: &[Thing], root: &Path) {
             std::os::unix::fs::lchown(path, Some(thing.owner.0), Some(thing.owner.1)).unwrap();
         }
         if !is_link {
-            // The owner of a test run by an ordinary user must be able to read it all again.
+            // An ordinary user who runs the test must be able to read everything again.
             let mode = if root_user {
                 thing.mode
             } else {
@@ -215,7 +215,7 @@ fn a_tree_deeper_than_any_path_comes_back() {
     assert_eq!(comparable(&capture(target.path())), comparable(&before));
 }
 
-/// The whole path is kept too, so that a restore to `/` puts everything in its place.
+/// The backup has the whole path too, so a restore to `/` puts every entry in its place.
 #[test]
 fn parents_come_back_with_their_metadata() {
     let source = tempfile::tempdir().unwrap();
