@@ -5,50 +5,6 @@
 /// Columns of a line of text.
 const COLUMNS_MAX: usize = 100;
 
-/// Folders and files whose comments are not wrapped yet. This list only shrinks.
-const COMMENTS_NOT_YET: &[&str] = &[
-    "crates/cli/src/args.rs",
-    "crates/cli/src/args/idle.rs",
-    "crates/cli/src/args/series.rs",
-    "crates/cli/src/commands/backup.rs",
-    "crates/cli/src/commands/ls.rs",
-    "crates/cli/src/main.rs",
-    "crates/cli/tests/it/bed.rs",
-    "crates/cli/tests/it/idle.rs",
-    "crates/format/src/listing.rs",
-    "crates/format/src/listing/encoding.rs",
-    "crates/format/src/probe.rs",
-    "crates/ingest/",
-    "crates/onefold/src/backup.rs",
-    "crates/onefold/src/dump.rs",
-    "crates/onefold/src/index_rebuild.rs",
-    "crates/onefold/src/lib.rs",
-    "crates/onefold/src/monitor.rs",
-    "crates/onefold/src/optimize.rs",
-    "crates/onefold/src/prune.rs",
-    "crates/onefold/src/restore.rs",
-    "crates/onefold/src/stats.rs",
-    "crates/onefold/src/store.rs",
-    "crates/onefold/tests/common/killed.rs",
-    "crates/onefold/tests/common/mod.rs",
-    "crates/onefold/tests/damage_support/judge.rs",
-    "crates/onefold/tests/it/costs.rs",
-    "crates/onefold/tests/it/formats.rs",
-    "crates/onefold/tests/it/formats_support/mod.rs",
-    "crates/onefold/tests/it/heal.rs",
-    "crates/onefold/tests/it/reading.rs",
-    "crates/onefold/tests/it/sources.rs",
-    "crates/onefold/tests/sweeps/optimize_kill.rs",
-    "crates/onefold/tests/sweeps/prune_random.rs",
-    "crates/restore/src/lib.rs",
-    "crates/restore/src/tree.rs",
-    "crates/restore/src/tree/links.rs",
-    "crates/restore/src/tree_tests.rs",
-    "crates/tree/src/error.rs",
-    "crates/tree/src/lib.rs",
-    "crates/tree/src/listing.rs",
-];
-
 /// Adds a fault for each line of a Markdown page that is too wide.
 pub(crate) fn check_page(name: &str, text: &str, faults: &mut Vec<String>) {
     let lines = text
@@ -60,9 +16,6 @@ pub(crate) fn check_page(name: &str, text: &str, faults: &mut Vec<String>) {
 
 /// Adds a fault for each comment of a Rust file that is too wide. The formatter checks code.
 pub(crate) fn check_comments(name: &str, text: &str, faults: &mut Vec<String>) {
-    if COMMENTS_NOT_YET.iter().any(|folder| name.starts_with(folder)) {
-        return;
-    }
     let lines = text.lines().enumerate().filter_map(|(index, line)| {
         let comment = line.trim_start().strip_prefix("//")?;
         Some((index + 1, line, comment.trim_start_matches(['/', '!'])))

@@ -132,7 +132,7 @@ pub(crate) struct Global {
     /// read
     #[arg(long, global = true, alias = "no-lock")]
     pub(crate) no_pin: bool,
-    /// Append a log to this file, for finding the cause of a fault; `ONEFOLD_LOG` says what is logged
+    /// Append a log to this file, to find the cause of a fault; `ONEFOLD_LOG` says what is logged
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
     #[command(flatten)]

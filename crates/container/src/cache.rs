@@ -157,8 +157,8 @@ impl State {
         self.bytes -= held.bytes;
     }
 
-    /// Drops catalogs until the rest fits the budget. Keeps the newest one even if it alone exceeds the
-    /// budget: its user is about to read it.
+    /// Drops catalogs until the rest fits the budget. Keeps the newest one even if it alone exceeds
+    /// the budget: its user is about to read it.
     fn evict(&mut self, budget_bytes: u64) {
         let keep = usize::from(budget_bytes > 0);
         while self.bytes > budget_bytes && self.order.len() > keep {

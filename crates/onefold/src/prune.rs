@@ -50,8 +50,8 @@ impl Progress for Watcher<'_> {
     }
 }
 
-/// What a prune would do, before it does it: [`Store::plan_prune`]. It holds nothing in the store, so
-/// a dropped plan has changed nothing.
+/// What a prune would do, before it does it: [`Store::plan_prune`]. A plan holds nothing in the
+/// store: a dropped one has changed nothing.
 #[derive(Debug)]
 #[must_use = "a plan does nothing until it is executed"]
 pub struct PrunePlan<'a> {

@@ -259,9 +259,10 @@ pub(crate) const LOOKUPS_PER_GIB: f64 = 131_072.0;
 /// load of a catalog for nothing.
 ///
 /// Look-ups of level l are `2^-(l+1)` of all, and n entries have that level. In one segment, each
-/// look-up compares with the entries of its level and with the anchors. A tag matches with a chance of `2^-tag_bits`: `131,072 *
-/// (sum(2^-(l+1) n) + anchors) / segments / 2^tag_bits`. At R = 1, n is `2^-(l+1)` of all entries,
-/// and the sum a third of them. Each halving drops the commonest level, so the sum halves too.
+/// look-up compares with the entries of its level and with the anchors. A tag matches with a chance
+/// of `2^-tag_bits`: `131,072 * (sum(2^-(l+1) n) + anchors) / segments / 2^tag_bits`. At R = 1, n
+/// is `2^-(l+1)` of all entries, and the sum a third of them. Each halving drops the commonest
+/// level, so the sum halves too.
 #[expect(clippy::cast_precision_loss, reason = "an expectation")]
 pub(crate) fn false_candidates_per_gib(ranks: &[u64; Rank::ALL], segments: usize, tag_bits: u32) -> f64 {
     let [levels @ .., anchors] = ranks;

@@ -1,9 +1,9 @@
 //! A backup session on a store that this process has open.
 //!
-//! The store's half of a backup: stages that decide, pack, and close, a thread each, and the store's
-//! writers. A stage that fails drops its queues, which ends its neighbours, and the first failure
-//! is the one reported. A writer serves other sessions too: where it fails, the packer and the
-//! client see that a failure was noted. The next session adopts what was put before.
+//! The store's half of a backup: stages that decide, pack, and close, a thread each, and the
+//! writers of the store. A stage that fails drops its queues, which ends its neighbours, and the
+//! first failure is the one reported. A writer serves other sessions too: where it fails, the
+//! packer and the client see that a failure was noted. The next session adopts what was put before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::iter;
