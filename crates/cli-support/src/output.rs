@@ -19,9 +19,6 @@ pub struct OutputOptions {
     /// Print errors only
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Print more, such as what each stage of a backup waited for
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    pub verbose: u8,
 }
 
 /// The destination and form of results.
@@ -31,8 +28,8 @@ pub struct Output {
     pub json: bool,
     /// Print errors only.
     pub quiet: bool,
-    /// How often `--verbose` was given.
-    pub verbose: u8,
+    /// Print more.
+    pub verbose: bool,
     /// Whether standard output is a terminal.
     pub on_screen: bool,
     /// Whether standard error is a terminal.
@@ -46,10 +43,16 @@ impl Output {
         Self {
             json: options.json,
             quiet: options.quiet,
-            verbose: options.verbose,
+            verbose: false,
             on_screen: io::stdout().is_terminal(),
             errors_on_screen: io::stderr().is_terminal(),
         }
+    }
+
+    /// The same, which prints more if it is said to.
+    #[must_use]
+    pub fn verbose(self, verbose: bool) -> Self {
+        Self { verbose, ..self }
     }
 
     /// Prints one JSON line, or nothing in text mode.

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use cli_support::OutputOptions;
 use cli_support::values::{capping_of, parse_cap};
+use cli_support::{Output, OutputOptions};
 use onefold::{Cap, Capping};
 use tracing_subscriber::filter::Targets;
 
@@ -135,8 +135,18 @@ pub(crate) struct Global {
     /// Append a log to this file, to find the cause of a fault; `ONEFOLD_LOG` says what is logged
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
+    /// Print more, such as what each stage of a backup waited for
+    #[arg(short, long, global = true, overrides_with = "verbose")]
+    pub(crate) verbose: bool,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+}
+
+impl Global {
+    /// Where results go, and in which form.
+    pub(crate) fn output(&self) -> Output {
+        Output::new(&self.output).verbose(self.verbose)
+    }
 }
 
 #[derive(Debug, Subcommand)]

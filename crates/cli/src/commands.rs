@@ -77,7 +77,7 @@ fn open(global: &Global) -> Result<Store> {
         .index_memory_bytes_max(global.index_memory_mib.map(|mib| (mib as usize) << 20))
         .pin_reads(!global.no_pin);
     let store = Store::open(&env, &credential, &options).with_context(place)?;
-    let output = Output::new(&global.output);
+    let output = global.output();
     // Standard error is closed, so nothing can be reported.
     store.observe_mirror_reads(move |told| drop(output.warning(told, &format!("warning: {told}"))));
     Ok(store)
@@ -117,7 +117,7 @@ fn tell_patterns(patterns: &onefold::Excludes, output: Output) -> Result<()> {
     for doubt in patterns.doubts_met() {
         output.warn(format!("warning: {doubt}"))?;
     }
-    if output.verbose > 0 {
+    if output.verbose {
         for pattern in patterns.unmet() {
             output.line(format!("the pattern {pattern:?} matched nothing"))?;
         }

@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return cli_support::not_understood(&error),
     };
-    let output = Output::new(&cli.global.output);
+    let output = cli.global.output();
     let code = match log::start(cli.global.log.as_deref(), cli.log_filter.take()) {
         Ok(()) => run(&cli, output),
         Err(error) => exit::report(output, &cli.command, &error),

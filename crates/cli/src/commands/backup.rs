@@ -334,7 +334,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         )
     })?;
     tell_damage(output, report)?;
-    if output.verbose > 0 {
+    if output.verbose {
         print_details(output, report)?;
     }
     output.line(format!(

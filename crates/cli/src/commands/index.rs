@@ -36,7 +36,7 @@ pub(crate) fn run(global: &Global, args: &Index, output: Output) -> Result<Code>
         hooks: report.hooks,
         unreadable: report.unreadable.len() as u64,
     })?;
-    if output.verbose > 0 {
+    if output.verbose {
         output.line(format!(
             "{} hooks in {} runs",
             thousands(report.hooks),

@@ -104,7 +104,7 @@ fn a_look_up_reads_one_leaf_of_a_run_and_none_for_what_is_new() {
 
 /// All bytes of a hook on disk: the summary, its leaf, the table, digests.
 #[test]
-fn a_hook_takes_less_than_eight_bytes() {
+fn a_hook_takes_less_than_six_and_a_half_bytes() {
     let storage = FaultStorage::new();
     let options = IndexOptions {
         pending_bytes_max: 1 << 30,

@@ -294,7 +294,6 @@ mod tests {
         for number in 1..=5 {
             let mut images = Images::sg(number).unwrap().scaled(80_000_000);
             let saved = saved(&Seen::of(&mut images));
-            println!("SAVED sg{number} {saved}");
             // The paper has 93.6 to 97.0. Where more changes, the unchanged rest of cut chunks
             // weighs more.
             let expected = if number == 5 { 88.0..94.0 } else { 93.6..97.0 };
@@ -345,7 +344,6 @@ mod tests {
         let share = data * 1000 / all;
         assert!((430..490).contains(&share), "{share}");
         let saved = saved(&seen);
-        println!("SAVED vm {saved}");
         // The paper has 98.3 with 80 series. With 20 series, the common beginning saves 0.3 less.
         assert!((97.6..98.4).contains(&saved), "{saved}");
     }

@@ -295,7 +295,6 @@ mod tests {
         let chunks = || kept.iter().flat_map(|(_, chunks)| chunks);
         let stored = bytes(chunks().filter(|chunk| known.insert(chunk.fingerprint)));
         let factor = bytes(chunks()) * 10 / stored;
-        println!("FACTOR {factor} machines {machines} backups {}", seen.len());
         assert!((60..120).contains(&factor), "{factor}");
     }
 

@@ -5,8 +5,9 @@
 //! one for each plot with its points. Plots can be drawn again from these.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -52,7 +53,9 @@ impl Report {
     pub fn create(folder: &Path, paper: &Paper, request: &Request<'_>) -> Result<Self, LabError> {
         paper.check(request)?;
         let failed = |source| io(folder, source);
-        fs::create_dir_all(folder).map_err(failed)?;
+        // What is read may be somebody's data.
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        created.map_err(failed)?;
         if fs::read_dir(folder).map_err(failed)?.next().is_some() {
             return Err(LabError::settings(format!(
                 "{}: is not empty; name a folder that is",

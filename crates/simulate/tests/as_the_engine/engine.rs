@@ -10,7 +10,7 @@ use format::names;
 use onefold::{
     AssembleOptions, BackupOptions, BackupReport, Compression, Credential, ForgetRequest, ForgetWhat,
     IngestOptions, InitOptions, Monitor, OpenOptions, PruneLimits, PruneOptions, PruneUnused, ReaderSource,
-    SessionId, Store, StreamOutput,
+    SessionId, Store,
 };
 use simulate::{Policy, Schedule};
 use types::ContainerKind;
@@ -24,17 +24,6 @@ pub(crate) struct Counted {
     pub(crate) reads: Vec<u64>,
     /// Plain bytes of all stored chunks, and the number of containers with any.
     pub(crate) stored: (u64, u64),
-}
-
-struct Nowhere;
-
-impl StreamOutput for Nowhere {
-    fn write(&mut self, _: &[u8]) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn skip_zeros(&mut self, _: u64) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// An empty store.
@@ -132,7 +121,7 @@ fn reads(store: &Store, id: SessionId) -> Vec<u64> {
             .scouts(0)
             .finishers(2);
         let monitor = Monitor::default();
-        let stats = store.dump(snapshot, None, &mut Nowhere, assembling, &monitor);
+        let stats = store.dump(snapshot, None, &mut std::io::sink(), assembling, &monitor);
         stats.unwrap().containers_read
     });
     read.to_vec()

@@ -9,7 +9,6 @@ use ingest::{Capping, IngestOptions, LookupMemory, StreamPiece, StreamSource};
 use onefold::{
     AssembleOptions, AssembleStats, BackupOptions, BackupReport, Compression, Credential, ForgetRequest,
     ForgetWhat, InitOptions, Monitor, OpenOptions, PruneOptions, PruneReport, SessionId, Store, StoreStats,
-    StreamOutput,
 };
 
 use super::hollow::HollowStorage;
@@ -171,7 +170,9 @@ impl Engine {
             let running = wanted.map(|snapshot| {
                 scope.spawn(move || {
                     let monitor = Monitor::default();
-                    let dumped = self.store.dump(snapshot, None, &mut Nowhere, options, &monitor);
+                    let dumped = self
+                        .store
+                        .dump(snapshot, None, &mut std::io::sink(), options, &monitor);
                     Ok(dumped?)
                 })
             });
@@ -212,18 +213,6 @@ pub(super) fn ingest_options(workers: usize, lookup_bytes: u64) -> IngestOptions
         .compression(Compression::Off)
         .lookup(LookupMemory::within(lookup_bytes))
         .capping(Some(Capping::NONE))
-}
-
-/// Discards restored bytes.
-struct Nowhere;
-
-impl StreamOutput for Nowhere {
-    fn write(&mut self, _: &[u8]) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn skip_zeros(&mut self, _: u64) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// A file of the paper's synthetic data [Guo 4]. No chunk equals another, in this stream or any

@@ -10,7 +10,6 @@ use onefold::{
     AssembleOptions, AssembleStats, BackupOptions, BackupReport, Compression, Credential, ForgetRequest,
     ForgetWhat, InitOptions, Monitor, OpenOptions, OptimizeReport, OptimizeRequest, PruneLimits,
     PruneOptions, PruneReport, PruneUnused, Repaired, SessionId, Snapshot, Store, StreamOptions,
-    StreamOutput,
 };
 
 use super::array::{DiskArray, Disks};
@@ -269,7 +268,15 @@ impl Engine {
     ) -> Result<(Duration, AssembleStats), LabError> {
         let store = Store::open(env, &Credential::None, &OpenOptions::default())?;
         let snapshot = self.snapshot(backup)?;
-        self.timed(|| Ok(store.dump(&snapshot, None, &mut Nowhere, options, &Monitor::default())?))
+        self.timed(|| {
+            Ok(store.dump(
+                &snapshot,
+                None,
+                &mut std::io::sink(),
+                options,
+                &Monitor::default(),
+            )?)
+        })
     }
 
     /// Containers that each backup reads, the oldest first, counted by the engine for an area of
@@ -305,17 +312,5 @@ impl Engine {
             chunks: chunks.map(|(_, kind)| kind.bytes).sum(),
             all: stats.stored_bytes(),
         })
-    }
-}
-
-/// Discards restored bytes.
-struct Nowhere;
-
-impl StreamOutput for Nowhere {
-    fn write(&mut self, _: &[u8]) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn skip_zeros(&mut self, _: u64) -> std::io::Result<()> {
-        Ok(())
     }
 }
