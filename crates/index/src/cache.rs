@@ -2,29 +2,32 @@
 //! 3.2.1] (G3, G5).
 //!
 //! A hit on a hook loads a whole catalog into this cache. The cache then answers for the next
-//! chunks of the stream without the index. The table has a fixed size: buckets of 16 places, two
-//! buckets for each fingerprint, no pointers, 42 bytes for each place. Each place has a tag of 16
-//! bits. For a new chunk, the tags nearly always show that it is in neither bucket.
+//! chunks of the stream without the index. The table has buckets of 16 places, two buckets for each
+//! fingerprint, no pointers, 42 bytes for each place. Each place has a tag of 16 bits. For a new
+//! chunk, the tags nearly always show that it is in neither bucket. The table doubles as it fills,
+//! up to its budget, and evicts nothing before that.
 //!
 //! Invariant: a found entry was added with exactly this fingerprint, and was not evicted since.
 //! Memory stays within the budget whatever is added (INV-7). Answers depend only on the calls,
 //! never on their timing. For one thread.
+
+mod table;
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use types::Fingerprint;
 
-/// Places of a bucket.
-const WAYS: usize = 16;
+use table::{Home, Table, WAYS, home, words};
+
 /// Bytes of a place: tag, fingerprint, holder and value.
 const PLACE_BYTES: u64 = 2 + Fingerprint::BYTES as u64 + 8;
-/// Words of a fingerprint.
-const PRINT_WORDS: usize = Fingerprint::BYTES / 8;
 /// The most equal fingerprints that are kept.
 const SAME_MAX: usize = 4;
 /// The least number of buckets.
 const BUCKETS_MIN: u64 = 4;
+/// A table begins with at most so many buckets: 1.4 MB.
+const BUCKETS_FIRST: u64 = 2048;
 
 /// What makes room if all places of a fingerprint are taken [Guo 3.2.3].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,14 +63,9 @@ struct Holder<K> {
 #[derive(Debug)]
 pub struct FingerprintCache<K> {
     eviction: Eviction,
-    buckets: u64,
-    /// 0 for an empty place.
-    tags: Vec<u16>,
-    /// Fingerprints in words. The memory comes zeroed from the system, and is not touched before it
-    /// is used.
-    prints: Vec<[u64; PRINT_WORDS]>,
-    /// Holder and value.
-    entries: Vec<[u32; 2]>,
+    /// What the budget allows.
+    buckets_max: u64,
+    table: Table,
     holders: Vec<Holder<K>>,
     numbers: HashMap<K, u32>,
     free: Vec<u32>,
@@ -76,46 +74,19 @@ pub struct FingerprintCache<K> {
     uses: u64,
 }
 
-/// The two buckets of a fingerprint, and its tag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Home {
-    pub(crate) buckets: [usize; 2],
-    tag: u16,
-}
-
-/// Spreads index bits over the buckets: two independent choices.
-pub(crate) fn home(fingerprint: &Fingerprint, buckets: u64) -> Home {
-    let bits = fingerprint.index_bits();
-    let spread = bits.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let scale = |part: u64| usize::try_from((part * buckets) >> 32).expect("less than the buckets");
-    let tag = u16::try_from(bits & 0xffff).expect("16 bits").max(1);
-    Home {
-        buckets: [scale(spread >> 32), scale((spread ^ bits) & 0xffff_ffff)],
-        tag,
-    }
-}
-
-/// The words of a fingerprint.
-fn words(fingerprint: &Fingerprint) -> [u64; PRINT_WORDS] {
-    let mut words = [0; PRINT_WORDS];
-    for (word, bytes) in words.iter_mut().zip(fingerprint.as_bytes().as_chunks::<8>().0) {
-        *word = u64::from_le_bytes(*bytes);
-    }
-    words
-}
-
 impl<K: Copy + Eq + Hash> FingerprintCache<K> {
     /// An empty cache. It takes its memory as it fills.
     #[must_use]
     pub fn new(budget_bytes: u64, eviction: Eviction) -> Self {
         let buckets = (budget_bytes / (PLACE_BYTES * WAYS as u64)).clamp(BUCKETS_MIN, u64::from(u32::MAX));
-        let places = usize::try_from(buckets).expect("checked against u32") * WAYS;
+        let mut first = buckets;
+        while first > BUCKETS_FIRST {
+            first = first.div_ceil(2);
+        }
         Self {
             eviction,
-            buckets,
-            tags: vec![0; places],
-            prints: vec![[0; PRINT_WORDS]; places],
-            entries: vec![[0; 2]; places],
+            buckets_max: buckets,
+            table: Table::new(first),
             holders: Vec::new(),
             numbers: HashMap::new(),
             free: Vec::new(),
@@ -124,17 +95,17 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
         }
     }
 
-    /// The most fingerprints that fit.
+    /// The most fingerprints that fit, once the table has grown.
     #[must_use]
     pub fn places(&self) -> usize {
-        self.tags.len()
+        usize::try_from(self.buckets_max).expect("checked against u32") * WAYS
     }
 
     /// Memory of the full cache, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let holder = size_of::<Holder<K>>() + size_of::<(K, u32)>() + size_of::<u32>();
-        self.tags.len() as u64 * PLACE_BYTES + (self.holders.capacity() * holder) as u64
+        self.places() as u64 * PLACE_BYTES + (self.holders.capacity() * holder) as u64
     }
 
     /// Whether the holder counts as prefetched. Then a fingerprint that is not found does not
@@ -166,7 +137,7 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
 
     /// Empties the cache.
     pub fn clear(&mut self) {
-        self.tags.fill(0);
+        self.table.clear();
         self.holders.clear();
         self.numbers.clear();
         self.free.clear();
@@ -175,12 +146,12 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
 
     /// Adds to `out` the holders of the fingerprint, with its values. The holders count as used.
     pub fn find(&mut self, fingerprint: &Fingerprint, out: &mut Vec<(K, u32)>) {
-        let home = home(fingerprint, self.buckets);
+        let home = home(fingerprint, self.table.buckets);
         let words = words(fingerprint);
         for bucket in home.distinct() {
-            for place in self.tagged(bucket, home.tag) {
-                if self.prints[place] == words {
-                    let [number, value] = self.entries[place];
+            for place in self.table.tagged(bucket, home.tag) {
+                if self.table.prints[place] == words {
+                    let [number, value] = self.table.entries[place];
                     let holder = &self.holders[number as usize];
                     if !holder.is_dead {
                         out.push((holder.key, value));
@@ -189,19 +160,6 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
                 }
             }
         }
-    }
-
-    /// The places of a bucket with this tag.
-    fn tagged(&self, bucket: usize, tag: u16) -> impl Iterator<Item = usize> + use<K> {
-        let tags = &self.tags[bucket * WAYS..][..WAYS];
-        let bits = (0..).zip(tags).map(|(way, held)| u32::from(*held == tag) << way);
-        let mut left: u32 = bits.sum();
-        std::iter::from_fn(move || {
-            let way = left.trailing_zeros();
-            // Clears the lowest bit; ends when no bit is left.
-            left &= left.checked_sub(1)?;
-            Some(bucket * WAYS + way as usize)
-        })
     }
 
     fn touch(&mut self, number: u32) {
@@ -237,14 +195,17 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
     }
 
     fn place(&mut self, number: u32, print: &Fingerprint, value: u32) {
-        let home = home(print, self.buckets);
+        if self.table.buckets < self.buckets_max && self.table.is_nearly_full() {
+            self.grow();
+        }
+        let home = home(print, self.table.buckets);
         let (mut free, mut same, mut oldest) = ([0; 2], 0, None::<(u64, u32, usize)>);
         let words = words(print);
         for (side, bucket) in home.distinct().enumerate() {
             free[side] = self.free_places(bucket);
-            for place in self.tagged(bucket, home.tag) {
-                if self.prints[place] == words && !self.is_free(place) {
-                    let [held_by, held] = self.entries[place];
+            for place in self.table.tagged(bucket, home.tag) {
+                if self.table.prints[place] == words && !self.is_free(place) {
+                    let [held_by, held] = self.table.entries[place];
                     if [held_by, held] == [number, value] {
                         return;
                     }
@@ -263,6 +224,10 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
             _ => {
                 // The bucket with more free places; the first one if both have as many.
                 let side = usize::from(free[1] > free[0]);
+                if free[side] == 0 && self.table.buckets < self.buckets_max {
+                    self.grow();
+                    return self.place(number, print, value);
+                }
                 if free[side] == 0 && !self.make_room(number, home) {
                     return;
                 }
@@ -276,31 +241,54 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
             }
         };
         self.vacate(place);
-        self.tags[place] = home.tag;
-        self.prints[place] = words;
-        self.entries[place] = [number, value];
+        self.table.set(place, home.tag, words, [number, value]);
         self.holders[number as usize].present += 1;
+    }
+
+    /// Makes the table larger, up to the budget.
+    fn grow(&mut self) {
+        // Void entries stay behind.
+        for place in 0..self.table.tags.len() {
+            if self.is_free(place) {
+                self.vacate(place);
+            }
+        }
+        let mut larger = Table::new((self.table.buckets * 2).min(self.buckets_max));
+        let mut lost = Vec::new();
+        for place in (0..self.table.tags.len()).filter(|place| self.table.tags[*place] != 0) {
+            let (words, entry) = (self.table.prints[place], self.table.entries[place]);
+            if !larger.add(words, entry) {
+                lost.push(entry[0]);
+            }
+        }
+        self.table = larger;
+        // Of an eighth of the places this does not happen by chance.
+        for number in lost {
+            self.holders[number as usize].is_cached = false;
+            self.leave(number);
+        }
     }
 
     fn free_places(&self, bucket: usize) -> usize {
         if self.dead == 0 {
-            return self.tagged(bucket, 0).count();
+            return self.table.tagged(bucket, 0).count();
         }
         let places = bucket * WAYS..(bucket + 1) * WAYS;
         places.filter(|place| self.is_free(*place)).count()
     }
 
     fn is_free(&self, place: usize) -> bool {
-        self.tags[place] == 0 || self.dead > 0 && self.holders[self.entries[place][0] as usize].is_dead
+        self.table.tags[place] == 0
+            || self.dead > 0 && self.holders[self.table.entries[place][0] as usize].is_dead
     }
 
     /// Empties a place.
     fn vacate(&mut self, place: usize) {
-        if self.tags[place] == 0 {
+        if self.table.tags[place] == 0 {
             return;
         }
-        self.tags[place] = 0;
-        self.leave(self.entries[place][0]);
+        self.table.vacate(place);
+        self.leave(self.table.entries[place][0]);
     }
 
     /// Counts a place less of a holder. Removes a holder without places.
@@ -327,7 +315,7 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
                 let others = home
                     .distinct()
                     .flat_map(|bucket| bucket * WAYS..(bucket + 1) * WAYS)
-                    .map(|place| self.entries[place][0])
+                    .map(|place| self.table.entries[place][0])
                     .filter(|other| *other != number);
                 let Some(oldest) = others.min_by_key(|other| self.holders[*other as usize].used) else {
                     return false;
@@ -341,7 +329,7 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
             Eviction::Threshold(_) | Eviction::Immediate => {
                 let first = home.buckets[0] * WAYS;
                 for place in first..first + WAYS {
-                    let evicted = self.entries[place][0];
+                    let evicted = self.table.entries[place][0];
                     if evicted != number {
                         let holder = &mut self.holders[evicted as usize];
                         let gone = (u64::from(holder.total) + 1).saturating_sub(u64::from(holder.present));
@@ -357,14 +345,6 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
             }
         }
         true
-    }
-}
-
-impl Home {
-    /// Both buckets, or one if they are the same.
-    fn distinct(self) -> impl Iterator<Item = usize> {
-        let [first, second] = self.buckets;
-        std::iter::once(first).chain((second != first).then_some(second))
     }
 }
 

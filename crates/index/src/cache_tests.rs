@@ -29,7 +29,7 @@ impl Model {
     fn new(cache: &FingerprintCache<u16>) -> Self {
         Self {
             eviction: cache.eviction,
-            buckets: vec![Vec::new(); usize::try_from(cache.buckets).unwrap()],
+            buckets: vec![Vec::new(); usize::try_from(cache.table.buckets).unwrap()],
             cached: BTreeSet::new(),
             total: BTreeMap::new(),
             used: BTreeMap::new(),
@@ -206,7 +206,7 @@ proptest! {
             for key in 0..30 {
                 prop_assert_eq!(cache.contains(key), model.cached.contains(&key), "{}", key);
             }
-            let named: usize = cache.tags.iter().filter(|tag| **tag != 0).count();
+            let named: usize = cache.table.tags.iter().filter(|tag| **tag != 0).count();
             prop_assert!(cache.holders.len() <= named.max(30) + 31, "numbers are used again");
         }
     }
@@ -245,6 +245,31 @@ fn four_fifths_of_the_places_can_be_filled() {
         "a place is {PLACE_BYTES} bytes, and none was lost"
     );
     assert!(cache.bytes() <= budget + budget / 50);
+}
+
+/// What is void or replaced by then does not come along, and nothing else is lost.
+#[test]
+fn a_table_grows_as_it_fills() {
+    let mut cache = FingerprintCache::new(8 << 20, Eviction::ContainerLru);
+    let most = cache.places() as u64;
+    let first = cache.table.buckets;
+    assert!(
+        first <= 2048 && most > 4 * first * WAYS as u64,
+        "{first} of {most}"
+    );
+    let of = |key: u64| (key * 1000..(key + 1) * 1000).map(|n| (print(n), 1));
+    let keys = most * 7 / 10 / 1000;
+    let mut sizes = vec![first];
+    for key in 0..keys {
+        cache.insert(u16::try_from(key).unwrap(), of(key));
+        sizes.push(cache.table.buckets);
+    }
+    sizes.dedup();
+    assert!(sizes.len() > 3, "{sizes:?}");
+    let mut out = Vec::new();
+    (0..keys * 1000).for_each(|n| cache.find(&print(n), &mut out));
+    assert_eq!(out.len() as u64, keys * 1000);
+    assert!((0..keys).all(|key| cache.contains(u16::try_from(key).unwrap())));
 }
 
 /// Used catalogs stay while unused ones are evicted.

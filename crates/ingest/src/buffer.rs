@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use env::{ALIGN_BYTES, AlignedBuffer};
 
-/// How many spare buffers are kept.
-const SPARE_MAX: usize = 48;
+/// So many bytes of spare buffers are kept.
+const SPARE_BYTES_MAX: usize = 48 << 20;
 /// If more buffers than this are in use, they are scarce: it is more than the queues and a window
 /// of look-up hold.
 const LENT_MAX: usize = 64;
@@ -152,7 +152,7 @@ impl Drop for Buffer {
         self.home.lent.fetch_sub(1, Ordering::Relaxed);
         let bytes = std::mem::replace(&mut self.bytes, AlignedBuffer::with_capacity(0));
         let mut spare = self.home.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE_MAX {
+        if spare.len() * self.home.capacity < SPARE_BYTES_MAX {
             spare.push(bytes);
         }
     }

@@ -20,4 +20,5 @@ pub(crate) mod stages;
 pub(crate) mod stream;
 pub(crate) mod stream_source;
 mod unchanged_entries;
+mod ungathered;
 mod unread;

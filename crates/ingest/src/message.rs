@@ -6,7 +6,8 @@
 //! states where it belongs, and the order of arrival decides nothing.
 //!
 //! Invariant: for each offered segment of a stream, read or copied, the store returns one
-//! [`Verdict::Segment`], in the order of the stream.
+//! [`Verdict::Segment`], in the order of the stream. If it has none for the last ones that were
+//! offered, it has sent [`Verdict::Waits`] after them.
 
 use recipe::KnownNode;
 use types::{ChunkLocation, Fingerprint};
@@ -84,6 +85,9 @@ pub enum Verdict {
         /// The wanted chunks, in order; none if the segment is known.
         wanted: Vec<Wanted>,
     },
+    /// The store decides on the last segments of a stream when more of it has come. A client that
+    /// waits for their verdicts would wait for ever.
+    Waits(StreamIndex),
     /// A request to send the regions that the client has begun, because a stream has ended, or a
     /// checkpoint waits for them.
     Flush(Option<Lane>),

@@ -18,8 +18,8 @@ use crate::stage::{WaitFor, waiting};
 pub struct QueueStats {
     /// The queue's name: the stage that reads it.
     pub name: &'static str,
-    /// Items it can hold; 0 for any number.
-    pub depth: usize,
+    /// Items it can hold; `None`: any number.
+    pub depth: Option<usize>,
     /// Items sent.
     pub items: AtomicU64,
     /// The number of items in it after each send, added up. Divided by `items`, it shows how full
@@ -72,15 +72,25 @@ impl Shared {
     }
 }
 
-/// Makes a queue of at most `depth` items. 0 means no bound, for the one queue that all others wait
-/// for.
+/// Makes a queue of at most `depth` items. With 0, a sender waits until the receiver takes the
+/// item.
 #[must_use]
 pub fn queue<T>(name: &'static str, depth: usize, clock: &Arc<dyn Clock>) -> (Sender<T>, Receiver<T>) {
-    let (tx, rx) = if depth == 0 {
-        crossbeam_channel::unbounded()
-    } else {
-        crossbeam_channel::bounded(depth)
-    };
+    make(name, Some(depth), crossbeam_channel::bounded(depth), clock)
+}
+
+/// Makes a queue without a bound, for the one that all others wait for.
+#[must_use]
+pub fn unbounded<T>(name: &'static str, clock: &Arc<dyn Clock>) -> (Sender<T>, Receiver<T>) {
+    make(name, None, crossbeam_channel::unbounded(), clock)
+}
+
+fn make<T>(
+    name: &'static str,
+    depth: Option<usize>,
+    (tx, rx): (crossbeam_channel::Sender<T>, crossbeam_channel::Receiver<T>),
+    clock: &Arc<dyn Clock>,
+) -> (Sender<T>, Receiver<T>) {
     let stats = QueueStats {
         name,
         depth,

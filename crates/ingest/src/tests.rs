@@ -20,7 +20,7 @@ use crate::client::stages::ClientStages;
 use crate::counters::Counters;
 use crate::dedup::{Bytes, Segment, SegmentChild, Segmenter, StreamIndex};
 use crate::error::{Failure, Halt, IngestError};
-use crate::queue::{Closed, queue};
+use crate::queue::{Closed, queue, unbounded};
 use crate::store::sealed_containers::SealedContainers;
 use crate::workers::ThreadPool;
 
@@ -120,8 +120,8 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
         }
     };
     let headroom = chunker().chunk_bytes_max() as usize;
-    let (batch_tx, batch_rx) = queue("chunker", 0, &clock());
-    let (chunked_tx, chunked_rx) = queue::<Chunked>("look-up", 0, &clock());
+    let (batch_tx, batch_rx) = unbounded("chunker", &clock());
+    let (chunked_tx, chunked_rx) = unbounded::<Chunked>("look-up", &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
     let stages = ClientStages::new();
     let mut feeder = SourceInput::new(
@@ -282,7 +282,7 @@ proptest! {
 
 #[test]
 fn a_feeder_that_is_to_stop_says_so() {
-    let (tx, rx) = queue("chunker", 0, &clock());
+    let (tx, rx) = unbounded("chunker", &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
     let stages = ClientStages::new();
     let mut feeder = SourceInput::new(
@@ -362,7 +362,7 @@ fn the_threads_of_a_directory_backup_tell_work_from_waiting() {
 
 #[test]
 fn many_steps_without_bytes_do_not_gather_for_ever() {
-    let (tx, rx) = queue("chunker", 0, &clock());
+    let (tx, rx) = unbounded("chunker", &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
     let stages = ClientStages::new();
     let mut feeder = SourceInput::new(
@@ -394,7 +394,7 @@ fn a_queue_keeps_order_counts_and_ends_with_either_end() {
     let stats = tx.stats();
     assert_eq!(
         (stats.name, stats.depth, stats.items.load(Ordering::Relaxed)),
-        ("test", 2, 3)
+        ("test", Some(2), 3)
     );
     assert!(stats.empty_nanos.load(Ordering::Relaxed) > 0);
     assert_eq!(stats.stood_max.load(Ordering::Relaxed), 2);

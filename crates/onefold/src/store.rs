@@ -30,8 +30,8 @@ use crate::warning::Warning;
 /// Memory for hooks that are not in a run yet.
 const PENDING_HOOKS_BYTES_MAX: usize = 32 << 20;
 
-/// Memory for containers that backups are filling: six of the usual size.
-const OPEN_CONTAINERS_BYTES: u64 = 96 << 20;
+/// Memory for containers that backups are filling: four of the usual size.
+const OPEN_CONTAINERS_BYTES: u64 = 64 << 20;
 
 /// What shapes a new store for good.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use cli_support::output::Output;
 #[derive(Serialize)]
 pub(crate) struct Queue {
     name: &'static str,
-    depth: usize,
+    depth: Option<usize>,
     depth_average: f64,
     depth_max: u64,
     items: u64,
@@ -79,8 +79,8 @@ pub(crate) fn print(output: Output, report: &BackupReport) -> Result<()> {
     }
     for queue in queues(report) {
         let most = match queue.depth {
-            0 => "any number".to_owned(),
-            depth => depth.to_string(),
+            None => "any number".to_owned(),
+            Some(depth) => depth.to_string(),
         };
         output.line(format!(
             "queue {:8} {:>8} items, {:>6.1} on average, {} at most, of {most}; {:>8.3} s full, {:>8.3} s empty",

@@ -13,7 +13,8 @@ use crossbeam_channel::TryRecvError;
 use crate::backup_session::BackupSession;
 use crate::buffer::InBuffer;
 use crate::client::segment::Offered;
-use crate::dedup::{Bytes, Lane, SegmentChild, StreamIndex};
+use crate::client::ungathered::{Closing, Ungathered};
+use crate::dedup::{Bytes, Lane, NewChunk, SegmentChild, StreamIndex};
 use crate::error::{Failure, Halt, IngestError};
 use crate::message::{Offer, Verdict, Wanted};
 use crate::region::RegionBuilder;
@@ -26,6 +27,7 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) struct GatherStage<'a> {
     pub(crate) session: &'a dyn BackupSession,
     pub(crate) offered: crossbeam_channel::Receiver<Offered>,
+    pub(crate) ungathered: &'a Ungathered,
     /// For each stream, the segments without a verdict yet.
     pub(crate) waiting: Vec<VecDeque<Vec<SegmentChild<InBuffer>>>>,
     pub(crate) regions: [RegionBuilder; Lane::COUNT],
@@ -36,7 +38,11 @@ pub(crate) struct GatherStage<'a> {
 
 impl GatherStage<'_> {
     pub(crate) fn run(mut self) -> Result<(), Halt> {
+        let ungathered = self.ungathered;
+        // Closed before the drain, which waits for the segment stage.
+        let closing = Closing(ungathered);
         let gathered = self.gather();
+        drop(closing);
         if gathered.is_err() {
             self.failure.note(gathered);
             self.drain();
@@ -67,6 +73,7 @@ impl GatherStage<'_> {
             for verdict in verdicts {
                 match verdict {
                     Verdict::Segment { stream, wanted } => self.take(stream, &wanted)?,
+                    Verdict::Waits(stream) => self.ungathered.excuse(stream),
                     Verdict::Flush(lane) => {
                         for each in [Lane::Content, Lane::Metadata] {
                             if lane.is_none_or(|lane| lane == each) {
@@ -88,25 +95,38 @@ impl GatherStage<'_> {
         }
         let children = self.waiting.get_mut(at).and_then(VecDeque::pop_front);
         let children = children.ok_or(IngestError::Internal("a verdict of no stream"))?;
-        for Wanted { child, new } in wanted {
-            let Some(SegmentChild {
-                fingerprint,
-                len,
-                bytes: Bytes::Read(bytes),
-            }) = children.get(*child as usize)
-            else {
-                return Err(IngestError::Internal("the store wants a chunk that nobody read").into());
+        // A chunk's bytes are given back once they are gathered, or not wanted.
+        let mut children = (0..).zip(children);
+        for Wanted { child: wanted, new } in wanted {
+            let mut held = 0;
+            let found = children.find(|(number, child)| {
+                held += child.held_bytes();
+                number == wanted
+            });
+            let Some((_, child)) = found else {
+                return Err(IngestError::Internal("the store wants chunks out of order").into());
             };
-            let len = u32::try_from(*len).expect("a chunk is at most some MiB");
-            let lane = new.lane.number();
-            if !self.regions[lane].is_followed_by(*new) {
-                self.close(new.lane)?;
-            }
-            let entry = PendingEntry::chunk(*fingerprint, len);
-            self.regions[lane].push(*new, entry, &bytes.buffer, bytes.offset as usize);
-            if self.regions[lane].is_full() {
-                self.close(new.lane)?;
-            }
+            self.gather_chunk(child, *new)?;
+            self.ungathered.remove(stream, held);
+        }
+        let unwanted = children.map(|(_, child)| child.held_bytes());
+        self.ungathered.remove(stream, unwanted.sum());
+        Ok(())
+    }
+
+    fn gather_chunk(&mut self, chunk: SegmentChild<InBuffer>, new: NewChunk) -> Result<(), Halt> {
+        let Bytes::Read(bytes) = chunk.bytes else {
+            return Err(IngestError::Internal("the store wants a chunk that nobody read").into());
+        };
+        let len = u32::try_from(chunk.len).expect("a chunk is at most some MiB");
+        let lane = new.lane.number();
+        if !self.regions[lane].is_followed_by(new) {
+            self.close(new.lane)?;
+        }
+        let entry = PendingEntry::chunk(chunk.fingerprint, len);
+        self.regions[lane].push(new, entry, &bytes.buffer, bytes.offset as usize);
+        if self.regions[lane].is_full() {
+            self.close(new.lane)?;
         }
         Ok(())
     }

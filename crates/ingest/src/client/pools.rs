@@ -1,6 +1,7 @@
 //! Threads and buffers that all clients of a process share.
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use env::Clock;
@@ -9,6 +10,16 @@ use crate::buffer::BufferPool;
 use crate::stage::StageStats;
 use crate::workers::{ThreadPool, Workers};
 
+/// Bytes of the buffers of all backups at one stage of their way, ...
+const BUFFERED_BYTES: usize = 4 << 20;
+/// ... and of one, at most and at least.
+const BUFFER_BYTES_MAX: usize = 1 << 20;
+const BUFFER_BYTES_MIN: usize = 256 << 10;
+/// Bytes of offered segments that all backups hold before they wait, ...
+const UNGATHERED_BYTES: u64 = 32 << 20;
+/// ... and that one holds: two segments of the usual length.
+const UNGATHERED_BYTES_MAX: u64 = 8 << 20;
+
 /// Threads that fingerprint and compress, and buffers that sources are read into. A process makes
 /// them once, for all its backups: 16 of these at a time then need no more threads for their
 /// processor time than one (G10). Cheap to clone.
@@ -16,6 +27,15 @@ use crate::workers::{ThreadPool, Workers};
 pub struct ClientPools {
     workers: Arc<ThreadPool>,
     buffers: Arc<Mutex<Vec<BufferPool>>>,
+    running: Arc<AtomicUsize>,
+}
+
+/// A backup that runs, with its share of the memory. Dropped at its end.
+#[derive(Debug)]
+pub(crate) struct Running {
+    running: Arc<AtomicUsize>,
+    /// How many ran when it began, with itself.
+    sharing: usize,
 }
 
 impl ClientPools {
@@ -26,6 +46,15 @@ impl ClientPools {
         Self {
             workers: Arc::new(ThreadPool::new("work", 2 * cores, clock)),
             buffers: Arc::default(),
+            running: Arc::default(),
+        }
+    }
+
+    /// Counts one more backup.
+    pub(crate) fn begin(&self) -> Running {
+        Running {
+            sharing: self.running.fetch_add(1, Ordering::Relaxed) + 1,
+            running: Arc::clone(&self.running),
         }
     }
 
@@ -46,5 +75,25 @@ impl ClientPools {
         let pool = BufferPool::new(capacity, headroom);
         pools.push(pool.clone());
         pool
+    }
+}
+
+impl Running {
+    /// Bytes that one of the backup's buffers holds.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        // Powers of two: backups with buffers of the same length share them.
+        let share = 1 << (BUFFERED_BYTES / self.sharing).max(1).ilog2();
+        usize::clamp(share, BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)
+    }
+
+    /// Bytes of offered segments that a stream of the backup may hold before it waits.
+    pub(crate) fn ungathered_bytes_max(&self) -> u64 {
+        (UNGATHERED_BYTES / self.sharing as u64).min(UNGATHERED_BYTES_MAX)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -20,6 +20,7 @@ use crate::client::sections;
 use crate::client::segment::SegmentStage;
 use crate::client::source_input::{Around, SourceInput};
 use crate::client::stages::ClientStages;
+use crate::client::ungathered::Ungathered;
 use crate::counters::Counters;
 use crate::dedup::{Lane, Segmenter};
 use crate::error::{Failure, Halt, IngestError};
@@ -28,9 +29,6 @@ use crate::queue::{self, QueueStats};
 use crate::region::RegionBuilder;
 use crate::stage::StageStats;
 use crate::workers::ThreadPool;
-
-/// Bytes a buffer holds.
-const BUFFER_BYTES: usize = 1 << 20;
 
 /// How one of the backup's streams is treated.
 pub(crate) struct StreamCutter {
@@ -77,8 +75,10 @@ pub(crate) fn run(
     let (to_chunk, chunk_in) = queue::queue("chunk", 3, clock);
     let (to_segment, segment_in) = queue::queue("segment", 2, clock);
     let queues = vec![to_chunk.stats(), to_segment.stats()];
-    // Bounded by what the store holds of offers.
+    // Bounded by `ungathered`.
     let (offered, offered_in) = crossbeam_channel::unbounded();
+    let running = client.pools.begin();
+    let ungathered = Ungathered::new(cutters.len(), running.ungathered_bytes_max());
     let (stages, failure, is_broken) = (ClientStages::new(), Failure::default(), AtomicBool::new(false));
     let workers = client.pools.workers(client.options.workers, &stages.work);
     let jobs = workers.map_err(IngestError::NoThread)?;
@@ -89,7 +89,8 @@ pub(crate) fn run(
         .map(|cutter| cutter.chunker.chunk_bytes_max() as usize);
     let chunk_max = chunk_max.max().unwrap_or(0);
     // Whole blocks, so that a file's sections begin at block boundaries.
-    let buffer_bytes = BUFFER_BYTES.max(4 * chunk_max).next_multiple_of(ALIGN_BYTES);
+    let buffer_bytes = running.buffer_bytes().max(4 * chunk_max);
+    let buffer_bytes = buffer_bytes.next_multiple_of(ALIGN_BYTES);
     let pool = client.pools.buffers(buffer_bytes, chunk_max);
     let stream_count = cutters.len();
     let (mut chunk_states, mut segmenters) = (Vec::new(), Vec::new());
@@ -99,10 +100,18 @@ pub(crate) fn run(
     }
     let region_bytes = client.session.terms().settings.region_bytes as usize;
     let region = |lane| RegionBuilder::new(lane, region_bytes, client.options.compression);
-    let segment = SegmentStage::new(client.session, client.counters, segmenters, offered, &is_broken);
+    let segment = SegmentStage::new(
+        client.session,
+        client.counters,
+        segmenters,
+        offered,
+        (&ungathered, &**clock),
+        &is_broken,
+    );
     let gather = GatherStage {
         session: client.session,
         offered: offered_in,
+        ungathered: &ungathered,
         waiting: (0..stream_count).map(|_| VecDeque::new()).collect(),
         regions: [region(Lane::Content), region(Lane::Metadata)],
         workers: jobs.clone(),

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crypto::Fingerprinter;
+use env::Clock;
 use recipe::{Child, KnownNode, Piece, Place, RangeWalker};
 
 use crate::backup_session::BackupSession;
 use crate::buffer::{BufferPool, InBuffer};
 use crate::client::chunk::{Chunked, Event};
 use crate::client::piece::CopyRange;
+use crate::client::ungathered::Ungathered;
 use crate::counters::Counters;
 use crate::dedup::{Bytes, Segment, SegmentChild, Segmenter, StreamIndex};
 use crate::error::{Halt, IngestError};
@@ -42,6 +44,8 @@ pub(crate) struct SegmentStage<'a> {
     pub(crate) segmenters: Vec<Segmenter<InBuffer>>,
     /// Sends offered segments to the gatherer.
     pub(crate) offered: crossbeam_channel::Sender<Offered>,
+    pub(crate) ungathered: &'a Ungathered,
+    pub(crate) clock: &'a dyn Clock,
     /// Set if the stage ends before all streams have ended.
     pub(crate) is_broken: &'a AtomicBool,
     edges: BufferPool,
@@ -56,6 +60,7 @@ impl<'a> SegmentStage<'a> {
         counters: &'a Counters,
         segmenters: Vec<Segmenter<InBuffer>>,
         offered: crossbeam_channel::Sender<Offered>,
+        (ungathered, clock): (&'a Ungathered, &'a dyn Clock),
         is_broken: &'a AtomicBool,
     ) -> Self {
         Self {
@@ -64,6 +69,8 @@ impl<'a> SegmentStage<'a> {
             counters,
             segmenters,
             offered,
+            ungathered,
+            clock,
             is_broken,
             edges: BufferPool::new(EDGE_BYTES_MAX, 0),
             done: Vec::new(),
@@ -82,6 +89,7 @@ impl<'a> SegmentStage<'a> {
 
     fn take_all(&mut self, input: &Receiver<Chunked>) -> Result<(), Halt> {
         while let Ok(chunked) = input.recv() {
+            self.ungathered.wait(chunked.stream, self.clock);
             self.take(chunked)?;
             self.submit()?;
         }
@@ -251,6 +259,8 @@ impl<'a> SegmentStage<'a> {
     }
 
     fn tell_gatherer(&self, stream: StreamIndex, children: Vec<SegmentChild<InBuffer>>) -> Result<(), Halt> {
+        let held = children.iter().map(SegmentChild::held_bytes);
+        self.ungathered.add(stream, held.sum());
         let offered = Offered { stream, children };
         self.offered.send(offered).map_err(|_| Halt::Closed)
     }

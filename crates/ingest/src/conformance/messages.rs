@@ -86,6 +86,7 @@ impl Gatherer<'_> {
                         counts[usize::from(stream.0)] += 1;
                         self.take(stream, &wanted);
                     }
+                    Verdict::Waits(_) => {}
                     Verdict::Flush(lane) => {
                         for each in [Lane::Content, Lane::Metadata] {
                             if lane.is_none_or(|lane| lane == each) {

@@ -1,7 +1,9 @@
 //! The memory and the unit of look-ups.
 
 use chunking::{NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
-use index::Eviction;
+use index::{Eviction, Resolver};
+
+use super::cap::Capping;
 
 /// The memory for look-ups of one backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,26 @@ impl Default for LookupMemory {
     fn default() -> Self {
         Self::within(32 << 20)
     }
+}
+
+/// The look-ups of one backup, and their settings.
+#[derive(Debug)]
+pub struct Lookups<I, C> {
+    /// Look-ups of chunks.
+    pub chunks: Resolver<I, C>,
+    /// Look-ups of segments' nodes.
+    pub segments: Resolver<I, C>,
+    /// The index has the hook of one chunk in 2^n when the backup begins. Its later sampling rate
+    /// depends on when containers are sealed.
+    pub hooks_halved: u8,
+    /// Memory of the rest.
+    pub memory: LookupMemory,
+    /// The unit of references.
+    pub unit: Granularity,
+    /// How many containers a window may refer to. Without effect for references to segments.
+    pub capping: Capping,
+    /// The bytes of a full container.
+    pub container_bytes: u64,
 }
 
 /// The unit that a backup refers to if the store has it already.

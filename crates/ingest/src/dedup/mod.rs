@@ -31,11 +31,11 @@ use recipe::KnownNode;
 use types::{ChunkLocation, ContainerId, Fingerprint};
 
 pub use cap::{Cap, Capping};
-pub use granularity::{Granularity, LookupMemory};
+pub use granularity::{Granularity, LookupMemory, Lookups};
 pub use placed::{Lane, NewChunk, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
 pub use places::SharedPlaces;
 pub use segment::{Bytes, Segment, SegmentChild, Segmenter};
-pub use window::{Deduplicator, Lookups};
+pub use window::Deduplicator;
 
 use crate::error::IngestError;
 

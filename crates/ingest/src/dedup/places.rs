@@ -14,6 +14,12 @@ impl SharedPlaces {
         self.with(|places| places.assign(first, count));
     }
 
+    /// How many chunks have a place: those with lower numbers.
+    #[must_use]
+    pub fn assigned(&self) -> u64 {
+        self.with(|places| places.assigned)
+    }
+
     /// The place of a chunk. `None`: its region has not been packed yet.
     #[must_use]
     pub fn of(&self, ordinal: u64) -> Option<ChunkLocation> {

@@ -29,6 +29,16 @@ pub struct SegmentChild<B> {
     pub bytes: Bytes<B>,
 }
 
+impl<B> SegmentChild<B> {
+    /// Bytes that its holder has in memory.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        match self.bytes {
+            Bytes::Read(_) => self.len,
+            Bytes::Stored(_) | Bytes::Zeros => 0,
+        }
+    }
+}
+
 /// A complete segment, not looked up yet.
 #[derive(Debug)]
 pub struct Segment<B> {

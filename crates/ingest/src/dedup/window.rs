@@ -22,7 +22,7 @@ use types::{ContainerId, Fingerprint};
 
 use super::cap::{Accounts, Capping, Holder};
 use super::decide::Decider;
-use super::granularity::{Granularity, LookupMemory};
+use super::granularity::{Granularity, Lookups};
 use super::placed::{Lane, NewChunk, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
 use super::places::SharedPlaces;
 use super::segment::{Bytes, Segment};
@@ -48,26 +48,6 @@ enum Waiting<B> {
     Placed(PlacedSegment),
     /// A segment that waits for its window.
     Open(Segment<B>),
-}
-
-/// The look-ups of one backup, and their settings.
-#[derive(Debug)]
-pub struct Lookups<I, C> {
-    /// Look-ups of chunks.
-    pub chunks: Resolver<I, C>,
-    /// Look-ups of segments' nodes.
-    pub segments: Resolver<I, C>,
-    /// The index has the hook of one chunk in 2^n when the backup begins. Its later sampling rate
-    /// depends on when containers are sealed.
-    pub hooks_halved: u8,
-    /// Memory of the rest.
-    pub memory: LookupMemory,
-    /// The unit of references.
-    pub unit: Granularity,
-    /// How many containers a window may refer to. Without effect for references to segments.
-    pub capping: Capping,
-    /// The bytes of a full container.
-    pub container_bytes: u64,
 }
 
 /// Finds the place of each segment: the policy of one backup. It reuses its allocations.
@@ -126,6 +106,12 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
     #[must_use]
     pub fn new_chunks(&self) -> [u64; Lane::COUNT] {
         self.next_new
+    }
+
+    /// Whether segments of the stream wait for the rest of their window.
+    #[must_use]
+    pub fn is_waiting(&self, stream: StreamIndex) -> bool {
+        !self.streams[usize::from(stream.0)].waiting.is_empty()
     }
 
     /// Stores a chunk under the next number of its lane.

@@ -177,7 +177,8 @@ impl DecideStage {
         match offer {
             Offer::Segment { stream, segment } => {
                 self.dedup
-                    .take(&look_up, &mut self.outlet, stream, for_decision(segment))
+                    .take(&look_up, &mut self.outlet, stream, for_decision(segment))?;
+                self.tell_whether_it_waits(stream)
             }
             Offer::Copy {
                 stream,
@@ -194,7 +195,8 @@ impl DecideStage {
                 };
                 let node = || session.nodes.node(known.location).ok();
                 self.dedup
-                    .take_copied(&look_up, &mut self.outlet, stream, segment, node)
+                    .take_copied(&look_up, &mut self.outlet, stream, segment, node)?;
+                self.tell_whether_it_waits(stream)
             }
             Offer::End(stream) => {
                 self.dedup.end_window(&look_up, &mut self.outlet, stream)?;
@@ -218,6 +220,13 @@ impl DecideStage {
             self.outlet.flush(None)?;
             let wanted = self.dedup.new_chunks();
             self.outlet.to_pack.send(ToPack::Answer(wanted))?;
+        }
+        Ok(())
+    }
+
+    fn tell_whether_it_waits(&self, stream: StreamIndex) -> Result<(), Halt> {
+        if self.dedup.is_waiting(stream) {
+            self.outlet.verdicts.send(Verdict::Waits(stream))?;
         }
         Ok(())
     }

@@ -98,12 +98,13 @@ impl LocalSession {
             resumed: store.resumed().iter().map(resumed).collect(),
         };
         let clock = Arc::clone(store.clock());
-        let (offers, offers_in) = queue::queue("look up", 2, &clock);
-        let (to_pack, pack_in) = queue::queue("pack", 64, &clock);
-        let (to_close, close_in) = queue::queue("close", 0, &clock);
-        // Bounded: the client holds the bytes of segments that it has not gathered (INV-7). The
-        // packer waits for neither half, so this closes no circle.
-        let (verdict, verdicts) = queue::queue("gather", 1, &clock);
+        // Handed over directly: the client holds the bytes of a segment until they are gathered. A
+        // segment of an image may have 32 MiB (INV-7).
+        let (offers, offers_in) = queue::queue("look up", 0, &clock);
+        let (to_pack, pack_in) = queue::queue("pack", 16, &clock);
+        let (to_close, close_in) = queue::unbounded("close", &clock);
+        // So are verdicts. The packer waits for neither half, so this closes no circle.
+        let (verdict, verdicts) = queue::queue("gather", 0, &clock);
         // Notices go against the stream: a bound here could close a circle of waiting stages.
         let (notices_tx, notices_rx) = crossbeam_channel::unbounded();
         let queues = vec![offers.stats(), to_pack.stats(), to_close.stats(), verdict.stats()];

@@ -50,7 +50,7 @@ pub(crate) struct PackStream {
     /// 0 for content-defined ones.
     fixed_chunk_bytes: u32,
     tree: Option<TreeBuilder>,
-    waiting: VecDeque<PlacedSegment>,
+    waiting: VecDeque<WaitingSegment>,
     ended: bool,
     root: Option<TreeRoot>,
 }
@@ -76,6 +76,28 @@ impl PackStream {
             len: self.tree.as_ref().map_or(0, TreeBuilder::len),
             spine: spine.unwrap_or_default(),
         }
+    }
+}
+
+/// A segment that waits for the places of its new chunks.
+struct WaitingSegment {
+    segment: PlacedSegment,
+    /// How many chunks of each lane must have a place.
+    needs: [u64; Lane::COUNT],
+}
+
+impl WaitingSegment {
+    fn of(segment: PlacedSegment) -> Self {
+        let mut needs = [0; Lane::COUNT];
+        if let SegmentBody::Fresh { children, .. } = &segment.body {
+            for child in children {
+                if let PlacedAt::New(new) = child.place {
+                    let needed = &mut needs[new.lane.number()];
+                    *needed = (new.ordinal + 1).max(*needed);
+                }
+            }
+        }
+        Self { segment, needs }
     }
 }
 
@@ -126,7 +148,8 @@ impl PackStage {
                         self.release()?;
                     }
                     self.count(&segment.body);
-                    self.streams[usize::from(stream.0)].waiting.push_back(segment);
+                    let waiting = &mut self.streams[usize::from(stream.0)].waiting;
+                    waiting.push_back(WaitingSegment::of(segment));
                 }
                 ToPack::End(stream) => self.streams[usize::from(stream.0)].ended = true,
                 ToPack::Answer(wanted) => self.answers.push_back(wanted),
@@ -220,9 +243,17 @@ impl PackStage {
 
     fn settle_one(&mut self, index: usize) -> Result<bool, Halt> {
         let stream = &mut self.streams[index];
-        let Some(segment) = stream.waiting.front() else {
+        let Some(WaitingSegment { segment, needs }) = stream.waiting.front() else {
             return Ok(false);
         };
+        if self
+            .places
+            .iter()
+            .zip(needs)
+            .any(|(places, needed)| places.assigned() < *needed)
+        {
+            return Ok(false);
+        }
         let level = segment_level();
         let known = match &segment.body {
             SegmentBody::Known(known) => *known,

@@ -301,6 +301,10 @@ impl Wire for Verdict {
                 w.option(*lane, write_lane);
             }
             Self::Done => w.u8(2),
+            Self::Waits(stream) => {
+                w.u8(3);
+                w.u16(stream.0);
+            }
         }
     }
 
@@ -320,6 +324,7 @@ impl Wire for Verdict {
             },
             1 => Self::Flush(r.option(lane)?),
             2 => Self::Done,
+            3 => Self::Waits(StreamIndex(r.u16()?)),
             _ => return Err(r.fault("no verdict")),
         })
     }
