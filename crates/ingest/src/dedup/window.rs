@@ -20,7 +20,7 @@ use format::node::Node;
 use index::{CatalogSource, HookIndex, Resolver, ResolverStats};
 use types::{ContainerId, Fingerprint};
 
-use super::cap::{Accounts, Capping, Holder};
+use super::cap::{Accounts, Holder};
 use super::decide::Decider;
 use super::granularity::{Granularity, Lookups};
 use super::placed::{Lane, NewChunk, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
