@@ -22,7 +22,8 @@ pub(crate) fn check(root: &Path, faults: &mut Vec<String>) -> Result<()> {
         .iter()
         .flat_map(|package| &package.dependencies)
     {
-        wanted.insert(dependency.name.clone());
+        let key = dependency.rename.as_ref().unwrap_or(&dependency.name);
+        wanted.insert(key.clone());
         if dependency.path.is_none() {
             foreign.insert(dependency.name.clone());
         }

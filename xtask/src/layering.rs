@@ -48,6 +48,12 @@ fn floor(name: &str) -> Option<u32> {
         .map(|(_, floor)| *floor)
 }
 
+/// The name of a crate's folder, as in [`FLOORS`]. Packages of the product begin with `onefold-`.
+fn short(package: &str) -> &str {
+    let folder = package.strip_prefix("onefold-").filter(|_| package != "onefold-lab");
+    folder.unwrap_or(package)
+}
+
 /// Reads `cargo metadata` and fails on a broken rule.
 pub(crate) fn check() -> Result<()> {
     let metadata = MetadataCommand::new()
@@ -56,7 +62,7 @@ pub(crate) fn check() -> Result<()> {
         .context("running cargo metadata")?;
     let mut faults = Vec::new();
     for package in metadata.workspace_packages() {
-        let name = package.name.as_str();
+        let name = short(&package.name);
         if BESIDE.contains(&name) {
             continue;
         }
@@ -72,7 +78,7 @@ pub(crate) fn check() -> Result<()> {
         }
         for dependency in &package.dependencies {
             let import = Import {
-                name: &dependency.name,
+                name: if dependency.path.is_some() { short(&dependency.name) } else { &dependency.name },
                 is_for_tests: dependency.kind == DependencyKind::Development,
                 is_member: dependency.path.is_some(),
             };

@@ -260,7 +260,7 @@ fn target() -> PathBuf {
 fn build(release: bool) -> Result<PathBuf> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
-        .args(["build", "--quiet", "--locked", "--package", "cli"])
+        .args(["build", "--quiet", "--locked", "--package", "onefold-cli"])
         .current_dir(target().join(".."));
     if release {
         command.arg("--release");

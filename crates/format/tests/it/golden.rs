@@ -1,7 +1,7 @@
 //! The golden vectors: the bytes of a format version stay the same for ever, for writing and
 //! reading.
 //!
-//! `ONEFOLD_BLESS=1 cargo test -p format` writes them. A change to a vector of a released version
+//! `ONEFOLD_BLESS=1 cargo test -p onefold-format` writes them. A change to a vector of a released version
 //! breaks the format, and needs a new version instead.
 
 use std::fs;

@@ -1,7 +1,7 @@
 //! The golden vectors of a run and of an image: the bytes of a layout version stay the same for
 //! ever, for writing and reading.
 //!
-//! `ONEFOLD_BLESS=1 cargo test -p index golden` writes them. A change to a vector of a released
+//! `ONEFOLD_BLESS=1 cargo test -p onefold-index golden` writes them. A change to a vector of a released
 //! version breaks the layout, and needs a new version instead. The file has lines of offset and
 //! bytes, without lines of zeros, and ends with the length.
 
