@@ -50,7 +50,9 @@ fn floor(name: &str) -> Option<u32> {
 
 /// The name of a crate's folder, as in [`FLOORS`]. Packages of the product begin with `onefold-`.
 fn short(package: &str) -> &str {
-    let folder = package.strip_prefix("onefold-").filter(|_| package != "onefold-lab");
+    let folder = package
+        .strip_prefix("onefold-")
+        .filter(|_| package != "onefold-lab");
     folder.unwrap_or(package)
 }
 
@@ -78,7 +80,11 @@ pub(crate) fn check() -> Result<()> {
         }
         for dependency in &package.dependencies {
             let import = Import {
-                name: if dependency.path.is_some() { short(&dependency.name) } else { &dependency.name },
+                name: if dependency.path.is_some() {
+                    short(&dependency.name)
+                } else {
+                    &dependency.name
+                },
                 is_for_tests: dependency.kind == DependencyKind::Development,
                 is_member: dependency.path.is_some(),
             };

@@ -247,7 +247,7 @@ fn four_fifths_of_the_places_can_be_filled() {
     assert!(cache.bytes() <= budget + budget / 50);
 }
 
-/// What is void or replaced by then does not come along, and nothing else is lost.
+/// Nothing is lost by it.
 #[test]
 fn a_table_grows_as_it_fills() {
     let mut cache = FingerprintCache::new(8 << 20, Eviction::ContainerLru);

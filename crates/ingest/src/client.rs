@@ -22,3 +22,6 @@ pub(crate) mod stream_source;
 mod unchanged_entries;
 mod ungathered;
 mod unread;
+
+#[cfg(test)]
+mod tests;

@@ -83,6 +83,9 @@ pub enum IngestError {
 }
 
 impl IngestError {
+    /// A thread of the backup panicked: its message is on standard error.
+    pub(crate) const PANIC: Self = Self::Internal("a thread of the backup panicked");
+
     /// Whether data of the previous backup has rotted, which was unknown until it was needed. The
     /// caller can make the backup again from [a suspect parent](crate::StoreSession::suspecting):
     /// it then reads the files on bad containers again.

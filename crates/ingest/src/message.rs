@@ -91,7 +91,7 @@ pub enum Verdict {
     /// A request to send the regions that the client has begun, because a stream has ended, or a
     /// checkpoint waits for them.
     Flush(Option<Lane>),
-    /// All streams have ended. Nothing more comes.
+    /// All streams have ended, and each segment has its verdict.
     Done,
 }
 

@@ -25,8 +25,8 @@ pub struct IngestOptions {
     pub checkpoint_bytes: u64,
     /// ... or after this time, if any bytes were stored.
     pub checkpoint_interval: Duration,
-    /// Whether checkpoints state the positions of the streams, so that a later backup can continue
-    /// there. Each such checkpoint seals the open containers.
+    /// Whether checkpoints of a single stream state its position, so that a later backup can
+    /// continue there. Each such checkpoint seals the open containers.
     pub is_resumable: bool,
     /// A backup with at most so many stored bytes is one container of kind `small`; 0 never makes
     /// one.

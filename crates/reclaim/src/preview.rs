@@ -60,6 +60,7 @@ pub fn preview(
     options: &PruneOptions,
     forget: &BTreeSet<SessionId>,
 ) -> Result<Preview> {
+    let context = &context.with_policy(options.policy);
     let mut epochs = Epochs::list(context.sealer)?;
     let open = open_list(context, &mut epochs)?;
     let first = match &open {

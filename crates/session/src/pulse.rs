@@ -4,6 +4,7 @@
 //! them, and each session then puts its heartbeat. The thread starts with the first session, and
 //! ends with the last one.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -40,6 +41,7 @@ struct Ticked {
 #[derive(Debug, Clone)]
 struct Member {
     session: Weak<Inner>,
+    every: Duration,
     stop: Arc<AtomicBool>,
 }
 
@@ -52,34 +54,38 @@ impl Pulse {
         let stop = Arc::new(AtomicBool::new(false));
         let mut ticked = self.lock();
         if !ticked.has_thread {
-            let (pulse, every) = (self.clone(), session.inner.policy.heartbeat_every);
+            let pulse = self.clone();
             let clock = Arc::clone(session.inner.objects.clock());
             let thread = thread::Builder::new().name("pulse".to_owned());
-            let started = thread.spawn(move || pulse.run(&*clock, every));
+            let started = thread.spawn(move || pulse.run(&*clock));
             started.map_err(|source| SessionError::Thread { source })?;
             ticked.has_thread = true;
         }
         ticked.sessions.push(Member {
             session: Arc::downgrade(&session.inner),
+            every: session.inner.policy.heartbeat_every,
             stop: Arc::clone(&stop),
         });
         Ok(HeartbeatTask { stop })
     }
 
-    fn run(&self, clock: &dyn Clock, every: Duration) {
+    fn run(&self, clock: &dyn Clock) {
         let mut ticked_at = clock.monotonic();
         loop {
-            clock.sleep(NAP.min(every));
             let Some(members) = self.members() else {
                 return;
             };
+            let every = members.iter().map(|member| member.every).min().unwrap_or(NAP);
+            clock.sleep(NAP.min(every));
             if clock.monotonic().saturating_sub(ticked_at) < every {
                 continue;
             }
             ticked_at = clock.monotonic();
             let mut listed = None;
             for member in members {
-                member.tick(&mut listed);
+                // A session that panics leaves the others their heartbeats, and gives up in the
+                // end.
+                drop(panic::catch_unwind(AssertUnwindSafe(|| member.tick(&mut listed))));
             }
         }
     }

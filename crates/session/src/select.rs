@@ -216,11 +216,14 @@ impl Manifests {
         }
         let storage = self.objects().storage();
         let traces = storage.list(&names::session_folder(session))?;
-        Ok(traces.iter().any(|trace| {
-            matches!(
-                names::parse_session_object(&trace.name),
-                Some((_, SessionObject::Heartbeat(_)))
-            )
-        }))
+        let has = |wanted: fn(&SessionObject) -> bool| {
+            let objects = traces
+                .iter()
+                .filter_map(|trace| names::parse_session_object(&trace.name));
+            objects.map(|(_, object)| object).any(|object| wanted(&object))
+        };
+        // The record of the commit is put once the ending is durable.
+        Ok(has(|object| matches!(object, SessionObject::Heartbeat(_)))
+            && !has(|object| matches!(object, SessionObject::Committed)))
     }
 }

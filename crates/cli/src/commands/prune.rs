@@ -37,6 +37,17 @@ struct Summary {
     /// Damaged containers that got none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unhealed: Vec<Unhealed>,
+    /// Containers that stay as they are for want of room.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    given_up: Vec<String>,
+    /// Second copies that were missing.
+    #[serde(skip_serializing_if = "is_zero")]
+    mirrors_made: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[derive(Serialize)]
@@ -161,6 +172,8 @@ pub(crate) fn say_preview(preview: &PrunePreview, output: Output) -> Result<()> 
         damaged: Vec::new(),
         healed: Vec::new(),
         unhealed: Vec::new(),
+        given_up: Vec::new(),
+        mirrors_made: 0,
     })?;
     Ok(())
 }
@@ -273,6 +286,8 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
             })
             .collect(),
         unhealed: Unhealed::all(&report.unhealed),
+        given_up: report.given_up.clone(),
+        mirrors_made: report.mirrors_made,
     })?;
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The golden vectors: the bytes of a format version stay the same for ever, for writing and
 //! reading.
 //!
-//! `ONEFOLD_BLESS=1 cargo test -p onefold-format` writes them. A change to a vector of a released version
-//! breaks the format, and needs a new version instead.
+//! `ONEFOLD_BLESS=1 cargo test -p onefold-format` writes them. A change to a vector of a released
+//! version breaks the format, and needs a new version instead.
 
 use std::fs;
 use std::path::{Path, PathBuf};

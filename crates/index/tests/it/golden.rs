@@ -1,9 +1,9 @@
 //! The golden vectors of a run and of an image: the bytes of a layout version stay the same for
 //! ever, for writing and reading.
 //!
-//! `ONEFOLD_BLESS=1 cargo test -p onefold-index golden` writes them. A change to a vector of a released
-//! version breaks the layout, and needs a new version instead. The file has lines of offset and
-//! bytes, without lines of zeros, and ends with the length.
+//! `ONEFOLD_BLESS=1 cargo test -p onefold-index golden` writes them. A change to a vector of a
+//! released version breaks the layout, and needs a new version instead. The file has lines of
+//! offset and bytes, without lines of zeros, and ends with the length.
 
 use std::fmt::Write as _;
 use std::fs;

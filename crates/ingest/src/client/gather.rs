@@ -4,6 +4,7 @@
 //! to the open region of their lane, and sends full regions. Workers compress them.
 
 use std::collections::VecDeque;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -41,7 +42,8 @@ impl GatherStage<'_> {
         let ungathered = self.ungathered;
         // Closed before the drain, which waits for the segment stage.
         let closing = Closing(ungathered);
-        let gathered = self.gather();
+        let gathered = panic::catch_unwind(AssertUnwindSafe(|| self.gather()));
+        let gathered = gathered.unwrap_or_else(|_| Err(IngestError::PANIC.into()));
         drop(closing);
         if gathered.is_err() {
             self.failure.note(gathered);

@@ -5,8 +5,9 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
 
 use chunking::Chunker;
@@ -123,6 +124,7 @@ pub(crate) fn run(
             scope,
             clock,
             failure: &failure,
+            is_broken: &is_broken,
         };
         let started = (|| {
             threads.spawn("chunk", &stages.chunk, move || {
@@ -161,6 +163,7 @@ struct Threads<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     clock: &'scope Arc<dyn Clock>,
     failure: &'scope Failure,
+    is_broken: &'scope AtomicBool,
 }
 
 impl<'scope> Threads<'scope, '_> {
@@ -171,7 +174,13 @@ impl<'scope> Threads<'scope, '_> {
         run: impl FnOnce() -> Result<(), Halt> + Send + 'scope,
     ) -> io::Result<()> {
         let (clock, failure) = (self.clock, self.failure);
-        let body = move || failure.note(stage.run(&**clock, run));
+        let is_broken = self.is_broken;
+        let body = move || {
+            let ended = panic::catch_unwind(AssertUnwindSafe(|| stage.run(&**clock, run)));
+            // The stages beside it do not end by themselves.
+            is_broken.fetch_or(ended.is_err(), Ordering::Release);
+            failure.note(ended.unwrap_or_else(|_| Err(IngestError::PANIC.into())));
+        };
         let builder = thread::Builder::new().name(name.to_owned());
         builder.spawn_scoped(self.scope, body).map(drop)
     }

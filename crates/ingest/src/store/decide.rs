@@ -123,7 +123,12 @@ impl Outlet<ChunkBytes> for Decisions {
         bytes: &ChunkBytes,
     ) -> Result<(), Halt> {
         match bytes {
-            ChunkBytes::Client(child) => self.wanted.push(Wanted { child: *child, new }),
+            ChunkBytes::Client(child) => {
+                // No chunk from here can follow in the open region any more. Left open, it would
+                // keep the packer from all that comes after it.
+                self.close_refetched(new.lane)?;
+                self.wanted.push(Wanted { child: *child, new });
+            }
             ChunkBytes::Refetched(bytes) => {
                 let lane = new.lane.number();
                 if !self.refetched[lane].is_followed_by(new) {

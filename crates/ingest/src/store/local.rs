@@ -14,7 +14,7 @@ use std::time::Duration;
 use container::Containers;
 use crypto::Fingerprinter;
 use format::config::Settings;
-use format::manifest::{Backup, StreamRoot};
+use format::manifest::{Backup, StreamRole, StreamRoot};
 use index::{HookKind, Index, ResolverOptions, ResolverStats};
 use recipe::{Child, StoreReader, TreeBuilder, TreeRoot};
 use types::{ByteRange, SessionId};
@@ -97,6 +97,9 @@ impl LocalSession {
             is_suspect: store.is_suspect(),
             resumed: store.resumed().iter().map(resumed).collect(),
         };
+        // A tree needs no position: it takes its unchanged files from the backup before.
+        let is_single = streams.iter().all(|stream| stream.role == StreamRole::Whole);
+        let options = &options.clone().is_resumable(options.is_resumable && is_single);
         let clock = Arc::clone(store.clock());
         // Handed over directly: the client holds the bytes of a segment until they are gathered. A
         // segment of an image may have 32 MiB (INV-7).
@@ -186,8 +189,7 @@ impl LocalSession {
         while self.verdicts.recv_within(DRAIN).is_ok() {}
         for thread in lock(&self.threads).drain(..) {
             if thread.join().is_err() {
-                let error = IngestError::Internal("a thread of the store panicked");
-                self.shared.failure.note(Err(error.into()));
+                self.shared.failure.note(Err(IngestError::PANIC.into()));
             }
         }
     }
@@ -236,6 +238,10 @@ impl BackupSession for LocalSession {
         };
         while let Some(verdict) = self.verdicts.try_recv() {
             verdicts.push(verdict);
+        }
+        // A client that only waits learns of a failed put here.
+        if verdicts.is_empty() && self.shared.failure.is_noted() {
+            return Err(self.reason());
         }
         Ok(verdicts)
     }
@@ -391,6 +397,7 @@ impl Parts<'_> {
             containers: self.local.store.containers().clone(),
             closer: closer.clone(),
             failure: Arc::clone(&self.local.shared.failure),
+            session: Arc::clone(&self.local.store),
         };
         let children = self.local.terms.settings.node_avg_children;
         let resumed = self.local.store.resumed();

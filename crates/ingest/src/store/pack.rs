@@ -1,10 +1,10 @@
 //! The packer's stage: regions into containers, segments into recipes.
 //!
 //! One thread. Regions say which chunks they hold, and are appended in the order of these numbers,
-//! in whatever order they arrive: so a slot follows from decisions alone. A segment waits until all
-//! its new chunks have one; segments of one stream are written in order. Nothing is placed until
-//! the backup turns out larger than a small one: then a backup of a few files is one container
-//! instead of four.
+//! in whatever order they arrive. So a slot follows from decisions, and from where containers end.
+//! A segment waits until all its new chunks have one; segments of one stream are written in order.
+//! Nothing is placed until the backup turns out larger than a small one: then a backup of a few
+//! files is one container instead of four.
 
 use std::collections::{BTreeMap, VecDeque};
 

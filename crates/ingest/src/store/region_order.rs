@@ -1,8 +1,8 @@
 //! Regions in the order of their chunks' numbers.
 //!
 //! Two halves make regions: the client from chunks that it has read, and the store from chunks that
-//! it stores again. They arrive in any order. Their numbers decide their places, so the places
-//! follow from decisions alone.
+//! it stores again. They arrive in any order, and their numbers decide in which order
+//! they are packed.
 
 use std::collections::BTreeMap;
 

@@ -8,6 +8,7 @@ use container::{ContainerBuilder, Containers};
 use crate::error::{Failure, Halt, IngestError};
 use crate::queue::Sender;
 use crate::store::close::{SealedNotice, ToClose};
+use crate::store::session::StoreSession;
 use crate::workers::Workers;
 
 /// A full container on its way to the writers, who may finish them in any order.
@@ -24,6 +25,8 @@ pub(crate) struct Writers {
     pub(crate) containers: Containers,
     pub(crate) closer: Sender<ToClose>,
     pub(crate) failure: Arc<Failure>,
+    /// The session lives, for other processes too, until its last container is put.
+    pub(crate) session: Arc<StoreSession>,
 }
 
 impl Writers {
@@ -36,11 +39,12 @@ impl Writers {
             return Err(Halt::Closed);
         }
         let (containers, closer) = (self.containers.clone(), self.closer.clone());
-        let failure = Arc::clone(&self.failure);
+        let (failure, session) = (Arc::clone(&self.failure), Arc::clone(&self.session));
         self.workers.submit(move || {
             let write = AssertUnwindSafe(|| write(&containers, &closer, &failure, submitted));
-            let panicked = |_| Err(IngestError::Internal("a thread of the store panicked").into());
+            let panicked = |_| Err(IngestError::PANIC.into());
             failure.note(panic::catch_unwind(write).unwrap_or_else(panicked));
+            drop(session);
         })?;
         Ok(())
     }
