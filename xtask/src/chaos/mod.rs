@@ -252,8 +252,14 @@ fn report(tally: &Tally, seconds: f64) -> Result<()> {
     Ok(())
 }
 
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Where cargo builds.
 fn target() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
+    let elsewhere = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    elsewhere.unwrap_or_else(|| root().join("target"))
 }
 
 /// Builds the program, and returns its path.
@@ -261,7 +267,7 @@ fn build(release: bool) -> Result<PathBuf> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .args(["build", "--quiet", "--locked", "--package", "onefold-cli"])
-        .current_dir(target().join(".."));
+        .current_dir(root());
     if release {
         command.arg("--release");
     }
