@@ -2,15 +2,19 @@
 
 use std::io::{self, Cursor};
 use std::path::Path;
+use std::time::Duration;
 
+use env::{Clock, SystemClock};
 use onefold::{
-    BackupReport, ChangedBlocks, Error, Monitor, ParentStream, SessionId, Store, StreamOptions, StreamPiece,
-    StreamRole, StreamSource,
+    BackupReport, ChangedBlocks, Error, Layout, Monitor, ParentStream, SessionId, Store, StreamOptions,
+    StreamPiece, StreamRole, StreamSource,
 };
 use types::ByteRange;
 
 use crate::common::pruning::{everything_at_once, forget, prune};
-use crate::common::{How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot};
+use crate::common::{
+    How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot, tiny,
+};
 
 const BLOCK: u32 = 4096;
 
@@ -168,4 +172,59 @@ fn damage_is_not_copied() {
     let error = back_up(&store, &upon(first.id, None), &mut Pieces(vec![copy])).unwrap_err();
     assert!(error.to_string().contains("is damaged"), "{error}");
     assert_eq!(store.snapshots().unwrap().snapshots.len(), 1);
+}
+
+/// Copies a range, and gives new bytes until some of them are stored, or for ten seconds.
+struct CopyThenNew<'a> {
+    machine: &'a Process,
+    copy: Option<ByteRange>,
+    bytes: &'a [u8],
+    containers: usize,
+}
+
+impl StreamSource for CopyThenNew<'_> {
+    fn next(&mut self, buffer: &mut [u8]) -> io::Result<StreamPiece> {
+        if let Some(range) = self.copy.take() {
+            return Ok(StreamPiece::Copy { parent: 0, range });
+        }
+        if self.bytes.is_empty() {
+            for _ in 0..1000 {
+                if self.machine.names("data").len() > self.containers {
+                    return Ok(StreamPiece::End);
+                }
+                SystemClock.sleep(Duration::from_millis(10));
+            }
+            return Err(io::Error::other("nothing was stored of 4 MiB"));
+        }
+        let len = buffer.len().min(self.bytes.len());
+        buffer[..len].copy_from_slice(&self.bytes[..len]);
+        self.bytes = &self.bytes[len..];
+        Ok(StreamPiece::Data(len))
+    }
+}
+
+/// In layout `hybrid` the store reads copied chunks again, and makes a region of them. The region is
+/// packed although it is not full: new chunks behind it would fill the memory otherwise (INV-7).
+#[test]
+fn chunks_that_are_read_again_hold_up_no_new_ones() {
+    let machine = Process::new(890);
+    let mut options = tiny();
+    options.series.layout = Some(Layout::Hybrid);
+    options.series.segment_bytes = Some(64 << 10);
+    machine.try_init(&options).unwrap();
+    let store = machine.open();
+    let first = back_up_bytes(&store, "/disk", &noise(891, 300_000), &How::plain()).unwrap();
+    let new = noise(892, 4 << 20);
+    let mut source = CopyThenNew {
+        machine: &machine,
+        copy: Some(ByteRange {
+            offset: 10_001,
+            len: 20_000,
+        }),
+        bytes: &new,
+        containers: machine.names("data").len() + 4,
+    };
+    let made = back_up(&store, &upon(first.id, None), &mut source).unwrap();
+    let expected = [&noise(891, 300_000)[10_001..30_001], &new].concat();
+    assert_restores_bytes(&store, &snapshot(&store, made.id), "/disk", &expected, "copied");
 }
