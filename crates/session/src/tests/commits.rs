@@ -1,7 +1,7 @@
 //! Becoming a backup, and finding that another session ended this one.
 
-use env::Clock;
-use env::fault::{Counted, FailWith, Fault, OpKind};
+use env::fault::{Counted, CrashPolicy, FailWith, Fault, OpKind};
+use env::{Clock, Storage};
 use format::manifest::Manifest;
 use format::names;
 use types::Revision;
@@ -122,6 +122,7 @@ fn a_commit_that_failed_may_be_made_again_at_every_operation() {
             "operation {n}"
         );
         assert_eq!(host.names("backups").len(), 1);
+        assert_not_torn(&host, &format!("operation {n}"));
         host.begin(1).gc_sessions().unwrap();
         assert_eq!(
             host.names(&names::session_folder(id(1))).len(),
@@ -129,6 +130,27 @@ fn a_commit_that_failed_may_be_made_again_at_every_operation() {
             "the claim and the record, after operation {n}"
         );
     }
+}
+
+/// Once a backup is recorded as committed, damage of its manifest is no torn ending, even if
+/// heartbeats are left that it could not delete.
+fn assert_not_torn(host: &Host, when: &str) {
+    if !host
+        .names("sessions")
+        .contains(&names::committed(id(1)).to_string())
+    {
+        return;
+    }
+    let copy = Host::of(host.storage.crash(CrashPolicy::KeepAll), host.clock.clone());
+    let manifest = &copy.storage.list("backups").unwrap()[0].name;
+    assert!(
+        copy.storage
+            .damage(manifest, |bytes| bytes.truncate(bytes.len() - 1))
+    );
+    let manifests = Manifests::new(&copy.sealer);
+    let list = manifests.list().unwrap();
+    assert_eq!(list.damaged.len(), 1, "{when}");
+    assert!(!manifests.was_cut_short(&list.damaged[0]).unwrap(), "{when}");
 }
 
 #[test]
