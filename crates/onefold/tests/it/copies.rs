@@ -203,8 +203,8 @@ impl StreamSource for CopyThenNew<'_> {
     }
 }
 
-/// In layout `hybrid` the store reads copied chunks again, and makes a region of them. The region is
-/// packed although it is not full: new chunks behind it would fill the memory otherwise (INV-7).
+/// In layout `hybrid` the store reads copied chunks again, and makes a region of them. The region
+/// is packed although it is not full: new chunks behind it would fill the memory otherwise (INV-7).
 #[test]
 fn chunks_that_are_read_again_hold_up_no_new_ones() {
     let machine = Process::new(890);
