@@ -70,11 +70,16 @@ fn patterns() -> ExcludeBuilder {
     std::env::current_dir().map_or_else(|_| ExcludeBuilder::new(), |current| ExcludeBuilder::at(&current))
 }
 
-/// The patterns among the paths to restore: those with a wildcard. Each may be a path as well.
+/// The patterns among the paths to restore: those with a wildcard. Each may be a path as well. A
+/// whole path that cannot be a pattern is nothing but a path.
 pub(super) fn includes(paths: &[PathBuf]) -> Result<Excludes> {
     let mut builder = patterns();
-    for pattern in paths.iter().filter_map(|path| wildcards(path)) {
-        add(&mut builder, pattern, false)?;
+    for path in paths {
+        let Some(pattern) = wildcards(path) else { continue };
+        let added = add(&mut builder, pattern, false);
+        if !path.is_absolute() {
+            added?;
+        }
     }
     Ok(builder.build()?)
 }

@@ -385,3 +385,19 @@ fn owners_are_restored_by_number_or_by_name() {
     let owner = |target: &str| fs::metadata(bed.restored(target, "src/file")).unwrap().uid();
     assert_eq!(["usual", "numbers", "names"].map(owner), [4711, 4711, 815]);
 }
+
+#[test]
+fn a_path_that_is_no_pattern_is_restored_as_a_path() {
+    let bed = Bed::new();
+    fs::create_dir_all(bed.path("src/odd*?[31m")).unwrap();
+    fs::write(bed.path("src/odd*?[31m/file"), "here").unwrap();
+    bed.ok(["backup", "src"]);
+    let path = bed.path("src/odd*?[31m");
+    let path = path.to_str().unwrap();
+    bed.ok(["restore", "latest", "--target", "out", "--include", path]);
+    let file = bed.restored("out", "src").join("odd*?[31m/file");
+    assert_eq!(fs::read(file).unwrap(), b"here");
+    bed.run(["restore", "latest", "--target", "other", "--include", "*.[ch"])
+        .expect(1)
+        .says(&["*.[ch", "cannot be understood"]);
+}
