@@ -1,6 +1,7 @@
 //! Why a backup could not be made.
 
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -83,9 +84,6 @@ pub enum IngestError {
 }
 
 impl IngestError {
-    /// A thread of the backup panicked: its message is on standard error.
-    pub(crate) const PANIC: Self = Self::Internal("a thread of the backup panicked");
-
     /// Whether data of the previous backup has rotted, which was unknown until it was needed. The
     /// caller can make the backup again from [a suspect parent](crate::StoreSession::suspecting):
     /// it then reads the files on bad containers again.
@@ -139,6 +137,12 @@ impl std::error::Error for Halt {
             Self::Closed => None,
         }
     }
+}
+
+/// Runs a part of a backup. A panic is a failure of it: the stages beside it must end, too.
+pub(crate) fn caught(run: impl FnOnce() -> Result<(), Halt>) -> Result<(), Halt> {
+    let ended = panic::catch_unwind(AssertUnwindSafe(run));
+    ended.unwrap_or_else(|_| Err(IngestError::Internal("a thread of the backup panicked").into()))
 }
 
 /// The first failure of any stage.

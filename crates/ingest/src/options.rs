@@ -16,9 +16,10 @@ pub const COMPRESSION_LEVEL: i32 = 1;
 pub struct IngestOptions {
     /// How regions are compressed.
     pub compression: Compression,
-    /// Worker threads for fingerprints and compression; at least 1.
+    /// Worker threads for fingerprints and compression; at least 1. Backups share them: the backup
+    /// that wants most decides how many there are.
     pub workers: usize,
-    /// Threads that seal and put containers; at least 1.
+    /// Threads that seal and put containers; at least 1, and shared like `workers`.
     pub writers: usize,
     /// Put a checkpoint after so many bytes stored (or 1/256 of all stored bytes, if that is more),
     /// ...

@@ -4,7 +4,6 @@
 //! to the open region of their lane, and sends full regions. Workers compress them.
 
 use std::collections::VecDeque;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use crate::buffer::InBuffer;
 use crate::client::segment::Offered;
 use crate::client::ungathered::{Closing, Ungathered};
 use crate::dedup::{Bytes, Lane, NewChunk, SegmentChild, StreamIndex};
-use crate::error::{Failure, Halt, IngestError};
+use crate::error::{Failure, Halt, IngestError, caught};
 use crate::message::{Offer, Verdict, Wanted};
 use crate::region::RegionBuilder;
 use crate::workers::Workers;
@@ -42,8 +41,7 @@ impl GatherStage<'_> {
         let ungathered = self.ungathered;
         // Closed before the drain, which waits for the segment stage.
         let closing = Closing(ungathered);
-        let gathered = panic::catch_unwind(AssertUnwindSafe(|| self.gather()));
-        let gathered = gathered.unwrap_or_else(|_| Err(IngestError::PANIC.into()));
+        let gathered = caught(|| self.gather());
         drop(closing);
         if gathered.is_err() {
             self.failure.note(gathered);

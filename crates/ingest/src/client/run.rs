@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope};
@@ -24,7 +23,7 @@ use crate::client::stages::ClientStages;
 use crate::client::ungathered::Ungathered;
 use crate::counters::Counters;
 use crate::dedup::{Lane, Segmenter};
-use crate::error::{Failure, Halt, IngestError};
+use crate::error::{Failure, Halt, IngestError, caught};
 use crate::options::IngestOptions;
 use crate::queue::{self, QueueStats};
 use crate::region::RegionBuilder;
@@ -176,10 +175,10 @@ impl<'scope> Threads<'scope, '_> {
         let (clock, failure) = (self.clock, self.failure);
         let is_broken = self.is_broken;
         let body = move || {
-            let ended = panic::catch_unwind(AssertUnwindSafe(|| stage.run(&**clock, run)));
-            // The stages beside it do not end by themselves.
+            let ended = caught(|| stage.run(&**clock, run));
+            // The gatherer beside it does not end by itself.
             is_broken.fetch_or(ended.is_err(), Ordering::Release);
-            failure.note(ended.unwrap_or_else(|_| Err(IngestError::PANIC.into())));
+            failure.note(ended);
         };
         let builder = thread::Builder::new().name(name.to_owned());
         builder.spawn_scoped(self.scope, body).map(drop)

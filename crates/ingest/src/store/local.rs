@@ -22,7 +22,7 @@ use types::{ByteRange, SessionId};
 use crate::backup_session::{About, BackupSession, Committed, ResumedStream, Stream, Terms};
 use crate::counters::Counters;
 use crate::dedup::{Capping, Deduplicator, Granularity, Lane, Lookups, SharedPlaces};
-use crate::error::{Failure, Halt, IngestError};
+use crate::error::{Failure, Halt, IngestError, caught};
 use crate::message::{Offer, Verdict};
 use crate::options::IngestOptions;
 use crate::queue::{self, QueueStats, Receiver, Sender};
@@ -168,7 +168,7 @@ impl LocalSession {
     ) -> Result<(), IngestError> {
         let (stage, clock) = (Arc::clone(&self.stages[stage]), Arc::clone(self.store.clock()));
         let shared = Arc::clone(&self.shared);
-        let body = move || shared.failure.note(stage.run(&*clock, run));
+        let body = move || shared.failure.note(caught(|| stage.run(&*clock, run)));
         let thread = thread::Builder::new().name(name.to_owned()).spawn(body);
         lock(&self.threads).push(thread.map_err(IngestError::NoThread)?);
         Ok(())
@@ -188,9 +188,7 @@ impl LocalSession {
         // The look-up stage must not wait for a client that takes no verdicts any more.
         while self.verdicts.recv_within(DRAIN).is_ok() {}
         for thread in lock(&self.threads).drain(..) {
-            if thread.join().is_err() {
-                self.shared.failure.note(Err(IngestError::PANIC.into()));
-            }
+            drop(thread.join());
         }
     }
 

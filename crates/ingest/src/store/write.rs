@@ -1,11 +1,10 @@
 //! The writers: seal containers and put them into the storage, several at a time.
 
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use container::{ContainerBuilder, Containers};
 
-use crate::error::{Failure, Halt, IngestError};
+use crate::error::{Failure, Halt, IngestError, caught};
 use crate::queue::Sender;
 use crate::store::close::{SealedNotice, ToClose};
 use crate::store::session::StoreSession;
@@ -41,9 +40,7 @@ impl Writers {
         let (containers, closer) = (self.containers.clone(), self.closer.clone());
         let (failure, session) = (Arc::clone(&self.failure), Arc::clone(&self.session));
         self.workers.submit(move || {
-            let write = AssertUnwindSafe(|| write(&containers, &closer, &failure, submitted));
-            let panicked = |_| Err(IngestError::PANIC.into());
-            failure.note(panic::catch_unwind(write).unwrap_or_else(panicked));
+            failure.note(caught(|| write(&containers, &closer, &failure, submitted)));
             drop(session);
         })?;
         Ok(())
