@@ -470,35 +470,29 @@ fn a_damaged_revision_below_the_one_that_counts_is_no_damage() {
     assert!(!store.snapshots().unwrap().damaged.is_empty());
 }
 
+/// Two backups of a file, of which the first is forgotten. Returns what it was, and the second.
+fn one_forgotten(seed: u64) -> (Process, Snapshot, SessionId) {
+    let machine = Process::new(seed);
+    let store = machine.init();
+    let back_up = |seed| {
+        let made = back_up_bytes(&store, "/file", &noise(seed, 60 << 10), &How::plain());
+        made.unwrap().id
+    };
+    let (first, second) = (back_up(1), back_up(2));
+    let first = snapshot(&store, first);
+    forget(&store, first.id);
+    (machine, first, second)
+}
+
 #[test]
 fn a_damaged_tombstone_that_marks_know_is_no_damage() {
-    let machine = Process::new(21);
-    let store = machine.init();
-    let ids: Vec<SessionId> = (1..3)
-        .map(|seed| {
-            back_up_bytes(&store, "/file", &noise(seed, 60 << 10), &How::plain())
-                .unwrap()
-                .id
-        })
-        .collect();
-    let first = snapshot(&store, ids[0]);
-    forget(&store, ids[0]);
+    let (machine, first, _) = one_forgotten(21);
     garble(&machine, &manifest(&first, 1));
     // Nothing else says that it is forgotten, so it may not be.
     let list = machine.open().snapshots().unwrap();
     assert_eq!(list.damaged.len(), 1, "{list:?}");
 
-    let machine = Process::new(22);
-    let store = machine.init();
-    let ids: Vec<SessionId> = (1..3)
-        .map(|seed| {
-            back_up_bytes(&store, "/file", &noise(seed, 60 << 10), &How::plain())
-                .unwrap()
-                .id
-        })
-        .collect();
-    let first = snapshot(&store, ids[0]);
-    forget(&store, ids[0]);
+    let (machine, first, second) = one_forgotten(22);
     prune(&machine.open(), &everything(), "marks cover the tombstone");
     garble(&machine, &manifest(&first, 1));
     let store = machine.open();
@@ -506,5 +500,5 @@ fn a_damaged_tombstone_that_marks_know_is_no_damage() {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
     let list = store.snapshots().unwrap();
     let listed: Vec<SessionId> = list.snapshots.iter().map(|backup| backup.id).collect();
-    assert_eq!((listed, list.damaged), (vec![ids[1]], Vec::new()));
+    assert_eq!((listed, list.damaged), (vec![second], Vec::new()));
 }
