@@ -62,8 +62,8 @@ enum Standing {
 /// one.
 ///
 /// # Errors
-/// Of `write`; of the storage. After an error no backup has changed, or the next run completes the
-/// committed rewrite.
+/// `write` fails, or the storage does. Either no backup has changed, or the rewrite is committed
+/// and the next run completes it.
 pub(crate) fn run<T>(
     context: &Context<'_>,
     beside: &Session,

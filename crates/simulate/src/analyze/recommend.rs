@@ -6,8 +6,8 @@ use ingest::{Cap, Capping};
 use super::names::{bytes_name, cap_name};
 use super::{Given, Tried};
 
-/// What a stored chunk takes beside its bytes: its entry in the catalog, its entry in the catalog's
-/// copy, and its hook.
+/// A stored chunk takes so many bytes beside its own: entries in the catalog and in the copy of the
+/// catalog, and a hook.
 const CHUNK_OVERHEAD_BYTES: u64 = 64;
 /// A setting that is better by at most this share counts as equally good.
 const AS_GOOD: f64 = 0.01;
