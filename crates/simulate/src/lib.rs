@@ -1,6 +1,6 @@
-//! Simulates backups and restores without a store. The simulator computes which bytes a store would
-//! keep, and which containers a restore would read; the engine's own policies decide. The crate also
-//! cuts real data into chunks, reads traces, and recommends settings for a user's data.
+//! Simulates backups and restores without a store. The simulator computes which bytes a store
+//! would keep, and which containers a restore would read; the engine's own policies decide. The
+//! crate also cuts real data into chunks, reads traces, and recommends settings for a user's data.
 //!
 //! A [`Source`] replays backups, chunk by chunk, into a [`Sink`]. The [`Simulator`] is a sink; a
 //! [`Cutter`] replays files. The same backups and settings give the same figures.
