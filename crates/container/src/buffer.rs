@@ -9,6 +9,7 @@ use std::ops::Range;
 use env::AlignedBuffer;
 use types::{RegionIndex, Slot};
 
+use crate::regions::PlainRegion;
 use crate::view::CatalogView;
 
 /// Some regions' plain bytes. They are authentic, but not yet compared with fingerprints. Raw
@@ -133,6 +134,25 @@ impl RegionBuffer {
         self.plain.len = 0;
         self.regions.clear();
         self.packed.clear();
+    }
+
+    /// Holds these regions from now on, which a remote store has read and sent, in ascending order.
+    pub fn hold_sent(&mut self, regions: &[PlainRegion]) {
+        self.clear();
+        self.plain
+            .reserve(regions.iter().map(|region| region.bytes().len()).sum());
+        for region in regions {
+            let bytes = region.bytes();
+            let Ok(range) = self.plain.add(bytes.len(), |room| {
+                room.copy_from_slice(bytes);
+                Ok::<(), std::convert::Infallible>(())
+            });
+            let at = BytesAt {
+                half: Half::Plain,
+                range,
+            };
+            self.regions.push((region.index(), at));
+        }
     }
 
     /// Plain bytes of all regions.

@@ -9,8 +9,8 @@
 //!
 //! Invariant: a found entry was added with exactly this fingerprint, and was not evicted since.
 //! Memory stays within the budget whatever is added (INV-7); while a table doubles, the old one is
-//! held beside the new one. Answers depend only on the calls,
-//! never on their timing. For one thread.
+//! held beside the new one. Answers depend only on the calls, never on their timing. For one
+//! thread.
 
 mod table;
 
@@ -79,9 +79,14 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
     /// An empty cache. It takes its memory as it fills.
     #[must_use]
     pub fn new(budget_bytes: u64, eviction: Eviction) -> Self {
+        Self::beginning_with(BUCKETS_FIRST, budget_bytes, eviction)
+    }
+
+    /// The table begins with at most so many buckets.
+    fn beginning_with(first_max: u64, budget_bytes: u64, eviction: Eviction) -> Self {
         let buckets = (budget_bytes / (PLACE_BYTES * WAYS as u64)).clamp(BUCKETS_MIN, u64::from(u32::MAX));
         let mut first = buckets;
-        while first > BUCKETS_FIRST {
+        while first > first_max {
             first = first.div_ceil(2);
         }
         Self {

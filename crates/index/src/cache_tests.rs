@@ -29,7 +29,7 @@ impl Model {
     fn new(cache: &FingerprintCache<u16>) -> Self {
         Self {
             eviction: cache.eviction,
-            buckets: vec![Vec::new(); usize::try_from(cache.table.buckets).unwrap()],
+            buckets: vec![Vec::new(); usize::try_from(cache.buckets_max).unwrap()],
             cached: BTreeSet::new(),
             total: BTreeMap::new(),
             used: BTreeMap::new(),
@@ -179,37 +179,55 @@ proptest! {
     fn every_policy_is_that_of_a_plain_model(
         steps in steps(), eviction in eviction(), budget in 0..12_000_u64,
     ) {
-        let mut cache = FingerprintCache::new(budget, eviction);
-        let mut model = Model::new(&cache);
-        let mut out = Vec::new();
-        for step in steps {
-            match step {
-                Step::Insert(key, first, count) => {
-                    let of = |n: u64| (print(n), u32::try_from(n).unwrap() + 7);
-                    let mut prints: Vec<_> = (first..first + count).map(of).collect();
-                    prints.extend((first..first + count).step_by(7).map(|n| (print(n), 1)));
-                    cache.insert(key, prints.iter().copied());
-                    model.insert(key, &prints);
-                }
-                Step::Find(n) => {
-                    out.clear();
-                    cache.find(&print(n), &mut out);
-                    for (key, _) in &out {
-                        model.touch(*key);
-                    }
-                    let (mut got, mut wanted) = (out.clone(), model.find(&print(n)));
-                    got.sort_unstable();
-                    wanted.sort_unstable();
-                    prop_assert_eq!(got, wanted);
-                }
-            }
-            for key in 0..30 {
-                prop_assert_eq!(cache.contains(key), model.cached.contains(&key), "{}", key);
-            }
-            let named: usize = cache.table.tags.iter().filter(|tag| **tag != 0).count();
-            prop_assert!(cache.holders.len() <= named.max(30) + 31, "numbers are used again");
-        }
+        agrees_with_the_model(FingerprintCache::new(budget, eviction), steps)?;
     }
+
+    /// As long as the budget has room, a table that grows answers like one that was large at first.
+    #[test]
+    fn a_growing_table_is_that_of_the_same_model(
+        steps in steps(), eviction in eviction(), first in 1..9_u64,
+    ) {
+        let cache = FingerprintCache::beginning_with(first, 120_000, eviction);
+        // At most four equal ones of 240 fingerprints.
+        prop_assert!(cache.table.buckets <= first && cache.places() > 1700);
+        agrees_with_the_model(cache, steps)?;
+    }
+}
+
+fn agrees_with_the_model(mut cache: FingerprintCache<u16>, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let mut model = Model::new(&cache);
+    let mut out = Vec::new();
+    for step in steps {
+        match step {
+            Step::Insert(key, first, count) => {
+                let of = |n: u64| (print(n), u32::try_from(n).unwrap() + 7);
+                let mut prints: Vec<_> = (first..first + count).map(of).collect();
+                prints.extend((first..first + count).step_by(7).map(|n| (print(n), 1)));
+                cache.insert(key, prints.iter().copied());
+                model.insert(key, &prints);
+            }
+            Step::Find(n) => {
+                out.clear();
+                cache.find(&print(n), &mut out);
+                for (key, _) in &out {
+                    model.touch(*key);
+                }
+                let (mut got, mut wanted) = (out.clone(), model.find(&print(n)));
+                got.sort_unstable();
+                wanted.sort_unstable();
+                prop_assert_eq!(got, wanted);
+            }
+        }
+        for key in 0..30 {
+            prop_assert_eq!(cache.contains(key), model.cached.contains(&key), "{}", key);
+        }
+        let named: usize = cache.table.tags.iter().filter(|tag| **tag != 0).count();
+        prop_assert!(
+            cache.holders.len() <= named.max(30) + 31,
+            "numbers are used again"
+        );
+    }
+    Ok(())
 }
 
 /// One holder's equal fingerprints have the same age: the evicted one must not depend on their

@@ -248,7 +248,7 @@ fn restore_entries(
     let content = role(&snapshot.backup, StreamRole::Content).ok_or_else(|| no_stream("content"))?;
     let listing = streams::listing(nodes, &snapshot.backup).ok_or_else(|| no_stream("listing"))?;
     let source = TreeSource {
-        nodes,
+        reader: nodes,
         content: &content,
         listing: &listing,
     };

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use container::{CatalogView, ContainerError, Containers, PlainRegion};
+use container::{CatalogView, ContainerError, Containers, PlainRegion, RegionBuffer};
 use crypto::Fingerprinter;
 use format::node::{Node, NodeEntry};
 use types::{ChunkLocation, ContainerId, RegionIndex, Slot};
@@ -245,6 +245,19 @@ impl StoreReader for NodeCache {
     fn region(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
         let view = self.containers.catalog(at.container)?;
         self.read_from(view, at)
+    }
+
+    fn read_regions_into(
+        &self,
+        view: &CatalogView,
+        regions: &[RegionIndex],
+        buffer: &mut RegionBuffer,
+    ) -> Result<(), RecipeError> {
+        Ok(self.containers.read_regions_into(view, regions, buffer)?)
+    }
+
+    fn newer_catalog(&self, view: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError> {
+        Ok(self.containers.newer(view)?)
     }
 
     fn chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, RecipeError> {

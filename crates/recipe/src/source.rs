@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use container::{CatalogView, PlainRegion};
+use container::{CatalogView, PlainRegion, RegionBuffer};
 use crypto::Fingerprinter;
 use format::node::Node;
-use types::{ChunkLocation, ContainerId, Fingerprint, Level, Slot};
+use types::{ChunkLocation, ContainerId, Fingerprint, Level, RegionIndex, Slot};
 
 use crate::error::RecipeError;
 use crate::stream::StreamName;
@@ -43,12 +43,34 @@ pub trait NodeSource {
 /// The reader decrypts, and follows newer generations of a container. It need not verify: the
 /// caller verifies chunks by their fingerprints, and nodes by those that refer to them (INV-5). So
 /// the store may be remote. [`crate::NodeCache`] is the one over a local store.
-pub trait StoreReader: NodeSource + Send + Sync {
+///
+/// [`RecipeError::Other`] says that the reader itself failed, for example because the connection to
+/// the store broke. No later call can succeed then.
+pub trait StoreReader: NodeSource + fmt::Debug + Send + Sync {
     /// The region that holds a slot, and the catalog that describes it.
     ///
     /// # Errors
     /// [`RecipeError::Container`].
     fn region(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError>;
+
+    /// Reads the plain bytes of some regions of a container, in ascending order, into reused
+    /// memory.
+    ///
+    /// # Errors
+    /// [`RecipeError::Container`]. The buffer then holds no region.
+    fn read_regions_into(
+        &self,
+        view: &CatalogView,
+        regions: &[RegionIndex],
+        buffer: &mut RegionBuffer,
+    ) -> Result<(), RecipeError>;
+
+    /// The catalog of the container's highest generation, if that is newer than this one. Its slots
+    /// have the same numbers and bytes (INV-2).
+    ///
+    /// # Errors
+    /// [`RecipeError::Container`].
+    fn newer_catalog(&self, view: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError>;
 
     /// The bytes of a chunk, verified by the fingerprint in its container's catalog.
     ///

@@ -16,9 +16,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
-use container::Containers;
 use crossbeam_channel::{Receiver, Sender};
 use crypto::Fingerprinter;
+use recipe::StoreReader;
 
 use crate::belady::{self, AheadPlanner};
 use crate::charge::charge;
@@ -101,7 +101,7 @@ impl AssembleOptions {
 /// Errors of the references and of the sink. For bytes that cannot be read,
 /// [`RestoreError::LostPart`] of the references included, the sink decides.
 pub fn assemble<I>(
-    containers: &Containers,
+    reader: &dyn StoreReader,
     printer: &Fingerprinter,
     references: I,
     options: AssembleOptions,
@@ -125,12 +125,12 @@ where
             let (pool, room) = (&pool, &room);
             spawn(scope, format!("fetch-{number}"), move || {
                 let _closing = ClosingInPanic(room);
-                work(containers, printer, pool, room, &pieces, &messages);
+                work(reader, printer, pool, room, &pieces, &messages);
             })?;
         }
         drop(pieces_rx);
         let planning = Planning {
-            containers,
+            reader,
             room: &room,
             pieces: pieces_tx,
             messages: messages_tx,
@@ -175,7 +175,7 @@ impl Drop for ClosingInPanic<'_> {
 }
 
 fn work(
-    containers: &Containers,
+    reader: &dyn StoreReader,
     printer: &Fingerprinter,
     pool: &Arc<RegionPool>,
     room: &Arc<MemoryBudget>,
@@ -183,7 +183,7 @@ fn work(
     messages: &Sender<Message>,
 ) {
     while let Ok(piece) = pieces.recv() {
-        let brought = fetch(containers, printer, pool, room, &piece);
+        let brought = fetch(reader, printer, pool, room, &piece);
         if messages.send(Message::Brought(brought)).is_err() {
             // The restore failed meanwhile, so no receiver is left.
             return;
@@ -222,7 +222,7 @@ where
 
 /// The planning thread.
 struct Planning<'a> {
-    containers: &'a Containers,
+    reader: &'a dyn StoreReader,
     room: &'a MemoryBudget,
     pieces: Sender<Piece>,
     messages: Sender<Message>,
@@ -288,7 +288,7 @@ impl Planning<'_> {
             return;
         }
         self.planned.containers_read += 1;
-        let view = match self.containers.catalog(step.container) {
+        let view = match self.reader.catalog(step.container) {
             Ok(view) => view,
             Err(error) => {
                 self.room.take(bytes, 1);

@@ -61,6 +61,10 @@ pub enum RestoreError {
         /// The cause.
         error: std::sync::Arc<RestoreError>,
     },
+    /// Nothing more can be read: the reader of the store failed, for example because its connection
+    /// broke.
+    #[error("the store cannot be read any more: {0}")]
+    NoMore(std::sync::Arc<RestoreError>),
     /// The target of the bytes refused them.
     #[error("writing to {target} failed: {source}")]
     Target {

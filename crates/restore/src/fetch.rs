@@ -11,8 +11,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use container::{BytesAt, CatalogView, Containers};
+use container::{BytesAt, CatalogView, RegionBuffer};
 use crypto::Fingerprinter;
+use recipe::StoreReader;
 use types::{Fingerprint, RegionIndex};
 
 use crate::charge::charge;
@@ -124,14 +125,14 @@ impl FetchedBytes {
 
 /// Reads the piece. Memory beyond the wanted bytes is charged to `room`.
 pub(crate) fn fetch(
-    containers: &Containers,
+    reader: &dyn StoreReader,
     printer: &Fingerprinter,
     pool: &Arc<RegionPool>,
     room: &Arc<MemoryBudget>,
     piece: &Piece,
 ) -> Brought {
     let mut work = Work {
-        containers,
+        reader,
         printer,
         piece,
         bytes: FetchedBytes::default(),
@@ -140,7 +141,7 @@ pub(crate) fn fetch(
         read_bytes: 0,
     };
     let mut regions = pool.take();
-    let read = containers.read_regions_into(&piece.view, &piece.regions, &mut regions);
+    let read = reader.read_regions_into(&piece.view, &piece.regions, &mut regions);
     match read {
         Ok(()) => {
             work.read_bytes += regions.plain_len() as u64;
@@ -189,7 +190,7 @@ impl Brought {
 type Found = Result<FoundAt, Arc<RestoreError>>;
 
 struct Work<'a> {
-    containers: &'a Containers,
+    reader: &'a dyn StoreReader,
     printer: &'a Fingerprinter,
     piece: &'a Piece,
     bytes: FetchedBytes,
@@ -202,7 +203,7 @@ struct Work<'a> {
 impl Work<'_> {
     /// Verifies every chunk of the regions that were read. It computes all fingerprints together,
     /// which is faster.
-    fn take_all(&mut self, regions: &container::RegionBuffer) {
+    fn take_all(&mut self, regions: &RegionBuffer) {
         let fills = &self.piece.fills;
         // A chunk that fills several spots is verified once.
         let same = |a: &Fill, b: &Fill| a.slot() == b.slot();
@@ -233,7 +234,7 @@ impl Work<'_> {
             if self.found.iter().all(Result::is_ok) {
                 return;
             }
-            match self.containers.newer(&view) {
+            match self.reader.newer_catalog(&view) {
                 Ok(Some(newer)) => view = newer,
                 Ok(None) | Err(_) => return,
             }
@@ -256,7 +257,7 @@ impl Work<'_> {
         &mut self,
         view: &CatalogView,
         fill: &Fill,
-        held: &mut Option<(RegionIndex, Result<container::PlainRegion, Arc<RestoreError>>)>,
+        held: &mut Option<(RegionIndex, Result<RegionBuffer, Arc<RestoreError>>)>,
     ) -> Result<Range<usize>, Arc<RestoreError>> {
         let location = fill.part.location;
         let wrong_slot = || Arc::new(RestoreError::WrongSlot { location });
@@ -265,17 +266,18 @@ impl Work<'_> {
         }
         let index = view.region_of(fill.slot()).ok_or_else(wrong_slot)?;
         if held.as_ref().is_none_or(|(held, _)| *held != index) {
-            let read = self.containers.read_region(view, index);
-            if let Ok(plain) = &read {
-                self.read_bytes += plain.bytes().len() as u64;
-            }
+            let mut region = RegionBuffer::default();
+            let read = self.reader.read_regions_into(view, &[index], &mut region);
+            self.read_bytes += region.plain_len() as u64;
+            let read = read.map(|()| region);
             *held = Some((index, read.map_err(|error| Arc::new(error.into()))));
         }
         let Some((_, read)) = held else {
             return Err(wrong_slot());
         };
-        let plain = read.as_ref().map_err(Arc::clone)?;
-        let chunk = plain.slot_bytes(view, fill.slot()).ok_or_else(wrong_slot)?;
+        let region = read.as_ref().map_err(Arc::clone)?;
+        let chunk = region.slot(view, fill.slot()).ok_or_else(wrong_slot)?;
+        let chunk = region.bytes(&chunk);
         let start = self.bytes.copied.len();
         let range = start..start + chunk.len();
         judge(

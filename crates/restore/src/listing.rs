@@ -15,7 +15,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use recipe::{NodeCache, RecipeError, StreamBytes, TreeRoot};
+use recipe::{RecipeError, StoreReader, StreamBytes, TreeRoot};
 use tree::{Fences, ListingPlace, ListingReader, TreeError};
 
 pub use entries::Entries;
@@ -25,7 +25,7 @@ pub use wanted::Wanted;
 /// threads.
 #[derive(Debug)]
 pub struct BackupListing<'a> {
-    nodes: &'a NodeCache,
+    reader: &'a dyn StoreReader,
     listing: TreeRoot,
     shortcut: Mutex<Shortcut>,
 }
@@ -57,7 +57,7 @@ enum Shortcut {
 impl<'a> BackupListing<'a> {
     /// The listing below its root, with the fences below theirs. Reads nothing yet.
     #[must_use]
-    pub fn new(nodes: &'a NodeCache, listing: TreeRoot, fences: Option<TreeRoot>) -> Self {
+    pub fn new(reader: &'a dyn StoreReader, listing: TreeRoot, fences: Option<TreeRoot>) -> Self {
         let shortcut = match fences {
             Some(root) => Shortcut::Fences(Fences::new(root.len, listing.len), root),
             None => Shortcut::None {
@@ -66,7 +66,7 @@ impl<'a> BackupListing<'a> {
             },
         };
         Self {
-            nodes,
+            reader,
             listing,
             shortcut: Mutex::new(shortcut),
         }
@@ -95,7 +95,7 @@ impl<'a> BackupListing<'a> {
         let mut shortcut = self.shortcut.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *shortcut {
             Shortcut::Fences(fences, root) => {
-                match fences.find(path, &mut |range| read(self.nodes, root, range)) {
+                match fences.find(path, &mut |range| read(self.reader, root, range)) {
                     Ok(place) => place,
                     Err(fault) => {
                         *shortcut = Shortcut::None {
@@ -122,16 +122,19 @@ impl<'a> BackupListing<'a> {
     }
 
     /// The whole listing.
-    fn read_all(&self) -> Result<ListingReader<StreamBytes<'a>>, TreeError> {
-        let bytes = StreamBytes::new(self.nodes, &self.listing, 0, self.listing.len);
+    fn read_all(&self) -> Result<ListingReader<StreamBytes<'a, dyn StoreReader + 'a>>, TreeError> {
+        let bytes = StreamBytes::new(self.reader, &self.listing, 0, self.listing.len);
         Ok(ListingReader::new(bytes.map_err(|error| unread(0, error))?))
     }
 
     /// The listing from this place on.
-    fn read_from(&self, place: &ListingPlace) -> Result<ListingReader<StreamBytes<'a>>, TreeError> {
+    fn read_from(
+        &self,
+        place: &ListingPlace,
+    ) -> Result<ListingReader<StreamBytes<'a, dyn StoreReader + 'a>>, TreeError> {
         let offset = place.listing_offset;
         let len = self.listing.len.saturating_sub(offset);
-        let bytes = StreamBytes::new(self.nodes, &self.listing, offset, len);
+        let bytes = StreamBytes::new(self.reader, &self.listing, offset, len);
         Ok(ListingReader::from_place(
             bytes.map_err(|error| unread(offset, error))?,
             place,
@@ -139,8 +142,8 @@ impl<'a> BackupListing<'a> {
     }
 }
 
-fn read(nodes: &NodeCache, root: &TreeRoot, range: Range<u64>) -> io::Result<Vec<u8>> {
-    let stream = StreamBytes::new(nodes, root, range.start, range.end - range.start);
+fn read(reader: &dyn StoreReader, root: &TreeRoot, range: Range<u64>) -> io::Result<Vec<u8>> {
+    let stream = StreamBytes::new(reader, root, range.start, range.end - range.start);
     let mut bytes = Vec::new();
     stream.map_err(io::Error::other)?.read_to_end(&mut bytes)?;
     Ok(bytes)

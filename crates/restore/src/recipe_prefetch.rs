@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use recipe::{NodeCache, TreeRoot};
+use recipe::{StoreReader, TreeRoot};
 use types::ByteRange;
 
 use crate::error::RestoreError;
@@ -90,7 +90,7 @@ impl Drop for Taking {
 pub(crate) fn references_by<'scope, 'a: 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     threads: usize,
-    nodes: &'a NodeCache,
+    reader: &'a dyn StoreReader,
     root: &'a TreeRoot,
     ranges: &'a [ByteRange],
 ) -> Box<dyn Iterator<Item = Result<Reference, RestoreError>> + Send + 'scope> {
@@ -106,7 +106,7 @@ pub(crate) fn references_by<'scope, 'a: 'scope>(
                     return;
                 }
                 // Sending fails only if the receiver was dropped meanwhile.
-                drop(waiting.send(part.open(nodes)));
+                drop(waiting.send(part.open(reader)));
             }
         };
         spawn(format!("scout-{number}"))
@@ -116,9 +116,9 @@ pub(crate) fn references_by<'scope, 'a: 'scope>(
     let is_scouted = scouts.count() > 0;
     drop(jobs_rx);
     let taking = Taking(Arc::clone(&ahead));
-    let lead = move || lead(Parts::new(nodes, root, ranges), &ahead, &order_tx, &jobs_tx);
+    let lead = move || lead(Parts::new(reader, root, ranges), &ahead, &order_tx, &jobs_tx);
     if !is_scouted || spawn("scouts".to_owned()).spawn_scoped(scope, lead).is_err() {
-        return Box::new(crate::references(nodes, root, ranges));
+        return Box::new(crate::references(reader, root, ranges));
     }
     let opened = order_rx.into_iter().map(move |(coming, len)| {
         let opened = coming.recv().unwrap_or(Err(RestoreError::Internal(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use container::ContainerError;
 use env::StorageError;
-use recipe::{ChunkRef, ChunkRefs, NodeCache, Place, RangeWalker, RecipeError, TreeRoot, child_nodes};
+use recipe::{ChunkRef, ChunkRefs, Place, RangeWalker, RecipeError, StoreReader, TreeRoot, child_nodes};
 use types::{ByteRange, Level};
 
 use crate::error::RestoreError;
@@ -17,11 +17,11 @@ use crate::plan::{ChunkPart, Reference};
 /// verified without a catalog, the bytes below it are lost: [`RestoreError::LostPart`] says how
 /// many, and the references behind them follow. Any other error is the last item.
 pub fn references<'a>(
-    nodes: &'a NodeCache,
+    reader: &'a dyn StoreReader,
     root: &'a TreeRoot,
     ranges: &'a [ByteRange],
 ) -> impl Iterator<Item = Result<Reference, RestoreError>> + Send + 'a {
-    one_by_one(Parts::new(nodes, root, ranges).map(|part| part.open(nodes)))
+    one_by_one(Parts::new(reader, root, ranges).map(|part| part.open(reader)))
 }
 
 /// The references of opened parts, one after another. Any error other than a lost part ends them.
@@ -92,9 +92,9 @@ impl Part {
     }
 
     /// Opens the part.
-    pub(crate) fn open(self, nodes: &NodeCache) -> Opened {
+    pub(crate) fn open(self, reader: &dyn StoreReader) -> Opened {
         match self {
-            Self::Segment(part) => part.open(nodes),
+            Self::Segment(part) => part.open(reader),
             Self::Failed(error) => Err(error),
         }
     }
@@ -103,9 +103,9 @@ impl Part {
 impl SegmentPart {
     /// Opens the segment: reads and verifies its node, and the catalogs of all containers that it
     /// names.
-    pub(crate) fn open(&self, nodes: &NodeCache) -> Opened {
+    pub(crate) fn open(&self, reader: &dyn StoreReader) -> Opened {
         let ByteRange { offset, len } = self.bytes;
-        let found = ChunkRefs::new(nodes, &self.segment, offset, len)
+        let found = ChunkRefs::new(reader, &self.segment, offset, len)
             .and_then(|refs| refs.map(|found| found.map(reference)).collect());
         found.map_err(|error| lost_or_over(len, error))
     }
@@ -114,10 +114,10 @@ impl SegmentPart {
 /// The parts of the ranges. The iterator opens nodes above segments.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
-    nodes: &'a NodeCache,
+    reader: &'a dyn StoreReader,
     root: &'a TreeRoot,
     ranges: std::slice::Iter<'a, ByteRange>,
-    walker: Option<RangeWalker<'a, NodeCache>>,
+    walker: Option<RangeWalker<'a, dyn StoreReader + 'a>>,
     /// Where in the stream the next part begins, and where the range ends.
     at: u64,
     end: u64,
@@ -125,9 +125,9 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    pub(crate) fn new(nodes: &'a NodeCache, root: &'a TreeRoot, ranges: &'a [ByteRange]) -> Self {
+    pub(crate) fn new(reader: &'a dyn StoreReader, root: &'a TreeRoot, ranges: &'a [ByteRange]) -> Self {
         Self {
-            nodes,
+            reader,
             root,
             ranges: ranges.iter(),
             walker: None,
@@ -140,7 +140,7 @@ impl<'a> Parts<'a> {
     fn next_segment(&mut self) -> Result<Option<SegmentPart>, RecipeError> {
         if self.walker.is_none() {
             let rest = self.end.saturating_sub(self.at);
-            self.walker = Some(RangeWalker::new(self.nodes, self.root, self.at, rest)?);
+            self.walker = Some(RangeWalker::new(self.reader, self.root, self.at, rest)?);
         }
         let walker = self.walker.as_mut().expect("made above");
         let Some((segment, begin)) = walker.next_segment()? else {
@@ -156,7 +156,7 @@ impl<'a> Parts<'a> {
 
     /// Skips the bytes that the error makes unreadable.
     fn step_over(&mut self, error: RecipeError) -> Part {
-        let lost = unreadable_end(self.nodes, self.root, self.at).min(self.end);
+        let lost = unreadable_end(self.reader, self.root, self.at).min(self.end);
         let len = lost.saturating_sub(self.at);
         let error = match error {
             // The caller passed a stream of another kind without checking it.
@@ -199,21 +199,23 @@ fn lost_or_over(len: u64, error: RecipeError) -> RestoreError {
     }
 }
 
-/// Whether the storage fails altogether, so that nothing else could be read either.
+/// Whether the storage or the reader fails altogether, so that nothing else could be read either.
 fn stops(error: &RecipeError) -> bool {
-    matches!(
-        error,
-        RecipeError::Container(ContainerError::Storage(storage))
-            if !matches!(storage, StorageError::NotFound { .. } | StorageError::Io { .. })
-    )
+    match error {
+        RecipeError::Container(ContainerError::Storage(storage)) => {
+            !matches!(storage, StorageError::NotFound { .. } | StorageError::Io { .. })
+        }
+        RecipeError::Other(_) => true,
+        _ => false,
+    }
 }
 
 /// The end of the lowest node that can be found and holds the byte at `at`.
-fn unreadable_end(nodes: &NodeCache, root: &TreeRoot, at: u64) -> u64 {
+fn unreadable_end(reader: &dyn StoreReader, root: &TreeRoot, at: u64) -> u64 {
     let segment = Level::new(1).expect("level 1 is within the limit");
     let (mut node, mut begin) = (*root, 0u64);
     'down: while node.level > segment {
-        let Ok(children) = child_nodes(nodes, &node) else {
+        let Ok(children) = child_nodes(reader, &node) else {
             break;
         };
         let mut child_begin = begin;

@@ -7,6 +7,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
+use recipe::RecipeError;
 
 use crate::error::RestoreError;
 use crate::fetch::{FetchedBytes, SpotRun, ToKeep};
@@ -165,11 +166,14 @@ impl<'a> Sender<'a> {
                 Some(bytes) => self.sink.bytes(bytes)?,
                 None => {
                     let location = one.part.location;
-                    self.sink
-                        .lost(one.len, &Arc::new(RestoreError::WrongSlot { location }))?;
+                    lose(
+                        self.sink,
+                        one.len,
+                        &Arc::new(RestoreError::WrongSlot { location }),
+                    )?;
                 }
             },
-            Err(error) => self.sink.lost(one.len, error)?,
+            Err(error) => lose(self.sink, one.len, error)?,
         }
         self.let_go(one.number);
         Ok(true)
@@ -193,7 +197,7 @@ impl<'a> Sender<'a> {
                     freed += SPOT_BYTES;
                     self.stats.bytes += len;
                     match lost {
-                        Some(error) => self.sink.lost(len, &error)?,
+                        Some(error) => lose(self.sink, len, &error)?,
                         None => self.sink.zeros(len)?,
                     }
                 }
@@ -203,7 +207,7 @@ impl<'a> Sender<'a> {
                     freed += charged(&run);
                     match &run.found {
                         Ok(at) => self.sink.bytes(bytes.get(at))?,
-                        Err(error) => self.sink.lost(run.len, error)?,
+                        Err(error) => lose(self.sink, run.len, error)?,
                     }
                 }
             }
@@ -212,6 +216,14 @@ impl<'a> Sender<'a> {
             self.room.free(freed);
         }
         Ok(())
+    }
+}
+
+/// Passes lost bytes to the sink, unless all further ones would be lost, too.
+fn lose(sink: &mut dyn Sink, len: u64, error: &Arc<RestoreError>) -> Result<(), RestoreError> {
+    match **error {
+        RestoreError::Recipe(RecipeError::Other(_)) => Err(RestoreError::NoMore(Arc::clone(error))),
+        _ => sink.lost(len, error),
     }
 }
 

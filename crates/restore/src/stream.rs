@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use recipe::{NodeCache, TreeRoot};
+use recipe::{StoreReader, TreeRoot};
 use types::ByteRange;
 
 use crate::assemble::{AssembleOptions, assemble};
@@ -52,7 +52,7 @@ impl Output for std::io::Sink {
 /// Everything that was written before is right.
 #[expect(clippy::too_many_arguments, reason = "all of them are what a restore is")]
 pub fn restore_stream(
-    nodes: &NodeCache,
+    reader: &dyn StoreReader,
     root: &TreeRoot,
     range: ByteRange,
     name: &str,
@@ -63,7 +63,7 @@ pub fn restore_stream(
 ) -> Result<AssembleStats, RestoreError> {
     counters.bytes_total.store(range.len, Ordering::Relaxed);
     let ranges = [range];
-    let printer = recipe::NodeSource::fingerprinter(nodes);
+    let printer = recipe::NodeSource::fingerprinter(reader);
     let mut sink = StreamSink {
         output,
         name,
@@ -71,8 +71,8 @@ pub fn restore_stream(
         cancel,
     };
     let stats = thread::scope(|scope| {
-        let refs = references_by(scope, assembling.scouts, nodes, root, &ranges);
-        assemble(nodes.containers(), printer, refs, assembling, &mut sink)
+        let refs = references_by(scope, assembling.scouts, reader, root, &ranges);
+        assemble(reader, printer, refs, assembling, &mut sink)
     })?;
     counters.files.fetch_add(1, Ordering::Relaxed);
     Ok(stats)

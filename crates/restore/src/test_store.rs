@@ -6,7 +6,7 @@ use container::{Compression, ContainerBuilder, Containers, PendingEntry, compres
 use crypto::{DomainKey, EncryptionKey, MasterKeys};
 use env::{Env, MemoryStorage};
 use format::node::Node;
-use recipe::{Child, KnownNode, NodeSink, RecipeError, TreeBuilder, TreeRoot};
+use recipe::{Child, KnownNode, NodeCache, NodeSink, RecipeError, TreeBuilder, TreeRoot};
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, Level, SequenceNumber, SessionId,
     Slot, StoreId,
@@ -35,6 +35,11 @@ pub(crate) fn id(kind: ContainerKind, sequence: u32) -> ContainerId {
 }
 
 /// Stores entries as the slots of one container, several to a region.
+/// A reader of the store with its own cache of nodes.
+pub(crate) fn reader(containers: &Containers) -> NodeCache {
+    NodeCache::new(containers.clone(), 1 << 20)
+}
+
 fn put(containers: &Containers, id: ContainerId, entries: &[(PendingEntry, Vec<u8>)]) {
     let mut builder = ContainerBuilder::new(id, Generation::FIRST);
     for region in entries.chunks(16) {

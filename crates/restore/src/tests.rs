@@ -20,6 +20,7 @@ use crate::message::AssembleStats;
 use crate::plan::{ChunkPart, Fill, Next, Place, Reference};
 use crate::read_split::pieces;
 use crate::send::Sink;
+use crate::test_store::reader;
 
 const CONTAINERS: u32 = 5;
 const REGIONS: usize = 6;
@@ -216,7 +217,13 @@ fn run(
     sink: &mut Collected,
 ) -> Result<AssembleStats, RestoreError> {
     let references = parts.iter().map(|part| Ok(reference(part)));
-    assemble(containers, containers.fingerprinter(), references, options, sink)
+    assemble(
+        &reader(containers),
+        containers.fingerprinter(),
+        references,
+        options,
+        sink,
+    )
 }
 
 proptest! {
@@ -441,7 +448,7 @@ fn a_reference_that_the_catalog_does_not_bear_out_gives_no_bytes() {
         let references = [good, bad, good, bad, bad, good].map(Ok);
         let mut sink = Collected::default();
         let ran = assemble(
-            &containers,
+            &reader(&containers),
             containers.fingerprinter(),
             references.into_iter(),
             options(budget, 1),
@@ -483,7 +490,14 @@ fn bytes_that_are_sealed_rightly_and_fingerprinted_wrongly_do_not_leave() {
     for budget in BUDGETS {
         let mut sink = Collected::default();
         let references = [one, one].map(Ok).into_iter();
-        assemble(&containers, printer, references, options(budget, 1), &mut sink).unwrap();
+        assemble(
+            &reader(&containers),
+            printer,
+            references,
+            options(budget, 1),
+            &mut sink,
+        )
+        .unwrap();
         assert_eq!(sink.lost.len(), 2);
         assert!(sink.lost[0].2.contains("fingerprint"), "{:?}", sink.lost);
         assert_eq!(sink.bytes, [0; 16]);
@@ -516,7 +530,13 @@ fn references_that_fail_end_the_restore_after_no_wrong_byte() {
             .chain([Err(RestoreError::Internal("the recipe ends here"))]);
         let mut sink = Collected::default();
         let printer = containers.fingerprinter();
-        let ran = assemble(&containers, printer, references, options(budget, 2), &mut sink);
+        let ran = assemble(
+            &reader(&containers),
+            printer,
+            references,
+            options(budget, 2),
+            &mut sink,
+        );
         assert!(matches!(ran, Err(RestoreError::Internal(_))));
         assert!(expected(&parts).starts_with(&sink.bytes));
     }
@@ -557,7 +577,14 @@ fn many_workers_read_no_further_ahead_than_the_budget() {
     let mut sink = Collected::default();
     let printer = containers.fingerprinter();
     let twice = references.iter().chain(references.iter().rev()).copied().map(Ok);
-    let stats = assemble(&containers, printer, twice, options(budget, 16), &mut sink).unwrap();
+    let stats = assemble(
+        &reader(&containers),
+        printer,
+        twice,
+        options(budget, 16),
+        &mut sink,
+    )
+    .unwrap();
     let spots = 2 * u64::from(COUNT);
     assert_eq!(stats.bytes, spots * CHUNK_BYTES as u64);
     let most = budget + CHUNK_BYTES as u64 + spots * crate::plan::SPOT_BYTES;
@@ -610,7 +637,13 @@ fn a_fetching_thread_that_panics_ends_the_restore() {
             let printer = containers.fingerprinter();
             let mut sink = Collected::default();
             let options = options(1_000, 2);
-            assemble(&containers, printer, references.into_iter(), options, &mut sink)
+            assemble(
+                &reader(&containers),
+                printer,
+                references.into_iter(),
+                options,
+                &mut sink,
+            )
         });
         ended.send(std::panic::catch_unwind(run).is_err()).unwrap();
     });
@@ -702,7 +735,13 @@ fn memory_that_nothing_stands_in_goes_back_and_what_is_held_is_charged() {
     let (mixed, wanted) = (store(3, &[text, noise, noise]), 3 * (64_u64 << 10));
     let pool = Arc::new(crate::pool::RegionPool::default());
     let fetch = |room: &Arc<MemoryBudget>, piece| {
-        let brought = crate::fetch::fetch(&containers, containers.fingerprinter(), &pool, room, piece);
+        let brought = crate::fetch::fetch(
+            &reader(&containers),
+            containers.fingerprinter(),
+            &pool,
+            room,
+            piece,
+        );
         for run in &brought.runs {
             assert!(brought.bytes.get(run.found.as_ref().unwrap()).len() as u64 == run.len);
         }

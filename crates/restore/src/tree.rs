@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use format::listing::{Content, EntryKind};
-use recipe::{NodeCache, TreeRoot};
+use recipe::{StoreReader, TreeRoot};
 use tree::{Begun, FileWriter, Listed, Placed, RestoreOptions, Restorer, SkipReason, TreeError};
 
 use crate::assemble::{AssembleOptions, assemble};
@@ -69,8 +69,8 @@ pub struct TreeStats {
 /// The source of a restore.
 #[derive(Debug, Clone, Copy)]
 pub struct TreeSource<'a> {
-    /// The store's nodes and containers.
-    pub nodes: &'a NodeCache,
+    /// Reads the store.
+    pub reader: &'a dyn StoreReader,
     /// The content stream.
     pub content: &'a TreeRoot,
     /// The listing.
@@ -115,9 +115,9 @@ pub fn restore_tree(
             faults,
             full: None,
         };
-        let refs = references_by(scope, assembling.scouts, source.nodes, source.content, &ranges);
-        let printer = recipe::NodeSource::fingerprinter(source.nodes);
-        sink.stats.assemble = assemble(source.nodes.containers(), printer, refs, assembling, &mut sink)?;
+        let refs = references_by(scope, assembling.scouts, source.reader, source.content, &ranges);
+        let printer = recipe::NodeSource::fingerprinter(source.reader);
+        sink.stats.assemble = assemble(source.reader, printer, refs, assembling, &mut sink)?;
         sink.place_rest()?;
         sink.restore_links(source)?;
         sink.small.wait()?;

@@ -94,7 +94,7 @@ fn restore_and(
     let (listing, content) = (store(&containers, 1, &listing), store(&containers, 200, &content));
     let nodes = NodeCache::new(containers, 1 << 20);
     let source = TreeSource {
-        nodes: &nodes,
+        reader: &nodes,
         content: &content,
         listing: &BackupListing::new(&nodes, listing, None),
     };

@@ -185,8 +185,13 @@ fn by_nobody(bed: &Bed, args: &[&str]) -> Ran {
         // The binary may be in a folder that other users cannot enter.
         let program = bed.path("onefold");
         if !program.exists() {
-            fs::copy(command.get_program(), &program).unwrap();
-            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            // By another process: a child that another thread starts meanwhile would hold the copy
+            // open for writing, and what is written to cannot be started.
+            let copied = Command::new("install")
+                .args(["-m", "755"])
+                .args([command.get_program(), program.as_os_str()])
+                .status();
+            assert!(copied.unwrap().success());
         }
         let mut other = Command::new(program);
         for (name, value) in command.get_envs() {

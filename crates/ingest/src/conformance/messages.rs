@@ -1,6 +1,7 @@
 //! Cases that send messages one by one, and check the answers.
 
 use std::collections::VecDeque;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ const CHUNK_BYTES: usize = 1000;
 const REGION_CHUNKS: usize = 5;
 /// Children of a segment, on average.
 const SEGMENT_CHILDREN: u32 = 16;
+/// A store that says nothing for so long never will.
+const SILENCE: Duration = Duration::from_secs(60);
 
 type Child = SegmentChild<Vec<u8>>;
 
@@ -65,6 +68,53 @@ enum Order {
     Reversed,
 }
 
+/// How far a client reads ahead of the verdicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// It offers all that it has.
+    Ahead,
+    /// It offers a stream's next segment when the last one has its verdict, or when it knows that
+    /// the store waits for more of the stream.
+    Patient,
+}
+
+/// What the gathering half tells the offering half of a stream.
+#[derive(Debug, Clone, Copy)]
+enum Heard {
+    Verdict(StreamIndex),
+    Waits(StreamIndex),
+}
+
+/// When a patient client may go on.
+struct Patience {
+    heard: mpsc::Receiver<Heard>,
+    /// Of each stream: segments without a verdict, and whether the store waits for more.
+    streams: Vec<(usize, bool)>,
+}
+
+impl Patience {
+    /// Waits until the next segment of the stream may be offered, or the gatherer has ended.
+    fn wait(&mut self, stream: StreamIndex) {
+        while matches!(self.streams[usize::from(stream.0)], (1.., false)) {
+            match self.heard.recv_timeout(SILENCE) {
+                Ok(Heard::Verdict(stream)) => {
+                    let (open, waits) = &mut self.streams[usize::from(stream.0)];
+                    *open = open.saturating_sub(1);
+                    *waits = false;
+                }
+                Ok(Heard::Waits(stream)) => self.streams[usize::from(stream.0)].1 = true,
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    panic!(
+                        "neither a verdict nor `Waits` for the last segment of stream {}",
+                        stream.0
+                    )
+                }
+            }
+        }
+    }
+}
+
 /// The gathering half of a client, which checks the answers.
 struct Gatherer<'a> {
     session: &'a dyn BackupSession,
@@ -73,6 +123,7 @@ struct Gatherer<'a> {
     next: [u64; Lane::COUNT],
     regions: [Vec<(u64, Vec<Vec<u8>>)>; Lane::COUNT],
     order: Order,
+    heard: mpsc::Sender<Heard>,
 }
 
 impl Gatherer<'_> {
@@ -85,8 +136,11 @@ impl Gatherer<'_> {
                     Verdict::Segment { stream, wanted } => {
                         counts[usize::from(stream.0)] += 1;
                         self.take(stream, &wanted);
+                        let _ = self.heard.send(Heard::Verdict(stream));
                     }
-                    Verdict::Waits(_) => {}
+                    Verdict::Waits(stream) => {
+                        let _ = self.heard.send(Heard::Waits(stream));
+                    }
                     Verdict::Flush(lane) => {
                         for each in [Lane::Content, Lane::Metadata] {
                             if lane.is_none_or(|lane| lane == each) {
@@ -158,6 +212,7 @@ fn play(
     streams: &[Stream],
     bytes: &[&[u8]],
     order: Order,
+    pace: Pace,
 ) -> Result<Committed, IngestError> {
     let begun = host.begin(streams.to_vec(), &[])?;
     let session = begun.session();
@@ -167,6 +222,11 @@ fn play(
         .collect();
     let children =
         |segments: &Vec<Segment<Vec<u8>>>| segments.iter().map(|each| each.children.clone()).collect();
+    let (heard, hearing) = mpsc::channel();
+    let mut patience = Patience {
+        heard: hearing,
+        streams: vec![(0, false); streams.len()],
+    };
     let gatherer = Gatherer {
         session,
         lanes: streams.iter().map(|stream| stream.lane).collect(),
@@ -174,6 +234,7 @@ fn play(
         next: [0; Lane::COUNT],
         regions: Default::default(),
         order,
+        heard,
     };
     let longest = of_streams.iter().map(Vec::len).max().unwrap_or(0);
     let counts = thread::scope(|scope| {
@@ -183,7 +244,13 @@ fn play(
             for (number, segments) in (0_u16..).zip(&of_streams) {
                 let stream = StreamIndex(number);
                 match segments.get(turn) {
-                    Some(segment) => offers.push(offered(stream, segment)),
+                    Some(segment) => {
+                        if pace == Pace::Patient {
+                            patience.wait(stream);
+                        }
+                        patience.streams[usize::from(number)].0 += 1;
+                        offers.push(offered(stream, segment));
+                    }
                     None if turn == segments.len() => offers.push(Offer::End(stream)),
                     None => {}
                 }
@@ -213,11 +280,11 @@ fn three() -> Vec<Stream> {
 pub(super) fn streams_are_answered_each_in_its_order(host: &dyn Host) -> Outcome {
     let (content, listing, fences) = (noise(11, 150_500), noise(12, 60_001), noise(13, 999));
     let bytes: [&[u8]; 3] = [&content, &listing, &fences];
-    let first = play(host, &three(), &bytes, Order::AsWanted)?;
+    let first = play(host, &three(), &bytes, Order::AsWanted, Pace::Ahead)?;
     let one = checked(host, &first, &bytes);
     // The same again, and a stream with the content of another one.
     let mixed: [&[u8]; 3] = [&listing, &content, &[]];
-    let second = play(host, &three(), &mixed, Order::AsWanted)?;
+    let second = play(host, &three(), &mixed, Order::AsWanted, Pace::Ahead)?;
     let two = checked(host, &second, &mixed);
     assert_eq!(first.streams[0].role, StreamRole::Content);
     Ok(vec![one, two])
@@ -227,8 +294,35 @@ pub(super) fn regions_may_come_in_any_order(host: &dyn Host) -> Outcome {
     let mut made: Vec<Made> = Vec::new();
     for (seed, order) in [(21, Order::AsWanted), (22, Order::Reversed)] {
         let bytes = noise(seed, 120_000);
-        let committed = play(host, &single_stream(None), &[&bytes], order)?;
+        let committed = play(host, &single_stream(None), &[&bytes], order, Pace::Ahead)?;
         made.push(checked(host, &committed, &[&bytes]));
+    }
+    Ok(made)
+}
+
+/// A client that has little memory reads on only if it hears that it may: each segment has its
+/// verdict, or the store says that it waits. With a cap, a store waits when what it has is
+/// scattered.
+pub(super) fn a_patient_client_is_never_left_waiting(host: &dyn Host) -> Outcome {
+    let (content, listing) = (noise(41, 140_000), noise(42, 50_000));
+    let bytes: [&[u8]; 3] = [&content, &listing, &[]];
+    // Known segments, new ones, and ones of which a part is known.
+    let changed: Vec<u8> = content
+        .chunks(9 * CHUNK_BYTES)
+        .enumerate()
+        .flat_map(|(number, part)| {
+            if number % 3 == 1 {
+                noise(43, part.len())
+            } else {
+                part.to_vec()
+            }
+        })
+        .collect();
+    let later: [&[u8]; 3] = [&changed, &listing, &content];
+    let mut made = Vec::new();
+    for bytes in [bytes, bytes, later] {
+        let committed = play(host, &three(), &bytes, Order::AsWanted, Pace::Patient)?;
+        made.push(checked(host, &committed, &bytes));
     }
     Ok(made)
 }
@@ -246,6 +340,12 @@ pub(super) fn a_commit_before_the_end_makes_no_backup(host: &dyn Host) -> Outcom
     );
     drop(begun);
     assert_eq!(host.backups(), []);
-    let committed = play(host, &single_stream(None), &[&bytes], Order::AsWanted)?;
+    let committed = play(
+        host,
+        &single_stream(None),
+        &[&bytes],
+        Order::AsWanted,
+        Pace::Ahead,
+    )?;
     Ok(vec![checked(host, &committed, &[&bytes])])
 }

@@ -98,6 +98,7 @@ pub const CASES: &[Case] = &[
     ("repeats", cases::repeats_and_zeros_are_stored_once),
     ("three-streams", messages::streams_are_answered_each_in_its_order),
     ("any-order", messages::regions_may_come_in_any_order),
+    ("patient", messages::a_patient_client_is_never_left_waiting),
     ("copies", cases::ranges_of_earlier_backups_are_copied),
     ("reads", cases::earlier_backups_are_read),
     ("dropped", cases::a_dropped_session_makes_no_backup),

@@ -72,3 +72,25 @@ impl Drop for Running {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use env::SystemClock;
+
+    use super::*;
+
+    #[test]
+    fn backups_that_run_share_the_memory_of_open_containers() {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let pools = StorePools::new(1 << 20, 900, &clock);
+        assert_eq!(pools.container_bytes_max(), 900, "nobody runs");
+        let first = pools.begin();
+        assert_eq!(pools.container_bytes_max(), 900);
+        let others = [pools.begin(), pools.clone().begin()];
+        assert_eq!(pools.container_bytes_max(), 300);
+        drop(first);
+        assert_eq!(pools.container_bytes_max(), 450);
+        drop(others);
+        assert_eq!(pools.container_bytes_max(), 900);
+    }
+}

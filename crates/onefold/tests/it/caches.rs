@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use onefold::{Monitor, ReadData};
+use onefold::{Credential, Monitor, OpenOptions, ReadData, Store};
 
 use crate::common::pruning::{everything_at_once, forget, prune};
 use crate::common::storage::Asked;
@@ -37,6 +37,42 @@ fn nothing_is_referred_to_that_only_a_cached_catalog_has() {
     assert_restores_bytes(&fresh, &snapshot(&fresh, again), "/whole", &bytes, "again");
     assert_restores_bytes(&fresh, &snapshot(&fresh, kept), "/front", front, "kept");
     assert_sound(&fresh, "after both");
+}
+
+/// With less memory than a container takes, containers are shorter, and hold the same.
+#[test]
+fn open_containers_keep_to_their_memory() {
+    let made = |open_bytes: u64| {
+        let machine = Process::new(95);
+        machine.init();
+        let options = OpenOptions::default().open_containers_bytes(open_bytes);
+        let store = Store::open(&machine.env, &Credential::None, &options).unwrap();
+        let bytes = noise(95, 300_000);
+        let report = back_up_bytes(&store, "/stream", &bytes, &How::plain()).unwrap();
+        assert_restores_bytes(&store, &snapshot(&store, report.id), "/stream", &bytes, "made");
+        assert_sound(&store, "made");
+        let longest = env::Storage::list(&machine.storage, "data").unwrap();
+        let longest = longest.iter().map(|object| object.len).max();
+        (
+            machine.names("data").len(),
+            longest.unwrap(),
+            report.totals.bytes_new,
+        )
+    };
+    // A container has 32 KiB and a region of 8 KiB at most.
+    let (few, long, bytes) = made(1 << 20);
+    let (many, short, same) = made(12 << 10);
+    assert!(
+        few <= 10 && long > 30 << 10,
+        "{few} containers, the longest has {long}"
+    );
+    assert!(
+        many > 17 && short < 20 << 10,
+        "{many} containers, the longest has {short}"
+    );
+    assert_eq!(bytes, same);
+    let (each, _, same) = made(0);
+    assert!(each > many && bytes == same, "{each} containers of one region");
 }
 
 /// Cached nodes prove nothing about the storage.

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use recipe::StreamBytes;
+use recipe::{StoreReader, StreamBytes};
 use tree::{Listed, ListingReader, TreeError, order};
 
 use super::{BackupListing, Wanted};
@@ -12,7 +12,7 @@ use super::{BackupListing, Wanted};
 pub struct Entries<'a> {
     listing: &'a BackupListing<'a>,
     wanted: Wanted,
-    reader: ListingReader<StreamBytes<'a>>,
+    reader: ListingReader<StreamBytes<'a, dyn StoreReader + 'a>>,
     /// An entry that was read and not yet returned.
     peeked: Option<Listed>,
     /// Whether the fences were already asked for the current path.

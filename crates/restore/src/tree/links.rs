@@ -137,7 +137,7 @@ impl TreeSink<'_> {
 }
 
 fn fill(source: TreeSource<'_>, writer: &FileWriter, from: u64) -> Result<(), RestoreError> {
-    let mut bytes = StreamBytes::new(source.nodes, source.content, from, writer.len())?;
+    let mut bytes = StreamBytes::new(source.reader, source.content, from, writer.len())?;
     let mut offset = 0;
     loop {
         let piece = bytes.next_bytes()?;

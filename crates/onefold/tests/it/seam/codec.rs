@@ -506,6 +506,29 @@ impl Wire for SentCatalog {
     }
 }
 
+/// Regions that a client asks for.
+pub(crate) struct AskedRegions {
+    pub(crate) catalog: SentCatalog,
+    pub(crate) regions: Vec<RegionIndex>,
+}
+
+impl Wire for AskedRegions {
+    fn write(&self, w: &mut Writer<'_>) {
+        self.catalog.write(w);
+        w.list(&self.regions, |w, region| w.u32(region.get()));
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            catalog: Wire::read(r)?,
+            regions: r.list(4, |r| {
+                let index = RegionIndex::new(r.u32()?);
+                index.map_err(|_| r.fault("no region"))
+            })?,
+        })
+    }
+}
+
 /// A region in the form to send.
 pub(crate) struct SentRegion {
     pub(crate) catalog: SentCatalog,

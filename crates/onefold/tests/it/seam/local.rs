@@ -15,40 +15,58 @@ use types::{SessionId, UnixNanos};
 
 use crate::common::{How, Process, tiny};
 
+/// How a store's series refers to what is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Referring {
+    /// To chunks.
+    Chunks,
+    /// To chunks of containers that hold enough: the store waits for a window.
+    Capped,
+    /// To segments.
+    Segments,
+}
+
 pub(crate) struct LocalHost {
     pub(crate) store: Store,
     machine: Process,
-    is_hybrid: bool,
+    referring: Referring,
 }
 
 impl LocalHost {
-    pub(crate) fn new(machine: &Process, is_hybrid: bool) -> Self {
+    pub(crate) fn new(machine: &Process, referring: Referring) -> Self {
         let mut options = tiny();
-        if is_hybrid {
+        if referring == Referring::Segments {
             options.series.layout = Some(Layout::Hybrid);
             options.series.segment_bytes = Some(64 << 10);
         }
         machine.try_init(&options).unwrap();
-        Self::on(machine, is_hybrid)
+        Self::on(machine, referring)
     }
 
-    pub(crate) fn on(machine: &Process, is_hybrid: bool) -> Self {
+    pub(crate) fn on(machine: &Process, referring: Referring) -> Self {
         Self {
             store: machine.open(),
             machine: machine.clone(),
-            is_hybrid,
+            referring,
         }
     }
 
     pub(crate) fn host(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<HostedBackup, IngestError> {
         let hosted = self
             .store
-            .host_backup(&Self::backup_options(), Self::name(), streams, upon, false);
+            .host_backup(&self.backup_options(), Self::name(), streams, upon, false);
         hosted.map_err(|error| IngestError::Connection(error.into()))
     }
 
-    pub(crate) fn backup_options() -> BackupOptions {
-        How::plain().options()
+    fn how(&self) -> How {
+        match self.referring {
+            Referring::Capped => How::capped(),
+            Referring::Chunks | Referring::Segments => How::plain(),
+        }
+    }
+
+    pub(crate) fn backup_options(&self) -> BackupOptions {
+        self.how().options()
     }
 
     fn name() -> SeriesName {
@@ -77,14 +95,13 @@ impl Host for LocalHost {
     }
 
     fn options(&self) -> IngestOptions {
-        How::plain().ingest
+        self.how().ingest
     }
 
     fn granularity(&self) -> Granularity {
-        if self.is_hybrid {
-            Granularity::Segment { avg_bytes: 64 << 10 }
-        } else {
-            Granularity::Chunk
+        match self.referring {
+            Referring::Segments => Granularity::Segment { avg_bytes: 64 << 10 },
+            Referring::Chunks | Referring::Capped => Granularity::Chunk,
         }
     }
 

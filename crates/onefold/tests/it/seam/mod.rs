@@ -5,17 +5,17 @@
 mod codec;
 mod local;
 mod pipe;
+mod reading;
 mod remote;
 mod serve;
 
 use ingest::conformance::{CASES, Case, Host, Outcome};
 
 use crate::common::{Process, assert_sound, is_long};
-use local::LocalHost;
+use local::{LocalHost, Referring};
 use remote::RemoteHost;
 
-/// Whether the store's series refer to chunks, or to segments.
-const LAYOUTS: [bool; 2] = [false, true];
+const KINDS: [Referring; 3] = [Referring::Chunks, Referring::Capped, Referring::Segments];
 
 fn made(host: &dyn Host, (name, case): Case) -> Vec<ingest::conformance::Made> {
     let outcome: Outcome = case(host);
@@ -24,12 +24,12 @@ fn made(host: &dyn Host, (name, case): Case) -> Vec<ingest::conformance::Made> {
 
 #[test]
 fn a_store_elsewhere_decides_as_one_here() {
-    for is_hybrid in LAYOUTS {
+    for referring in KINDS {
         for case in CASES {
-            let here = LocalHost::new(&Process::new(700), is_hybrid);
-            let elsewhere = RemoteHost::new(&Process::new(700), is_hybrid, None);
+            let here = LocalHost::new(&Process::new(700), referring);
+            let elsewhere = RemoteHost::new(&Process::new(700), referring, None);
             let (local, remote) = (made(&here, *case), made(&elsewhere, *case));
-            assert_eq!(local, remote, "{}, hybrid: {is_hybrid}", case.0);
+            assert_eq!(local, remote, "{}, {referring:?}", case.0);
             assert!(elsewhere.messages() >= 4, "{}: it talked over the pipe", case.0);
             assert_sound(&here.store, case.0);
             assert_sound(&elsewhere.here.store, case.0);
@@ -40,31 +40,31 @@ fn a_store_elsewhere_decides_as_one_here() {
 /// Cuts after each message in turn, of either end. Then the interrupted backup is made again.
 #[test]
 fn a_pipe_cut_at_any_message_loses_nothing() {
-    for is_hybrid in LAYOUTS {
+    for (number, referring) in KINDS.into_iter().enumerate() {
         for case in CASES {
-            cut_everywhere(*case, is_hybrid);
+            cut_everywhere(*case, referring, number);
         }
     }
 }
 
-fn cut_everywhere(case: Case, is_hybrid: bool) {
-    let whole = RemoteHost::new(&Process::new(701), is_hybrid, None);
+fn cut_everywhere(case: Case, referring: Referring, number: usize) {
+    let whole = RemoteHost::new(&Process::new(701), referring, None);
     let expected = made(&whole, case);
     let messages = whole.messages();
-    // Eight places of each case, and other ones with each layout. The long mode tries all.
+    // Eight places of each case, and other ones for each kind. The long mode tries all.
     let step = if is_long() { 1 } else { messages.div_ceil(8).max(1) };
     let mut failed = 0;
-    for after in (usize::from(is_hybrid) % step..messages).step_by(step) {
+    for after in (number % step..messages).step_by(step) {
         let when = format!("{} cut after {after} of {messages} messages", case.0);
         let machine = Process::new(701);
-        let cut = RemoteHost::new(&machine, is_hybrid, Some(after));
+        let cut = RemoteHost::new(&machine, referring, Some(after));
         let outcome = (case.1)(&cut);
         failed += usize::from(outcome.is_err());
         let visible = cut.backups();
         assert!(visible.len() <= expected.len() + 1, "{when}: {visible:?}");
         drop(cut);
         // Another process continues: visible backups are whole, and the rest is made.
-        let next = LocalHost::on(&machine.beside(702), is_hybrid);
+        let next = LocalHost::on(&machine.beside(702), referring);
         assert_sound(&next.store, &when);
         assert_eq!(next.backups(), visible, "{when}");
         if visible.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use container::{CatalogView, ContainerError, PlainRegion};
+use container::{CatalogView, ContainerError, PlainRegion, RegionBuffer};
 use crypto::Fingerprinter;
 use format::manifest::BackupTotals;
 use format::node::Node;
@@ -17,10 +17,10 @@ use ingest::{
     About, BackupSession, Committed, IngestError, IngestOptions, Offer, Stream, Terms, Verdict, VerifiedKnown,
 };
 use recipe::{NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
-use types::{ByteRange, ChunkLocation, ContainerId, SessionId, Slot};
+use types::{ByteRange, ChunkLocation, ContainerId, RegionIndex, SessionId, Slot};
 
-use super::codec::{Answer, Sent, SentCatalog, SentRegion, Wire};
-use super::local::LocalHost;
+use super::codec::{Answer, AskedRegions, Sent, SentCatalog, SentRegion, Wire};
+use super::local::{LocalHost, Referring};
 use super::pipe::{Broken, Cut, Input, Output, pipe};
 use super::serve;
 use crate::common::Process;
@@ -33,9 +33,17 @@ pub(crate) struct RemoteHost {
 }
 
 impl RemoteHost {
-    pub(crate) fn new(machine: &Process, is_hybrid: bool, cut_after: Option<usize>) -> Self {
+    pub(crate) fn new(machine: &Process, referring: Referring, cut_after: Option<usize>) -> Self {
         Self {
-            here: LocalHost::new(machine, is_hybrid),
+            here: LocalHost::new(machine, referring),
+            cut: Cut::new(cut_after),
+        }
+    }
+
+    /// On a store that is there already.
+    pub(crate) fn on(machine: &Process, referring: Referring, cut_after: Option<usize>) -> Self {
+        Self {
+            here: LocalHost::on(machine, referring),
             cut: Cut::new(cut_after),
         }
     }
@@ -256,6 +264,31 @@ impl StoreReader for RemoteReader {
         let read = self.0.ask(serve::REGION, &at, decode);
         read.map(|(view, region)| (Arc::new(view), region))
             .map_err(unread)
+    }
+
+    fn read_regions_into(
+        &self,
+        view: &CatalogView,
+        regions: &[RegionIndex],
+        buffer: &mut RegionBuffer,
+    ) -> Result<(), RecipeError> {
+        buffer.clear();
+        let asked = AskedRegions {
+            catalog: SentCatalog::of(view),
+            regions: regions.to_vec(),
+        };
+        let sent = self.0.ask(serve::REGIONS, &asked, Vec::<Vec<u8>>::from_bytes);
+        let sent = regions.iter().zip(sent.map_err(unread)?);
+        let sent = sent.map(|(index, bytes)| PlainRegion::from_sent(*index, bytes));
+        buffer.hold_sent(&sent.collect::<Vec<_>>());
+        Ok(())
+    }
+
+    fn newer_catalog(&self, view: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError> {
+        let asked = SentCatalog::of(view);
+        let newer = self.0.ask(serve::NEWER, &asked, Vec::<SentCatalog>::from_bytes);
+        let newer = newer.map_err(unread)?.pop().map(SentCatalog::view).transpose();
+        Ok(newer.map_err(|error| unread(error.to_string()))?.map(Arc::new))
     }
 
     fn chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, RecipeError> {

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use container::RegionBuffer;
 use ingest::{About, BackupSession, IngestError, Offer, Verdict};
 use onefold::HostedBackup;
 use recipe::{StreamName, TreeRoot};
 use types::{ByteRange, ChunkLocation, ContainerId};
 
-use super::codec::{Answer, Sent, SentCatalog, SentRegion, Wire};
+use super::codec::{Answer, AskedRegions, Sent, SentCatalog, SentRegion, Wire};
 use super::pipe::{Broken, Input, Output};
 
 /// Requests of a client. An answer has the number of its request.
@@ -21,6 +22,8 @@ pub(crate) const CATALOG: u8 = 4;
 pub(crate) const STREAM: u8 = 5;
 pub(crate) const REGION: u8 = 6;
 pub(crate) const CHUNK: u8 = 7;
+pub(crate) const REGIONS: u8 = 8;
+pub(crate) const NEWER: u8 = 9;
 
 /// Messages of a store.
 pub(crate) const VERDICTS: u8 = 0;
@@ -141,6 +144,23 @@ fn reply(session: &dyn BackupSession, kind: u8, body: &[u8]) -> Result<Vec<u8>, 
             sent.to_bytes()
         }
         CHUNK => reader.chunk(read(body)?).map_err(failed)?.to_bytes(),
+        REGIONS => {
+            let AskedRegions { catalog, regions } = read(body)?;
+            let view = catalog.view().map_err(|error| error.to_string())?;
+            let mut buffer = RegionBuffer::default();
+            reader
+                .read_regions_into(&view, &regions, &mut buffer)
+                .map_err(failed)?;
+            let plain: Vec<Vec<u8>> = buffer.regions().map(|(_, bytes)| bytes.to_vec()).collect();
+            plain.to_bytes()
+        }
+        NEWER => {
+            let catalog: SentCatalog = read(body)?;
+            let view = catalog.view().map_err(|error| error.to_string())?;
+            let newer = reader.newer_catalog(&view).map_err(failed)?;
+            let newer: Vec<_> = newer.iter().map(|view| SentCatalog::of(view)).collect();
+            newer.to_bytes()
+        }
         other => return Err(format!("no message of kind {other}")),
     })
 }
