@@ -1,5 +1,4 @@
-//! Copies of data catalogs. They show what a lost container held, and the index can be rebuilt from
-//! them.
+//! Copies of data catalogs. They show what a lost container held (decision 48).
 //!
 //! A copy is one chunk of a container of kind `catalog`: slots, 16-byte fingerprints and lengths.
 //! Copies are written after the containers that they describe, and can be rebuilt from these

@@ -59,6 +59,6 @@ pub use lists::CandidateLists;
 pub use merge::{MergeLease, Merged};
 pub use resolver::{LOADS_MAX, Resolver, ResolverOptions, ResolverStats};
 pub use run::RUNS_MAX;
-pub use session::{HookWriter, SessionContainers, hooks_of_copy};
+pub use session::{HookWriter, SessionContainers};
 pub use stats::IndexStats;
 pub use table::{MEMORY_BYTES_MIN, MemoryIndex, MemoryStats};

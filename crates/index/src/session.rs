@@ -1,4 +1,4 @@
-//! Adds hooks: of a running session, of rewritten containers, and from any other source.
+//! Adds hooks: of a running session, of a committed one, and of rewritten containers.
 //!
 //! Hooks gather in memory up to the budget. Then they are written as a run that covers nothing yet
 //! (an external sort). Publishing merges such runs into one that names the sessions it covers. A
@@ -7,8 +7,7 @@
 use std::sync::{Arc, RwLock};
 
 use container::CatalogView;
-use format::container::CatalogCopy;
-use types::{ContainerId, Fingerprint, SessionId};
+use types::{ContainerId, SessionId};
 
 use crate::error::IndexError;
 use crate::hook::{Hook, hooks_of};
@@ -18,7 +17,7 @@ use crate::memory::{ENTRY_BYTES_IN_MEMORY, MemoryHooks};
 use crate::merge::{Wanted, Written, names_of};
 use crate::run::RUNS_MAX;
 use crate::run::Run;
-use crate::sampling::{Anchors, SamplingRates};
+use crate::sampling::SamplingRates;
 use crate::scan::Source;
 use crate::session_ranges;
 use crate::summary::{bits_of_key, key_of};
@@ -99,27 +98,6 @@ impl Index {
             writer.add(catalog)?;
         }
         writer.publish(&[by])
-    }
-
-    /// Like [`Self::rebuild`], from hooks of any origin: [`hooks_of`] catalogs, [`hooks_of_copy`]
-    /// of catalogs' copies. The options limit the memory, however many hooks there are.
-    ///
-    /// # Errors
-    /// Errors of the storage.
-    pub fn rebuild_from(
-        &self,
-        covered: &[SessionId],
-        hooks: impl IntoIterator<Item = Hook>,
-    ) -> Result<(), IndexError> {
-        let old = self.settled_runs();
-        if let Some(span) = span_of(covered) {
-            let mut writer = HookWriter::new(self, span, Nodes::AtOnce).rebuilding();
-            for hook in hooks {
-                writer.add_hook(hook)?;
-            }
-            writer.publish(covered)?;
-        }
-        self.drop_runs(&old)
     }
 
     pub(crate) fn drop_runs(&self, old: &[Arc<Run>]) -> Result<(), IndexError> {
@@ -295,21 +273,4 @@ impl Drop for HookWriter {
     fn drop(&mut self) {
         self.index.drop_pending(&self.chunks);
     }
-}
-
-/// The hooks of a catalog's copy, all of chunks. Copies have the bits that the index needs.
-pub fn hooks_of_copy(copy: &CatalogCopy) -> impl Iterator<Item = Hook> {
-    let container = copy.container;
-    let fingerprints = || copy.entries.iter().map(|entry| widen(entry.fingerprint_prefix));
-    let mut anchors = Anchors::default();
-    for fingerprint in fingerprints() {
-        anchors.add(HookKind::Data, &fingerprint);
-    }
-    fingerprints().map(move |fingerprint| Hook::of(HookKind::Data, &fingerprint, container, &anchors))
-}
-
-fn widen(prefix: [u8; 16]) -> Fingerprint {
-    let mut bytes = [0; Fingerprint::BYTES];
-    bytes[..16].copy_from_slice(&prefix);
-    Fingerprint::from_bytes(bytes)
 }

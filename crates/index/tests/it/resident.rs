@@ -5,7 +5,7 @@ use env::Storage;
 use env::fault::FaultStorage;
 use format::names;
 use index::conformance::{self, Promise};
-use index::{HookKind, Index, IndexOptions, Warning};
+use index::{HookKind, Index, IndexOptions, SessionContainers, Warning};
 use types::ObjectName;
 
 use crate::store::*;
@@ -70,10 +70,15 @@ fn look_ups_read_no_run_whatever_is_published_merged_or_rebuilt() {
     let (entries, held) = (index.stats().entries, index.stats().memory.unwrap().entries);
     let held: u64 = held.iter().sum();
     assert!(held <= entries && held > entries * 9 / 10, "{held} of {entries}");
-    index
-        .rebuild_from(&[session(30)], vec![hook(bits(1), data(30, 0))])
-        .unwrap();
-    assert_eq!(ask(&index, bits(1), HookKind::Data), [data(30, 0)]);
+    let containers = containers(&storage);
+    put(&containers, data(30, 0), &[1]);
+    let committed = [SessionContainers {
+        session: session(30),
+        containers: vec![data(30, 0)],
+    }];
+    index.rebuild(&containers, &committed).unwrap();
+    let bits = containers.fingerprinter().chunk(&chunk(1)).index_bits();
+    assert_eq!(ask(&index, bits, HookKind::Data), [data(30, 0)]);
     assert_eq!(index.stats().memory.unwrap().entries, [1, 0]);
 }
 

@@ -2,7 +2,7 @@
 
 use env::Storage;
 use env::fault::FaultStorage;
-use index::{HookKind, IndexOptions, SessionContainers, Warning, hooks_of, hooks_of_copy};
+use index::{HookKind, IndexOptions, SessionContainers, Warning, hooks_of};
 use types::ContainerKind;
 
 use crate::store::*;
@@ -182,22 +182,6 @@ fn the_whole_index_is_rebuilt_after_its_loss() {
     }
     assert!(open(&storage, SMALL).take_warnings().is_empty());
 
-    index.rebuild_from(&[], Vec::new()).unwrap();
+    index.rebuild(&containers, &[]).unwrap();
     assert!(runs(&storage).is_empty(), "nothing committed, nothing kept");
-}
-
-#[test]
-fn copies_of_catalogs_give_the_same_hooks() {
-    let storage = FaultStorage::new();
-    let containers = containers(&storage);
-    let view = put(&containers, data(1, 0), &(0..50).collect::<Vec<_>>());
-    let of = id(ContainerKind::Catalog, 1, 1);
-    let mut copies = container::CatalogCopies::new(&containers, of, container::Compression::Off);
-    copies.add(&view);
-    containers.put(&copies.seal(&containers).unwrap()).unwrap();
-    let mut hooks = Vec::new();
-    containers
-        .catalog_copies(of, |copy| hooks.extend(hooks_of_copy(&copy)))
-        .unwrap();
-    assert_eq!(hooks, hooks_of(&view).collect::<Vec<_>>());
 }

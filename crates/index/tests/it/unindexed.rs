@@ -273,6 +273,6 @@ fn what_can_be_read_of_a_session_is_found() {
                 }
             }
         }
-        index.rebuild_from(&[], Vec::new()).unwrap();
+        index.rebuild(&containers, &[]).unwrap();
     }
 }
