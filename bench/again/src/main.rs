@@ -1,7 +1,8 @@
 //! Makes backups one after the other in one process: `again FOLDER BACKUPS`. The store in FOLDER,
-//! without a password, has an index already (`hollow_store` makes one of any size). Each backup is a
-//! new stream of 1 MiB. Prints a line of JSON for opening the store and for each backup: milliseconds,
-//! how many objects of the index were opened, and their bytes. Any error ends the program.
+//! without a password, has an index already (`hollow_store` makes one of any size). Each backup is
+//! a new stream of 1 MiB. Prints a line of JSON for opening the store and for each backup:
+//! milliseconds, how many objects of the index were read, and their bytes. Any error ends the
+//! program.
 
 use std::io::{self, Write};
 use std::path::Path;

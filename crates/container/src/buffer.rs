@@ -9,7 +9,6 @@ use std::ops::Range;
 use env::AlignedBuffer;
 use types::{RegionIndex, Slot};
 
-use crate::regions::PlainRegion;
 use crate::view::CatalogView;
 
 /// Some regions' plain bytes. They are authentic, but not yet compared with fingerprints. Raw
@@ -137,12 +136,11 @@ impl RegionBuffer {
     }
 
     /// Holds these regions from now on, which a remote store has read and sent, in ascending order.
-    pub fn hold_sent(&mut self, regions: &[PlainRegion]) {
+    pub fn hold_sent(&mut self, regions: &[(RegionIndex, Vec<u8>)]) {
         self.clear();
         self.plain
-            .reserve(regions.iter().map(|region| region.bytes().len()).sum());
-        for region in regions {
-            let bytes = region.bytes();
+            .reserve(regions.iter().map(|(_, bytes)| bytes.len()).sum());
+        for (index, bytes) in regions {
             let Ok(range) = self.plain.add(bytes.len(), |room| {
                 room.copy_from_slice(bytes);
                 Ok::<(), std::convert::Infallible>(())
@@ -151,7 +149,7 @@ impl RegionBuffer {
                 half: Half::Plain,
                 range,
             };
-            self.regions.push((region.index(), at));
+            self.regions.push((*index, at));
         }
     }
 

@@ -203,3 +203,110 @@ impl Storage for LoggedStorage {
         self.change("drop lock", name, None, |inner| inner.drop_lock(name))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+    use types::UnixNanos;
+
+    use super::*;
+    use crate::{MemoryStorage, SystemClock};
+
+    /// A clock that nobody may read.
+    #[derive(Debug)]
+    struct NoClock;
+
+    impl Clock for NoClock {
+        fn wall(&self) -> UnixNanos {
+            unreachable!("the wall clock is not read")
+        }
+
+        fn monotonic(&self) -> Duration {
+            unreachable!("nobody listens: no duration is measured")
+        }
+
+        fn monotonic_with_suspend(&self) -> Duration {
+            unreachable!("nobody listens: no duration is measured")
+        }
+
+        fn sleep(&self, _: Duration) {}
+    }
+
+    /// The fields of each event, as text.
+    #[derive(Debug, Default, Clone)]
+    struct Listener(Arc<Mutex<Vec<String>>>);
+
+    struct Fields<'a>(&'a mut String);
+
+    impl Visit for Fields<'_> {
+        fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+            if field.name() != "took" {
+                self.0.push_str(&format!("{}={value:?} ", field.name()));
+            }
+        }
+    }
+
+    impl Subscriber for Listener {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == TARGET
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            let mut text = format!("{} ", event.metadata().level());
+            event.record(&mut Fields(&mut text));
+            self.0.lock().unwrap().push(text.trim_end().to_owned());
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn a_logged_storage_is_a_storage_and_reads_no_clock_for_nobody() {
+        crate::conformance::check(&LoggedStorage::new(
+            Arc::new(MemoryStorage::new()),
+            Arc::new(NoClock),
+        ));
+    }
+
+    #[test]
+    fn every_operation_is_one_event_without_bytes_of_objects() {
+        let listener = Listener::default();
+        let storage = LoggedStorage::new(Arc::new(MemoryStorage::new()), Arc::new(SystemClock));
+        let name = ObjectName::new("folder/name").unwrap();
+        tracing::subscriber::with_default(listener.clone(), || {
+            storage.put(&name, &[b"secret", b"!"]).unwrap();
+            assert_eq!(storage.get(&name).unwrap(), b"secret!");
+            storage.get_range(&name, ByteRange { offset: 2, len: 3 }).unwrap();
+            storage.list("folder").unwrap();
+            storage.delete(&name).unwrap();
+            storage.head(&name).unwrap_err();
+        });
+        let told = listener.0.lock().unwrap().clone();
+        let error = &told[5];
+        assert!(error.starts_with("TRACE") && error.contains("error="), "{error}");
+        assert_eq!(
+            told[..5],
+            [
+                "DEBUG message=put object=folder/name bytes=7",
+                "TRACE message=get object=folder/name bytes=7",
+                "TRACE message=get range object=folder/name offset=2 bytes=3",
+                "TRACE message=list object=folder",
+                "DEBUG message=delete object=folder/name",
+            ]
+        );
+    }
+}

@@ -19,6 +19,7 @@ mod options;
 mod parent;
 pub mod queue;
 mod region;
+mod running;
 mod sample;
 mod stage;
 mod store;

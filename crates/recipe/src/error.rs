@@ -130,6 +130,9 @@ pub enum RecipeError {
     /// A stream that would need more than 8 levels, or more than 2^64 bytes.
     #[error("the stream is too long for {} levels of nodes", Level::MAX)]
     TooLong,
+    /// A remote store says that it cannot read something, and why. Other data may be readable.
+    #[error("{0}")]
+    Unreadable(String),
     /// An error of the caller's own [`crate::NodeSink`] or [`crate::NodeSource`].
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),

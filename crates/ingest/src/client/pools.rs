@@ -1,12 +1,12 @@
 //! Threads and buffers that all clients of a process share.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use env::Clock;
 
 use crate::buffer::BufferPool;
+use crate::running::{Running, RunningCount};
 use crate::stage::StageStats;
 use crate::workers::{ThreadPool, Workers};
 
@@ -27,13 +27,13 @@ const UNGATHERED_BYTES_MAX: u64 = 8 << 20;
 pub struct ClientPools {
     workers: Arc<ThreadPool>,
     buffers: Arc<Mutex<Vec<BufferPool>>>,
-    running: Arc<AtomicUsize>,
+    running: RunningCount,
 }
 
 /// A backup that runs, with its share of the memory. Dropped at its end.
 #[derive(Debug)]
-pub(crate) struct Running {
-    running: Arc<AtomicUsize>,
+pub(crate) struct Share {
+    _running: Running,
     /// How many ran when it began, with itself.
     sharing: usize,
 }
@@ -46,15 +46,16 @@ impl ClientPools {
         Self {
             workers: Arc::new(ThreadPool::new("work", 2 * cores, clock)),
             buffers: Arc::default(),
-            running: Arc::default(),
+            running: RunningCount::default(),
         }
     }
 
     /// Counts one more backup.
-    pub(crate) fn begin(&self) -> Running {
-        Running {
-            sharing: self.running.fetch_add(1, Ordering::Relaxed) + 1,
-            running: Arc::clone(&self.running),
+    pub(crate) fn begin(&self) -> Share {
+        let running = self.running.begin();
+        Share {
+            sharing: self.running.now(),
+            _running: running,
         }
     }
 
@@ -78,7 +79,7 @@ impl ClientPools {
     }
 }
 
-impl Running {
+impl Share {
     /// Bytes that one of the backup's buffers holds.
     pub(crate) fn buffer_bytes(&self) -> usize {
         // Powers of two: backups with buffers of the same length share them.
@@ -89,11 +90,5 @@ impl Running {
     /// Bytes of offered segments that a stream of the backup may hold before it waits.
     pub(crate) fn ungathered_bytes_max(&self) -> u64 {
         (UNGATHERED_BYTES / self.sharing as u64).min(UNGATHERED_BYTES_MAX)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
     }
 }

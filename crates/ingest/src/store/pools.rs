@@ -2,10 +2,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use env::{AlignedPool, Clock};
 
+use crate::running::{Running, RunningCount};
 use crate::stage::StageStats;
 use crate::workers::{ThreadPool, Workers};
 
@@ -23,12 +23,8 @@ pub struct StorePools {
     writers: Arc<ThreadPool>,
     buffers: AlignedPool,
     open_bytes: u64,
-    running: Arc<AtomicUsize>,
+    running: RunningCount,
 }
-
-/// A backup that runs. Dropped at its end.
-#[derive(Debug)]
-pub(crate) struct Running(Arc<AtomicUsize>);
 
 impl StorePools {
     /// For containers of `container_bytes`. Backups that run at once share `open_bytes` of memory
@@ -40,20 +36,18 @@ impl StorePools {
             writers: Arc::new(ThreadPool::new("write", 1, clock)),
             buffers: AlignedPool::new(container_bytes as usize + CONTAINER_SLACK_BYTES, SPARE_MAX),
             open_bytes,
-            running: Arc::default(),
+            running: RunningCount::default(),
         }
     }
 
     /// Counts one more backup.
     pub(crate) fn begin(&self) -> Running {
-        self.running.fetch_add(1, Ordering::Relaxed);
-        Running(Arc::clone(&self.running))
+        self.running.begin()
     }
 
     /// Stored bytes at which a container of a backup closes now, whatever its target.
     pub(crate) fn container_bytes_max(&self) -> u64 {
-        let running = self.running.load(Ordering::Relaxed).max(1);
-        self.open_bytes / running as u64
+        self.open_bytes / self.running.now().max(1) as u64
     }
 
     /// At least so many threads, for a backup's jobs.
@@ -64,12 +58,6 @@ impl StorePools {
     /// Buffers for containers.
     pub(crate) fn buffers(&self) -> &AlignedPool {
         &self.buffers
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -508,19 +508,22 @@ impl Wire for SentCatalog {
 
 /// Regions that a client asks for.
 pub(crate) struct AskedRegions {
-    pub(crate) catalog: SentCatalog,
+    pub(crate) container: ContainerId,
+    pub(crate) generation: Generation,
     pub(crate) regions: Vec<RegionIndex>,
 }
 
 impl Wire for AskedRegions {
     fn write(&self, w: &mut Writer<'_>) {
-        self.catalog.write(w);
+        w.container(self.container);
+        w.generation(self.generation);
         w.list(&self.regions, |w, region| w.u32(region.get()));
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
-            catalog: Wire::read(r)?,
+            container: r.container()?,
+            generation: r.generation()?,
             regions: r.list(4, |r| {
                 let index = RegionIndex::new(r.u32()?);
                 index.map_err(|_| r.fault("no region"))

@@ -62,6 +62,33 @@ fn parts(len: usize) -> [ByteRange; 4] {
     [(0, len), (0, 1), (len / 3, len / 2), (len - 7, 7)].map(|(offset, len)| ByteRange { offset, len })
 }
 
+/// Bytes that the store cannot read are lost, and only these.
+#[test]
+fn damage_elsewhere_loses_only_its_bytes() {
+    let bytes = noise(730, 200_000);
+    let (machine, id) = stored(732, &bytes);
+    let victim = types::ObjectName::new(machine.names("data")[2].clone()).unwrap();
+    assert!(machine.storage.damage(&victim, |bytes| bytes[200] ^= 1));
+    let elsewhere = RemoteHost::on(&machine.beside(733), Referring::Chunks, None);
+    let begun = elsewhere.begin(ingest::single_stream(None), &[id]).unwrap();
+    let root = begun.parents()[0][0];
+    let reader = begun.session().reader();
+    let (mut lost, mut read) = (0, 0);
+    for offset in (0..root.len).step_by(4 << 10) {
+        let len = root.len.min(offset + (4 << 10)) - offset;
+        match restored(reader, &root, ByteRange { offset, len }) {
+            Ok(restored) => {
+                let at = usize::try_from(offset).unwrap();
+                assert!(restored == bytes[at..at + restored.len()], "at {offset}");
+                read += len;
+            }
+            Err(RestoreError::Lost { .. }) => lost += len,
+            Err(error) => panic!("at {offset}: {error}"),
+        }
+    }
+    assert!(lost > 0 && lost < 40_000, "{lost} lost, {read} read");
+}
+
 #[test]
 fn a_restore_reads_a_store_elsewhere() {
     let bytes = [noise(710, 150_000), vec![0; 70_000], noise(711, 90_000)].concat();

@@ -113,6 +113,23 @@ impl Begun for RemoteBackup {
     }
 }
 
+/// Why a request has no answer.
+#[derive(Debug)]
+enum Unanswered {
+    /// The store cannot read it; the rest of the session goes on.
+    Gone(String),
+    /// The session cannot go on.
+    Failed(String),
+}
+
+impl Unanswered {
+    fn why(self) -> String {
+        match self {
+            Self::Gone(why) | Self::Failed(why) => why,
+        }
+    }
+}
+
 /// What has come from the store, and was not taken.
 #[derive(Debug, Default)]
 struct Inbox {
@@ -123,7 +140,7 @@ struct Inbox {
 #[derive(Debug, Default)]
 struct Mail {
     verdicts: VecDeque<Verdict>,
-    answers: BTreeMap<u64, Result<Vec<u8>, String>>,
+    answers: BTreeMap<u64, Result<Vec<u8>, Unanswered>>,
     /// Why the session ended.
     failed: Option<String>,
 }
@@ -166,7 +183,13 @@ impl Mail {
                 let body = &message[9..];
                 let answer = match kind {
                     serve::ANSWER => Ok(body.to_vec()),
-                    _ => Err(String::from_bytes(body).unwrap()),
+                    _ => Err({
+                        let why = String::from_bytes(&body[1..]).unwrap();
+                        match body[0] {
+                            0 => Unanswered::Failed(why),
+                            _ => Unanswered::Gone(why),
+                        }
+                    }),
                 };
                 self.answers.insert(number(&message[1..9]), answer);
             }
@@ -197,16 +220,17 @@ impl Connection {
         kind: u8,
         body: &impl Wire,
         decode: impl FnOnce(&[u8]) -> Result<T, format::FormatError>,
-    ) -> Result<T, String> {
+    ) -> Result<T, Unanswered> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.send(kind, number, &body.to_bytes())?;
+        self.send(kind, number, &body.to_bytes())
+            .map_err(Unanswered::Failed)?;
         let mut mail = self.inbox.lock();
         let bytes = loop {
             if let Some(answer) = mail.answers.remove(&number) {
                 break answer?;
             }
             if let Some(why) = &mail.failed {
-                return Err(why.clone());
+                return Err(Unanswered::Failed(why.clone()));
             }
             mail = self
                 .inbox
@@ -215,7 +239,7 @@ impl Connection {
                 .unwrap_or_else(PoisonError::into_inner);
         };
         drop(mail);
-        decode(&bytes).map_err(|error| error.to_string())
+        decode(&bytes).map_err(|error| Unanswered::Failed(error.to_string()))
     }
 }
 
@@ -232,8 +256,11 @@ impl Drop for Connection {
 #[derive(Debug)]
 struct RemoteReader(Connection);
 
-fn unread(why: String) -> RecipeError {
-    RecipeError::Other(why.into())
+fn unread(why: Unanswered) -> RecipeError {
+    match why {
+        Unanswered::Gone(why) => RecipeError::Unreadable(why),
+        Unanswered::Failed(why) => RecipeError::Other(why.into()),
+    }
 }
 
 impl NodeSource for RemoteReader {
@@ -274,12 +301,12 @@ impl StoreReader for RemoteReader {
     ) -> Result<(), RecipeError> {
         buffer.clear();
         let asked = AskedRegions {
-            catalog: SentCatalog::of(view),
+            container: view.id(),
+            generation: view.generation(),
             regions: regions.to_vec(),
         };
         let sent = self.0.ask(serve::REGIONS, &asked, Vec::<Vec<u8>>::from_bytes);
-        let sent = regions.iter().zip(sent.map_err(unread)?);
-        let sent = sent.map(|(index, bytes)| PlainRegion::from_sent(*index, bytes));
+        let sent = regions.iter().copied().zip(sent.map_err(unread)?);
         buffer.hold_sent(&sent.collect::<Vec<_>>());
         Ok(())
     }
@@ -288,7 +315,8 @@ impl StoreReader for RemoteReader {
         let asked = SentCatalog::of(view);
         let newer = self.0.ask(serve::NEWER, &asked, Vec::<SentCatalog>::from_bytes);
         let newer = newer.map_err(unread)?.pop().map(SentCatalog::view).transpose();
-        Ok(newer.map_err(|error| unread(error.to_string()))?.map(Arc::new))
+        let newer = newer.map_err(|error| RecipeError::Other(error.into()))?;
+        Ok(newer.map(Arc::new))
     }
 
     fn chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, RecipeError> {
@@ -337,7 +365,7 @@ impl BackupSession for RemoteSession {
         let asked = self
             .connection()
             .ask(serve::UNSOUND, &(*stream, range), Vec::<ByteRange>::from_bytes);
-        asked.map_err(broken)
+        asked.map_err(|why| broken(why.why()))
     }
 
     fn submit(&self, offers: Vec<Offer>) -> Result<(), IngestError> {
@@ -373,7 +401,7 @@ impl BackupSession for RemoteSession {
         let answer = self
             .connection()
             .ask(serve::COMMIT, &about, Answer::from_bytes)
-            .map_err(broken)?;
+            .map_err(|why| broken(why.why()))?;
         Ok(Committed {
             session: answer.session,
             streams: answer.streams,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use container::RegionBuffer;
 use ingest::{About, BackupSession, IngestError, Offer, Verdict};
 use onefold::HostedBackup;
-use recipe::{StreamName, TreeRoot};
+use recipe::{RecipeError, StreamName, TreeRoot};
 use types::{ByteRange, ChunkLocation, ContainerId};
 
 use super::codec::{Answer, AskedRegions, Sent, SentCatalog, SentRegion, Wire};
@@ -81,7 +81,10 @@ fn answer(session: &dyn BackupSession, message: &[u8], output: &Output) -> Resul
     }
     let (said, bytes) = match reply(session, kind, body) {
         Ok(bytes) => (ANSWER, bytes),
-        Err(why) => (REFUSAL, why.to_bytes()),
+        Err(refused) => (
+            REFUSAL,
+            [&[u8::from(refused.is_gone)], &refused.why.to_bytes()[..]].concat(),
+        ),
     };
     output.send([&[said], &message[1..9], &bytes].concat())
 }
@@ -101,16 +104,34 @@ fn submit(session: &dyn BackupSession, body: &[u8]) -> Result<(), IngestError> {
     session.submit(offers)
 }
 
-fn reply(session: &dyn BackupSession, kind: u8, body: &[u8]) -> Result<Vec<u8>, String> {
-    fn read<T: Wire>(body: &[u8]) -> Result<T, String> {
-        T::from_bytes(body).map_err(|error| error.to_string())
+/// Why a request has no answer.
+struct Refused {
+    /// The data cannot be read, but other data may be.
+    is_gone: bool,
+    why: String,
+}
+
+impl<E: std::error::Error> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Self {
+            is_gone: false,
+            why: error.to_string(),
+        }
     }
-    let failed = |error: recipe::RecipeError| error.to_string();
+}
+
+fn unread(error: RecipeError) -> Refused {
+    Refused {
+        is_gone: error.is_gone(),
+        why: error.to_string(),
+    }
+}
+
+fn reply(session: &dyn BackupSession, kind: u8, body: &[u8]) -> Result<Vec<u8>, Refused> {
     let reader = session.reader();
     Ok(match kind {
         COMMIT => {
-            let about: About = read(body)?;
-            let made = session.commit(about).map_err(|error| error.to_string())?;
+            let made = session.commit(About::from_bytes(body)?)?;
             let answer = Answer {
                 session: made.session,
                 streams: made.streams,
@@ -121,21 +142,23 @@ fn reply(session: &dyn BackupSession, kind: u8, body: &[u8]) -> Result<Vec<u8>, 
             answer.to_bytes()
         }
         UNSOUND => {
-            let (root, range): (TreeRoot, ByteRange) = read(body)?;
-            let unsound = session.unsound(&root, range);
-            unsound.map_err(|error| error.to_string())?.to_bytes()
+            let (root, range) = <(TreeRoot, ByteRange)>::from_bytes(body)?;
+            session.unsound(&root, range)?.to_bytes()
         }
-        NODE => reader.node(read(body)?).map_err(failed)?.to_bytes(),
+        NODE => {
+            let node = reader.node(Wire::from_bytes(body)?);
+            node.map_err(unread)?.to_bytes()
+        }
         CATALOG => {
-            let container: ContainerId = read(body)?;
-            SentCatalog::of(&*reader.catalog(container).map_err(failed)?).to_bytes()
+            let catalog = reader.catalog(ContainerId::from_bytes(body)?);
+            SentCatalog::of(&*catalog.map_err(unread)?).to_bytes()
         }
         STREAM => {
-            let (node, name): (ChunkLocation, StreamName) = read(body)?;
-            reader.stream(node, name).map_err(failed)?.to_bytes()
+            let (node, name) = <(ChunkLocation, StreamName)>::from_bytes(body)?;
+            reader.stream(node, name).map_err(unread)?.to_bytes()
         }
         REGION => {
-            let (view, region) = reader.region(read(body)?).map_err(failed)?;
+            let (view, region) = reader.region(Wire::from_bytes(body)?).map_err(unread)?;
             let sent = SentRegion {
                 catalog: SentCatalog::of(&view),
                 index: region.index(),
@@ -143,24 +166,39 @@ fn reply(session: &dyn BackupSession, kind: u8, body: &[u8]) -> Result<Vec<u8>, 
             };
             sent.to_bytes()
         }
-        CHUNK => reader.chunk(read(body)?).map_err(failed)?.to_bytes(),
-        REGIONS => {
-            let AskedRegions { catalog, regions } = read(body)?;
-            let view = catalog.view().map_err(|error| error.to_string())?;
-            let mut buffer = RegionBuffer::default();
-            reader
-                .read_regions_into(&view, &regions, &mut buffer)
-                .map_err(failed)?;
-            let plain: Vec<Vec<u8>> = buffer.regions().map(|(_, bytes)| bytes.to_vec()).collect();
-            plain.to_bytes()
+        CHUNK => {
+            let chunk = reader.chunk(Wire::from_bytes(body)?);
+            chunk.map_err(unread)?.to_bytes()
         }
+        REGIONS => regions(session, &AskedRegions::from_bytes(body)?)?.to_bytes(),
         NEWER => {
-            let catalog: SentCatalog = read(body)?;
-            let view = catalog.view().map_err(|error| error.to_string())?;
-            let newer = reader.newer_catalog(&view).map_err(failed)?;
+            let view = SentCatalog::from_bytes(body)?.view()?;
+            let newer = reader.newer_catalog(&view).map_err(unread)?;
             let newer: Vec<_> = newer.iter().map(|view| SentCatalog::of(view)).collect();
             newer.to_bytes()
         }
-        other => return Err(format!("no message of kind {other}")),
+        other => {
+            return Err(Refused {
+                is_gone: false,
+                why: format!("no message of kind {other}"),
+            });
+        }
     })
+}
+
+/// The bytes of each region that the client asks for.
+fn regions(session: &dyn BackupSession, asked: &AskedRegions) -> Result<Vec<Vec<u8>>, Refused> {
+    let reader = session.reader();
+    let view = reader.catalog(asked.container).map_err(unread)?;
+    if view.generation() != asked.generation {
+        return Err(Refused {
+            is_gone: true,
+            why: format!("{} has another generation now", asked.container),
+        });
+    }
+    let mut buffer = RegionBuffer::default();
+    reader
+        .read_regions_into(&view, &asked.regions, &mut buffer)
+        .map_err(unread)?;
+    Ok(buffer.regions().map(|(_, bytes)| bytes.to_vec()).collect())
 }
