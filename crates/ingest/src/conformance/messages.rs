@@ -1,6 +1,7 @@
 //! Cases that send messages one by one, and check the answers.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -86,13 +87,15 @@ enum Heard {
 }
 
 /// When a patient client may go on.
-struct Patience {
+struct Patience<'a> {
+    /// Ends the gatherer when the client gives up.
+    given_up: &'a AtomicBool,
     heard: mpsc::Receiver<Heard>,
     /// Of each stream: segments without a verdict, and whether the store waits for more.
     streams: Vec<(usize, bool)>,
 }
 
-impl Patience {
+impl Patience<'_> {
     /// Waits until the next segment of the stream may be offered, or the gatherer has ended.
     fn wait(&mut self, stream: StreamIndex) {
         while matches!(self.streams[usize::from(stream.0)], (1.., false)) {
@@ -105,6 +108,7 @@ impl Patience {
                 Ok(Heard::Waits(stream)) => self.streams[usize::from(stream.0)].1 = true,
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.given_up.store(true, Ordering::Release);
                     panic!(
                         "neither a verdict nor `Waits` for the last segment of stream {}",
                         stream.0
@@ -124,6 +128,7 @@ struct Gatherer<'a> {
     regions: [Vec<(u64, Vec<Vec<u8>>)>; Lane::COUNT],
     order: Order,
     heard: mpsc::Sender<Heard>,
+    given_up: &'a AtomicBool,
 }
 
 impl Gatherer<'_> {
@@ -131,6 +136,9 @@ impl Gatherer<'_> {
     fn run(mut self) -> Result<Vec<usize>, IngestError> {
         let mut counts = vec![0; self.waiting.len()];
         loop {
+            if self.given_up.load(Ordering::Acquire) {
+                return Ok(counts);
+            }
             for verdict in self.session.verdicts(Duration::from_millis(50))? {
                 match verdict {
                     Verdict::Segment { stream, wanted } => {
@@ -223,7 +231,9 @@ fn play(
     let children =
         |segments: &Vec<Segment<Vec<u8>>>| segments.iter().map(|each| each.children.clone()).collect();
     let (heard, hearing) = mpsc::channel();
+    let given_up = AtomicBool::new(false);
     let mut patience = Patience {
+        given_up: &given_up,
         heard: hearing,
         streams: vec![(0, false); streams.len()],
     };
@@ -235,6 +245,7 @@ fn play(
         regions: Default::default(),
         order,
         heard,
+        given_up: &given_up,
     };
     let longest = of_streams.iter().map(Vec::len).max().unwrap_or(0);
     let counts = thread::scope(|scope| {
