@@ -144,11 +144,9 @@ impl Gatherer<'_> {
                     Verdict::Segment { stream, wanted } => {
                         counts[usize::from(stream.0)] += 1;
                         self.take(stream, &wanted);
-                        let _ = self.heard.send(Heard::Verdict(stream));
+                        self.tell(Heard::Verdict(stream));
                     }
-                    Verdict::Waits(stream) => {
-                        let _ = self.heard.send(Heard::Waits(stream));
-                    }
+                    Verdict::Waits(stream) => self.tell(Heard::Waits(stream)),
                     Verdict::Flush(lane) => {
                         for each in [Lane::Content, Lane::Metadata] {
                             if lane.is_none_or(|lane| lane == each) {
@@ -170,6 +168,11 @@ impl Gatherer<'_> {
                 }
             }
         }
+    }
+
+    fn tell(&self, heard: Heard) {
+        // A client that fails listens no more.
+        self.heard.send(heard).ok();
     }
 
     fn take(&mut self, stream: StreamIndex, wanted: &[Wanted]) {
