@@ -21,6 +21,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("restore", 6),
     ("reclaim", 6),
     ("onefold", 7),
+    ("wire", 7),
     ("simulate", 7),
     ("lab", 8),
     ("cli-support", 8),

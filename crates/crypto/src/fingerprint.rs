@@ -17,6 +17,9 @@ use crate::seal::KEY_BYTES;
 /// Words of a gear table. The chunker defines their meaning.
 pub const GEAR_TABLE_WORDS: usize = 76;
 
+/// Bytes of the derived keys of a domain.
+pub const DERIVED_KEYS_BYTES: usize = 4 * KEY_BYTES;
+
 /// Computes fingerprints in one domain. Cheap to clone, and shared between threads.
 #[derive(Clone)]
 pub struct Fingerprinter(Arc<Keys>);
@@ -38,6 +41,35 @@ impl Fingerprinter {
             zeros: key("zeros"),
             node: key("node"),
             gear: key("gear"),
+        }))
+    }
+
+    /// The four derived keys, for a client elsewhere. Who has them can test for known content, but
+    /// reads nothing.
+    #[must_use]
+    pub fn derived_keys(&self) -> Zeroizing<[u8; DERIVED_KEYS_BYTES]> {
+        let keys = &*self.0;
+        let mut bytes = Zeroizing::new([0; DERIVED_KEYS_BYTES]);
+        let each = [&keys.chunk, &keys.zeros, &keys.node, &keys.gear];
+        for (room, key) in bytes.chunks_exact_mut(KEY_BYTES).zip(each) {
+            room.copy_from_slice(&**key);
+        }
+        bytes
+    }
+
+    /// From [`Self::derived_keys`].
+    #[must_use]
+    pub fn from_derived_keys(bytes: &[u8; DERIVED_KEYS_BYTES]) -> Self {
+        let key = |number: usize| {
+            let mut key = Zeroizing::new([0; KEY_BYTES]);
+            key.copy_from_slice(&bytes[number * KEY_BYTES..][..KEY_BYTES]);
+            key
+        };
+        Self(Arc::new(Keys {
+            chunk: key(0),
+            zeros: key(1),
+            node: key(2),
+            gear: key(3),
         }))
     }
 

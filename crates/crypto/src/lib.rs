@@ -21,7 +21,7 @@ mod slot;
 mod tests;
 
 pub use error::CryptoError;
-pub use fingerprint::{Fingerprinter, GEAR_TABLE_WORDS, NodeHasher};
+pub use fingerprint::{DERIVED_KEYS_BYTES, Fingerprinter, GEAR_TABLE_WORDS, NodeHasher};
 pub use keys::{DomainKey, EncryptionKey, MasterKeys, SALT_BYTES};
 pub use seal::{KEY_BYTES, SealKey, TAG_BYTES};
 pub use slot::{

@@ -30,7 +30,7 @@ mod workers;
 mod tests;
 
 pub use backup::{backup_stream, backup_tree, single_stream, tree_streams};
-pub use backup_session::{About, BackupSession, Committed, Stream, Terms};
+pub use backup_session::{About, BackupSession, Committed, ResumedStream, Stream, Terms};
 pub use client::changed_blocks::ChangedBlocks;
 pub use client::directory::Faults;
 pub use client::pools::ClientPools;

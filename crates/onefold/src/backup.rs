@@ -1,19 +1,24 @@
-//! Backing up: begins a session, takes over the data of a dead one, runs the pipeline, commits.
+//! Backing up: the client's half. It begins a backup in a repository, sends the streams, commits.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use env::Clock;
 use format::manifest::{SeriesName, StreamRole};
-use ingest::{Client, Faults, ParentTree, StreamSource, StreamSpec};
-use recipe::TreeRoot;
-use session::ManifestEntry;
+use ingest::{Client, ClientPools, Faults, ParentTree, Sent, StreamSource, StreamSpec};
+use recipe::{StoreReader, TreeRoot};
+use restore::RestoreError;
 use tree::Trust;
 use types::SessionId;
 
 use crate::backup_options::{BackupOptions, ParentStream, StreamOptions, TreeOptions};
 use crate::backup_report::BackupReport;
-use crate::backup_run::{Beginning, BegunBackup, ParentChoice};
+use crate::backup_run::BegunBackup;
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
+use crate::reading::PinnedBackup;
+use crate::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup};
+use crate::snapshots::{Snapshot, SnapshotList};
 use crate::store::Store;
 use crate::streams::role;
 
@@ -31,59 +36,7 @@ impl Store {
         monitor: &Monitor,
         faults: &mut Faults<'_>,
     ) -> Result<BackupReport> {
-        match self.backup_tree_upon(options, tree, monitor, faults, false) {
-            Err(Error::Ingest(error)) if error.is_of_previous() => {
-                monitor.counters.clear();
-                self.backup_tree_upon(options, tree, monitor, faults, true)
-            }
-            made => made,
-        }
-    }
-
-    fn backup_tree_upon(
-        &self,
-        options: &BackupOptions,
-        tree: &TreeOptions,
-        monitor: &Monitor,
-        faults: &mut Faults<'_>,
-        is_suspect: bool,
-    ) -> Result<BackupReport> {
-        let walk = tree.walk(false);
-        let name = SeriesName {
-            host: options.host.clone(),
-            paths: walk.roots.paths(),
-        };
-        let how = Beginning {
-            options,
-            name,
-            streams: ingest::tree_streams(),
-            is_suspect,
-            insists: !is_suspect,
-            parents: ParentChoice::Latest(&|backup| role(backup, StreamRole::Listing).is_some()),
-            resumes: false,
-        };
-        let begun = self.begin_backup(how, &monitor.counters)?;
-        let parent = begun.parents.first().and_then(|entry| {
-            let backup = entry.backup()?;
-            let trust = Trust {
-                previous_start: backup.source_time,
-                ignore_ctime: tree.ignore_ctime,
-                ignore_inode: tree.ignore_inode,
-            };
-            let (content, listing) = (
-                role(backup, StreamRole::Content)?,
-                role(backup, StreamRole::Listing)?,
-            );
-            Some(ParentTree {
-                content,
-                listing,
-                trust,
-                reads_all: tree.force,
-            })
-        });
-        let client = self.client(&begun, options, monitor);
-        let sent = ingest::backup_tree(client, walk, parent.as_ref(), faults)?;
-        self.commit_backup(begun, options, sent, monitor)
+        back_up_tree(self, options, tree, monitor, faults)
     }
 
     /// Backs up one stream under a name.
@@ -98,61 +51,221 @@ impl Store {
         source: &mut dyn StreamSource,
         monitor: &Monitor,
     ) -> Result<BackupReport> {
-        use std::os::unix::ffi::OsStrExt;
-        let series = SeriesName {
-            host: options.host.clone(),
-            paths: vec![name.as_os_str().as_bytes().to_vec()],
+        back_up_stream(self, options, name, stream, source, monitor)
+    }
+}
+
+/// [`Store::backup_tree`] into any repository.
+///
+/// # Errors
+/// As [`Store::backup_tree`]; of the connection.
+pub fn back_up_tree(
+    to: &dyn Repository,
+    options: &BackupOptions,
+    tree: &TreeOptions,
+    monitor: &Monitor,
+    faults: &mut Faults<'_>,
+) -> Result<BackupReport> {
+    match back_up_tree_upon(to, options, tree, monitor, faults, false) {
+        Err(Error::Ingest(error)) if error.is_of_previous() => {
+            monitor.counters.clear();
+            back_up_tree_upon(to, options, tree, monitor, faults, true)
+        }
+        made => made,
+    }
+}
+
+fn back_up_tree_upon(
+    to: &dyn Repository,
+    options: &BackupOptions,
+    tree: &TreeOptions,
+    monitor: &Monitor,
+    faults: &mut Faults<'_>,
+    is_suspect: bool,
+) -> Result<BackupReport> {
+    let walk = tree.walk(false);
+    let name = SeriesName {
+        host: options.host.clone(),
+        paths: walk.roots.paths(),
+    };
+    let how = Beginning {
+        options,
+        name,
+        streams: ingest::tree_streams(),
+        is_suspect,
+        insists: !is_suspect,
+        parents: ParentChoice::LatestTree,
+        resumes: false,
+    };
+    let begun = to.begin(&how, monitor)?;
+    let parent = begun.parents().first().and_then(|parent| {
+        let backup = &parent.backup;
+        let trust = Trust {
+            previous_start: backup.source_time,
+            ignore_ctime: tree.ignore_ctime,
+            ignore_inode: tree.ignore_inode,
         };
-        let shown = name.display().to_string();
-        let mut named: Vec<SessionId> = stream.parents.iter().map(|parent| parent.backup).collect();
-        named.sort_unstable();
-        named.dedup();
-        let how = Beginning {
-            options,
-            name: series,
-            streams: ingest::single_stream(stream.fixed_chunk_bytes),
-            is_suspect: false,
-            insists: false,
-            parents: ParentChoice::Named(&named),
-            resumes: stream.resumes,
-        };
-        let begun = self.begin_backup(how, &monitor.counters)?;
-        let root = |wanted: &ParentStream| {
-            let of = |entry: &&ManifestEntry| entry.session() == wanted.backup;
-            let backup = begun.parents.iter().find(of).and_then(ManifestEntry::backup);
-            backup
-                .and_then(|backup| role(backup, wanted.role))
-                .ok_or_else(|| {
-                    Error::Setting(format!(
-                        "backup {} has no stream {:?} to copy from",
-                        wanted.backup, wanted.role
-                    ))
-                })
-        };
-        let parents: Vec<TreeRoot> = stream.parents.iter().map(root).collect::<Result<_>>()?;
-        let client = self.client(&begun, options, monitor);
-        let spec = StreamSpec {
-            name: &shown,
-            fixed_chunk_bytes: stream.fixed_chunk_bytes,
-            parents: &parents,
-        };
-        let sent = ingest::backup_stream(client, spec, source)?;
-        self.commit_backup(begun, options, sent, monitor)
+        let (content, listing) = (
+            role(backup, StreamRole::Content)?,
+            role(backup, StreamRole::Listing)?,
+        );
+        Some(ParentTree {
+            content,
+            listing,
+            trust,
+            reads_all: tree.force,
+        })
+    });
+    let client = client(to, &*begun, options, monitor);
+    let sent = ingest::backup_tree(client, walk, parent.as_ref(), faults)?;
+    begun.commit(options, sent, monitor)
+}
+
+/// [`Store::backup_stream`] into any repository.
+///
+/// # Errors
+/// As [`Store::backup_stream`]; of the connection.
+pub fn back_up_stream(
+    to: &dyn Repository,
+    options: &BackupOptions,
+    name: &Path,
+    stream: &StreamOptions,
+    source: &mut dyn StreamSource,
+    monitor: &Monitor,
+) -> Result<BackupReport> {
+    use std::os::unix::ffi::OsStrExt;
+    let series = SeriesName {
+        host: options.host.clone(),
+        paths: vec![name.as_os_str().as_bytes().to_vec()],
+    };
+    let shown = name.display().to_string();
+    let mut named: Vec<SessionId> = stream.parents.iter().map(|parent| parent.backup).collect();
+    named.sort_unstable();
+    named.dedup();
+    let how = Beginning {
+        options,
+        name: series,
+        streams: ingest::single_stream(stream.fixed_chunk_bytes),
+        is_suspect: false,
+        insists: false,
+        parents: ParentChoice::Named(&named),
+        resumes: stream.resumes,
+    };
+    let begun = to.begin(&how, monitor)?;
+    let root = |wanted: &ParentStream| {
+        let parent = begun.parents().iter().find(|parent| parent.id == wanted.backup);
+        parent
+            .and_then(|parent| role(&parent.backup, wanted.role))
+            .ok_or_else(|| {
+                Error::Setting(format!(
+                    "backup {} has no stream {:?} to copy from",
+                    wanted.backup, wanted.role
+                ))
+            })
+    };
+    let parents: Vec<TreeRoot> = stream.parents.iter().map(root).collect::<Result<_>>()?;
+    let client = client(to, &*begun, options, monitor);
+    let spec = StreamSpec {
+        name: &shown,
+        fixed_chunk_bytes: stream.fixed_chunk_bytes,
+        parents: &parents,
+    };
+    let sent = ingest::backup_stream(client, spec, source)?;
+    begun.commit(options, sent, monitor)
+}
+
+fn client<'a>(
+    to: &'a dyn Repository,
+    begun: &'a dyn RunningBackup,
+    options: &'a BackupOptions,
+    monitor: &'a Monitor,
+) -> Client<'a> {
+    Client {
+        session: begun.session(),
+        pools: to.client_pools(),
+        options: &options.ingest,
+        counters: &monitor.counters,
+        cancel: monitor.cancel(),
+        clock: to.clock(),
+    }
+}
+
+/// A running backup in a store that this process has open.
+struct LocalBackup<'a> {
+    store: &'a Store,
+    begun: BegunBackup,
+    parents: Vec<Snapshot>,
+}
+
+impl RunningBackup for LocalBackup<'_> {
+    fn session(&self) -> &dyn ingest::BackupSession {
+        &self.begun.local
     }
 
-    fn client<'a>(
-        &'a self,
-        begun: &'a BegunBackup,
-        options: &'a BackupOptions,
-        monitor: &'a Monitor,
-    ) -> Client<'a> {
-        Client {
-            session: &begun.local,
-            pools: &self.client_pools,
-            options: &options.ingest,
-            counters: &monitor.counters,
-            cancel: monitor.cancel(),
-            clock: &self.env.clock,
-        }
+    fn parents(&self) -> &[Snapshot] {
+        &self.parents
+    }
+
+    fn commit(
+        self: Box<Self>,
+        options: &BackupOptions,
+        sent: Sent,
+        monitor: &Monitor,
+    ) -> Result<BackupReport> {
+        self.store.commit_backup(self.begun, options, sent, monitor)
+    }
+}
+
+impl Repository for Store {
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.env.clock
+    }
+
+    fn snapshots(&self) -> Result<SnapshotList> {
+        Self::snapshots(self)
+    }
+
+    fn pin(&self, snapshot: &Snapshot) -> Result<Box<dyn Pinned + '_>> {
+        Ok(Box::new(PinnedBackup::of(self, snapshot)?))
+    }
+
+    fn client_pools(&self) -> &ClientPools {
+        &self.client_pools
+    }
+
+    fn begin(&self, how: &Beginning<'_>, monitor: &Monitor) -> Result<Box<dyn RunningBackup + '_>> {
+        let begun = self.begin_backup(how, &monitor.counters)?;
+        let parents = begun.parents.iter().filter_map(Snapshot::of).collect();
+        Ok(Box::new(LocalBackup {
+            store: self,
+            begun,
+            parents,
+        }))
+    }
+}
+
+impl Pinned for PinnedBackup<'_> {
+    fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    fn reader(&self) -> Result<&dyn StoreReader> {
+        Ok(self.nodes()?)
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        self.reading.explain(error)
+    }
+
+    fn forgotten(&self) -> Option<SessionId> {
+        self.reading.forgotten()
+    }
+
+    fn note_missing(&self, error: &RestoreError) {
+        self.reading.note_missing(error);
+    }
+
+    fn end(self: Box<Self>, monitor: &Monitor) {
+        self.reading.end(monitor);
     }
 }

@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use format::manifest::{Backup, ContainerSpan, SeriesName};
+use format::manifest::{Backup, ContainerSpan, SeriesName, StreamRole};
 use format::names::LeaseRole;
 use format::series::{Layout, SeriesSettings};
 use format::session::{OpenStream, SpineNode};
 use index::Index;
 use ingest::{
-    About, BackupSession, Cap, Counters, Granularity, IngestError, LocalSession, Sent, StoreSession, Stream,
+    About, BackupSession, Cap, Counters, Granularity, IngestError, LocalSession, Sent, StoreSession,
 };
 use recipe::{Child, TreeBuilder, TreeRoot};
 use session::{Begin, HeartbeatTask, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
@@ -25,31 +25,11 @@ use crate::backup_report::BackupReport;
 use crate::error::{Error, Result};
 use crate::index_rebuild::committed;
 use crate::monitor::Monitor;
+use crate::repository::{Beginning, ParentChoice};
 use crate::series::AllSettings;
 use crate::store::Store;
+use crate::streams::role;
 use crate::warning::Warning;
-
-/// How a backup begins.
-pub(crate) struct Beginning<'a> {
-    pub(crate) options: &'a BackupOptions,
-    pub(crate) name: SeriesName,
-    pub(crate) streams: Vec<Stream>,
-    /// Data of the parent is known to have rotted.
-    pub(crate) is_suspect: bool,
-    /// An unreadable chunk of the previous backup ends this one.
-    pub(crate) insists: bool,
-    pub(crate) parents: ParentChoice<'a>,
-    /// Continue an interrupted backup, if there is one.
-    pub(crate) resumes: bool,
-}
-
-/// The choice of the backups from which a backup takes ranges.
-pub(crate) enum ParentChoice<'a> {
-    /// The newest of the series for which this is true, if there is one.
-    Latest(&'a dyn Fn(&Backup) -> bool),
-    /// These, of any series.
-    Named(&'a [SessionId]),
-}
 
 /// A running backup.
 pub(crate) struct BegunBackup {
@@ -76,7 +56,7 @@ struct Adopted {
 
 impl Store {
     /// Begins a backup.
-    pub(crate) fn begin_backup(&self, how: Beginning<'_>, counters: &Arc<Counters>) -> Result<BegunBackup> {
+    pub(crate) fn begin_backup(&self, how: &Beginning<'_>, counters: &Arc<Counters>) -> Result<BegunBackup> {
         self.ensure_writable()?;
         // List known damage before the session reads the lists of damage.
         let met = self.record_met()?;
@@ -93,7 +73,7 @@ impl Store {
             containers: adopted,
             streams: interrupted,
         } = adopt(&session, &mut warnings)?;
-        let (list, parents) = choose_parents(&session, series, &how.parents)?;
+        let (list, parents) = choose_parents(&session, series, how.parents)?;
         let previous = list.backups().rev().find(|entry| entry.series() == series);
         let after = previous.map(ManifestEntry::session);
         if let Some(lost) = session.manifests().lost_after(&list, series, after)? {
@@ -127,7 +107,7 @@ impl Store {
                 }
             }
         }
-        let trees = is_whole.then(|| self.resumed_trees(&how, &interrupted, &seen));
+        let trees = is_whole.then(|| self.resumed_trees(how, &interrupted, &seen));
         let seen = match trees.flatten() {
             Some(trees) => seen.resuming(trees),
             None => seen,
@@ -139,7 +119,7 @@ impl Store {
             seen,
             self.settings(),
             granularity,
-            how.streams,
+            how.streams.clone(),
             &self.store_pools,
             options,
             counters,
@@ -148,7 +128,7 @@ impl Store {
             local,
             parents,
             _heartbeat: heartbeat,
-            name: how.name,
+            name: how.name.clone(),
             settings,
             index,
             began,
@@ -334,21 +314,21 @@ fn adopt(session: &Session, warnings: &mut Vec<Warning>) -> Result<Adopted> {
 fn choose_parents(
     session: &Session,
     series: SeriesId,
-    choice: &ParentChoice<'_>,
+    choice: ParentChoice<'_>,
 ) -> Result<(ManifestList, Vec<ManifestEntry>)> {
     // The list of the choice serves for everything else: it is newer than the listing of epochs.
     let mut list = ManifestList::default();
     let choose = |listed: &ManifestList| {
         list.clone_from(listed);
-        let fits = match choice {
-            ParentChoice::Named(named) => return named.to_vec(),
-            ParentChoice::Latest(fits) => fits,
-        };
+        if let ParentChoice::Named(named) = choice {
+            return named.to_vec();
+        }
         let of_series = listed.backups().rev().filter(|entry| entry.series() == series);
         // An unreadable revision may be a tombstone, and prune may be removing its nodes.
         let sure = of_series.filter(|entry| !entry.is_in_doubt());
         // A node that refers forward cannot be used in another backup.
-        let fits = |backup: &Backup| backup.next.is_none() && fits(backup);
+        let is_tree = |backup: &Backup| role(backup, StreamRole::Listing).is_some();
+        let fits = |backup: &Backup| backup.next.is_none() && is_tree(backup);
         let mut fitting = sure.filter(|entry| entry.backup().is_some_and(fits));
         fitting.next().map(ManifestEntry::session).into_iter().collect()
     };

@@ -2,13 +2,13 @@
 
 use format::listing::{Content, EntryKind};
 use format::manifest::StreamRole;
-use recipe::{NodeCache, TreeRoot};
+use recipe::{StoreReader, TreeRoot};
 use restore::{AssembleOptions, AssembleStats, BackupListing, Output, Wanted};
 use types::ByteRange;
 
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
-use crate::reading::Reading;
+use crate::repository::Repository;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 use crate::streams::{self, role};
@@ -33,28 +33,43 @@ impl Store {
         assembling: AssembleOptions,
         monitor: &Monitor,
     ) -> Result<AssembleStats> {
-        let (reading, snapshot) = Reading::of(self, snapshot)?;
-        let dumped = reading
-            .nodes()
-            .and_then(|nodes| dump_kept(&nodes, &snapshot, path, output, assembling, monitor));
-        let stats = dumped.map_err(|error| reading.explain(error))?;
-        reading.end(monitor);
-        Ok(stats)
+        dump(self, snapshot, path, output, assembling, monitor)
     }
 }
 
-fn dump_kept(
-    nodes: &NodeCache,
+/// [`Store::dump`] from any repository.
+///
+/// # Errors
+/// As [`Store::dump`]; of the connection.
+pub fn dump(
+    from: &dyn Repository,
     snapshot: &Snapshot,
     path: Option<&[u8]>,
     output: &mut dyn Output,
     assembling: AssembleOptions,
     monitor: &Monitor,
 ) -> Result<AssembleStats> {
-    let (root, range, name) = find_stream(nodes, snapshot, path, monitor)?;
+    let pinned = from.pin(snapshot)?;
+    let dumped = pinned
+        .reader()
+        .and_then(|reader| dump_kept(reader, pinned.snapshot(), path, output, assembling, monitor));
+    let stats = dumped.map_err(|error| pinned.explain(error))?;
+    pinned.end(monitor);
+    Ok(stats)
+}
+
+fn dump_kept(
+    reader: &dyn StoreReader,
+    snapshot: &Snapshot,
+    path: Option<&[u8]>,
+    output: &mut dyn Output,
+    assembling: AssembleOptions,
+    monitor: &Monitor,
+) -> Result<AssembleStats> {
+    let (root, range, name) = find_stream(reader, snapshot, path, monitor)?;
     let name = String::from_utf8_lossy(&name).into_owned();
     let stats = restore::restore_stream(
-        nodes,
+        reader,
         &root,
         range,
         &name,
@@ -68,7 +83,7 @@ fn dump_kept(
 
 /// The stream of a backup for a path, the range of the path's content there, and its name.
 pub(crate) fn find_stream(
-    nodes: &NodeCache,
+    reader: &dyn StoreReader,
     snapshot: &Snapshot,
     path: Option<&[u8]>,
     monitor: &Monitor,
@@ -95,7 +110,7 @@ pub(crate) fn find_stream(
     };
     let content = role(&snapshot.backup, StreamRole::Content).ok_or_else(no_path)?;
     let path = path.ok_or_else(no_path)?;
-    let listing = streams::listing(nodes, &snapshot.backup).ok_or_else(|| not_a_file(snapshot, path))?;
+    let listing = streams::listing(reader, &snapshot.backup).ok_or_else(|| not_a_file(snapshot, path))?;
     let found = find_file(&listing, snapshot, path, monitor);
     streams::note_fences(listing, snapshot.id, monitor);
     let (range, name) = found?;

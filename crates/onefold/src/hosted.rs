@@ -10,8 +10,10 @@ use session::ManifestEntry;
 use types::SessionId;
 
 use crate::backup_options::BackupOptions;
-use crate::backup_run::{Beginning, BegunBackup, ParentChoice};
+use crate::backup_run::BegunBackup;
 use crate::error::Result;
+use crate::repository::{Beginning, ParentChoice};
+use crate::snapshots::Snapshot;
 use crate::store::Store;
 use crate::warning::Warning;
 
@@ -37,7 +39,7 @@ impl Store {
         upon: &[SessionId],
         resumes: bool,
     ) -> Result<HostedBackup> {
-        let how = Beginning {
+        self.host(&Beginning {
             options,
             name,
             streams,
@@ -45,7 +47,14 @@ impl Store {
             insists: false,
             parents: ParentChoice::Named(upon),
             resumes,
-        };
+        })
+    }
+
+    /// Like [`Self::host_backup`].
+    ///
+    /// # Errors
+    /// As [`Self::host_backup`].
+    pub fn host(&self, how: &Beginning<'_>) -> Result<HostedBackup> {
         let begun = self.begin_backup(how, &Arc::new(Counters::default()))?;
         Ok(HostedBackup { begun })
     }
@@ -65,6 +74,12 @@ impl HostedBackup {
         backups
             .map(|backup| backup.streams.iter().map(TreeRoot::from).collect())
             .collect()
+    }
+
+    /// The backups in `upon`, or the chosen parent.
+    #[must_use]
+    pub fn parent_backups(&self) -> Vec<Snapshot> {
+        self.begun.parents.iter().filter_map(Snapshot::of).collect()
     }
 
     /// Errors at the beginning of the backup that did not prevent it.

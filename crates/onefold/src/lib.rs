@@ -52,6 +52,7 @@ mod monitor;
 mod optimize;
 mod prune;
 mod reading;
+pub mod repository;
 mod restore;
 mod revise;
 mod series;

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use recipe::NodeCache;
 use reclaim::Links;
+use restore::RestoreError;
 use session::{ChainLink, HeartbeatTask, ManifestEntry, ManifestList, ReadEnd, Session};
 use types::SessionId;
 
@@ -198,6 +199,11 @@ impl<'a> Reading<'a> {
         }
     }
 
+    /// Records a container that an error calls missing.
+    pub(crate) fn note_missing(&self, error: &RestoreError) {
+        self.store.note_missing(error);
+    }
+
     /// A backup that was not pinned for this reader and has been forgotten since. Missing data of
     /// it is no damage.
     pub(crate) fn forgotten(&self) -> Option<SessionId> {
@@ -230,6 +236,40 @@ impl<'a> Reading<'a> {
             }),
         }
         notes.into_iter().for_each(|note| monitor.add_note(note));
+    }
+}
+
+/// One pinned backup, and its nodes once they are asked for.
+pub(crate) struct PinnedBackup<'a> {
+    pub(crate) reading: Reading<'a>,
+    pub(crate) snapshot: Snapshot,
+    nodes: OnceLock<NodeCache>,
+}
+
+impl<'a> PinnedBackup<'a> {
+    /// Pins a backup in the revision that counts now.
+    ///
+    /// # Errors
+    /// Those of [`Reading::of`].
+    pub(crate) fn of(store: &'a Store, snapshot: &Snapshot) -> Result<Self> {
+        let (reading, snapshot) = Reading::of(store, snapshot)?;
+        Ok(Self {
+            reading,
+            snapshot,
+            nodes: OnceLock::new(),
+        })
+    }
+
+    /// The store's nodes, for this backup.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub(crate) fn nodes(&self) -> Result<&NodeCache> {
+        if let Some(nodes) = self.nodes.get() {
+            return Ok(nodes);
+        }
+        let nodes = self.reading.nodes()?;
+        Ok(self.nodes.get_or_init(|| nodes))
     }
 }
 

@@ -7,9 +7,10 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use env::Clock;
 use format::listing::{EntryKind, ListingEntry};
 use format::manifest::StreamRole;
-use recipe::{NodeCache, TreeRoot};
+use recipe::{StoreReader, TreeRoot};
 use restore::{
     AssembleOptions, AssembleStats, BackupListing, Fault, Output, RestoreCounters, TreeSource, TreeStats,
     Wanted,
@@ -19,7 +20,7 @@ use types::ByteRange;
 
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
-use crate::reading::Reading;
+use crate::repository::{Pinned, Repository};
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 use crate::streams::{self, role};
@@ -97,13 +98,6 @@ pub struct RestoreReport {
     pub elapsed_nanos: u64,
 }
 
-/// A pinned backup, and its nodes.
-#[derive(Clone, Copy)]
-struct SnapshotNodes<'a> {
-    snapshot: &'a Snapshot,
-    nodes: &'a NodeCache,
-}
-
 impl Store {
     /// Restores a backup below `target`. Reports faults of single entries to `faults`, and restores
     /// the others.
@@ -119,83 +113,7 @@ impl Store {
         monitor: &Monitor,
         faults: &mut (dyn FnMut(&Fault) + Send),
     ) -> Result<RestoreReport> {
-        let (reading, snapshot) = Reading::of(self, snapshot)?;
-        let restored = reading.nodes().and_then(|nodes| {
-            let backup = SnapshotNodes {
-                snapshot: &snapshot,
-                nodes: &nodes,
-            };
-            self.restore_kept(backup, target, request, monitor, faults)
-        });
-        let report = restored.map_err(|error| reading.explain(error))?;
-        if report.faults > 0
-            && let Some(id) = reading.forgotten()
-        {
-            return Err(Error::Forgotten { id, why: None });
-        }
-        reading.end(monitor);
-        Ok(report)
-    }
-
-    fn restore_kept(
-        &self,
-        SnapshotNodes { snapshot, nodes }: SnapshotNodes<'_>,
-        target: &Path,
-        request: &RestoreRequest,
-        monitor: &Monitor,
-        faults: &mut (dyn FnMut(&Fault) + Send),
-    ) -> Result<RestoreReport> {
-        let began = self.env.clock.monotonic();
-        let mut count = 0;
-        let mut report = |fault: Fault| {
-            count += 1;
-            monitor.add_error();
-            if let Fault::Lost { error, .. } = &fault {
-                self.note_missing(error);
-            }
-            faults(&fault);
-        };
-        let is_stream = role(&snapshot.backup, StreamRole::Whole).is_some();
-        if is_stream && !request.base.is_empty() {
-            let text = format!("backup {} is of one stream, and has no folders", snapshot.id);
-            return Err(Error::NotFound(text));
-        }
-        let is_met: Arc<[AtomicBool]> = request.include.iter().map(|_| is_stream.into()).collect();
-        let stats = match role(&snapshot.backup, StreamRole::Whole) {
-            Some(_) if is_kept(&target.join(stream_name(snapshot)), request.overwrite) => TreeStats {
-                kept: 1,
-                ..TreeStats::default()
-            },
-            Some(root) => {
-                let name = stream_name(snapshot);
-                let assemble = restore_whole(nodes, &root, (target, &name), request, monitor)?;
-                TreeStats {
-                    files: 1,
-                    bytes: root.len,
-                    assemble,
-                    ..TreeStats::default()
-                }
-            }
-            None => restore_entries(snapshot, nodes, target, request, &is_met, monitor, &mut report)?,
-        };
-        if stats.older > 0 {
-            monitor.add_note(Warning::OlderFiles {
-                backup: snapshot.id,
-                files: stats.older,
-            });
-        }
-        let elapsed = self.env.clock.monotonic().saturating_sub(began);
-        Ok(RestoreReport {
-            files: stats.files,
-            others: stats.others,
-            kept: stats.kept,
-            bytes: stats.bytes,
-            older: stats.older,
-            faults: count,
-            is_included: is_met.iter().map(|met| met.load(Ordering::Relaxed)).collect(),
-            assemble: stats.assemble,
-            elapsed_nanos: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
-        })
+        restore(self, snapshot, target, request, monitor, faults)
     }
 
     /// Calls `each` with every entry of a directory backup that is in one of the paths, in listing
@@ -208,36 +126,136 @@ impl Store {
         snapshot: &Snapshot,
         paths: &[Vec<u8>],
         monitor: &Monitor,
-        mut each: impl FnMut(&ListingEntry) -> std::result::Result<(), E>,
+        each: impl FnMut(&ListingEntry) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        if role(&snapshot.backup, StreamRole::Listing).is_none() {
-            return Ok(());
-        }
-        let (reading, snapshot) = Reading::of(self, snapshot)?;
-        let failed = |error: Error| reading.explain(error);
-        let nodes = reading.nodes().map_err(failed)?;
-        let Some(listing) = streams::listing(&nodes, &snapshot.backup) else {
-            return Ok(());
-        };
-        let wanted = match paths {
-            [] => Wanted::all(),
-            paths => Wanted::below(paths.iter().cloned()),
-        };
-        let mut entries = listing.entries(wanted).map_err(|error| failed(error.into()))?;
-        while let Some(listed) = entries.next_entry().map_err(|error| failed(error.into()))? {
-            each(&listed.entry)?;
-        }
-        drop(entries);
-        streams::note_fences(listing, snapshot.id, monitor);
-        reading.end(monitor);
-        Ok(())
+        list_entries(self, snapshot, paths, monitor, each)
     }
+}
+
+/// [`Store::restore`] from any repository.
+///
+/// # Errors
+/// As [`Store::restore`]; of the connection.
+pub fn restore(
+    from: &dyn Repository,
+    snapshot: &Snapshot,
+    target: &Path,
+    request: &RestoreRequest,
+    monitor: &Monitor,
+    faults: &mut (dyn FnMut(&Fault) + Send),
+) -> Result<RestoreReport> {
+    let pinned = from.pin(snapshot)?;
+    let restored = restore_pinned(&*pinned, from.clock(), target, request, monitor, faults);
+    let report = restored.map_err(|error| pinned.explain(error))?;
+    if report.faults > 0
+        && let Some(id) = pinned.forgotten()
+    {
+        return Err(Error::Forgotten { id, why: None });
+    }
+    pinned.end(monitor);
+    Ok(report)
+}
+
+fn restore_pinned(
+    pinned: &dyn Pinned,
+    clock: &Arc<dyn Clock>,
+    target: &Path,
+    request: &RestoreRequest,
+    monitor: &Monitor,
+    faults: &mut (dyn FnMut(&Fault) + Send),
+) -> Result<RestoreReport> {
+    let (snapshot, reader) = (pinned.snapshot(), pinned.reader()?);
+    let began = clock.monotonic();
+    let mut count = 0;
+    let mut report = |fault: Fault| {
+        count += 1;
+        monitor.add_error();
+        if let Fault::Lost { error, .. } = &fault {
+            pinned.note_missing(error);
+        }
+        faults(&fault);
+    };
+    let is_stream = role(&snapshot.backup, StreamRole::Whole).is_some();
+    if is_stream && !request.base.is_empty() {
+        let text = format!("backup {} is of one stream, and has no folders", snapshot.id);
+        return Err(Error::NotFound(text));
+    }
+    let is_met: Arc<[AtomicBool]> = request.include.iter().map(|_| is_stream.into()).collect();
+    let stats = match role(&snapshot.backup, StreamRole::Whole) {
+        Some(_) if is_kept(&target.join(stream_name(snapshot)), request.overwrite) => TreeStats {
+            kept: 1,
+            ..TreeStats::default()
+        },
+        Some(root) => {
+            let name = stream_name(snapshot);
+            let assemble = restore_whole(reader, &root, (target, &name), request, monitor)?;
+            TreeStats {
+                files: 1,
+                bytes: root.len,
+                assemble,
+                ..TreeStats::default()
+            }
+        }
+        None => restore_entries(snapshot, reader, target, request, &is_met, monitor, &mut report)?,
+    };
+    if stats.older > 0 {
+        monitor.add_note(Warning::OlderFiles {
+            backup: snapshot.id,
+            files: stats.older,
+        });
+    }
+    let elapsed = clock.monotonic().saturating_sub(began);
+    Ok(RestoreReport {
+        files: stats.files,
+        others: stats.others,
+        kept: stats.kept,
+        bytes: stats.bytes,
+        older: stats.older,
+        faults: count,
+        is_included: is_met.iter().map(|met| met.load(Ordering::Relaxed)).collect(),
+        assemble: stats.assemble,
+        elapsed_nanos: u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX),
+    })
+}
+
+/// [`Store::list_entries`] from any repository.
+///
+/// # Errors
+/// As [`Store::list_entries`]; of the connection.
+pub fn list_entries<E: From<Error>>(
+    from: &dyn Repository,
+    snapshot: &Snapshot,
+    paths: &[Vec<u8>],
+    monitor: &Monitor,
+    mut each: impl FnMut(&ListingEntry) -> std::result::Result<(), E>,
+) -> std::result::Result<(), E> {
+    if role(&snapshot.backup, StreamRole::Listing).is_none() {
+        return Ok(());
+    }
+    let pinned = from.pin(snapshot)?;
+    let failed = |error: Error| pinned.explain(error);
+    let reader = pinned.reader().map_err(failed)?;
+    let Some(listing) = streams::listing(reader, &pinned.snapshot().backup) else {
+        return Ok(());
+    };
+    let wanted = match paths {
+        [] => Wanted::all(),
+        paths => Wanted::below(paths.iter().cloned()),
+    };
+    let mut entries = listing.entries(wanted).map_err(|error| failed(error.into()))?;
+    while let Some(listed) = entries.next_entry().map_err(|error| failed(error.into()))? {
+        each(&listed.entry)?;
+    }
+    drop(entries);
+    streams::note_fences(listing, snapshot.id, monitor);
+    pinned.end(monitor);
+    Ok(())
 }
 
 /// Restores a directory backup.
 fn restore_entries(
     snapshot: &Snapshot,
-    nodes: &NodeCache,
+    reader: &dyn StoreReader,
     target: &Path,
     request: &RestoreRequest,
     is_met: &Arc<[AtomicBool]>,
@@ -246,9 +264,9 @@ fn restore_entries(
 ) -> Result<TreeStats> {
     let no_stream = |stream| Error::NotFound(format!("backup {} has no {stream} stream", snapshot.id));
     let content = role(&snapshot.backup, StreamRole::Content).ok_or_else(|| no_stream("content"))?;
-    let listing = streams::listing(nodes, &snapshot.backup).ok_or_else(|| no_stream("listing"))?;
+    let listing = streams::listing(reader, &snapshot.backup).ok_or_else(|| no_stream("listing"))?;
     let source = TreeSource {
-        reader: nodes,
+        reader,
         content: &content,
         listing: &listing,
     };
@@ -293,7 +311,7 @@ fn ensure_folder(listing: &BackupListing<'_>, snapshot: &Snapshot, base: &[u8]) 
 }
 
 fn restore_whole(
-    nodes: &NodeCache,
+    reader: &dyn StoreReader,
     root: &TreeRoot,
     (target, stream): (&Path, &Path),
     request: &RestoreRequest,
@@ -312,7 +330,7 @@ fn restore_whole(
         len: root.len,
     };
     let stats = restore::restore_stream(
-        nodes,
+        reader,
         root,
         whole,
         &shown,

@@ -1,7 +1,7 @@
 //! The streams of a backup.
 
 use format::manifest::{Backup, StreamRole};
-use recipe::{NodeCache, TreeRoot};
+use recipe::{StoreReader, TreeRoot};
 use restore::BackupListing;
 use types::SessionId;
 
@@ -18,9 +18,9 @@ pub(crate) fn role(backup: &Backup, role: StreamRole) -> Option<TreeRoot> {
 }
 
 /// The listing of a directory backup.
-pub(crate) fn listing<'a>(nodes: &'a NodeCache, backup: &Backup) -> Option<BackupListing<'a>> {
+pub(crate) fn listing<'a>(reader: &'a dyn StoreReader, backup: &Backup) -> Option<BackupListing<'a>> {
     let fences = role(backup, StreamRole::Fences);
-    role(backup, StreamRole::Listing).map(|root| BackupListing::new(nodes, root, fences))
+    role(backup, StreamRole::Listing).map(|root| BackupListing::new(reader, root, fences))
 }
 
 /// Notes why a search for paths of a backup did not use its fences.

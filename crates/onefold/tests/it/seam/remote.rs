@@ -18,8 +18,8 @@ use ingest::{
 };
 use recipe::{NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
 use types::{ByteRange, ChunkLocation, ContainerId, RegionIndex, SessionId, Slot};
+use wire::{AskedRegions, CommittedBackup, Sent, SentCatalog, SentRegion, Wire};
 
-use super::codec::{Answer, AskedRegions, Sent, SentCatalog, SentRegion, Wire};
 use super::local::{LocalHost, Referring};
 use super::pipe::{Broken, Cut, Input, Output, pipe};
 use super::serve;
@@ -400,7 +400,7 @@ impl BackupSession for RemoteSession {
     fn commit(&self, about: About) -> Result<Committed, IngestError> {
         let answer = self
             .connection()
-            .ask(serve::COMMIT, &about, Answer::from_bytes)
+            .ask(serve::COMMIT, &about, CommittedBackup::from_bytes)
             .map_err(|why| broken(why.why()))?;
         Ok(Committed {
             session: answer.session,

@@ -9,8 +9,8 @@ use ingest::{About, BackupSession, IngestError, Offer, Verdict};
 use onefold::HostedBackup;
 use recipe::{RecipeError, StreamName, TreeRoot};
 use types::{ByteRange, ChunkLocation, ContainerId};
+use wire::{AskedRegions, CommittedBackup, Sent, SentCatalog, SentRegion, Wire};
 
-use super::codec::{Answer, AskedRegions, Sent, SentCatalog, SentRegion, Wire};
 use super::pipe::{Broken, Input, Output};
 
 /// Requests of a client. An answer has the number of its request.
@@ -132,12 +132,13 @@ fn reply(session: &dyn BackupSession, kind: u8, body: &[u8]) -> Result<Vec<u8>, 
     Ok(match kind {
         COMMIT => {
             let made = session.commit(About::from_bytes(body)?)?;
-            let answer = Answer {
+            let answer = CommittedBackup {
                 session: made.session,
                 streams: made.streams,
                 totals: made.totals,
                 containers: made.containers,
                 adopted: made.adopted,
+                warnings: Vec::new(),
             };
             answer.to_bytes()
         }

@@ -1,0 +1,129 @@
+//! What backing up, listing, restoring and dumping need of a store, wherever it is.
+//!
+//! [`Store`](crate::Store) implements these traits for a store that this process has open, and a
+//! client for one that a server has open. The operations are written once, as functions of this
+//! module: the client's half runs here, and only the store's half is elsewhere.
+
+use std::sync::Arc;
+
+use env::Clock;
+use ingest::{BackupSession, ClientPools, Sent, Stream};
+use recipe::StoreReader;
+use restore::RestoreError;
+use types::SessionId;
+
+use crate::backup_options::BackupOptions;
+use crate::backup_report::BackupReport;
+use crate::error::{Error, Result};
+use crate::monitor::Monitor;
+use crate::snapshots::{Snapshot, SnapshotList};
+
+pub use crate::backup::{back_up_stream, back_up_tree};
+pub use crate::dump::dump;
+pub use crate::restore::{list_entries, restore};
+pub use format::manifest::SeriesName;
+
+/// A store with backups.
+pub trait Repository: Send + Sync {
+    /// The clock for durations.
+    fn clock(&self) -> &Arc<dyn Clock>;
+
+    /// All backups that were not forgotten, oldest first.
+    ///
+    /// # Errors
+    /// Of the storage or the connection.
+    fn snapshots(&self) -> Result<SnapshotList>;
+
+    /// Pins a backup in the revision that counts now, so that no prune removes its data while it is
+    /// read.
+    ///
+    /// # Errors
+    /// `Forgotten`; of the storage or the connection.
+    fn pin(&self, snapshot: &Snapshot) -> Result<Box<dyn Pinned + '_>>;
+
+    /// Threads and buffers of the client's half of backups.
+    fn client_pools(&self) -> &ClientPools;
+
+    /// Begins a backup.
+    ///
+    /// # Errors
+    /// If none can begin.
+    fn begin(&self, how: &Beginning<'_>, monitor: &Monitor) -> Result<Box<dyn RunningBackup + '_>>;
+}
+
+/// A backup that is pinned while it is read. Dropping it releases it.
+pub trait Pinned: Sync {
+    /// The backup, in the revision that is read.
+    fn snapshot(&self) -> &Snapshot;
+
+    /// Reads the store. The first call may ask the storage.
+    ///
+    /// # Errors
+    /// Of the storage or the connection.
+    fn reader(&self) -> Result<&dyn StoreReader>;
+
+    /// The error to report. If the backup was not pinned and has been forgotten since, the error
+    /// says so.
+    fn explain(&self, error: Error) -> Error {
+        error
+    }
+
+    /// A backup that was not pinned and has been forgotten since. Missing data of it is no damage.
+    fn forgotten(&self) -> Option<SessionId> {
+        None
+    }
+
+    /// Records data that an error calls missing.
+    fn note_missing(&self, _: &RestoreError) {}
+
+    /// Releases the backup. Passes warnings to the monitor.
+    fn end(self: Box<Self>, monitor: &Monitor);
+}
+
+/// How a backup begins.
+#[derive(Debug, Clone)]
+pub struct Beginning<'a> {
+    /// Its options.
+    pub options: &'a BackupOptions,
+    /// Its series.
+    pub name: SeriesName,
+    /// Its streams, in order.
+    pub streams: Vec<Stream>,
+    /// Data of the parent is known to have rotted.
+    pub is_suspect: bool,
+    /// An unreadable chunk of the previous backup ends this one.
+    pub insists: bool,
+    /// The backups from which it takes ranges.
+    pub parents: ParentChoice<'a>,
+    /// Continue an interrupted backup, if there is one.
+    pub resumes: bool,
+}
+
+/// The choice of the backups from which a backup takes ranges.
+#[derive(Debug, Clone, Copy)]
+pub enum ParentChoice<'a> {
+    /// The newest of the series that is of a tree, if there is one.
+    LatestTree,
+    /// These, of any series.
+    Named(&'a [SessionId]),
+}
+
+/// A running backup, as its client sees it.
+pub trait RunningBackup {
+    /// The session.
+    fn session(&self) -> &dyn BackupSession;
+
+    /// The chosen parents.
+    fn parents(&self) -> &[Snapshot];
+
+    /// Commits the backup after its streams were sent.
+    ///
+    /// # Errors
+    /// If there is no backup. The next backup of the series takes over the stored data.
+    fn commit(
+        self: Box<Self>,
+        options: &BackupOptions,
+        sent: Sent,
+        monitor: &Monitor,
+    ) -> Result<BackupReport>;
+}

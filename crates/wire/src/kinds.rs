@@ -1,0 +1,55 @@
+//! The kinds of messages.
+
+/// What a client sends.
+pub mod request {
+    /// [`Hello`](crate::Hello), the first message. Answered by [`Welcome`](crate::Welcome).
+    pub const HELLO: u8 = 1;
+    /// [`Joining`](crate::Joining): trades an invitation for a token. Answered by
+    /// [`Joined`](crate::Joined).
+    pub const JOIN: u8 = 2;
+    /// [`Login`](crate::Login): a token for a namespace.
+    pub const LOGIN: u8 = 3;
+    /// Asks for the manifests of the namespace's backups. Answered by
+    /// [`Manifests`](crate::Manifests).
+    pub const LIST: u8 = 4;
+    /// [`Begin`](crate::Begin): begins a backup. Answered by [`Begun`](crate::Begun).
+    pub const BEGIN: u8 = 5;
+    /// A list of [`Sent`](crate::Sent): offers and regions of the running backup. Never answered.
+    pub const SUBMIT: u8 = 6;
+    /// [`About`](ingest::About): makes the running backup durable. Answered by
+    /// [`CommittedBackup`](crate::CommittedBackup).
+    pub const COMMIT: u8 = 7;
+    /// A tree root and a range: which parts of it must not be referred to. Answered by ranges.
+    pub const UNSOUND: u8 = 8;
+    /// The location of a node. Answered by the node.
+    pub const NODE: u8 = 9;
+    /// A container. Answered by [`SentCatalog`](crate::SentCatalog).
+    pub const CATALOG: u8 = 10;
+    /// A node's location and a stream's name. Answered by the root of that stream.
+    pub const STREAM: u8 = 11;
+    /// The location of a chunk. Answered by [`SentRegion`](crate::SentRegion).
+    pub const REGION: u8 = 12;
+    /// The location of a chunk. Answered by its bytes.
+    pub const CHUNK: u8 = 13;
+    /// [`AskedRegions`](crate::AskedRegions). Answered by the bytes of each region.
+    pub const REGIONS: u8 = 14;
+    /// [`SentCatalog`](crate::SentCatalog): asks for a newer generation. Answered by none or one.
+    pub const NEWER: u8 = 15;
+    /// A list of backups: pins them and begins to read them. Answered by
+    /// [`ReadBegun`](crate::ReadBegun).
+    pub const READ: u8 = 16;
+    /// A name and a JSON text: any other operation. Answered by a JSON text.
+    pub const CALL: u8 = 17;
+}
+
+/// What a server sends.
+pub mod reply {
+    /// The answer to the request with this number.
+    pub const ANSWER: u8 = 1;
+    /// [`Refusal`](crate::Refusal) of the request with this number.
+    pub const REFUSAL: u8 = 2;
+    /// A list of [`Verdict`](ingest::Verdict), unasked.
+    pub const VERDICTS: u8 = 3;
+    /// [`Refusal`](crate::Refusal): the running backup cannot go on. Unasked.
+    pub const FAILED: u8 = 4;
+}

@@ -1,0 +1,187 @@
+//! Offers, regions and verdicts of a running backup.
+
+use container::CompressedRegion;
+use format::container::Codec;
+use format::wire::{Reader, Writer};
+use ingest::dedup::{Lane, NewChunk, StreamIndex};
+use ingest::{Offer, OfferedChild, OfferedPlace, OfferedSegment, StoredRegion, Verdict, Wanted};
+use recipe::KnownNode;
+
+use crate::codec::{Result, Wire};
+use crate::frame::FRAME_BYTES_MAX;
+
+pub(crate) fn lane(r: &mut Reader<'_>) -> Result<Lane> {
+    Ok(if r.flag()? { Lane::Metadata } else { Lane::Content })
+}
+
+pub(crate) fn write_lane(w: &mut Writer<'_>, lane: Lane) {
+    w.flag(lane == Lane::Metadata);
+}
+
+impl Wire for OfferedChild {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.fingerprint(self.fingerprint);
+        w.varint(self.len);
+        match self.place {
+            OfferedPlace::Client => w.u8(0),
+            OfferedPlace::Zeros => w.u8(1),
+            OfferedPlace::Stored(at) => {
+                w.u8(2);
+                at.write(w);
+            }
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            fingerprint: r.fingerprint()?,
+            len: r.varint()?,
+            place: match r.u8()? {
+                0 => OfferedPlace::Client,
+                1 => OfferedPlace::Zeros,
+                2 => OfferedPlace::Stored(Wire::read(r)?),
+                _ => return Err(r.fault("no place")),
+            },
+        })
+    }
+}
+
+/// An offer in the form to send: a region by its stored bytes.
+#[derive(Debug)]
+pub enum Sent {
+    /// Any offer but a region.
+    Offer(Offer),
+    /// A region.
+    Region(StoredRegion),
+}
+
+impl Wire for Sent {
+    fn write(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Offer(Offer::Segment { stream, segment }) => {
+                w.u8(0);
+                w.u16(stream.0);
+                w.fingerprint(segment.fingerprint);
+                w.varint(segment.len);
+                segment.children.write(w);
+            }
+            Self::Offer(Offer::Copy {
+                stream,
+                fingerprint,
+                len,
+                node,
+            }) => {
+                w.u8(1);
+                w.u16(stream.0);
+                w.fingerprint(*fingerprint);
+                w.varint(*len);
+                node.location.write(w);
+                w.u32(node.containers_max);
+            }
+            Self::Offer(Offer::End(stream)) => {
+                w.u8(2);
+                w.u16(stream.0);
+            }
+            Self::Offer(Offer::Region(_)) => unreachable!("a region travels by its stored bytes"),
+            Self::Region(region) => {
+                w.u8(3);
+                write_lane(w, region.lane);
+                w.varint(region.first);
+                w.list(&region.chunks, |w, (fingerprint, len)| {
+                    w.fingerprint(*fingerprint);
+                    w.varint32(*len);
+                });
+                w.flag(region.bytes.codec() == Codec::Zstd);
+                w.varint(region.bytes.plain_len() as u64);
+                w.bytes(region.bytes.bytes());
+            }
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let kind = r.u8()?;
+        if kind == 3 {
+            let (lane, first) = (lane(r)?, r.varint()?);
+            let chunks = r.list(33, |r| Ok((r.fingerprint()?, r.varint32()?)))?;
+            let (is_packed, plain_len) = (r.flag()?, r.varint()?);
+            let bytes = r.bytes(FRAME_BYTES_MAX)?;
+            return Ok(Self::Region(StoredRegion {
+                lane,
+                first,
+                chunks,
+                bytes: match is_packed {
+                    true => CompressedRegion::as_read(bytes, usize::try_from(plain_len).unwrap_or(0)),
+                    false => CompressedRegion::raw(bytes.to_vec()),
+                },
+            }));
+        }
+        let stream = StreamIndex(r.u16()?);
+        Ok(Self::Offer(match kind {
+            0 => Offer::Segment {
+                stream,
+                segment: OfferedSegment {
+                    fingerprint: r.fingerprint()?,
+                    len: r.varint()?,
+                    children: Wire::read(r)?,
+                },
+            },
+            1 => Offer::Copy {
+                stream,
+                fingerprint: r.fingerprint()?,
+                len: r.varint()?,
+                node: KnownNode {
+                    location: Wire::read(r)?,
+                    containers_max: r.u32()?,
+                },
+            },
+            2 => Offer::End(stream),
+            _ => return Err(r.fault("no offer")),
+        }))
+    }
+}
+
+impl Wire for Verdict {
+    fn write(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Segment { stream, wanted } => {
+                w.u8(0);
+                w.u16(stream.0);
+                w.list(wanted, |w, wanted| {
+                    w.varint32(wanted.child);
+                    write_lane(w, wanted.new.lane);
+                    w.varint(wanted.new.ordinal);
+                });
+            }
+            Self::Flush(lane) => {
+                w.u8(1);
+                w.option(*lane, write_lane);
+            }
+            Self::Done => w.u8(2),
+            Self::Waits(stream) => {
+                w.u8(3);
+                w.u16(stream.0);
+            }
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(match r.u8()? {
+            0 => Self::Segment {
+                stream: StreamIndex(r.u16()?),
+                wanted: r.list(3, |r| {
+                    Ok(Wanted {
+                        child: r.varint32()?,
+                        new: NewChunk {
+                            lane: lane(r)?,
+                            ordinal: r.varint()?,
+                        },
+                    })
+                })?,
+            },
+            1 => Self::Flush(r.option(lane)?),
+            2 => Self::Done,
+            3 => Self::Waits(StreamIndex(r.u16()?)),
+            _ => return Err(r.fault("no verdict")),
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! Messages are read as they were written, and other bytes are refused.
+
+use crypto::{DomainKey, Fingerprinter};
+use format::config::Settings;
+use format::manifest::{SeriesName, StreamRole};
+use ingest::dedup::{Lane, NewChunk, StreamIndex};
+use ingest::{Granularity, Offer, OfferedChild, OfferedPlace, OfferedSegment, ResumedStream, Stream, Terms};
+use ingest::{Verdict, Wanted};
+use proptest::prelude::*;
+use recipe::TreeRoot;
+use types::{ByteRange, ChunkLocation, Fingerprint, Level, SessionId};
+
+use crate::*;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn again<T: Wire>(value: &T) -> T {
+    T::from_bytes(&value.to_bytes()).unwrap()
+}
+
+fn begin() -> Begin {
+    Begin {
+        name: SeriesName {
+            host: b"host".to_vec(),
+            paths: vec![b"/etc".to_vec(), b"/home".to_vec()],
+        },
+        streams: vec![Stream {
+            role: StreamRole::Whole,
+            lane: Lane::Content,
+            fixed_chunk_bytes: Some(65_536),
+        }],
+        parents: Parents::Named(vec![SessionId::new(7).unwrap()]),
+        is_suspect: false,
+        insists: true,
+        resumes: false,
+    }
+}
+
+#[test]
+fn messages_have_their_golden_bytes() {
+    let hello = Hello {
+        versions: (1, 1),
+        program: "onefold 0.1.0".to_owned(),
+    };
+    assert_eq!(
+        hex(&hello.to_bytes()),
+        "6f6e65666f6c6431010001000d6f6e65666f6c6420302e312e30"
+    );
+    assert_eq!(again(&hello), hello);
+    assert_eq!(
+        hex(&begin().to_bytes()),
+        "04686f737402042f657463052f686f6d650103000100000100010107000100"
+    );
+    assert_eq!(again(&begin()), begin());
+    let refusal = Refusal::new(RefusalKind::NotAllowed, "no");
+    assert_eq!(hex(&refusal.to_bytes()), "02026e6f");
+    assert_eq!(again(&refusal), refusal);
+}
+
+#[test]
+fn the_newest_common_version_is_spoken() {
+    let of = |oldest, newest| {
+        let hello = Hello {
+            versions: (oldest, newest),
+            program: String::new(),
+        };
+        hello.common_version()
+    };
+    assert_eq!(of(0, 1), Some(1));
+    assert_eq!(of(1, 9), Some(1));
+    assert_eq!(of(2, 9), None, "a client that no longer speaks our version");
+    assert_eq!(of(0, 0), None);
+    assert_eq!(of(9, 1), None, "a client that contradicts itself");
+    let mut other = Hello::new("x").to_bytes();
+    other[0] ^= 1;
+    assert!(
+        Hello::from_bytes(&other).is_err(),
+        "the first bytes of another protocol"
+    );
+}
+
+#[test]
+fn keys_arrive_and_compute_the_same_fingerprints() {
+    let fingerprinter = Fingerprinter::new(&DomainKey::from_bytes([9; 32]));
+    let root = TreeRoot {
+        location: location(),
+        level: Level::new(2).unwrap(),
+        fingerprint: Fingerprint::from_bytes([3; 32]),
+        len: 1 << 33,
+    };
+    let terms = Terms {
+        fingerprinter: fingerprinter.clone(),
+        settings: settings(),
+        granularity: Granularity::Segment { avg_bytes: 1 << 20 },
+        is_suspect: true,
+        resumed: vec![ResumedStream {
+            len: 5,
+            last: Some(root),
+        }],
+    };
+    let got = again(&terms);
+    assert_eq!(got.fingerprinter.chunk(b"x"), fingerprinter.chunk(b"x"));
+    assert_eq!(got.fingerprinter.zeros(9), fingerprinter.zeros(9));
+    assert_eq!(got.fingerprinter.gear_table(), fingerprinter.gear_table());
+    let node = |printer: &Fingerprinter| {
+        let mut hasher = printer.node_hasher(Level::new(1).unwrap());
+        hasher.push(&Fingerprint::from_bytes([1; 32]), 77);
+        hasher.finish()
+    };
+    assert_eq!(node(&got.fingerprinter), node(&fingerprinter));
+    assert_eq!(
+        (got.settings, got.granularity),
+        (terms.settings, terms.granularity)
+    );
+    assert_eq!((got.is_suspect, got.resumed), (true, terms.resumed));
+}
+
+fn settings() -> Settings {
+    Settings {
+        chunk_avg_bytes: 8 << 10,
+        chunk_min_bytes: 2 << 10,
+        chunk_max_bytes: 64 << 10,
+        node_avg_children: 512,
+        region_bytes: 128 << 10,
+        container_bytes: 16 << 20,
+    }
+}
+
+fn location() -> ChunkLocation {
+    ChunkLocation {
+        container: types::ContainerId {
+            session: SessionId::new(4).unwrap(),
+            kind: types::ContainerKind::Recipe,
+            sequence: types::SequenceNumber::new(2).unwrap(),
+        },
+        slot: types::Slot::new(8).unwrap(),
+    }
+}
+
+fn child() -> impl Strategy<Value = OfferedChild> {
+    let place = prop_oneof![
+        Just(OfferedPlace::Client),
+        Just(OfferedPlace::Zeros),
+        Just(OfferedPlace::Stored(location())),
+    ];
+    (any::<[u8; 32]>(), any::<u64>(), place).prop_map(|(fingerprint, len, place)| OfferedChild {
+        fingerprint: Fingerprint::from_bytes(fingerprint),
+        len,
+        place,
+    })
+}
+
+proptest! {
+    #[test]
+    fn segments_are_read_as_they_were_written(
+        children in prop::collection::vec(child(), 0..20), fingerprint: [u8; 32], len: u64, stream: u16,
+    ) {
+        let segment = OfferedSegment { fingerprint: Fingerprint::from_bytes(fingerprint), len, children };
+        let sent = Sent::Offer(Offer::Segment { stream: StreamIndex(stream), segment: segment.clone() });
+        match again(&sent) {
+            Sent::Offer(Offer::Segment { stream: of, segment: got }) => {
+                prop_assert_eq!((of, got), (StreamIndex(stream), segment));
+            }
+            other => prop_assert!(false, "{:?}", other),
+        }
+    }
+
+    #[test]
+    fn verdicts_are_read_as_they_were_written(
+        wanted in prop::collection::vec((any::<u32>(), any::<bool>(), any::<u64>()), 0..20), stream: u16,
+    ) {
+        let lane = |is_metadata| if is_metadata { Lane::Metadata } else { Lane::Content };
+        let wanted = wanted.into_iter().map(|(child, is_metadata, ordinal)| Wanted {
+            child,
+            new: NewChunk { lane: lane(is_metadata), ordinal },
+        });
+        let stream = StreamIndex(stream);
+        let verdicts = vec![
+            Verdict::Segment { stream, wanted: wanted.collect() },
+            Verdict::Waits(stream),
+            Verdict::Flush(None),
+            Verdict::Flush(Some(Lane::Metadata)),
+            Verdict::Done,
+        ];
+        prop_assert_eq!(again(&verdicts), verdicts);
+    }
+
+    /// Hostile bytes are refused, or are a message. They never cause a panic, and never allocate
+    /// more than a small multiple of their own length.
+    #[test]
+    fn any_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        read_all(&bytes);
+    }
+
+    #[test]
+    fn changed_messages_are_messages_or_errors(at in 0..200_usize, byte: u8, kind in 0..4_usize) {
+        let terms = Terms {
+            fingerprinter: Fingerprinter::new(&DomainKey::from_bytes([9; 32])),
+            settings: settings(),
+            granularity: Granularity::Chunk,
+            is_suspect: false,
+            resumed: Vec::new(),
+        };
+        let mut bytes = match kind {
+            0 => begin().to_bytes(),
+            1 => terms.to_bytes(),
+            2 => Hello::new("onefold").to_bytes(),
+            _ => (location(), ByteRange { offset: 1, len: 2 }).to_bytes(),
+        };
+        let at = at % bytes.len();
+        bytes[at] = byte;
+        read_all(&bytes);
+        read_all(&bytes[..at]);
+    }
+}
+
+fn read_all(bytes: &[u8]) {
+    drop(Hello::from_bytes(bytes));
+    drop(Welcome::from_bytes(bytes));
+    drop(Joining::from_bytes(bytes));
+    drop(Login::from_bytes(bytes));
+    drop(Manifests::from_bytes(bytes));
+    drop(ReadBegun::from_bytes(bytes));
+    drop(Begin::from_bytes(bytes));
+    drop(Begun::from_bytes(bytes));
+    drop(CommittedBackup::from_bytes(bytes));
+    drop(Vec::<Sent>::from_bytes(bytes));
+    drop(Vec::<Verdict>::from_bytes(bytes));
+    drop(AskedRegions::from_bytes(bytes));
+    drop(Refusal::from_bytes(bytes));
+    drop(ingest::About::from_bytes(bytes));
+    if let Ok(sent) = SentCatalog::from_bytes(bytes) {
+        drop(sent.view());
+    }
+    if let Ok(sent) = SentRegion::from_bytes(bytes) {
+        drop(sent.region());
+    }
+}
