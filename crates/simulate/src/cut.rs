@@ -158,7 +158,7 @@ pub fn walk(path: &Path, left_out: Option<(u64, u64)>, visit: &mut Visit<'_>) ->
     let metadata = fs::metadata(path).map_err(|source| failed(path, source))?;
     if left_out == Some((metadata.dev(), metadata.ino())) {
         return Err(SimulateError::Settings(format!(
-            "{}: is what is written to",
+            "{}: this is the output of the command; name other paths to read",
             path.display()
         )));
     }
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(bytes(&chunks.0), 50_000);
         assert_eq!(chunks.0, cut(Cutting::Content(8192), &data));
         let error = cutter.backup(&trace, &mut chunks).unwrap_err().to_string();
-        assert!(error.contains("is what is written to"), "{error}");
+        assert!(error.contains("this is the output of the command"), "{error}");
         // A folder of traces, and a nested one with all its content.
         let traces = folder.path().join("deep/traces");
         fs::create_dir_all(&traces).unwrap();

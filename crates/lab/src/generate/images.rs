@@ -145,7 +145,7 @@ impl Images {
         }
         if self.files_bytes.div_ceil(BLOCK) > self.image_bytes / BLOCK {
             return Err(SimulateError::Settings(format!(
-                "an image of {} bytes has no room for {} of files",
+                "an image of {} bytes has no space for {} bytes of files",
                 self.image_bytes, self.files_bytes
             )));
         }

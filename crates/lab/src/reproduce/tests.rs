@@ -82,7 +82,7 @@ fn parts_are_run_by_themselves() {
     assert_eq!(OTHER.parts_named(&[]).unwrap(), OTHER.parts);
     let error = OTHER.parts_named(&["figure-3".to_owned()]).unwrap_err();
     assert!(
-        error.to_string().contains("there are figure-1, figure-2"),
+        error.to_string().contains("its parts are figure-1, figure-2"),
         "{error}"
     );
 }
@@ -101,8 +101,10 @@ fn versions_are_taken_by_parts_that_measure_them() {
         assert!(!place.exists(), "refused before anything is made");
         error
     };
-    assert!(refused(&OTHER, given(&[FIGURE_1])).ends_with("of paper00 alone: figure-2"));
-    assert!(refused(&OTHER, given(OTHER.parts)).contains("data: has no versions"));
+    assert!(
+        refused(&OTHER, given(&[FIGURE_1])).ends_with("of paper00 measure versions of real data: figure-2")
+    );
+    assert!(refused(&OTHER, given(OTHER.parts)).contains("data: the folder has no versions"));
     assert!(refused(&fast13::PAPER, given(fast13::PAPER.parts)).contains("measures no versions"));
     fs::write(data.join("1.tar"), "one").unwrap();
     Report::create(&place, &OTHER, &given(&[FIGURE_2])).unwrap();

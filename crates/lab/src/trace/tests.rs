@@ -168,5 +168,5 @@ fn what_is_no_trace_is_told() {
     let mut bytes = written(&Held::default());
     bytes.push(0);
     let error = read(&bytes).unwrap_err().to_string();
-    assert!(error.contains("something follows"), "{error}");
+    assert!(error.contains("bytes after its end"), "{error}");
 }

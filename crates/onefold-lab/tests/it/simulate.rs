@@ -21,7 +21,7 @@ fn a_trace_goes_through_a_pipe() {
         assert!(fs::read(bed.path("redirected")).unwrap() == piped.out, "{name}");
         bed.run(generate("1M", "2", &["--trace", name, "--json"]))
             .expect(1)
-            .says(&["standard output is the trace's", "--json"]);
+            .says(&["would mix on standard output", "--json"]);
     }
     let simulated = |ran: Ran| ran.expect(0).out();
     let from_file = simulated(bed.run(["simulate", "t"]));
@@ -30,7 +30,7 @@ fn a_trace_goes_through_a_pipe() {
     }
     bed.fed(["simulate", "-", "t", "-"], &piped.out)
         .expect(1)
-        .says(&["name it once"]);
+        .says(&["name it only once"]);
     bed.fed(["simulate", "-"], &piped.out[..100])
         .expect(1)
         .says(&["standard input", "ends too early"]);

@@ -39,7 +39,7 @@ pub(super) fn bytes(size: &Size) -> u64 {
 
 /// Data without duplicates.
 pub(super) fn unique(bytes: u64) -> Result<Vec<u8>, LabError> {
-    let too_large = |_| LabError::settings(format!("{bytes} bytes of unique data"));
+    let too_large = |_| LabError::settings(format!("{bytes} bytes of unique data are too many for memory"));
     let mut data = vec![0; usize::try_from(bytes).map_err(too_large)?];
     noise(UNIQUE, 0, &mut data);
     Ok(data)
