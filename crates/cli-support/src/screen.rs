@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_on_a_terminal_is_escaped_and_nothing_else() {
+    fn only_terminal_control_characters_are_escaped() {
         assert_eq!(
             shown("a\x1b[31mb\nc\td\u{9b}e\u{7f}"),
             "a\\x1b[31mb\\nc\\td\\x9be\\x7f"

@@ -390,7 +390,7 @@ fn wrapped_keys_of_any_length_are_refused_quietly() {
 
 proptest! {
     #[test]
-    fn what_was_sealed_opens_and_nothing_else_does(
+    fn only_sealed_bytes_open(
         plain in proptest::collection::vec(any::<u8>(), 0..300),
         head in proptest::collection::vec(any::<u8>(), 0..20),
         nonce in any::<u64>(),

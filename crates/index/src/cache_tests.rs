@@ -292,7 +292,7 @@ fn a_table_grows_as_it_fills() {
 
 /// Used catalogs stay while unused ones are evicted.
 #[test]
-fn what_is_used_outlives_what_is_not() {
+fn used_catalogs_outlive_unused_ones() {
     let mut cache = FingerprintCache::new(1 << 20, Eviction::ContainerLru);
     let of = |key: u64| (key * 1000..(key + 1) * 1000).map(|n| (print(n), 0));
     let mut out = Vec::new();
@@ -308,7 +308,7 @@ fn what_is_used_outlives_what_is_not() {
 /// After immediate eviction, a hook can load a catalog again although nearly all of it is still
 /// there [Guo 3.2.3].
 #[test]
-fn what_is_left_of_an_evicted_catalog_still_answers() {
+fn the_rest_of_an_evicted_catalog_still_answers() {
     let mut lazy = 0;
     for eviction in [Eviction::Immediate, Eviction::ContainerLru] {
         let mut cache = FingerprintCache::new(64 << 10, eviction);

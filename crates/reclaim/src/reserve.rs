@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_to_grow_is_remembered() {
+    fn a_failed_growth_of_the_reserve_is_remembered() {
         let storage = FaultStorage::new();
         let (env, _) = Env::simulated(Arc::new(storage.clone()), 4);
         make(&env, FIRST_BYTES).unwrap();

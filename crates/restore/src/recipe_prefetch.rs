@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_that_it_is_over() {
+    fn a_waiting_thread_learns_of_the_end() {
         assert!(!while_full(drop));
     }
 

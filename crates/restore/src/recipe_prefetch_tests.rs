@@ -114,7 +114,7 @@ fn short_streams_come_as_they_are() {
 }
 
 #[test]
-fn who_has_enough_ends_the_scouts() {
+fn a_reader_with_enough_recipes_ends_the_scouts() {
     let containers = containers();
     let root = store(&containers, 0, &stream());
     containers.clear_catalogs();

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_left_out() {
+    fn the_output_of_the_command_is_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let (data, trace) = (folder.path().join("data"), folder.path().join("trace"));
         fs::write(&data, noise(4, 50_000)).unwrap();

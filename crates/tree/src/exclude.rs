@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_patterns_met_is_told_behind_the_walk() {
+    fn matches_of_patterns_are_reported_after_the_walk() {
         let mut builder = ExcludeBuilder::new();
         for pattern in ["some[dir]", "*.[oa]", "never", "file"] {
             builder.add(pattern, false).unwrap();

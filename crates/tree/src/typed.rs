@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_link_is_resolved_by_its_text() {
+    fn paths_without_links_are_resolved_by_their_text() {
         for (typed, path, follows) in [
             ("x", "/w/d/x", false),
             ("../x/", "/w/x", true),

@@ -56,7 +56,7 @@ fn an_empty_stream_makes_no_backup_unless_it_is_asked_for() {
 }
 
 #[test]
-fn what_a_command_writes_is_backed_up_and_where_it_fails_nothing_is() {
+fn the_output_of_a_command_is_backed_up_unless_the_command_fails() {
     let bed = Bed::new();
     fs::write(bed.path("dump"), noise(3 << 20, 12)).unwrap();
     let command = [

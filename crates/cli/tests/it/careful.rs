@@ -213,7 +213,7 @@ fn a_file_has_its_name_when_it_is_whole_however_the_restore_ends() {
 }
 
 #[test]
-fn what_stays_is_neither_read_nor_counted() {
+fn files_that_a_restore_keeps_are_neither_read_nor_counted() {
     let bed = Bed::new();
     fs::create_dir_all(bed.path("src/sub")).unwrap();
     for (name, seed) in [("src/a", 1), ("src/sub/b", 2), ("src/z", 3)] {

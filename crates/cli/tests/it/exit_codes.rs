@@ -211,7 +211,7 @@ fn by_nobody(bed: &Bed, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_the_rest_is_kept_with_3() {
+fn unreadable_files_are_named_and_the_rest_is_saved_with_3() {
     let bed = Bed::bare();
     if getuid().is_root() {
         std::os::unix::fs::chown(bed.path(""), Some(NOBODY), Some(NOBODY)).unwrap();

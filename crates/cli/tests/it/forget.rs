@@ -223,7 +223,7 @@ const TIMES: [&str; 7] = [
 ];
 
 #[test]
-fn what_is_recent_enough_is_kept() {
+fn keep_within_keeps_recent_backups() {
     let bed = bed(7);
     let mut manifests = bed.objects("backups");
     manifests.sort();
@@ -280,7 +280,7 @@ fn what_is_recent_enough_is_kept() {
 }
 
 #[test]
-fn what_each_backup_has_alone_is_told_before_it_goes() {
+fn exclusive_bytes_of_each_backup_are_printed_before_it_is_forgotten() {
     let bed = Bed::new();
     fs::create_dir(bed.path("src")).unwrap();
     let write = |name: &str, seed| fs::write(bed.path("src").join(name), noise(1 << 20, seed)).unwrap();

@@ -259,7 +259,7 @@ fn every_target_can_be_named() {
 }
 
 #[test]
-fn what_cannot_be_logged_is_an_error() {
+fn wrong_log_settings_are_errors() {
     let bed = bed();
     let wrong = with_password(&bed, &["snapshots"])
         .env("ONEFOLD_LOG", "storage=loud")

@@ -137,7 +137,7 @@ fn a_second_name_asked_for_alone_is_a_file_with_all_that_the_first_has() {
 }
 
 #[test]
-fn what_is_there_already_is_overwritten_as_asked() {
+fn existing_files_are_overwritten_as_the_option_says() {
     let bed = Bed::new();
     fs::create_dir(bed.path("src")).unwrap();
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);

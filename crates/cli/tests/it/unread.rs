@@ -210,7 +210,7 @@ fn a_new_name_of_a_file_does_not_push_out_its_good_version() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_stays_as_the_backup_before_has_it() {
+fn entries_that_cannot_be_examined_stay_as_in_the_backup_before() {
     let bed = Bed::new();
     if !Path::new("/dev/fuse").exists() {
         skip("there is no /dev/fuse");

@@ -66,7 +66,7 @@ proptest! {
 }
 
 #[test]
-fn what_does_not_shrink_is_stored_raw() {
+fn incompressible_regions_are_stored_raw() {
     let plain = noise(5, 128 << 10);
     for compression in [
         Compression::Off,

@@ -36,7 +36,7 @@ fn is_gone<T>(outcome: Result<T, StorageError>) -> bool {
 }
 
 #[test]
-fn what_is_under_a_barrier_survives_and_the_rest_goes_by_the_policy() {
+fn objects_under_a_barrier_survive_and_the_policy_decides_on_the_rest() {
     let storage = FaultStorage::new();
     put(&storage, "durable", b"12345678");
     storage.barrier().unwrap();
@@ -653,7 +653,7 @@ fn a_trimmed_object_has_one_of_its_names_after_any_crash() {
 }
 
 #[test]
-fn what_is_given_back_is_space_on_a_full_disk() {
+fn trimmed_bytes_are_free_space_on_a_full_disk() {
     let storage = FaultStorage::new();
     storage.put(&name("a"), &[&[1; 1000]]).unwrap();
     storage.set_capacity_bytes(Some(1000));

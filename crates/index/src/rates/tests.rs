@@ -54,7 +54,7 @@ fn hooks_to_chunks_go_first_and_one_a_container_stays() {
 }
 
 #[test]
-fn what_is_sampled_already_is_not_counted_twice() {
+fn sampled_hooks_are_not_counted_twice() {
     let sampled = run([1000, 0], [0, 0], rates(4, 0));
     assert_eq!(in_force(&[sampled], 6000), rates(4, 0));
     assert_eq!(in_force(&[sampled], 3000), rates(5, 0));

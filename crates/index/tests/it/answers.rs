@@ -130,7 +130,7 @@ fn a_hook_takes_less_than_six_and_a_half_bytes() {
 /// Look-ups made together also find a hook from the moment when it was added: before, during and
 /// after publishing.
 #[test]
-fn what_is_being_published_is_found_together() {
+fn batched_look_ups_find_hooks_that_are_being_published() {
     const EACH: u64 = 100;
     const SESSIONS: u64 = 1000;
     let options = IndexOptions {

@@ -233,7 +233,7 @@ fn an_entry_takes_at_most_eight_bytes_at_ninety_percent_load() {
 }
 
 #[test]
-fn what_is_new_loads_at_most_one_catalog_a_gib() {
+fn new_data_loads_at_most_one_catalog_a_gib() {
     const LOOKUPS_PER_GIB: u64 = 131_072;
     const GIB: u64 = 24;
     for halvings in [0, 2] {

@@ -93,7 +93,7 @@ fn a_known_stream_costs_one_index_read_a_container() {
 }
 
 #[test]
-fn what_is_absent_is_not_returned() {
+fn absent_slots_are_not_returned() {
     let (storage, mut resolver) = stored(3);
     // The same chunk again, in a newer container.
     let writing = containers(&storage);

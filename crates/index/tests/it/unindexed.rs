@@ -171,7 +171,7 @@ fn a_rebuild_tells_all_and_remembers_what_it_could_not_read() {
 
 /// A process dies at any operation: every covered session is hooked or remembered.
 #[test]
-fn who_dies_while_catching_up_leaves_nothing_that_is_neither_hooked_nor_remembered() {
+fn a_death_while_catching_up_leaves_each_session_hooked_or_remembered() {
     for heals in [false, true] {
         for n in 1.. {
             let bed = Bed::new();
@@ -238,7 +238,7 @@ fn a_list_that_is_no_list_is_a_warning_and_replaced() {
 
 /// There is so little memory that hooks are written early.
 #[test]
-fn what_can_be_read_of_a_session_is_found() {
+fn the_readable_part_of_a_session_is_found() {
     let storage = FaultStorage::new();
     let writing = containers(&storage);
     let of = |n: u32| u64::from(n) * 100..u64::from(n) * 100 + 100;

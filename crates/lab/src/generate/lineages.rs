@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_is_not_lost() {
+    fn moved_data_is_not_lost() {
         // Each cluster is one update, so that few chunks are cut.
         let mut workload = Lineages {
             file_bytes: BYTES,

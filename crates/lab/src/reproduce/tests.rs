@@ -209,7 +209,7 @@ fn a_folder_with_anything_in_it_is_refused_and_an_empty_one_taken() {
 }
 
 #[test]
-fn who_asks_to_stop_keeps_what_is_complete() {
+fn a_stopped_run_keeps_complete_experiments() {
     let folder = tempfile::tempdir().unwrap();
     let mut report = Report::create(folder.path(), &OTHER, &request(Extent::Quick, OTHER.parts)).unwrap();
     let cancelled = Arc::new(AtomicBool::new(true));

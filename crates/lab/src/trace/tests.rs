@@ -159,7 +159,7 @@ fn a_trace_as_destor_writes_it_is_read() {
 }
 
 #[test]
-fn what_is_no_trace_is_told() {
+fn bytes_that_are_no_trace_are_refused() {
     let error = read(b"something else").unwrap_err().to_string();
     assert_eq!(
         error,

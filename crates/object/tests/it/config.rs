@@ -115,7 +115,7 @@ fn foreign_files_are_no_store_and_no_hindrance() {
 }
 
 #[test]
-fn what_cannot_be_a_config_is_refused_before_anything_is_written() {
+fn an_invalid_config_is_refused_before_any_write() {
     let storage = FaultStorage::new();
     let env = env_on(storage.clone(), 1);
     assert!(matches!(create(&env, &[]), Err(ObjectError::InvalidConfig(_))));

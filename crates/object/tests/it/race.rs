@@ -170,7 +170,7 @@ fn a_change_overtaken_but_contained_in_what_overtook_it_counts() {
 /// A rival that continued from our change dies before its barrier. Our success and our deletions
 /// rely on its revision, so our own barrier must make that durable.
 #[test]
-fn what_overtook_a_change_is_durable_before_it_counts() {
+fn a_revision_that_overtook_a_change_is_durable_before_the_change_counts() {
     for n in 1..=14 {
         let storage = FaultStorage::new();
         create(&env_on(storage.clone(), 1), &["a"]).unwrap();

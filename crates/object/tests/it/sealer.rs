@@ -34,7 +34,7 @@ fn refit(object: &mut Vec<u8>) {
 }
 
 #[test]
-fn what_was_put_is_got_and_nothing_of_it_shows() {
+fn get_returns_the_plain_bytes_and_the_stored_ones_reveal_nothing() {
     let (storage, sealer) = sealer();
     let plain = b"a secret of some length";
     sealer.put(&name("a/1"), ObjectKind::Claim, plain).unwrap();

@@ -227,7 +227,7 @@ fn options_are_those_of_the_workload() {
 }
 
 #[test]
-fn what_is_stopped_leaves_nothing_half_done() {
+fn a_stopped_command_leaves_no_partial_backup() {
     let bed = Bed::new();
     for (to, first) in [("--files", "files"), ("--destor", "destor"), ("--trace", "trace")] {
         let endless = generate("8M", "1000", &[to, first]);
@@ -287,7 +287,7 @@ fn a_backup_that_cannot_be_written_goes_and_those_before_it_stay() {
 }
 
 #[test]
-fn what_cannot_be_made_or_simulated_is_told() {
+fn errors_of_generate_and_simulate_name_the_cause() {
     let bed = Bed::new();
     let with = |more| generate("1M", "1", more);
     bed.run(with(&[])).expect(2).says(&["--trace"]);

@@ -60,7 +60,7 @@ fn a_trace_goes_through_a_pipe() {
 }
 
 #[test]
-fn what_was_over_time_is_shown_in_steps() {
+fn the_course_over_time_is_shown_in_steps() {
     let bed = Bed::new();
     bed.ok(generate("1M", "5", &["--trace", "t"]));
     let simulate = [

@@ -74,7 +74,7 @@ fn left(store: &Store) -> Vec<SessionId> {
 }
 
 #[test]
-fn what_is_beyond_both_windows_goes_unwritten_and_the_rest_restores() {
+fn backups_beyond_both_windows_are_forgotten_unrewritten_and_the_rest_restores() {
     let base = Base::new(200, 0);
     let store = base.machine.open();
     let other = back_up_bytes(&store, "/other", b"of another series", &How::plain()).unwrap();

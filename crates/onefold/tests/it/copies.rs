@@ -109,7 +109,7 @@ fn an_image_costs_what_changed() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_refused() {
+fn invalid_copies_are_refused() {
     let machine = Process::new(880);
     machine.init();
     let store = machine.open();

@@ -314,7 +314,7 @@ fn tags_come_and_go() {
 }
 
 #[test]
-fn who_is_asked_to_stop_forgets_no_more() {
+fn a_stopped_forget_forgets_no_more() {
     let bed = Bed::new();
     let ids = bed.daily(2);
     let monitor = Monitor::new(Arc::new(AtomicBool::new(true)));

@@ -298,7 +298,7 @@ fn newer_small_objects_and_containers_are_told_and_not_guessed_at() {
 }
 
 #[test]
-fn what_is_no_store_is_told_from_a_damaged_one() {
+fn no_store_and_a_damaged_store_are_different_errors() {
     let (kind, _) = kind_of(&Objects::new(), &Credential::None);
     assert_eq!(kind, ErrorKind::NoStore);
     assert_eq!(

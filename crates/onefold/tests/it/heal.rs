@@ -376,7 +376,7 @@ fn a_backup_that_brings_a_damaged_chunk_heals_the_ones_before() {
 /// Without an earlier check, the backup reads the containers that it reuses, and stores bad chunks
 /// again at once.
 #[test]
-fn what_has_rotted_is_found_by_the_backup_that_would_take_it_over() {
+fn a_backup_finds_rotten_chunks_that_it_would_reuse() {
     for (seed, how) in [
         (73, How::plain()),
         (74, How::capped()),
@@ -443,7 +443,7 @@ fn what_has_rotted_is_found_by_the_backup_that_would_take_it_over() {
 
 /// The sample reads no more than its budget.
 #[test]
-fn what_is_read_of_what_is_taken_over_is_bounded() {
+fn the_sample_of_reused_data_is_bounded() {
     let process = Process::new(76);
     let store = process.init();
     let tree = Tree::plant(76, 1 << 20);
@@ -468,7 +468,7 @@ fn what_is_read_of_what_is_taken_over_is_bounded() {
 /// A restore finds the damage. The next backup does not refer to it, and heals the chunks that the
 /// restore could not read.
 #[test]
-fn what_a_restore_could_not_read_is_healed_by_the_next_backup() {
+fn chunks_that_a_restore_could_not_read_are_healed_by_the_next_backup() {
     for (seed, is_lost) in [(77, false), (78, true)] {
         let process = Process::new(seed);
         let store = process.init();
@@ -495,7 +495,7 @@ fn what_a_restore_could_not_read_is_healed_by_the_next_backup() {
 /// Some of the damaged files have changed in the source. The other chunks are healed, and a check
 /// still reports the rest.
 #[test]
-fn what_does_not_come_back_stays_listed_and_costs_its_files_alone() {
+fn unhealed_damage_stays_listed_and_costs_its_files_alone() {
     let process = Process::new(79);
     let store = process.init();
     let tree = Tree::plant(79, 1 << 20);

@@ -263,7 +263,7 @@ fn a_small_change_of_a_large_tree_stores_a_few_whole_segments() {
 /// the backup once more, and that one reads the file. It lists the damage, and the next backup
 /// reads the file.
 #[test]
-fn what_has_rotted_is_met_where_it_would_be_stored_again() {
+fn a_backup_finds_rotten_chunks_that_it_would_store_again() {
     let machine = Process::new(530);
     let store = hybrid_store(&machine);
     let tree = Tree::plant(530, 1 << 20);

@@ -105,7 +105,7 @@ fn forgotten_backups_give_their_space_back_and_kept_ones_restore() {
 }
 
 #[test]
-fn what_a_backup_has_alone_is_told_before_it_goes() {
+fn exclusive_bytes_of_a_backup_are_known_before_it_is_forgotten() {
     let machine = Process::new(7);
     machine.init();
     let parts: Vec<Vec<u8>> = (0..6).map(|n| noise(n, 60 << 10)).collect();

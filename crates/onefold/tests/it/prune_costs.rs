@@ -155,7 +155,7 @@ fn manifests_are_listed_once_where_nobody_else_is_there() {
 }
 
 #[test]
-fn what_ran_and_ended_before_costs_nothing() {
+fn earlier_prunes_cost_nothing() {
     let cost = |prunes: u64| {
         let machine = grown(2);
         (0..prunes).for_each(|_| {
@@ -364,7 +364,7 @@ fn nodes_in(machine: &Process) -> usize {
 
 /// One walk finds the exclusive data of each of many backups: each shared node is read once.
 #[test]
-fn what_fifty_backups_have_alone_costs_one_read_a_node() {
+fn exclusive_bytes_of_fifty_backups_cost_one_read_a_node() {
     let machine = Process::new(12);
     machine.init();
     back_up(&machine, "/kept", &noise(1, 40 << 10));

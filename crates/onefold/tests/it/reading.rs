@@ -223,7 +223,7 @@ fn run_epoch(reclaimer: &Reclaimer, machine: &Process, condemned: &Slots) -> Slo
 }
 
 #[test]
-fn what_a_reader_has_declared_stays_though_it_is_forgotten_and_reclaimed() {
+fn a_backup_that_a_reader_declared_stays_after_forget_and_prune() {
     let machine = Process::new(300);
     machine.init();
     let bytes = noise(300, 1 << 20);

@@ -209,7 +209,7 @@ fn a_stream_begins_anew_where_it_must() {
 /// The interrupted backup had found chunks of a backup that is forgotten and pruned before it is
 /// resumed. They still exist, whether the new one continues or begins at the start.
 #[test]
-fn what_an_interrupted_stream_refers_to_is_kept_while_somebody_may_go_on() {
+fn chunks_of_an_interrupted_stream_are_kept_while_it_may_be_resumed() {
     let old = noise(850, 900_000);
     let bytes = [old.clone(), noise(851, 2_000_000)].concat();
     let machine = Process::new(852);

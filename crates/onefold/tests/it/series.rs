@@ -164,7 +164,7 @@ fn two_that_change_settings_at_once_both_do() {
 
 /// The newest readable settings count. A backup warns, and setting any value mends it.
 #[test]
-fn what_cannot_be_read_of_settings_does_not_count() {
+fn unreadable_settings_of_a_series_do_not_count() {
     let machine = Process::new(606);
     let store = machine.init();
     store.set_default_series_settings(&hybrid(2)).unwrap();

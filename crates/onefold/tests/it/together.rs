@@ -190,7 +190,7 @@ fn a_sleeper_whose_pulse_wakes_first_is_told_too() {
 /// The machine sleeps for two days in the middle of a backup. The process cannot know what happened
 /// to its session meanwhile, and gives up.
 #[test]
-fn who_slept_for_days_gives_up() {
+fn a_backup_that_slept_for_days_gives_up() {
     let machine = Process::new(39);
     machine.init();
     let parts = [noise(1, 60 << 10), noise(2, 60 << 10)];

@@ -125,7 +125,7 @@ fn a_crash_in_making_a_backup_archival_anew() {
 
 /// A process dies when its rewrite is committed. The next one completes it, and so does a prune.
 #[test]
-fn what_was_committed_and_not_put_in_its_place_is_completed() {
+fn a_committed_rewrite_without_new_revisions_is_completed() {
     for prunes in [false, true] {
         let play = Play::new(74);
         fill(&play);

@@ -410,7 +410,7 @@ fn adopted_and_not_yet_referred_to(seed: u64, sweep_all: bool) {
 }
 
 #[test]
-fn what_an_adopted_session_had_stays_until_its_adopter_ends() {
+fn chunks_of_an_adopted_session_stay_until_its_adopter_ends() {
     adopted_and_not_yet_referred_to(3300, false);
     adopted_and_not_yet_referred_to(3400, true);
 }
@@ -418,7 +418,7 @@ fn what_an_adopted_session_had_stays_until_its_adopter_ends() {
 /// An epoch leaves in place slots that a session has taken, beside slots that a kept backup uses.
 /// The session dies, and no session adopts it. The slots that stayed for it are removed.
 #[test]
-fn what_stayed_for_a_session_that_died_goes() {
+fn slots_kept_for_a_dead_session_are_removed() {
     let machine = Process::new(3200);
     machine.init();
     let parts = parts_of(320);

@@ -215,7 +215,7 @@ impl Bed {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn a_missing_later_backup_is_named() {
     let bed = bed();
     let error = bed.error(&[forward(name(5), bed.at, bed.root.len)]);
     let is_named = matches!(error, RecipeError::NoLaterBackup { node, name: of } if node == bed.segment && of == name(5));

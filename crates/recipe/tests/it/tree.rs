@@ -124,7 +124,7 @@ fn a_node_cannot_follow_an_open_chunk() {
 }
 
 #[test]
-fn what_is_open_is_pending() {
+fn children_of_open_nodes_are_pending() {
     let store = Store::new(8);
     let mut builder = store.builder(4);
     let children: Vec<Child> = (0..40).map(|n| chunk(n, 10)).collect();

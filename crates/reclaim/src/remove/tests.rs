@@ -237,7 +237,7 @@ fn sample(storage: &FaultStorage) -> (Model, Removed) {
 }
 
 #[test]
-fn what_is_listed_goes_and_the_rest_is_read_as_ever() {
+fn listed_slots_are_removed_and_the_rest_stays_readable() {
     let storage = FaultStorage::new();
     let (model, list) = sample(&storage);
     let before: u64 = storage.list("").unwrap().iter().map(|object| object.len).sum();
@@ -623,7 +623,7 @@ fn large_containers_are_read_while_they_are_sealed() {
 }
 
 #[test]
-fn what_is_deleted_is_forgotten() {
+fn deleted_containers_leave_the_caches() {
     let storage = FaultStorage::new();
     let (_, list) = sample(&storage);
     let containers = open(&storage);

@@ -157,7 +157,7 @@ fn tags_keep_when_all_of_them_are_borne() {
 }
 
 #[test]
-fn what_is_in_doubt_takes_no_other_backups_place() {
+fn a_backup_in_doubt_takes_no_other_backups_place() {
     let mut all = backups(&[
         "2026-01-01T08:00:00Z",
         "2026-01-02T08:00:00Z",
@@ -182,7 +182,7 @@ fn what_is_in_doubt_takes_no_other_backups_place() {
 }
 
 #[test]
-fn what_is_held_or_in_doubt_stays_until_the_hold_has_passed() {
+fn held_and_doubtful_backups_stay_until_the_hold_has_passed() {
     let mut all = backups(&[
         "2026-01-01T08:00:00Z",
         "2026-01-02T08:00:00Z",

@@ -365,7 +365,7 @@ fn references_that_an_open_epoch_condemns_are_left_out() {
 }
 
 #[test]
-fn whoever_was_ended_adopts_nobody() {
+fn an_ended_session_adopts_no_other() {
     let host = Host::new();
     let dying = host.beside();
     let old = dying.begin(1);

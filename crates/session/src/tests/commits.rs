@@ -53,7 +53,7 @@ fn the_order_is_barrier_manifest_barrier_and_then_its_own_traces_go() {
 }
 
 #[test]
-fn who_was_ended_is_told_by_whom_and_stores_nothing() {
+fn an_ended_session_learns_which_session_ended_it_and_stores_nothing() {
     let host = Host::new();
     let session = host.begin(1);
     let maintainer = host.beside().begin_read();
@@ -202,7 +202,7 @@ fn a_storage_that_answers_no_more_when_all_is_durable_leaves_a_backup_that_may_b
 }
 
 #[test]
-fn what_fails_says_whether_anything_may_be_stored() {
+fn a_failed_commit_says_whether_it_may_be_stored() {
     let tries = [
         (OpKind::Barrier, 1, FailWith::Io, false),
         (OpKind::Head, 1, FailWith::Io, false),

@@ -48,7 +48,7 @@ fn claiming_and_releasing_wait_for_no_barrier() {
 }
 
 #[test]
-fn who_holds_it_costs_the_same_however_many_sessions_there_were() {
+fn finding_the_lease_holder_costs_the_same_after_any_number_of_sessions() {
     let cost = |ended: u64| {
         let host = Host::new();
         for _ in 0..ended {
@@ -66,7 +66,7 @@ fn who_holds_it_costs_the_same_however_many_sessions_there_were() {
 }
 
 #[test]
-fn who_finds_a_higher_claim_has_lost_it() {
+fn a_holder_that_finds_a_higher_claim_has_lost_the_lease() {
     let host = Host::new();
     let sleeper = host.beside();
     let first = sleeper.begin_read();

@@ -112,7 +112,7 @@ fn an_epoch_seen_but_not_answered_leaves_the_choice_standing_and_the_answer_decl
 }
 
 #[test]
-fn what_is_no_backup_is_no_parent() {
+fn only_a_backup_can_be_a_parent() {
     let host = Host::new();
     let forgotten = host.begin(1);
     forgotten.commit(backup_of(&forgotten, 0)).unwrap();

@@ -135,7 +135,7 @@ fn caps_by_bytes_cost_and_bring_something_where_data_are_scattered() {
 }
 
 #[test]
-fn what_never_repeats_gets_the_longest_chunks_or_the_default() {
+fn data_that_never_repeats_gets_the_longest_chunks_or_the_default() {
     let (analysis, _) = analysis(&[noise(3, 1 << 20)], &tried()).unwrap();
     // 64 bytes are less than 1 % of 8 KiB.
     assert_eq!(analysis.recommended.chunk_bytes, 8 << 10);

@@ -383,7 +383,7 @@ proptest! {
     /// With room for everything, each container is read once. A planner that knows all references
     /// reads no more than an area of the same bytes.
     #[test]
-    fn who_knows_all_reads_least(chunks in prop::collection::vec((0..6_u8, 0..9_u8), 0..200), units in 1..4_u64) {
+    fn a_planner_that_knows_all_references_reads_least(chunks in prop::collection::vec((0..6_u8, 0..9_u8), 0..200), units in 1..4_u64) {
         let bytes = units * 64;
         let containers: BTreeSet<u8> = chunks.iter().map(|(container, _)| *container).filter(|n| *n > 0).collect();
         prop_assert_eq!(looking(&chunks, 1 << 20, 0, None), containers.len() as u64);

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_path_has_is_cleaned_away() {
+    fn components_that_no_path_has_are_removed_from_patterns() {
         for (typed, want) in [
             ("foo", "**/foo"),
             ("foo//bar/", "**/foo/bar"),

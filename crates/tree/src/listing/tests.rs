@@ -224,7 +224,7 @@ fn fences_of_what_did_not_change_are_the_same_bytes() {
 }
 
 #[test]
-fn what_is_out_of_order_or_impossible_is_refused() {
+fn entries_out_of_order_or_impossible_are_refused() {
     let (mut listing, mut fences) = (Vec::new(), Vec::new());
     let mut writer = ListingWriter::new();
     let mut push = |entry: &ListingEntry| writer.push(entry, &mut listing, &mut fences);

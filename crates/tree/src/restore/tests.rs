@@ -292,7 +292,7 @@ fn overwriting_follows_the_choice() {
 }
 
 #[test]
-fn what_gives_way_is_replaced_and_other_names_of_it_are_not_touched() {
+fn replaced_entries_leave_their_other_names_untouched() {
     let dir = tempfile::tempdir().unwrap();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("precious"), "precious").unwrap();
@@ -401,7 +401,7 @@ fn bytes_where_the_listing_claims_a_hole_are_written() {
 }
 
 #[test]
-fn what_stands_there_stays_until_the_file_is_finished() {
+fn an_existing_file_stays_until_the_new_one_is_finished() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), b"good").unwrap();
     let mut restorer = restorer(dir.path(), RestoreOptions::default());

@@ -448,7 +448,7 @@ fn others_may_look_at_files_in_any_order() {
 
 /// The folder's listing may be wrong about a name's kind, or out of date.
 #[test]
-fn what_changed_its_kind_since_it_was_listed_is_what_it_is_now() {
+fn an_entry_that_changed_its_kind_since_the_listing_has_its_new_kind() {
     let dir = tree(&["a", "b", "c", "gone", "y/z"]);
     let path = |name: &str| dir.path().join(name);
     let (mut lister, mut walk) = Walk::apart(options(dir.path()));

@@ -14,7 +14,7 @@ fn blocks(folder: &Path, file: &str) -> u64 {
 }
 
 #[test]
-fn what_is_given_back_takes_no_space() {
+fn trimmed_ranges_take_no_space() {
     let (folder, storage) = store();
     let content = vec![7; 1_000_000];
     storage.put(&name("data/1"), &[&content]).unwrap();

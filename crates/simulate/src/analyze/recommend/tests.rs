@@ -49,7 +49,7 @@ fn the_default_stays_where_it_gains_and_costs_at_most_so_much() {
 }
 
 #[test]
-fn what_gains_no_more_than_it_costs_is_not_recommended() {
+fn a_cap_that_gains_no_more_than_it_costs_is_not_recommended() {
     assert_eq!(capped((10.0, 1.02), &[], 3).0, DEFAULT);
     let (cap, why) = capped((10.0, 1.0), &[], 3);
     assert_eq!(cap, Cap::None);

@@ -87,7 +87,7 @@ fn a_newer_pipe_replaces_an_older_one() {
 
 /// An entry that stays under the first name is a link's target only if it is the backup's entry.
 #[test]
-fn what_stays_is_the_first_name_only_if_it_is_the_same() {
+fn a_kept_entry_is_a_link_target_only_if_it_is_the_same() {
     let then = entry("/a", EntryKind::Fifo).mtime;
     let later = FileTime::new(then.seconds() + 100, 0);
     let content = b"of the backup";

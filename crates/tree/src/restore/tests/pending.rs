@@ -90,7 +90,7 @@ fn files_made_whole_are_as_those_made_step_by_step() {
 }
 
 #[test]
-fn what_stands_there_is_judged_when_the_file_is_made() {
+fn an_existing_entry_is_judged_when_the_file_is_created() {
     for choice in [
         Overwrite::Always,
         Overwrite::Never,
