@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_what_it_meant() {
+    fn escaped_json_keeps_its_meaning() {
         let text = "a\u{202e}b\u{9b}c\u{e0041}\x1b\n\u{7f}";
         let line = serde_json::to_string(text).unwrap_or_default();
         let shown = shown_json(&line);

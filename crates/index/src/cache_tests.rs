@@ -233,7 +233,7 @@ fn agrees_with_the_model(mut cache: FingerprintCache<u16>, steps: Vec<Step>) -> 
 /// One holder's equal fingerprints have the same age: the evicted one must not depend on their
 /// places.
 #[test]
-fn of_one_holders_equal_fingerprints_the_least_value_goes() {
+fn of_equal_fingerprints_of_one_holder_the_least_value_is_dropped() {
     for values in [[1, 2, 3, 4], [4, 3, 2, 1], [3, 1, 4, 2]] {
         let mut cache = FingerprintCache::new(0, Eviction::ContainerLru);
         cache.insert(0_u16, values.map(|value| (print(5), value)));

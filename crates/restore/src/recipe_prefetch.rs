@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_longer_goes_alone() {
+    fn a_longer_request_is_granted_alone() {
         let ahead = ReadAheadBytes::default();
         assert!(ahead.hand_out(AHEAD_BYTES_MAX + 1));
         ahead.take(AHEAD_BYTES_MAX + 1);

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_cut_whole_and_the_same_wherever_its_buffers_end() {
+    fn the_ends_of_buffers_do_not_change_the_chunks_of_a_stream() {
         let folder = tempfile::tempdir().unwrap();
         let content = noise(1, 2 * CUT_BYTES + 12_345);
         let (whole, later) = (folder.path().join("whole"), folder.path().join("later"));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_cut_evenly_and_its_zeros_are_told() {
+    fn an_image_is_cut_evenly_and_its_zeros_are_marked() {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
         fs::write(
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_its_files_in_order_and_what_cannot_be_read_is_named() {
+    fn a_folder_is_its_files_in_order_and_unreadable_files_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("b")).unwrap();

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_behind_a_link_lead_to_where_the_kernel_goes() {
+    fn dots_behind_a_link_are_resolved_as_by_the_kernel() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path().canonicalize().unwrap();
         fs::create_dir_all(top.join("far/away")).unwrap();

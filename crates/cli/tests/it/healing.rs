@@ -44,7 +44,7 @@ fn assert_all_restore(bed: &Bed) {
 }
 
 #[test]
-fn a_backup_finds_what_has_rotted_and_heals_the_one_before() {
+fn a_backup_finds_rotten_data_and_heals_the_backup_before() {
     for is_lost in [false, true] {
         let (bed, victim) = backed_up(900);
         if is_lost {

@@ -87,7 +87,7 @@ pub(crate) fn plant(root: &Path) {
 }
 
 #[test]
-fn a_tree_goes_in_twice_and_comes_out_as_it_was() {
+fn a_tree_is_backed_up_twice_and_restored_unchanged() {
     let bed = Bed::bare();
     let init = bed.ok(["init"]);
     assert!(init.out().contains("created store"), "{}", init.out());

@@ -85,7 +85,7 @@ fn prune_removes_and_counts_dead_data_in_json() {
 
 /// The chunks of a trimmed container are in an object beside it.
 #[test]
-fn a_lost_body_is_named_and_what_to_do() {
+fn a_lost_body_is_named_with_a_remedy() {
     let bed = bed();
     // Dead slots that share a region with live ones may stay, or their whole container is copied.
     bed.ok(["prune", "--max-unused", "200K"]);
@@ -126,7 +126,7 @@ fn a_lost_body_is_named_and_what_to_do() {
 
 /// A count of one is printed in the singular.
 #[test]
-fn a_single_container_goes() {
+fn a_single_dead_container_is_removed() {
     let bed = Bed::new();
     fs::create_dir(bed.path("src")).unwrap();
     fs::write(bed.path("src/file"), noise(3 << 10, 62)).unwrap();

@@ -313,7 +313,7 @@ fn times_that_no_64_bits_of_nanoseconds_reach_are_kept() {
 }
 
 #[test]
-fn flags_come_back_and_do_not_stand_in_the_way() {
+fn flags_are_restored_and_block_no_other_write() {
     let bed = Bed::new();
     if !can_make_disks() || Command::new("chattr").arg("-V").output().is_err() {
         skip("no chattr");

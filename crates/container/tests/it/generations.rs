@@ -46,7 +46,7 @@ fn an_older_generation_that_still_exists_is_good_enough() {
 }
 
 #[test]
-fn a_reader_goes_on_where_a_generation_vanished() {
+fn a_reader_continues_after_a_generation_vanished() {
     let store = Store::new();
     store.put(data(1), &sample());
     let view = store.containers.catalog(data(1)).unwrap();

@@ -215,7 +215,7 @@ fn a_missing_or_rotten_body_is_noticed() {
 /// A reader that knows a replaced trimmed generation finds its body gone. It reads the newer
 /// generation instead.
 #[test]
-fn a_body_that_went_with_its_generation_is_not_missed() {
+fn a_body_removed_with_its_generation_is_not_missed() {
     let (store, data, chunks) = filled();
     trim(&store, &trimmed(&store, data, 1, &[2, 3]).unwrap());
     let other = store.beside();

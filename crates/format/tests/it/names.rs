@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn objects_lie_in_their_folders(
+    fn objects_are_in_their_folders(
         id in s::container_id(), generation in s::generation(), series in s::series(), revision in s::revision(),
     ) {
         let within = |name: &ObjectName, folder: &str| {

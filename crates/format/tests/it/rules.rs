@@ -297,7 +297,7 @@ fn holes_lie_in_their_file_in_order() {
 }
 
 #[test]
-fn an_entry_is_only_what_its_kind_can_be() {
+fn an_entry_has_only_states_that_its_kind_allows() {
     let is_possible = |kind: &EntryKind, content| {
         let entry = ListingEntry {
             kind: kind.clone(),

@@ -38,7 +38,7 @@ fn the_lowest_rate_is_everybodys() {
 }
 
 #[test]
-fn hooks_to_chunks_go_first_and_one_a_container_stays() {
+fn hooks_to_chunks_are_dropped_first_and_one_a_container_stays() {
     // 1,000 containers of 2,000 chunks, and their nodes: 4 for each.
     let full = run([2_000_000, 4000], [1000, 8], rates(0, 0));
     assert_eq!(in_force(&[full], 6 << 20), rates(1, 0));

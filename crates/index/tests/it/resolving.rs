@@ -158,7 +158,7 @@ fn a_storage_that_fails_as_a_whole_ends_a_look_up() {
 }
 
 #[test]
-fn a_hook_that_lies_is_a_false_load() {
+fn a_wrong_hook_is_a_false_load() {
     let (_, mut resolver) = stored(2);
     let print = fingerprint(5000);
     resolver
@@ -194,7 +194,7 @@ fn kinds_do_not_mix() {
 /// If a prefetched catalog lacks a fingerprint, it is not loaded again. Nor is a catalog that
 /// cannot be loaded.
 #[test]
-fn no_catalog_is_loaded_for_what_the_cache_answers() {
+fn no_catalog_is_loaded_for_look_ups_that_the_cache_answers() {
     let (storage, mut resolver) = stored(2);
     storage
         .delete(&names::container(data(2, 0), Generation::FIRST))

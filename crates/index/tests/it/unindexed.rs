@@ -84,7 +84,7 @@ impl Bed {
 }
 
 #[test]
-fn a_catalog_on_a_bad_sector_is_told_once_and_asked_for_seldom() {
+fn a_catalog_on_a_bad_sector_is_reported_once_and_rarely_read_again() {
     let bed = Bed::new();
     let (read, told) = bed.catch_up(IndexOptions::default());
     assert!(
@@ -139,7 +139,7 @@ fn a_catalog_that_can_be_read_again_is_hooked() {
 }
 
 #[test]
-fn one_that_was_reclaimed_meanwhile_is_forgotten_without_a_word() {
+fn an_unread_catalog_that_was_reclaimed_is_forgotten_silently() {
     let bed = Bed::new();
     bed.catch_up(IndexOptions::default());
     bed.session_comes(2);
@@ -149,7 +149,7 @@ fn one_that_was_reclaimed_meanwhile_is_forgotten_without_a_word() {
 }
 
 #[test]
-fn a_rebuild_tells_all_and_remembers_what_it_could_not_read() {
+fn a_rebuild_reports_and_remembers_unreadable_catalogs() {
     let bed = Bed::new();
     let rebuild = || {
         let index = open(&bed.storage, IndexOptions::default());

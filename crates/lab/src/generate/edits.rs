@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_changes_unless_told() {
+    fn nothing_changes_without_edits() {
         let change = change(none());
         assert_eq!(change.first, change.second);
         let mean = BYTES / change.first.len() as u64;

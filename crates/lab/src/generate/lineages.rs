@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_adds_deletes_and_moves_what_the_paper_says() {
+    fn a_generation_adds_deletes_and_moves_as_much_as_the_paper_says() {
         let normal = seen(Clusters::Normal, 1, 1);
         let uniform = seen(Clusters::Uniform, 1, 1);
         let mut places = Vec::new();

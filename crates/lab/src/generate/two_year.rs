@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_changes_what_the_paper_says() {
+    fn a_day_changes_as_much_as_the_paper_says() {
         let seen = seen(3).0;
         let extents: Vec<_> = seen.iter().map(|(head, _)| head.extent).collect();
         let week = [

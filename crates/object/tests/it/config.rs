@@ -48,7 +48,7 @@ fn a_store_opens_with_its_passwords_and_no_other() {
 }
 
 #[test]
-fn two_stores_share_nothing_unless_told_to_share_a_domain() {
+fn two_stores_share_nothing_unless_they_share_a_domain() {
     let (here, there, third) = (
         env_on(MemoryStorage::new(), 1),
         env_on(MemoryStorage::new(), 2),

@@ -151,7 +151,7 @@ fn a_creator_overtaken_by_a_password_change_has_still_made_the_store() {
 }
 
 #[test]
-fn a_change_overtaken_but_contained_in_what_overtook_it_counts() {
+fn an_overtaken_change_counts_if_the_overtaking_revision_contains_it() {
     let shared = Arc::new(MemoryStorage::new());
     let (slow, env) = slow_process(&shared, 1);
     let made = create(&env, &["a"]).unwrap();

@@ -263,7 +263,7 @@ fn a_stopped_command_leaves_no_partial_backup() {
 }
 
 #[test]
-fn a_backup_that_cannot_be_written_goes_and_those_before_it_stay() {
+fn a_backup_that_cannot_be_written_is_deleted_and_those_before_it_stay() {
     let bed = Bed::new();
     // The third backup exceeds the file size limit of the shell.
     let limited = |to: &str| {

@@ -6,7 +6,7 @@ use crate::bed::{Bed, Ran, lines};
 use crate::lab::generate;
 
 #[test]
-fn a_trace_goes_through_a_pipe() {
+fn a_trace_passes_through_a_pipe() {
     let bed = Bed::new();
     bed.ok(generate("1M", "2", &["--trace", "t"]));
     // Standard output carries only the trace, under any name and for any kind of file.

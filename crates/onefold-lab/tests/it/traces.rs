@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::bed::{Bed, Ran, last, lines, noise, signal, wait_until};
 
 #[test]
-fn a_trace_of_real_files_says_what_a_store_would_hold() {
+fn a_trace_of_real_files_predicts_the_content_of_a_store() {
     let bed = Bed::new();
     fs::create_dir(bed.path("first")).unwrap();
     let noise = noise(300_000, 7);
@@ -99,7 +99,7 @@ fn a_trace_for_destor_is_of_the_same_data() {
 }
 
 #[test]
-fn traces_for_destor_leave_out_where_they_go_and_what_is_half_done() {
+fn traces_for_destor_leave_out_their_folder_and_partial_backups() {
     let bed = Bed::new();
     fs::create_dir_all(bed.path("data/deep")).unwrap();
     fs::write(bed.path("data/a"), noise(100_000, 3)).unwrap();

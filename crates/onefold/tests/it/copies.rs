@@ -57,7 +57,7 @@ fn back_up(
 
 /// Reads only the changes. The image stays aligned, so a third run finds all of it.
 #[test]
-fn an_image_costs_what_changed() {
+fn an_image_costs_only_its_changed_blocks() {
     let machine = Process::new(860);
     machine.init();
     let store = machine.open();

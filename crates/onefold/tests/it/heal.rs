@@ -128,7 +128,7 @@ fn make_unreadable(process: &Process, folder: &str, takes: impl Fn(usize) -> boo
 }
 
 #[test]
-fn unreadable_sectors_cost_what_no_copy_has_and_a_check_goes_on_behind_them() {
+fn unreadable_sectors_cost_only_data_without_a_copy_and_a_check_continues_behind_them() {
     let process = Process::new(31);
     let store = process.init();
     let tree = Tree::plant(31, 1 << 20);
@@ -249,7 +249,7 @@ fn a_manifest_on_a_bad_sector_costs_its_own_backup() {
 
 /// Objects are lost while an open store has its catalogs and nodes in the cache.
 #[test]
-fn an_open_store_refers_to_nothing_that_is_gone() {
+fn an_open_store_refers_to_no_removed_data() {
     for (kind, seed) in [("data", 31), ("recipe", 41)] {
         let process = Process::new(seed);
         let store = process.init();
@@ -276,7 +276,7 @@ fn an_open_store_refers_to_nothing_that_is_gone() {
 /// A rotten catalog is noticed only when a segment must be taken apart. The files there are read
 /// again.
 #[test]
-fn a_changed_tree_is_backed_up_whatever_catalog_has_rotted() {
+fn a_changed_tree_is_backed_up_with_any_rotten_catalog() {
     let mut read_again = 0;
     // Containers of the content: the listing's come last.
     for bad in 0..12 {
@@ -536,7 +536,7 @@ fn unhealed_damage_stays_listed_and_costs_its_files_alone() {
 /// The power fails, or the process dies, at any operation of a backup that heals. Healed containers
 /// are whole, and the next backup heals the rest.
 #[test]
-fn a_crash_while_healing_loses_nothing_and_the_next_backup_goes_on() {
+fn a_crash_while_healing_loses_nothing_and_the_next_backup_continues() {
     for (seed, is_lost) in [(82, false), (84, true)] {
         let process = Process::new(seed);
         let store = process.init();

@@ -224,7 +224,7 @@ fn one_backup_that_cannot_be_read_stops_no_other() {
 }
 
 #[test]
-fn the_oldest_goes_by_whole_containers_and_nothing_is_copied() {
+fn the_oldest_backup_expires_by_whole_containers_without_copies() {
     let machine = Process::new(2);
     machine.init();
     let series = Series::back_up(&machine, "/image", 1, 6);

@@ -192,7 +192,7 @@ fn a_backup_rewritten_and_forgotten_during_an_epoch_keeps_its_next_backup() {
 /// No session pins a backup that only shares chunks. When it is rewritten meanwhile and its nodes
 /// are removed, a rewrite must not mistake that for a failing storage.
 #[test]
-fn a_backup_whose_nodes_go_while_another_is_compared_with_it() {
+fn nodes_of_a_backup_disappear_while_another_is_compared_with_it() {
     let base = Base::new(90, 0);
     let worker = base.machine.beside(3);
     let (other, pruner) = (base.machine.beside(4), base.machine.beside(5).striding());
@@ -321,7 +321,7 @@ fn a_backup_that_is_held_while_it_is_rewritten_stays_as_it_is() {
 /// only in which backup is next. A process that completes the rewrite sleeps until another backup
 /// is the next, and does not mistake it for one that was never rewritten.
 #[test]
-fn a_backup_that_was_rewritten_has_another_root_whatever_it_has() {
+fn a_rewritten_backup_always_has_another_root() {
     let machine = Process::new(97);
     machine.init();
     let back_up = |name, seed| {

@@ -79,7 +79,7 @@ enum Tells {
 }
 
 #[test]
-fn no_tag_and_no_hold_goes_above_an_archival_revision_that_cannot_be_read() {
+fn no_tag_and_no_hold_is_put_above_an_unreadable_archival_revision() {
     for tells in [Tells::Rewrite, Tells::Marks, Tells::Series] {
         let base = Base::new(120, 0);
         let machine = &base.machine;

@@ -104,7 +104,7 @@ fn grown(others: u64) -> Process {
 }
 
 #[test]
-fn a_prune_costs_one_read_a_group_and_nothing_else_for_what_did_not_change() {
+fn a_prune_costs_one_read_for_each_unchanged_group() {
     let (few, many) = (3, 43);
     let [(report, small, rows), (same, large, more_rows)] =
         [few, many].map(|others| watched(&grown(others), &everything()));
@@ -233,7 +233,7 @@ fn expiry(base: &Process, count: usize) -> [Cost; 2] {
 /// Each backup has a tombstone, marks and containers of its own. The other requests and waits of a
 /// run are the same.
 #[test]
-fn of_backups_that_expire_together_each_costs_what_it_has_and_no_barrier() {
+fn backups_that_expire_together_cost_their_own_data_and_no_barrier_each() {
     let base = Process::new(14);
     base.init();
     let part = |n: u64| noise(100 + n, 24 << 10);

@@ -74,7 +74,7 @@ fn entries_of_a_rotten_list_are_listed_again() {
 }
 
 #[test]
-fn a_list_that_rotted_stays_while_more_may_stand_than_can_be_told() {
+fn a_rotten_list_stays_while_it_may_have_unknown_entries() {
     let (machine, data, lists) = two_lists(2);
     rot(&machine, &lists[0]);
     machine.take_away(&object(&data));

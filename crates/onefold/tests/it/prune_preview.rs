@@ -117,7 +117,7 @@ fn compare(told: &PrunePreview, done: &PruneReport, options: &PruneOptions, is_r
 }
 
 #[test]
-fn a_plan_does_what_it_says() {
+fn the_execution_of_a_plan_matches_the_plan() {
     for (seed, unused_max) in [(700, PruneUnused::Unlimited), (710, PruneUnused::Bytes(0))] {
         let when = format!("{unused_max:?}");
         let machine = machine(seed);

@@ -131,7 +131,7 @@ fn data_that_needs_no_copy_is_removed_under_any_limit_of_copies() {
 
 /// A backup that is forgotten shares some nodes with one that stays, in one container.
 #[test]
-fn dead_nodes_are_copied_away_however_little_data_may_be() {
+fn dead_nodes_are_removed_by_copies_under_any_limit_of_data_copies() {
     let machine = Process::new(2);
     machine.init();
     let parts: Vec<Vec<u8>> = (0..6).map(|n| noise(n, PART)).collect();
@@ -198,7 +198,7 @@ fn a_process_that_cannot_trim_finishes_the_work_of_one_that_can() {
 }
 
 #[test]
-fn bodies_go_with_what_they_are_of() {
+fn bodies_are_removed_with_their_containers() {
     let (machine, first, (second, ..)) = filled(2);
     forget(&machine.open(), first);
     pruned(&machine, 4, 40 << 10, "by trimming");

@@ -116,7 +116,7 @@ fn no_lower_revision_is_kept_for_an_archival_backup() {
 
 /// Only marks show that it was rewritten.
 #[test]
-fn no_tag_goes_above_a_repaired_revision_that_cannot_be_read() {
+fn no_tag_is_put_above_an_unreadable_repaired_revision() {
     let machine = Process::new(17);
     machine.init();
     let series = scattered(&machine, NAME, 6);

@@ -178,12 +178,12 @@ fn a_sleeper_wakes(ticks_after_waking: bool) {
 }
 
 #[test]
-fn a_sleeper_that_was_adopted_commits_nothing_and_is_told() {
+fn an_adopted_sleeper_commits_nothing_and_learns_its_end() {
     a_sleeper_wakes(false);
 }
 
 #[test]
-fn a_sleeper_whose_pulse_wakes_first_is_told_too() {
+fn a_sleeper_whose_pulse_wakes_first_also_learns_its_end() {
     a_sleeper_wakes(true);
 }
 

@@ -59,7 +59,7 @@ fn fill_hybrid(play: &Play) -> Vec<SessionId> {
 /// Their unused data is moved and removed. Then a backup in the middle is removed, to which a held
 /// one refers forward, and the oldest of the other series.
 #[test]
-fn a_crash_in_all_of_it_on_a_hybrid_store() {
+fn a_crash_in_forget_optimize_and_prune_on_a_hybrid_store() {
     let play = Play::new(75);
     let ids = fill_hybrid(&play);
     play.record(policies(), every(31));

@@ -174,7 +174,7 @@ fn backups_are_made_archival_while_another_prunes() {
 /// Each restore reads a backup that refers forward through others, which become archival and are
 /// pruned before one of its reads.
 #[test]
-fn a_restore_goes_on_across_revisions() {
+fn a_restore_continues_across_revisions() {
     let every = if is_long() { 1 } else { 4 };
     for at in (1..).step_by(every) {
         let when = format!("before read {at} of a restore");

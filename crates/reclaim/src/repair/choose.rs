@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_hold_least_go_first() {
+    fn containers_with_the_least_bytes_are_chosen_first() {
         let bytes = [1000, 300, 20, 500, 10, 400];
         assert_eq!(chosen(&bytes, 500), (vec![1, 2, 4], 330));
         assert_eq!(chosen(&bytes, 730), (vec![1, 2, 4, 5], 730));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn rather_full_ones_go_where_more_than_the_reserve_may_be_copied() {
+    fn rather_full_containers_are_chosen_if_more_than_the_reserve_may_be_copied() {
         // The reserve is 400 bytes.
         let bytes = [800, 100, 50, 1000, 1000, 1050];
         assert_eq!(chosen(&bytes, 1349), (vec![1, 2], 150));

@@ -101,7 +101,7 @@ fn a_number_that_another_had_while_its_claimer_slept_is_given_up() {
 }
 
 #[test]
-fn of_two_who_begin_at_once_the_lower_gives_way() {
+fn of_two_sessions_that_begin_at_once_the_lower_gives_way() {
     let host = Host::new();
     let other = host.elsewhere();
     let claim = |objects: &Objects, number| {
@@ -378,7 +378,7 @@ fn a_claim_that_comes_back_without_its_lock_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_begin_that_fails_before_its_claim_leaves_nothing_and_later_ends_what_it_began() {
+fn a_begin_that_fails_leaves_no_running_session() {
     let host = Host::new();
     host.storage
         .inject(Fault::fail(1, FailWith::NoSpace).counting(Counted::Only(OpKind::Lock)));

@@ -255,7 +255,7 @@ fn a_power_cut_at_every_operation_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn a_kill_at_every_operation_loses_nothing_and_what_is_live_stays() {
+fn a_kill_at_every_operation_loses_nothing_and_live_objects_stay() {
     let quiet = Host::new();
     life(&quiet, &mut Told::default()).unwrap();
     let operations = quiet.storage.counters().all();

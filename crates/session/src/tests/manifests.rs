@@ -270,7 +270,7 @@ fn a_manifest_on_a_bad_sector_is_named_and_hides_no_other() {
 
 /// A tombstone is final, and so is the doubt whether there is one.
 #[test]
-fn a_revision_above_what_may_be_a_tombstone_makes_nothing_certain() {
+fn a_revision_above_a_possible_tombstone_makes_nothing_certain() {
     let host = Host::new();
     for n in 1..=3 {
         put(&host, n, 0, &Manifest::Commit(plain_backup(1)));
@@ -488,7 +488,7 @@ fn every_truncation_and_flip_is_damage_and_no_panic() {
 }
 
 #[test]
-fn two_who_revise_at_once_lose_no_revision() {
+fn two_simultaneous_revisions_are_both_kept() {
     let host = Host::new();
     put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
     let next = Arc::new(AtomicU32::new(0));
@@ -721,7 +721,7 @@ enum Kind {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
     #[test]
-    fn any_set_of_revisions_comes_to_what_the_rule_says(
+    fn any_set_of_revisions_gives_the_result_of_the_rule(
         revisions in prop::collection::btree_map((1..4u64, 0..6u32), prop_oneof![
             4 => Just(Kind::Backup), 1 => Just(Kind::Tombstone), 1 => Just(Kind::Damaged),
             1 => Just(Kind::DamagedTombstone),

@@ -166,7 +166,7 @@ fn after_a_day_without_a_heartbeat_the_session_gives_up() {
 }
 
 #[test]
-fn a_heartbeat_every_now_and_then_keeps_it_going() {
+fn an_occasional_heartbeat_keeps_a_session_alive() {
     let host = Host::new();
     let session = host.begin(1);
     for _ in 0..5 {
@@ -467,7 +467,7 @@ fn sessions_of_a_pulse_share_its_listings_and_leave_one_by_one() {
 }
 
 #[test]
-fn an_ending_of_another_kind_is_told_in_its_own_words() {
+fn an_ending_of_another_kind_has_an_error_text_of_its_own() {
     let host = Host::new();
     let session = host.begin(1);
     let name = names::manifest(session.series(), session.id(), Revision::FIRST);

@@ -132,7 +132,7 @@ proptest! {
     /// A plain model: stored chunks are those that were ever new and still have a reference. The
     /// engine's look-ups find all of so few chunks.
     #[test]
-    fn a_store_is_what_a_plain_model_says(
+    fn a_store_matches_a_plain_model(
         workload in prop::collection::vec(prop::collection::vec(0..40_u8, 0..60), 1..12),
         keep in prop::option::of(1..5_usize),
         container_bytes in 1..40_u64,
@@ -164,7 +164,7 @@ proptest! {
 }
 
 #[test]
-fn a_fingerprint_with_two_lengths_is_told() {
+fn a_fingerprint_with_two_lengths_is_an_error() {
     for finding in [Finding::Exact { seal: false }, engine()] {
         let settings = Settings {
             container_bytes: 100,

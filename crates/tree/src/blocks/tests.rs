@@ -54,7 +54,7 @@ proptest! {
 }
 
 #[test]
-fn an_error_is_told_at_the_latest_when_it_finishes() {
+fn a_write_error_is_reported_at_the_latest_at_the_end() {
     let named = tempfile::NamedTempFile::new_in(".").unwrap();
     let read_only = std::fs::File::open(named.path()).unwrap();
     for len in [0, THREAD_BYTES_MIN, THREADS_MAX * THREAD_BYTES_MIN] {

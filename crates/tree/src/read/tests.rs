@@ -112,7 +112,7 @@ fn disturb(len: usize, happen: impl FnOnce(&mut fs::File)) -> (u64, Option<Chang
 }
 
 #[test]
-fn changes_while_reading_are_told() {
+fn changes_while_reading_are_reported() {
     assert_eq!(disturb(5000, |_| ()), (5000, None));
     assert_eq!(
         disturb(5000, |f| f.set_len(3500).unwrap()),

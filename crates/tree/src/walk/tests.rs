@@ -58,7 +58,7 @@ fn a_walk_that_stays_on_one_file_system_finds_the_same() {
 }
 
 #[test]
-fn entries_come_in_listing_order_after_their_parents() {
+fn entries_arrive_in_listing_order_after_their_parents() {
     let dir = tree(&["a.d", "a/b", "a/c/d", "a-", "z/", "A"]);
     fs::write(dir.path().join(path_of(b"\xff\n\x01")), "x").unwrap();
     let found = walk(options(dir.path()));
@@ -140,7 +140,7 @@ fn only_the_roots_and_the_way_to_them_are_walked() {
 }
 
 #[test]
-fn a_root_that_is_a_link_is_one_and_one_that_is_missing_is_told() {
+fn a_linked_root_is_a_link_and_a_missing_root_is_reported() {
     let dir = tree(&["a/x"]);
     symlink("a", dir.path().join("link")).unwrap();
     let roots = Roots::new(dir.path(), ["link", "missing"]);

@@ -103,7 +103,7 @@ fn put_many(storage: &LocalStorage, folder: &str, count: usize) {
 }
 
 #[test]
-fn a_barrier_costs_what_is_new() {
+fn the_cost_of_a_barrier_depends_on_new_objects_only() {
     let (folder, calls) = (tempfile::tempdir().unwrap(), Recorder::default());
     let storage = calls.handle(&folder);
     storage.barrier().unwrap();
@@ -390,7 +390,7 @@ fn a_barrier_waits_for_one_that_has_taken_up_its_work() {
 }
 
 #[test]
-fn puts_go_on_beside_a_barrier_and_are_left_to_the_next() {
+fn puts_during_a_barrier_are_left_to_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let (storage, has_begun, go) = gated(&folder);
     storage.put(&name("a"), &[b"1"]).unwrap();
@@ -540,7 +540,7 @@ proptest! {
 }
 
 #[test]
-fn the_oracle_sees_what_is_missing() {
+fn the_oracle_notices_missing_syncs() {
     let mut world = World::new(1 << 16, 32);
     world.step(0, 0, &name("f/a"));
     let entry = world.entries[&name("f/a")];

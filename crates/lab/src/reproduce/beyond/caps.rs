@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_expects_what_is_tried() {
+    fn progress_expects_the_bytes_of_all_trials() {
         assert_eq!(tries().len() as u64, REPLAYS);
     }
 

@@ -25,7 +25,7 @@ fn half_needed(seed: u64) -> (Ward, Vec<Slot>) {
 /// No place has the listed chunks any more. A prune keeps those on the lists that backups need, and
 /// reports the container only if there are some.
 #[test]
-fn lists_of_damage_lose_what_no_backup_needs() {
+fn lists_of_damage_lose_entries_that_no_backup_needs() {
     for is_one_needed in [true, false] {
         let (ward, slots) = half_needed(691);
         let (needed, needless) = (slots[0], slots[slots.len() - 1]);

@@ -121,7 +121,7 @@ fn every_backup_with_the_old_roots_gets_the_new_ones() {
 
 /// Equal bytes in two places may be damaged in one and whole in the other.
 #[test]
-fn nobody_gets_what_was_made_of_other_roots() {
+fn no_backup_gets_trees_made_from_other_roots() {
     let new = |bytes| (bytes, REWRITER);
     let twins = |made: &[(u8, u64)]| vec![parent(9, &[(1, 9)], &[new(1)]), parent(8, &[(1, 8)], made)];
     assert_eq!(targets(twins(&[]), &[]), None);
