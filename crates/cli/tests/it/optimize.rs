@@ -233,7 +233,7 @@ fn a_window_may_slide_with_each_backup() {
 }
 
 #[test]
-fn one_series_is_optimized_by_what_backup_makes_it_of() {
+fn optimize_selects_a_series_by_the_options_of_backup() {
     let bed = Bed::new();
     bed.ok(HYBRID);
     some_backups(&bed, 2);

@@ -56,7 +56,7 @@ fn experiment(name: &str) -> Experiment {
         rows: vec![
             Row::new("a | b", "2X", "3X").value(3.0).met(true, "never told"),
             Row::new("growth", "2X", "9X").met(false, "the data are noise"),
-            Row::new("length", "not told", "7 m"),
+            Row::new("length", "no figure", "7 m"),
         ],
         plots: vec![plot],
     }
@@ -149,7 +149,7 @@ fn a_report_has_a_table_plots_and_lines_to_make_them_again() {
         "## figure-1: speed (L5, L6)",
         "| a \\| b | 2X | 3X | met |",
         "| growth | 2X | 9X | **differs**: the data are noise |",
-        "| length | not told | 7 m |  |",
+        "| length | no figure | 7 m |  |",
         "(figure-2-plot.svg)",
     ] {
         assert!(readme.contains(words), "{words} is not in {readme}");

@@ -164,7 +164,7 @@ fn experiment(size: &Size, raws: &[Rates], ours: &[Rates]) -> Experiment {
         let share = ours / raw;
         Row::new(
             format!("{what}, to raw"),
-            format!("{paper}; at least {least} is asked for"),
+            format!("{paper}; target {least}"),
             format!("{share:.2}: {ours:.0} to {raw:.0} MB/s"),
         )
         .value(share)
