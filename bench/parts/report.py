@@ -6,7 +6,7 @@
                                                    step where that is "any", or stored least where it is "stored"
 
 Medians over the runs. A ratio above 1 says that Onefold takes less. bupstash and variants of Onefold are shown and
-never counted as a peer. A table of the figures that are aimed at comes first, then every step.
+never counted as a peer. A table of the targets comes first, then every step.
 """
 
 import json
@@ -126,7 +126,7 @@ def print_about(rows):
 
 
 def print_figures(rows):
-    print("## The figures aimed at\n")
+    print("## Targets\n")
     lines = []
     for figure in figures(rows):
         lines.append(
@@ -137,7 +137,7 @@ def print_figures(rows):
 
 def print_data(rows, data):
     programs = rows.programs(data)
-    print(f"## {NAMES.get(data, data)}\n\nSeconds; a star: of one run, no median. *Ratio*: the fastest peer's to Onefold's.\n")
+    print(f"## {NAMES.get(data, data)}\n\nSeconds; a star marks a value of one run. *Ratio*: the fastest peer's time by Onefold's.\n")
     lines, processor, memory, limits = [], [], [], []
     for step in rows.steps(data):
         for who in sorted({who for (of, s, who) in rows.cells if (of, s) == (data, step)} - set(ORDER)):

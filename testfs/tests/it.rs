@@ -20,7 +20,7 @@ fn entries(path: &std::path::Path) -> Vec<String> {
 }
 
 #[test]
-fn what_is_not_peculiar_is_as_ever() {
+fn ordinary_files_behave_as_usual() {
     let Some(fs_) = mount(Options::default()) else {
         return;
     };

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_told_twice() {
+    fn repeated_texts_of_causes_are_printed_once() {
         let inner = std::io::Error::other("disk on fire");
         let error = Err::<(), _>(inner)
             .context("reading x: disk on fire")

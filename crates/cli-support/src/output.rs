@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_read_has_no_rate_and_small_figures_are_not_nothing() {
+    fn unread_bytes_have_no_rate_and_small_figures_are_not_zero() {
         assert_eq!(rate_of(1 << 40, 0.01, false), "");
         assert_eq!(rate_of(0, 0.01, true), "");
         assert_eq!(rate_of(1 << 20, 1.0, true), " (1.00 MiB/s)");

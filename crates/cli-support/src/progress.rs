@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_named_in_json() {
+    fn json_names_the_counted_unit() {
         let said = |unit| {
             serde_json::to_string(&StatusLine::of(&Status {
                 unit,

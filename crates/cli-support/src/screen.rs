@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_on_a_terminal_is_escaped_and_nothing_else() {
+    fn only_terminal_control_characters_are_escaped() {
         assert_eq!(
             shown("a\x1b[31mb\nc\td\u{9b}e\u{7f}"),
             "a\\x1b[31mb\\nc\\td\\x9be\\x7f"
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_what_it_meant() {
+    fn escaped_json_keeps_its_meaning() {
         let text = "a\u{202e}b\u{9b}c\u{e0041}\x1b\n\u{7f}";
         let line = serde_json::to_string(text).unwrap_or_default();
         let shown = shown_json(&line);

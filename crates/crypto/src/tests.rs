@@ -215,7 +215,7 @@ fn every_use_has_its_own_key() {
 }
 
 #[test]
-fn a_node_is_told_by_its_children_lengths_order_and_number() {
+fn the_hash_of_a_node_covers_its_childrens_lengths_order_and_number() {
     let f = Fingerprinter::new(&domain());
     let (a, b) = (f.chunk(b"a"), f.chunk(b"b"));
     let of = |children: &[(Fingerprint, u64)]| {
@@ -390,7 +390,7 @@ fn wrapped_keys_of_any_length_are_refused_quietly() {
 
 proptest! {
     #[test]
-    fn what_was_sealed_opens_and_nothing_else_does(
+    fn only_sealed_bytes_open(
         plain in proptest::collection::vec(any::<u8>(), 0..300),
         head in proptest::collection::vec(any::<u8>(), 0..20),
         nonce in any::<u64>(),

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_stay_aligned_and_the_same_however_they_grow() {
+    fn growing_buffers_keep_their_bytes_and_alignment() {
         let (mut buffer, mut model) = (AlignedBuffer::with_capacity(10), Vec::new());
         for step in 0..200_usize {
             let piece = vec![u8::try_from(step).unwrap(); step * 37 % 5000];

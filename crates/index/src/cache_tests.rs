@@ -233,7 +233,7 @@ fn agrees_with_the_model(mut cache: FingerprintCache<u16>, steps: Vec<Step>) -> 
 /// One holder's equal fingerprints have the same age: the evicted one must not depend on their
 /// places.
 #[test]
-fn of_one_holders_equal_fingerprints_the_least_value_goes() {
+fn of_equal_fingerprints_of_one_holder_the_least_value_is_dropped() {
     for values in [[1, 2, 3, 4], [4, 3, 2, 1], [3, 1, 4, 2]] {
         let mut cache = FingerprintCache::new(0, Eviction::ContainerLru);
         cache.insert(0_u16, values.map(|value| (print(5), value)));
@@ -292,7 +292,7 @@ fn a_table_grows_as_it_fills() {
 
 /// Used catalogs stay while unused ones are evicted.
 #[test]
-fn what_is_used_outlives_what_is_not() {
+fn used_catalogs_outlive_unused_ones() {
     let mut cache = FingerprintCache::new(1 << 20, Eviction::ContainerLru);
     let of = |key: u64| (key * 1000..(key + 1) * 1000).map(|n| (print(n), 0));
     let mut out = Vec::new();
@@ -308,7 +308,7 @@ fn what_is_used_outlives_what_is_not() {
 /// After immediate eviction, a hook can load a catalog again although nearly all of it is still
 /// there [Guo 3.2.3].
 #[test]
-fn what_is_left_of_an_evicted_catalog_still_answers() {
+fn the_rest_of_an_evicted_catalog_still_answers() {
     let mut lazy = 0;
     for eviction in [Eviction::Immediate, Eviction::ContainerLru] {
         let mut cache = FingerprintCache::new(64 << 10, eviction);

@@ -172,7 +172,7 @@ mod tests {
 
     /// The content for look-ups must not depend on the moment when a session runs out of memory.
     #[test]
-    fn memory_gets_what_is_published_and_nothing_sooner() {
+    fn memory_receives_hooks_when_they_are_published() {
         let options = IndexOptions {
             pending_bytes_max: 4000,
             memory_bytes_max: Some(4 << 20),

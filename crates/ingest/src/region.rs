@@ -231,7 +231,7 @@ mod tests {
 
     /// Every other KiB of many buffers, so that no two chunks are adjacent in one.
     #[test]
-    fn what_is_gathered_is_what_was_pushed_and_few_buffers_are_kept() {
+    fn a_region_has_the_pushed_bytes_and_keeps_few_buffers() {
         let printer = Fingerprinter::new(&DomainKey::from_bytes([5; 32]));
         let pool = BufferPool::new(4096, 0);
         let mut region = RegionBuilder::new(Lane::Content, usize::MAX, Compression::Off);

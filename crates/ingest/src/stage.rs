@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_waiting_is_work() {
+    fn time_without_waiting_counts_as_work() {
         let clock = ManualClock::default();
         let stage = StageStats::new("a stage");
         // Waits of the thread from before the stage began do not count for the stage.

@@ -195,7 +195,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
 
     #[test]
-    fn the_same_chunks_however_bytes_are_batched(
+    fn batching_of_bytes_does_not_change_the_chunks(
         first in said(), second in said(), buffer in 1..5000_usize, read_max in 1..3000_usize, fixed in any::<bool>(),
     ) {
         let chunker: Box<dyn Chunker> = if fixed { Box::new(Fixed::new(4096).unwrap()) } else { cdc() };
@@ -323,7 +323,7 @@ fn a_feeder_that_is_to_stop_says_so() {
 
 /// Waits of a directory backup's threads do not count as work, and every thread counts.
 #[test]
-fn the_threads_of_a_directory_backup_tell_work_from_waiting() {
+fn the_threads_of_a_directory_backup_count_work_and_waiting_apart() {
     let folder = tempfile::tempdir().unwrap();
     let files = 3000;
     for number in 0..files {

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_whom_waits_for_it_and_no_thread() {
+    fn a_panic_ends_its_waiters_and_no_worker_thread() {
         let pool = pool();
         let workers = pool.workers(1, &StageStats::new("panics")).unwrap();
         let ticket = workers.submit(|| panic!("a test")).unwrap();

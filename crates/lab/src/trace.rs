@@ -78,8 +78,9 @@ impl<W: Write> TraceWriter<W> {
 
 impl<W: Write> Sink for TraceWriter<W> {
     fn begin(&mut self, head: &BackupHead) -> Result<(), SimulateError> {
-        let len = u16::try_from(head.name.len())
-            .map_err(|_| SimulateError::Settings(format!("{}: a backup's name is too long", self.what)))?;
+        let len = u16::try_from(head.name.len()).map_err(|_| {
+            SimulateError::Settings(format!("{}: the name of a backup is too long", self.what))
+        })?;
         self.put(b"B")?;
         self.put(&[u8::from(head.extent == Extent::Full)])?;
         self.put(&len.to_le_bytes())?;
@@ -231,22 +232,24 @@ impl<R: BufRead> Source for TraceReader<R> {
                         u64::from_le_bytes(self.array()?),
                     );
                     if told != *counted {
-                        return Err(self.wrong("a backup does not have the chunks that its end tells"));
+                        return Err(
+                            self.wrong("the chunks of a backup do not match the counts in its end record")
+                        );
                     }
                     sink.end()?;
                     (open, backups) = (None, backups + 1);
                 }
                 (b'Z', None) => {
                     if u64::from_le_bytes(self.array()?) != backups {
-                        return Err(self.wrong("there are not as many backups as the end tells"));
+                        return Err(self.wrong("the number of backups does not match the end record"));
                     }
                     let rest = self.input.by_ref().bytes().next();
                     return match rest {
                         None => Ok(()),
-                        Some(_) => Err(self.wrong("something follows the end of the trace")),
+                        Some(_) => Err(self.wrong("the trace has bytes after its end")),
                     };
                 }
-                _ => return Err(self.wrong("a record stands where it may not")),
+                _ => return Err(self.wrong("a record is in the wrong place")),
             }
         }
     }

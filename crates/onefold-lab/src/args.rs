@@ -1,4 +1,4 @@
-//! The arguments: each command of the laboratory takes its own.
+//! The arguments of each command of the laboratory.
 
 pub(crate) mod generate;
 mod reproduce;
@@ -19,7 +19,7 @@ use simulate::{Assembly, SamplingRate};
 #[command(
     name = "onefold-lab",
     version,
-    about = "The laboratory of Onefold: workloads, chunk traces, a simulator, the experiments of papers",
+    about = "The laboratory of Onefold: workloads, chunk traces, a simulator, and the experiments of papers",
     max_term_width = 110
 )]
 pub(crate) struct Cli {
@@ -51,35 +51,35 @@ impl Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a workload of the papers: as a chunk trace, or as files
+    /// Make a workload from the papers, as a chunk trace or as files
     Generate(generate::Generate),
-    /// Make a chunk trace of files, tars or disk images
+    /// Make a chunk trace from files, tars or disk images
     Trace(Trace),
-    /// Say what a store would hold of the backups in a chunk trace, and what restoring them would
-    /// read
+    /// Simulate a store with the backups of a chunk trace: the bytes it stores, and the containers
+    /// that restores read
     Simulate(Simulate),
-    /// Measure a paper's figures again, and draw them beside its own
+    /// Measure the figures of a paper again, and plot both results
     Reproduce(Reproduce),
 }
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("to").required(true).args(["output", "destor"]))]
 pub(crate) struct Trace {
-    /// The backups, in this order: each a file, or a folder of which all files are cut one by one
+    /// The backups, in this order. Each is a file or a folder; the command chunks the files of a
+    /// folder one by one
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Write the chunk trace to this file, which must not exist, to a pipe, or to standard output
-    /// (`-`)
+    /// Write the chunk trace to this new file, to this pipe, or to standard output (`-`)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Write a trace as destor reads it, one for each backup, to this folder, which must be empty
-    /// or not exist: named by the backup's number and the end of its path
+    /// Write a trace in destor's format for each backup to this folder, which must be empty or
+    /// new. A trace's name is the backup's number and the last part of its path
     #[arg(long, value_name = "FOLDER")]
     pub(crate) destor: Option<PathBuf>,
     /// Average chunk length in KiB, 1 to 128
     #[arg(long, default_value_t = 8, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..=128))]
     pub(crate) chunk_kib: u32,
-    /// Cut into fixed chunks of so many KiB, as disk images are
+    /// Cut fixed chunks of this many KiB, as for disk images
     #[arg(
         long,
         value_name = "KIB",
@@ -91,34 +91,34 @@ pub(crate) struct Trace {
 
 #[derive(Debug, Args)]
 pub(crate) struct Simulate {
-    /// Chunk traces, or traces of destor: one backup each, in this order; `-` is standard input
+    /// Chunk traces, or destor's traces with one backup each, in this order; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     pub(crate) traces: Vec<PathBuf>,
-    /// Size of a container in MiB, 1 to 256 (the paper has 4 MB)
+    /// Container size in MiB, 1 to 256 (the paper: 4 MB)
     #[arg(long, default_value_t = 4, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) container_mib: u32,
-    /// Let each backup begin a container of its own, as sessions do
+    /// Begin a new container with each backup, as sessions do
     #[arg(long, conflicts_with = "engine")]
     pub(crate) seal: bool,
-    /// Keep so many backups: the oldest goes before the next comes (the paper's cycle keeps 29 and
-    /// the new one: 30)
+    /// Keep this many backups: the simulator deletes the oldest before it stores the next (the
+    /// paper's cycle: 30, which are 29 and the new one)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) keep: Option<u32>,
-    /// Beside the newest, keep so many of the last backups, of the full ones, and of every fourth
-    /// full one
+    /// Keep the newest backup, and this many of the last backups, of the full ones, and of every
+    /// fourth full one
     #[arg(long, value_name = "SONS,FATHERS,GRANDFATHERS", value_parser = parse_generations, conflicts_with = "keep")]
     pub(crate) keep_generations: Option<[usize; 3]>,
-    /// Find chunks as the engine does, through sampled hooks and prefetched catalogs; without it
-    /// all are found
+    /// Find chunks as the engine does, with sampled hooks and prefetched catalogs. Without this
+    /// option, the simulator finds every stored chunk
     #[arg(long)]
     pub(crate) engine: bool,
-    /// How many containers a window of each backup may refer to: `none`, a number,
-    /// `adaptive:NUMBER` for an average, or `least:BYTES` (K, M, G): any number that each hold so
+    /// The containers that a window of each backup may refer to: `none` for no limit, a number,
+    /// `adaptive:NUMBER` for an average, or `least:BYTES` (K, M, G) for all that hold at least this
     /// many bytes of the window
     #[arg(long, default_value = "none", value_name = "CAP", value_parser = parse_cap, requires = "engine")]
     pub(crate) cap: Cap,
-    /// Containers that so many windows before referred to do not count towards the cap (default: 3
-    /// with `least:BYTES`, else 0)
+    /// Do not count containers that one of the last COUNT windows referred to (default: 3 with
+    /// `least:BYTES`, else 0)
     #[arg(
         long,
         value_name = "COUNT",
@@ -126,10 +126,10 @@ pub(crate) struct Simulate {
         requires = "engine"
     )]
     pub(crate) cap_remember: Option<u32>,
-    /// Length of a window, in bytes or with K, M or G at the end (the paper's is 20 MB)
+    /// Length of a window, in bytes or with K, M or G at the end (the paper: 20 MB)
     #[arg(long, default_value = "20000000", value_name = "BYTES", value_parser = memory, requires = "engine")]
     pub(crate) cap_window: u64,
-    /// Memory for looking up chunks in MiB, 1 to 65536
+    /// Memory for chunk look-ups in MiB, 1 to 65536
     #[arg(
         long,
         default_value_t = 32,
@@ -138,11 +138,11 @@ pub(crate) struct Simulate {
         requires = "engine"
     )]
     pub(crate) lookup_mib: u64,
-    /// Keep prefetched catalogs for the next backup, which no backup of the engine's does: faster,
-    /// and a little more is found
+    /// Keep prefetched catalogs for the next backup. The engine never does this; it is faster, and
+    /// finds a few more chunks
     #[arg(long, requires = "engine")]
     pub(crate) warm: bool,
-    /// Memory of the index in MiB, 1 to 65536: when it is used up, every other hook goes
+    /// Memory of the index in MiB, 1 to 65536. A full index drops every other hook
     #[arg(
         long,
         default_value_t = 256,
@@ -151,14 +151,13 @@ pub(crate) struct Simulate {
         requires = "engine"
     )]
     pub(crate) index_mib: u32,
-    /// Keep the hook of one chunk in so many, a power of two, even where the index has memory for
-    /// more
+    /// Keep the hook of one chunk in COUNT (a power of two), even if the index has memory for more
     #[arg(long, default_value = "1", value_name = "COUNT", value_parser = parse_sampling, requires = "engine")]
     pub(crate) sample: SamplingRate,
-    /// Restore with so much memory, in bytes or with K, M or G at the end (may be a list)
+    /// Memory of a restore, in bytes or with K, M or G at the end (may be a list)
     #[arg(long, default_value = "32M,128M,1G", value_name = "BYTES", value_delimiter = ',', value_parser = memory)]
     pub(crate) memory: Vec<u64>,
-    /// How memory is used (may be a list)
+    /// How a restore uses its memory (may be a list)
     #[arg(
         long,
         value_enum,
@@ -167,7 +166,7 @@ pub(crate) struct Simulate {
         value_delimiter = ','
     )]
     pub(crate) assembly: Vec<AssemblyMode>,
-    /// Do not restore the first so many backups
+    /// Do not restore the first COUNT backups
     #[arg(long, default_value_t = 0, value_name = "COUNT")]
     pub(crate) skip: u64,
 }
@@ -175,13 +174,13 @@ pub(crate) struct Simulate {
 /// How a restore uses memory to read few containers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AssemblyMode {
-    /// A forward assembly area that rolls: what has left makes room for what comes
+    /// A forward assembly area that rolls: restored bytes make room for the next ones
     Rolling,
-    /// A forward assembly area, filled and left as a whole
+    /// A forward assembly area that is filled and emptied as a whole
     Fixed,
-    /// Whole containers, of which the least recently used goes
+    /// Whole containers; drops the least recently used one
     Lru,
-    /// Single chunks, kept for their next use, which the recipe tells
+    /// Single chunks, kept until their next use, which the recipe names
     LookAhead,
 }
 
@@ -207,5 +206,5 @@ fn parse_generations(text: &str) -> Result<[usize; 3], String> {
 fn parse_sampling(text: &str) -> Result<SamplingRate, String> {
     let one_in: Option<u64> = text.parse().ok().filter(|number: &u64| number.is_power_of_two());
     let rate = one_in.and_then(|number| SamplingRate::new(u8::try_from(number.trailing_zeros()).ok()?));
-    rate.ok_or_else(|| format!("`{text}` is no power of two up to 2147483648"))
+    rate.ok_or_else(|| format!("`{text}` is no power of two from 1 to 2147483648"))
 }

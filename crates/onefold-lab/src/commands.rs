@@ -157,7 +157,7 @@ fn beside_trace(file: Option<&Path>, output: Output) -> Result<Output> {
     }
     if output.json {
         bail!(
-            "standard output is the trace's, and --json speaks there too: leave it out, or write the trace to a file"
+            "the trace and the lines of --json would mix on standard output: leave --json out, or write the trace to a file"
         );
     }
     // The program that reads the trace shows its own progress.

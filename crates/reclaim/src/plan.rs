@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cheapest_goes_until_little_enough_stays() {
+    fn the_cheapest_containers_are_chosen_until_little_enough_stays() {
         let partials = vec![
             partial(0, 10, 90),
             partial(1, 90, 10),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_no_copy_goes_first_and_no_more_than_has_to() {
+    fn containers_that_need_no_copy_are_chosen_first_and_no_more_than_necessary() {
         let partials = vec![
             partial(0, 300, 100),
             partial(1, 200, 100),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_little_and_dear_waits() {
+    fn expensive_removals_of_little_data_wait() {
         let price = |copied_for_nodes, copied, freed, dead| Price {
             copied_for_nodes,
             copied,

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_count_as_their_share_however_much_they_do() {
+    fn parts_count_as_their_share_of_the_progress() {
         for (total, steps) in [
             (7u64, [1u64, 2, 4]),
             (1000, [1, 0, 1]),

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_made_once_and_given_up_once() {
+    fn the_reserve_is_made_once_and_released_once() {
         let storage = FaultStorage::new();
         let (env, _) = Env::simulated(Arc::new(storage.clone()), 1);
         assert!(!exists(&storage).unwrap());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_to_grow_is_remembered() {
+    fn a_failed_growth_of_the_reserve_is_remembered() {
         let storage = FaultStorage::new();
         let (env, _) = Env::simulated(Arc::new(storage.clone()), 4);
         make(&env, FIRST_BYTES).unwrap();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_with_the_store_unless_somebody_chose_its_size() {
+    fn the_reserve_grows_with_the_store_unless_its_size_was_chosen() {
         let storage = FaultStorage::new();
         let (env, _) = Env::simulated(Arc::new(storage.clone()), 3);
         let len = || storage.head(&names::reserve()).map(|meta| meta.len >> 10).ok();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_has_no_room_for_it_and_giving_it_up_makes_room() {
+    fn a_full_disk_has_no_room_for_the_reserve_and_releasing_it_makes_room() {
         let storage = FaultStorage::new();
         let (env, _) = Env::simulated(Arc::new(storage.clone()), 2);
         storage.set_capacity_bytes(Some(1000));

@@ -250,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_set_is_what_was_put_in_it(a in parts(), b in parts()) {
+        fn a_set_has_exactly_its_inserted_slots(a in parts(), b in parts()) {
             let mut set = SlotSet::default();
             let mut model = BTreeSet::new();
             for (first, count) in &a {

@@ -253,7 +253,7 @@ fn a_stream_in_the_order_of_its_containers_is_sent_without_a_copy() {
 }
 
 #[test]
-fn without_memory_it_goes_on_by_single_chunks() {
+fn without_memory_belady_continues_by_single_chunks() {
     let recipe = [chunk(1, 0, 10), chunk(2, 0, 10), chunk(1, 0, 10), chunk(1, 1, 10)];
     for memory_bytes in [0, 1] {
         let references = recipe.iter().map(|r| Ok::<_, Infallible>(*r));
@@ -288,7 +288,7 @@ fn references_that_contradict_each_other_are_judged_each_for_itself() {
 
 proptest! {
     #[test]
-    fn it_reads_what_the_model_reads(recipe in recipes(), sizes in sizes()) {
+    fn belady_reads_the_same_as_the_model(recipe in recipes(), sizes in sizes()) {
         let recipe = consistent(recipe);
         // One spot at a time, so that planner and model know the same spots at each.
         let sizes = Sizes { run_spots: 1, ..sizes };
@@ -296,7 +296,7 @@ proptest! {
     }
 
     #[test]
-    fn every_spot_is_filled_once_and_what_fills_it_is_kept_then(recipe in recipes(), sizes in sizes(), is_consistent in any::<bool>()) {
+    fn every_spot_is_filled_once_from_a_chunk_kept_at_that_step(recipe in recipes(), sizes in sizes(), is_consistent in any::<bool>()) {
         let recipe = if is_consistent { consistent(recipe) } else { recipe };
         let part = |spot: u64| recipe[usize::try_from(spot).unwrap()].chunk.unwrap();
         let (mut told, mut filled) = (Vec::new(), BTreeSet::new());
@@ -362,7 +362,7 @@ proptest! {
 
     /// An area holds a chunk for each spot; a cache holds it once for all spots.
     #[test]
-    fn it_reads_no_more_than_an_area_of_the_same_bytes(recipe in recipes(), window in 40..400_u64) {
+    fn belady_reads_no_more_than_an_area_of_the_same_bytes(recipe in recipes(), window in 40..400_u64) {
         let recipe = consistent(recipe);
         let of_area = area_reads(&recipe, window);
         // Makes room for the overhead of chunks, which this test does not compare.

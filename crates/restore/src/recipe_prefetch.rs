@@ -182,12 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_that_it_is_over() {
+    fn a_waiting_thread_learns_of_the_end() {
         assert!(!while_full(drop));
     }
 
     #[test]
-    fn one_that_is_longer_goes_alone() {
+    fn a_longer_request_is_granted_alone() {
         let ahead = ReadAheadBytes::default();
         assert!(ahead.hand_out(AHEAD_BYTES_MAX + 1));
         ahead.take(AHEAD_BYTES_MAX + 1);

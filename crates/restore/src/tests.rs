@@ -230,7 +230,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(3)))]
 
     #[test]
-    fn bytes_are_the_streams_whatever_recipe_budget_and_workers(
+    fn restored_bytes_match_with_any_recipe_budget_and_workers(
         parts in parts(), budget in 1..400_000_u64, workers in 1..4_usize,
     ) {
         let containers = containers(Arc::clone(&world().storage));
@@ -243,7 +243,7 @@ proptest! {
     }
 
     #[test]
-    fn the_storage_is_asked_for_what_the_plan_says(
+    fn the_storage_gets_the_requests_of_the_plan(
         parts in parts(), budget in 1..400_000_u64, workers in 1..4_usize,
     ) {
         let containers = containers(Arc::clone(&world().storage));
@@ -695,7 +695,7 @@ fn pieces_with_gaps_are_of_equal_size_as_they_are_read() {
 }
 
 #[test]
-fn memory_that_nothing_stands_in_goes_back_and_what_is_held_is_charged() {
+fn empty_memory_is_returned_and_held_memory_is_charged() {
     let containers = containers(Arc::new(MemoryStorage::new()));
     let random = SeededEntropy::new(4);
     let mut noise = vec![0; 64 << 10];

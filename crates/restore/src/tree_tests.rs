@@ -164,7 +164,7 @@ type Choice = (
 );
 
 #[test]
-fn what_is_chosen_has_its_own_bytes_whatever_is_left_out() {
+fn chosen_files_have_their_own_bytes_whichever_others_are_left_out() {
     let entries = [
         folder("/a"),
         file("/a/1", 2_500),

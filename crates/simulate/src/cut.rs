@@ -158,7 +158,7 @@ pub fn walk(path: &Path, left_out: Option<(u64, u64)>, visit: &mut Visit<'_>) ->
     let metadata = fs::metadata(path).map_err(|source| failed(path, source))?;
     if left_out == Some((metadata.dev(), metadata.ino())) {
         return Err(SimulateError::Settings(format!(
-            "{}: is what is written to",
+            "{}: this is the output of the command; name other paths to read",
             path.display()
         )));
     }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_cut_whole_and_the_same_wherever_its_buffers_end() {
+    fn the_ends_of_buffers_do_not_change_the_chunks_of_a_stream() {
         let folder = tempfile::tempdir().unwrap();
         let content = noise(1, 2 * CUT_BYTES + 12_345);
         let (whole, later) = (folder.path().join("whole"), folder.path().join("later"));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_cut_evenly_and_its_zeros_are_told() {
+    fn an_image_is_cut_evenly_and_its_zeros_are_marked() {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
         fs::write(
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_left_out() {
+    fn the_output_of_the_command_is_left_out() {
         let folder = tempfile::tempdir().unwrap();
         let (data, trace) = (folder.path().join("data"), folder.path().join("trace"));
         fs::write(&data, noise(4, 50_000)).unwrap();
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(bytes(&chunks.0), 50_000);
         assert_eq!(chunks.0, cut(Cutting::Content(8192), &data));
         let error = cutter.backup(&trace, &mut chunks).unwrap_err().to_string();
-        assert!(error.contains("is what is written to"), "{error}");
+        assert!(error.contains("this is the output of the command"), "{error}");
         // A folder of traces, and a nested one with all its content.
         let traces = folder.path().join("deep/traces");
         fs::create_dir_all(&traces).unwrap();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_its_files_in_order_and_what_cannot_be_read_is_named() {
+    fn a_folder_is_its_files_in_order_and_unreadable_files_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("b")).unwrap();

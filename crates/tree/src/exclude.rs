@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_mean_what_hands_expect() {
+    fn patterns_match_as_users_expect() {
         for (pattern, path, want) in [
             ("foo", "/a/foo", true),
             ("foo", "/foo", true),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_patterns_met_is_told_behind_the_walk() {
+    fn matches_of_patterns_are_reported_after_the_walk() {
         let mut builder = ExcludeBuilder::new();
         for pattern in ["some[dir]", "*.[oa]", "never", "file"] {
             builder.add(pattern, false).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_lie_below_what_stands_before_the_first_wildcard() {
+    fn matches_are_below_the_text_before_the_first_wildcard() {
         let roots = |patterns: &[(&str, bool)]| {
             let mut builder = ExcludeBuilder::new();
             for (pattern, any_case) in patterns {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn case_is_folded_on_request_and_faults_are_told() {
+    fn case_is_folded_on_request_and_faults_are_reported() {
         let mut builder = ExcludeBuilder::new();
         builder.add("Foo", true).unwrap();
         assert!(matches!(builder.add("[a", false), Err(TreeError::Pattern { .. })));

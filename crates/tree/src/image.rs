@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holes_are_told_and_data_is_read() {
+    fn holes_are_reported_and_data_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("image");
         let mut bytes = vec![0; 3 << 20];

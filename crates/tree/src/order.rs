@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn unclean_paths_are_told() {
+    fn unclean_paths_are_noticed() {
         for bad in ["", "a", "/a/", "//a", "/a/../b", "/./a", "/a\0b", "/.."] {
             assert!(!is_clean(bad.as_bytes()), "{bad:?}");
         }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_link_is_resolved_by_its_text() {
+    fn paths_without_links_are_resolved_by_their_text() {
         for (typed, path, follows) in [
             ("x", "/w/d/x", false),
             ("../x/", "/w/x", true),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_behind_a_link_lead_to_where_the_kernel_goes() {
+    fn dots_behind_a_link_are_resolved_as_by_the_kernel() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path().canonicalize().unwrap();
         fs::create_dir_all(top.join("far/away")).unwrap();

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn places_on_other_machines_are_told_from_folders() {
+    fn places_on_other_machines_are_distinguished_from_folders() {
         for place in [
             "sftp:me@nas:/backup",
             "s3:bucket",

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shell_would_have_replaced_is_refused() {
+    fn paths_that_a_shell_should_have_expanded_are_refused() {
         for typed in ["~/x", "$HOME/x", "$HOME", "${HOME}/x", "${NO_SUCH}/x"] {
             assert!(ensure_expanded(Path::new(typed)).is_err(), "{typed}");
         }

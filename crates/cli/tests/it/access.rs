@@ -105,7 +105,7 @@ fn a_folder_that_is_open_to_its_group_is_not_taken_over_unsaid() {
 }
 
 #[test]
-fn a_password_that_everybody_can_read_is_told_of_when_it_is_set() {
+fn a_world_readable_password_file_is_reported_when_it_is_set() {
     let bed = Bed::bare();
     for (mode, warns) in [(0o600, false), (0o640, false), (0o644, true)] {
         let (store, file) = (format!("{mode:o}"), bed.path("word"));
@@ -119,7 +119,7 @@ fn a_password_that_everybody_can_read_is_told_of_when_it_is_set() {
 }
 
 #[test]
-fn what_else_is_written_is_its_owners_alone() {
+fn analysis_files_are_private_to_their_owner() {
     let bed = Bed::bare();
     fs::write(bed.path("data"), noise(300_000, 1)).unwrap();
     let mode = |name: &str| fs::metadata(bed.path(name)).unwrap().permissions().mode() & 0o777;

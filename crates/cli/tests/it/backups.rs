@@ -56,7 +56,7 @@ fn an_empty_stream_makes_no_backup_unless_it_is_asked_for() {
 }
 
 #[test]
-fn what_a_command_writes_is_backed_up_and_where_it_fails_nothing_is() {
+fn the_output_of_a_command_is_backed_up_unless_the_command_fails() {
     let bed = Bed::new();
     fs::write(bed.path("dump"), noise(3 << 20, 12)).unwrap();
     let command = [
@@ -193,7 +193,7 @@ fn two_processes_back_up_into_one_store_at_once() {
 
 /// As with rsync, tar and the kernel: a path before a `/` is the target of the link.
 #[test]
-fn a_link_is_followed_where_a_slash_ends_it_and_is_told_where_not() {
+fn a_link_is_followed_with_a_final_slash_and_reported_without() {
     let bed = Bed::new();
     fs::create_dir_all(bed.path("real/sub")).unwrap();
     fs::write(bed.path("real/sub/file"), "of the folder").unwrap();
@@ -261,7 +261,7 @@ fn a_link_is_followed_where_a_slash_ends_it_and_is_told_where_not() {
 }
 
 #[test]
-fn patterns_are_cleaned_and_those_that_can_never_match_are_told() {
+fn patterns_are_cleaned_and_those_that_can_never_match_are_reported() {
     let bed = Bed::new();
     for name in [
         "src/keep",
@@ -339,7 +339,7 @@ fn patterns_are_cleaned_and_those_that_can_never_match_are_told() {
 }
 
 #[test]
-fn paths_that_name_nothing_are_told_wherever_they_are_typed() {
+fn paths_that_name_nothing_are_reported_for_every_option() {
     let bed = Bed::new();
     for name in ["src/a", "src/b"] {
         fs::create_dir_all(bed.path("src")).unwrap();
@@ -385,7 +385,7 @@ fn paths_that_name_nothing_are_told_wherever_they_are_typed() {
 }
 
 #[test]
-fn resuming_says_what_it_found_and_where_it_cannot() {
+fn resuming_reports_the_found_position_or_its_absence() {
     let bed = Bed::new();
     fs::write(bed.path("bytes"), noise(3 << 20, 5)).unwrap();
     let begun_anew = bed

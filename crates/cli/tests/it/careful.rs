@@ -162,7 +162,7 @@ fn a_name_that_was_restored_already_is_an_error_that_names_both() {
 }
 
 #[test]
-fn a_file_has_its_name_when_it_is_whole_however_the_restore_ends() {
+fn a_file_gets_its_name_only_when_it_is_whole() {
     let bed = Bed::new();
     fs::create_dir(bed.path("src")).unwrap();
     let len = 40_000_000;
@@ -213,7 +213,7 @@ fn a_file_has_its_name_when_it_is_whole_however_the_restore_ends() {
 }
 
 #[test]
-fn what_stays_is_neither_read_nor_counted() {
+fn files_that_a_restore_keeps_are_neither_read_nor_counted() {
     let bed = Bed::new();
     fs::create_dir_all(bed.path("src/sub")).unwrap();
     for (name, seed) in [("src/a", 1), ("src/sub/b", 2), ("src/z", 3)] {
@@ -251,7 +251,7 @@ fn what_stays_is_neither_read_nor_counted() {
 }
 
 #[test]
-fn a_full_target_ends_the_restore_which_then_goes_on() {
+fn a_restore_ends_on_a_full_target_and_can_be_continued() {
     let bed = Bed::new();
     fs::create_dir(bed.path("src")).unwrap();
     for n in 0..60 {
@@ -296,7 +296,7 @@ fn a_dump_that_cannot_be_written_names_its_output() {
 }
 
 #[test]
-fn a_second_copy_that_saved_a_read_is_told() {
+fn a_second_copy_that_saved_a_read_is_reported() {
     let bed = letter();
     let mut damaged = 0;
     for folder in ["recipe", "small"] {

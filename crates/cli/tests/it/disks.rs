@@ -195,7 +195,7 @@ fn attributes_that_do_not_fit_are_a_fault_of_their_entry_and_no_full_disk() {
 }
 
 #[test]
-fn a_read_only_mount_is_told_as_one_and_not_as_a_matter_of_rights() {
+fn a_read_only_mount_is_reported_as_one_and_not_as_a_missing_right() {
     let bed = Bed::bare();
     fs::create_dir(bed.path("src")).unwrap();
     fs::write(bed.path("src/file"), "content").unwrap();
@@ -248,7 +248,7 @@ fn stats(text: &str) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn times_that_a_file_system_rounds_pass_for_what_they_were() {
+fn times_that_a_file_system_rounds_count_as_equal() {
     let bed = Bed::new();
     // Inodes of 128 bytes store only whole seconds.
     let script = r#"

@@ -70,7 +70,7 @@ fn a_file_is_dumped_as_it_was_to_a_pipe_and_to_a_file() {
 }
 
 #[test]
-fn what_cannot_be_dumped_says_so_and_ends_with_1() {
+fn a_failed_dump_explains_itself_and_exits_with_1() {
     let bed = Bed::new();
     let files = files(&bed);
     bed.ok(["backup", "source"]);

@@ -13,7 +13,7 @@ use crate::bed::{Bed, Ran, last, lines, noise};
 const NOBODY: u32 = 65534;
 
 #[test]
-fn without_a_store_it_is_10() {
+fn the_exit_code_without_a_store_is_10() {
     let bed = Bed::bare();
     let place = bed.store().display().to_string();
     for command in [
@@ -51,7 +51,7 @@ fn without_a_store_it_is_10() {
 }
 
 #[test]
-fn init_where_a_store_exists_changes_nothing() {
+fn init_over_an_existing_store_changes_nothing() {
     let bed = Bed::new();
     fs::write(bed.path("file"), "text").unwrap();
     bed.ok(["backup", "file"]);
@@ -60,7 +60,7 @@ fn init_where_a_store_exists_changes_nothing() {
 }
 
 #[test]
-fn a_store_without_its_config_is_not_taken_for_none() {
+fn a_store_without_its_config_does_not_count_as_missing() {
     let bed = Bed::new();
     fs::write(bed.path("file"), "text").unwrap();
     bed.ok(["backup", "file"]);
@@ -211,7 +211,7 @@ fn by_nobody(bed: &Bed, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_the_rest_is_kept_with_3() {
+fn unreadable_files_are_named_and_the_rest_is_saved_with_3() {
     let bed = Bed::bare();
     if getuid().is_root() {
         std::os::unix::fs::chown(bed.path(""), Some(NOBODY), Some(NOBODY)).unwrap();

@@ -56,7 +56,7 @@ const CHOICES: [(&[&str], &[u64]); 14] = [
 ];
 
 #[test]
-fn filters_choose_as_hands_know_it() {
+fn filters_choose_the_expected_backups() {
     let bed = bed();
     for (options, expected) in CHOICES {
         assert_eq!(chosen(&bed, options), expected, "{options:?}");
@@ -184,7 +184,7 @@ fn a_filter_that_could_have_no_effect_is_refused() {
 
 /// A backup stays if it has all tags of any `--keep-tag` list; `''` keeps backups without tags.
 #[test]
-fn keep_tag_keeps_what_bears_any_of_its_lists() {
+fn keep_tag_keeps_backups_that_match_any_of_its_lists() {
     for (lists, kept) in [
         (&["a"][..], &[1, 2][..]),
         (&["a,b"], &[1]),

@@ -56,7 +56,7 @@ fn rules_keep_and_say_why() {
 }
 
 #[test]
-fn without_a_rule_nothing_goes() {
+fn nothing_is_forgotten_without_a_rule() {
     let bed = bed(2);
     for args in [&["forget"][..], &["forget", "--keep-last", "0"]] {
         bed.run(args).expect(1).says(&["no rule", "--keep-last"]);
@@ -86,7 +86,7 @@ fn without_a_rule_nothing_goes() {
 }
 
 #[test]
-fn groups_and_filters_narrow_what_goes() {
+fn groups_and_filters_narrow_the_forgotten_backups() {
     let bed = bed(2);
     bed.ok(["backup", "src", "--host", "there"]);
     bed.ok(["backup", "src", "--host", "there", "--tag", "old"]);
@@ -179,7 +179,7 @@ fn tags_change() {
 }
 
 #[test]
-fn json_lines_say_it_all() {
+fn json_lines_have_every_field() {
     let bed = bed(3);
     let held = last(&bed.ok(["hold", "1", "--until", "2200-01-31T00:00:00Z", "--json"]));
     assert_eq!(held["message_type"], "hold");
@@ -223,7 +223,7 @@ const TIMES: [&str; 7] = [
 ];
 
 #[test]
-fn what_is_recent_enough_is_kept() {
+fn keep_within_keeps_recent_backups() {
     let bed = bed(7);
     let mut manifests = bed.objects("backups");
     manifests.sort();
@@ -280,7 +280,7 @@ fn what_is_recent_enough_is_kept() {
 }
 
 #[test]
-fn what_each_backup_has_alone_is_told_before_it_goes() {
+fn exclusive_bytes_of_each_backup_are_printed_before_it_is_forgotten() {
     let bed = Bed::new();
     fs::create_dir(bed.path("src")).unwrap();
     let write = |name: &str, seed| fs::write(bed.path("src").join(name), noise(1 << 20, seed)).unwrap();
@@ -322,7 +322,7 @@ fn what_each_backup_has_alone_is_told_before_it_goes() {
 }
 
 #[test]
-fn how_to_reclaim_is_asked_only_of_who_reclaims() {
+fn options_of_prune_are_refused_without_prune() {
     let bed = bed(2);
     for limit in [["--max-unused", "1%"], ["--max-repack", "1G"]] {
         for what in [["-l", "1"].as_slice(), &["1"]] {

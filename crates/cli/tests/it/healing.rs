@@ -44,7 +44,7 @@ fn assert_all_restore(bed: &Bed) {
 }
 
 #[test]
-fn a_backup_finds_what_has_rotted_and_heals_the_one_before() {
+fn a_backup_finds_rotten_data_and_heals_the_backup_before() {
     for is_lost in [false, true] {
         let (bed, victim) = backed_up(900);
         if is_lost {
@@ -68,7 +68,7 @@ fn a_backup_finds_what_has_rotted_and_heals_the_one_before() {
 }
 
 #[test]
-fn what_a_restore_or_a_check_has_met_is_healed_by_the_next_backup() {
+fn damage_found_by_a_restore_or_a_check_is_healed_by_the_next_backup() {
     for meets in [
         vec!["restore", "latest", "-t", "gone"],
         vec!["check", "--read-data"],

@@ -107,7 +107,7 @@ const COMMANDS: [(&[&str], bool, bool); 17] = [
 ];
 
 #[test]
-fn what_a_command_has_no_use_for_is_refused_before_it_and_behind() {
+fn options_without_effect_are_refused_before_and_after_the_command() {
     let bed = Bed::new();
     fs::write(bed.path("data"), crate::bed::noise(100_000, 1)).unwrap();
     bed.ok(["backup", "data"]);

@@ -39,7 +39,7 @@ fn assert_restores(bed: &Bed, bytes: &[u8]) {
 }
 
 #[test]
-fn ctrl_c_is_130_and_the_next_backup_goes_on() {
+fn ctrl_c_exits_with_130_and_the_next_backup_continues() {
     for of_user in [Signal::INT, Signal::TERM] {
         let bed = Bed::new();
         let bytes = noise(40 << 20, 20);
@@ -64,7 +64,7 @@ fn ctrl_c_is_130_and_the_next_backup_goes_on() {
 }
 
 #[test]
-fn going_on_is_told() {
+fn continuing_an_interrupted_backup_is_reported() {
     let bed = Bed::new();
     let bytes = noise(20 << 20, 21);
     let (child, input) = begin(&bed, &bytes);
@@ -141,7 +141,7 @@ fn a_backup_killed_at_any_moment_harms_nothing() {
 }
 
 #[test]
-fn a_suspended_backup_goes_on_and_commits_once() {
+fn a_suspended_backup_continues_and_commits_once() {
     let bed = Bed::new();
     let bytes = noise(24 << 20, 43);
     let (child, mut input) = begin(&bed, &bytes[..16 << 20]);
@@ -272,7 +272,7 @@ fn stopped(bed: &Bed, args: &[&str]) -> Ran {
 }
 
 #[test]
-fn an_interrupted_command_says_what_it_interrupted_and_what_it_leaves() {
+fn an_interrupted_command_reports_its_progress_and_its_leftovers() {
     let bed = Bed::new();
     let bytes = noise(48 << 20, 60);
     bed.fed(["backup", "--stdin"], &bytes).expect(0);
@@ -298,7 +298,7 @@ fn an_interrupted_command_says_what_it_interrupted_and_what_it_leaves() {
 }
 
 #[test]
-fn a_prune_names_whom_it_waits_for() {
+fn a_prune_names_the_sessions_that_it_waits_for() {
     let bed = Bed::new();
     with_dead_parts(&bed);
     let bytes = noise(24 << 20, 44);

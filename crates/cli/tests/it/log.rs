@@ -188,7 +188,7 @@ fn the_variable_alone_logs_to_standard_error() {
 }
 
 #[test]
-fn a_read_that_a_second_copy_served_is_logged_and_told() {
+fn a_read_that_a_second_copy_served_is_logged_and_reported() {
     let bed = bed();
     for path in bed.objects("recipe") {
         let mut bytes = fs::read(&path).unwrap();
@@ -259,7 +259,7 @@ fn every_target_can_be_named() {
 }
 
 #[test]
-fn what_cannot_be_logged_is_an_error() {
+fn wrong_log_settings_are_errors() {
     let bed = bed();
     let wrong = with_password(&bed, &["snapshots"])
         .env("ONEFOLD_LOG", "storage=loud")

@@ -87,7 +87,7 @@ pub(crate) fn plant(root: &Path) {
 }
 
 #[test]
-fn a_tree_goes_in_twice_and_comes_out_as_it_was() {
+fn a_tree_is_backed_up_twice_and_restored_unchanged() {
     let bed = Bed::bare();
     let init = bed.ok(["init"]);
     assert!(init.out().contains("created store"), "{}", init.out());
@@ -154,7 +154,7 @@ fn a_tree_goes_in_twice_and_comes_out_as_it_was() {
 }
 
 #[test]
-fn what_changes_is_read_and_only_what_is_new_is_stored() {
+fn changed_files_are_read_and_only_new_data_is_stored() {
     let bed = Bed::new();
     fs::create_dir(bed.path("src")).unwrap();
     fs::write(bed.path("src/stays"), noise(4 << 20, 3)).unwrap();

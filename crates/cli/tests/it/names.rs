@@ -124,7 +124,7 @@ fn names_of_one_link_socket_pipe_or_device_come_back_as_names_of_one() {
 }
 
 #[test]
-fn names_whose_first_is_left_out_are_one_with_all_that_it_has() {
+fn hard_links_to_an_excluded_first_name_are_restored_as_one_file() {
     let bed = Bed::new();
     let names = plant(&bed.path("src"));
     let was = within(&picture(&bed.path("src")), "first");

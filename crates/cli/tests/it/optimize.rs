@@ -46,7 +46,7 @@ fn assert_restore(bed: &Bed, contents: &[Vec<u8>]) {
 }
 
 #[test]
-fn what_has_left_the_live_window_becomes_archival() {
+fn backups_outside_the_live_window_become_archival() {
     let bed = Bed::new();
     bed.ok(HYBRID);
     let contents = backups(&bed);
@@ -153,7 +153,7 @@ fn field(out: &[u8], message_type: &str, name: &str) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn what_is_beyond_the_archival_window_is_forgotten() {
+fn backups_beyond_the_archival_window_are_forgotten() {
     let bed = Bed::new();
     bed.ok(HYBRID);
     let contents = some_backups(&bed, 4);
@@ -233,7 +233,7 @@ fn a_window_may_slide_with_each_backup() {
 }
 
 #[test]
-fn one_series_is_optimized_by_what_backup_makes_it_of() {
+fn optimize_selects_a_series_by_the_options_of_backup() {
     let bed = Bed::new();
     bed.ok(HYBRID);
     some_backups(&bed, 2);
@@ -346,7 +346,7 @@ fn repair_may_follow_each_backup() {
 }
 
 #[test]
-fn what_could_have_no_effect_is_refused() {
+fn optimize_refuses_options_without_effect() {
     let bed = Bed::new();
     bed.run(["optimize", "--max-unused", "1%"])
         .expect(2)
@@ -384,7 +384,7 @@ fn what_could_have_no_effect_is_refused() {
 }
 
 #[test]
-fn what_an_older_backup_refers_forward_to_is_told_when_it_is_forgotten() {
+fn forgetting_a_backup_says_which_older_one_refers_forward_to_it() {
     let bed = Bed::new();
     bed.ok(HYBRID);
     let contents = some_backups(&bed, 4);

@@ -166,7 +166,7 @@ fn a_domain_is_shared_between_stores_of_two_passwords() {
 }
 
 #[test]
-fn a_password_that_is_no_text_is_not_told() {
+fn a_password_that_is_no_text_is_not_printed() {
     let bed = Bed::new();
     let password = std::os::unix::ffi::OsStrExt::from_bytes(b"secret\xff");
     let mut command = bed.plain();

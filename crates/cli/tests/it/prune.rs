@@ -32,7 +32,7 @@ fn stored(bed: &Bed) -> u64 {
 }
 
 #[test]
-fn what_is_dead_goes_and_is_counted() {
+fn prune_removes_and_counts_dead_data() {
     let bed = bed();
     let before = stored(&bed);
     let dry = bed.ok(["prune", "-n", "--max-unused", "0"]).out();
@@ -53,7 +53,7 @@ fn what_is_dead_goes_and_is_counted() {
 }
 
 #[test]
-fn what_is_dead_goes_and_is_counted_in_json() {
+fn prune_removes_and_counts_dead_data_in_json() {
     let bed = bed();
     let dry = last(&bed.ok(["prune", "-n", "--max-unused", "0", "--json"]));
     assert_eq!(dry["dry_run"], true);
@@ -85,7 +85,7 @@ fn what_is_dead_goes_and_is_counted_in_json() {
 
 /// The chunks of a trimmed container are in an object beside it.
 #[test]
-fn a_lost_body_is_named_and_what_to_do() {
+fn a_lost_body_is_named_with_a_remedy() {
     let bed = bed();
     // Dead slots that share a region with live ones may stay, or their whole container is copied.
     bed.ok(["prune", "--max-unused", "200K"]);
@@ -126,7 +126,7 @@ fn a_lost_body_is_named_and_what_to_do() {
 
 /// A count of one is printed in the singular.
 #[test]
-fn a_single_container_goes() {
+fn a_single_dead_container_is_removed() {
     let bed = Bed::new();
     fs::create_dir(bed.path("src")).unwrap();
     fs::write(bed.path("src/file"), noise(3 << 10, 62)).unwrap();
@@ -153,7 +153,7 @@ fn sizes(bed: &Bed) -> (u64, u64) {
 /// with the same backups. The lengths of its objects are larger, and the program prints by how
 /// much. No backup here is so small that its chunks have a second copy.
 #[test]
-fn what_is_left_of_a_hybrid_series_is_as_large_as_a_new_store_of_it() {
+fn a_pruned_hybrid_series_is_as_large_as_a_new_store_of_it() {
     let init = |bed: &Bed| {
         let args = "init --container-mib 1 --reserve-mib 0 --layout hybrid --segment 256K";
         bed.ok(args.split(' '));

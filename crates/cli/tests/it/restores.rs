@@ -56,7 +56,7 @@ fn one_file_or_folder_comes_back_alone() {
 }
 
 #[test]
-fn a_restore_of_parts_counts_what_was_asked_for_and_no_folder_above() {
+fn a_partial_restore_counts_the_requested_entries_and_no_folder_above() {
     let bed = Bed::new();
     for folder in ["src/a/b/c", "src/e/empty"] {
         fs::create_dir_all(bed.path(folder)).unwrap();
@@ -137,7 +137,7 @@ fn a_second_name_asked_for_alone_is_a_file_with_all_that_the_first_has() {
 }
 
 #[test]
-fn what_is_there_already_is_overwritten_as_asked() {
+fn existing_files_are_overwritten_as_the_option_says() {
     let bed = Bed::new();
     fs::create_dir(bed.path("src")).unwrap();
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
@@ -243,7 +243,7 @@ fn plant_few(bed: &Bed) {
 }
 
 #[test]
-fn patterns_say_what_is_restored_and_what_is_left_out() {
+fn patterns_include_and_exclude_entries_of_a_restore() {
     let bed = Bed::new();
     plant_few(&bed);
     bed.ok(["backup", "src"]);
@@ -296,7 +296,7 @@ fn patterns_say_what_is_restored_and_what_is_left_out() {
 }
 
 #[test]
-fn the_path_after_the_id_names_a_file_a_folder_or_what_becomes_the_target() {
+fn the_path_after_the_id_selects_a_file_a_folder_or_the_root_of_the_target() {
     let bed = Bed::new();
     plant_few(&bed);
     fs::hard_link(bed.path("src/a/one.txt"), bed.path("src/b/again")).unwrap();

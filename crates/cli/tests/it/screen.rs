@@ -92,7 +92,7 @@ fn a_terminal_is_shown_escapes_and_nobody_else() {
 }
 
 #[test]
-fn two_paths_are_told_from_one_with_a_blank() {
+fn two_paths_are_distinguished_from_one_with_a_blank() {
     let bed = Bed::new();
     for folder in ["a b", "a", "b"] {
         fs::create_dir(bed.path(folder)).unwrap();
@@ -152,7 +152,7 @@ fn numbers_that_are_missing_are_explained() {
 }
 
 #[test]
-fn check_and_stats_say_in_words_what_they_found() {
+fn check_and_stats_report_their_findings_in_words() {
     let bed = Bed::new();
     assert!(bed.ok(["stats"]).out().contains("no data is stored yet"));
     fs::write(bed.path("file"), crate::bed::noise(300_000, 1)).unwrap();

@@ -162,7 +162,7 @@ fn a_store_may_begin_with_a_layout() {
 }
 
 #[test]
-fn what_would_say_nothing_is_refused() {
+fn series_options_without_effect_are_refused() {
     let bed = Bed::bare();
     for args in [
         ["init", "--live", "2"].as_slice(),

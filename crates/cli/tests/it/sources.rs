@@ -183,7 +183,7 @@ const OF_ANOTHER_USER: &str = "
 ";
 
 #[test]
-fn what_is_left_out_need_not_be_readable() {
+fn excluded_files_need_not_be_readable() {
     let bed = Bed::new();
     if !Path::new("/dev/fuse").exists() {
         skip("there is no /dev/fuse");

@@ -42,7 +42,7 @@ fn blanks_around_tags_and_hosts_are_no_part_of_them() {
 }
 
 #[test]
-fn what_is_empty_within_a_list_and_paths_with_blanks_at_their_ends_are_refused() {
+fn empty_list_items_and_paths_with_outer_blanks_are_refused() {
     let bed = bed();
     let refused: [&[&str]; 14] = [
         &["backup", "src", "--tag", "a,,b"],
@@ -145,7 +145,7 @@ fn a_variable_that_is_empty_says_nothing_and_one_that_is_wrong_is_named() {
 }
 
 #[test]
-fn what_is_typed_goes_before_what_the_environment_says() {
+fn options_take_precedence_over_the_environment() {
     let bed = Bed::bare();
     fs::write(bed.path("right"), "secret\n").unwrap();
     fs::write(bed.path("wrong"), "guess\n").unwrap();

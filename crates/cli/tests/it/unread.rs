@@ -210,7 +210,7 @@ fn a_new_name_of_a_file_does_not_push_out_its_good_version() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_stays_as_the_backup_before_has_it() {
+fn entries_that_cannot_be_examined_stay_as_in_the_backup_before() {
     let bed = Bed::new();
     if !Path::new("/dev/fuse").exists() {
         skip("there is no /dev/fuse");
@@ -313,7 +313,7 @@ fn times_that_no_64_bits_of_nanoseconds_reach_are_kept() {
 }
 
 #[test]
-fn flags_come_back_and_do_not_stand_in_the_way() {
+fn flags_are_restored_and_block_no_other_write() {
     let bed = Bed::new();
     if !can_make_disks() || Command::new("chattr").arg("-V").output().is_err() {
         skip("no chattr");

@@ -15,7 +15,7 @@ fn with_budget(storage: &FaultStorage, bytes: u64) -> Containers {
 }
 
 #[test]
-fn the_budget_holds_and_the_least_recent_goes() {
+fn the_budget_holds_and_the_least_recent_catalog_is_dropped() {
     let store = Store::new();
     let size = (0..10)
         .map(|n| store.put(data(n), &sample()).catalog().bytes_in_memory())

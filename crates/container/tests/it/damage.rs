@@ -99,7 +99,7 @@ fn zeros_are_torn() {
 }
 
 #[test]
-fn swapped_containers_are_told_apart() {
+fn swapped_containers_are_noticed() {
     let mut store = Store::new();
     let one = store.put(data(1), &sample()).bytes().to_vec();
     let two = store.put(data(2), &[vec![noise(9, 10)]]).bytes().to_vec();

@@ -46,7 +46,7 @@ fn an_older_generation_that_still_exists_is_good_enough() {
 }
 
 #[test]
-fn a_reader_goes_on_where_a_generation_vanished() {
+fn a_reader_continues_after_a_generation_vanished() {
     let store = Store::new();
     store.put(data(1), &sample());
     let view = store.containers.catalog(data(1)).unwrap();
@@ -133,7 +133,7 @@ fn a_torn_newer_generation_does_not_hide_a_good_older() {
 }
 
 #[test]
-fn what_is_not_there_is_missing() {
+fn an_absent_container_is_missing() {
     let store = Store::new();
     store.put(data(1), &sample());
     let error = store.read(data(2), 0).unwrap_err();

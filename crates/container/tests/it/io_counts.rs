@@ -81,7 +81,7 @@ fn putting_writes_each_byte_once() {
 }
 
 #[test]
-fn what_lies_between_wanted_regions_is_read_and_not_opened() {
+fn regions_between_wanted_ones_are_read_and_not_opened() {
     let mut store = Store::new();
     let regions: Vec<Vec<Vec<u8>>> = (0..6).map(|n| vec![noise(n, 2_000), vec![7; 900]]).collect();
     let rows = store.put(data(1), &regions).catalog().rows().to_vec();

@@ -159,7 +159,7 @@ fn unreadable_sectors_of_the_main_copy_are_made_good() {
 }
 
 #[test]
-fn a_newer_generation_serves_what_a_sector_of_the_older_does_not() {
+fn a_newer_generation_serves_regions_on_bad_sectors_of_the_older() {
     let mut store = Store::new();
     let sealed = store.put(data(1), &sample());
     let row = sealed.catalog().rows()[0];

@@ -35,7 +35,7 @@ fn a_generation_is_read_from_its_mirror() {
 }
 
 #[test]
-fn what_was_deleted_is_forgotten() {
+fn forget_drops_a_deleted_container_from_the_caches() {
     let store = Store::new();
     store.put(data(1), &sample());
     store.put_survivors(data(1), 1, &[(4, &[7; 300])]);

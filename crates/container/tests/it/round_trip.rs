@@ -27,7 +27,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(5)))]
 
     #[test]
-    fn every_chunk_comes_back(
+    fn every_chunk_is_read_back(
         regions in proptest::collection::vec(proptest::collection::vec(chunk(), 1..12), 1..6),
         compression in compression(),
         kind in 0u8..5,
@@ -66,7 +66,7 @@ proptest! {
 }
 
 #[test]
-fn what_does_not_shrink_is_stored_raw() {
+fn incompressible_regions_are_stored_raw() {
     let plain = noise(5, 128 << 10);
     for compression in [
         Compression::Off,
@@ -173,7 +173,7 @@ fn a_name_that_is_taken_is_the_callers_to_know() {
 }
 
 #[test]
-fn catalog_copies_tell_what_containers_held() {
+fn catalog_copies_list_the_content_of_containers() {
     let store = Store::new();
     let views: Vec<_> = (0..5).map(|n| store.put(data(n), &sample()).catalog()).collect();
     let of = id(ContainerKind::Catalog, 3, 77);
@@ -202,7 +202,7 @@ fn catalog_copies_tell_what_containers_held() {
 }
 
 #[test]
-fn a_slot_that_stands_twice_cannot_be_sealed() {
+fn a_duplicate_slot_cannot_be_sealed() {
     let store = Store::new();
     let twice = survivor(store.entry(b"four"), slot(7));
     let mut builder = ContainerBuilder::new(data(1), generation(1));

@@ -62,7 +62,7 @@ fn check_chunks(store: &Store, id: ContainerId, chunks: &[Vec<u8>], left: &[u32]
 }
 
 #[test]
-fn what_stays_is_where_it_was_and_the_rest_is_given_back() {
+fn trimming_keeps_the_places_of_survivors_and_frees_the_rest() {
     let (mut store, data, chunks) = filled();
     let whole = store.storage.head(&name(data, 0)).unwrap().len;
     let before = store.containers.catalog(data).unwrap();
@@ -102,7 +102,7 @@ fn what_stays_is_where_it_was_and_the_rest_is_given_back() {
 }
 
 #[test]
-fn who_holds_the_former_catalog_reads_on() {
+fn a_reader_with_the_former_catalog_reads_on() {
     let (store, data, chunks) = filled();
     let other = store.beside();
     let stale = other.containers.catalog(data).unwrap();
@@ -152,7 +152,7 @@ fn a_crash_before_the_body_has_its_name_loses_nothing() {
 }
 
 #[test]
-fn what_shares_a_region_or_has_a_mirror_is_not_trimmed() {
+fn slots_in_shared_regions_or_with_a_mirror_are_not_trimmed() {
     let (store, data, chunks) = filled();
     assert!(trimmed(&store, data, 1, &[2]).is_none(), "3 is in that region");
     assert!(trimmed(&store, data, 1, &[0, 1, 2]).is_none(), "so it is here");
@@ -215,7 +215,7 @@ fn a_missing_or_rotten_body_is_noticed() {
 /// A reader that knows a replaced trimmed generation finds its body gone. It reads the newer
 /// generation instead.
 #[test]
-fn a_body_that_went_with_its_generation_is_not_missed() {
+fn a_body_removed_with_its_generation_is_not_missed() {
     let (store, data, chunks) = filled();
     trim(&store, &trimmed(&store, data, 1, &[2, 3]).unwrap());
     let other = store.beside();

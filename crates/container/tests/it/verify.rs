@@ -134,7 +134,7 @@ fn a_name_that_is_no_containers_is_refused() {
 }
 
 #[test]
-fn an_unreadable_sector_is_a_finding_and_what_is_beside_it_is_checked() {
+fn an_unreadable_sector_is_a_finding_and_its_neighbours_are_checked() {
     let store = Store::new();
     let sealed = store.put(data(1), &regions());
     let rows = sealed.catalog().rows().to_vec();

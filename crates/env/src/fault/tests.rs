@@ -36,7 +36,7 @@ fn is_gone<T>(outcome: Result<T, StorageError>) -> bool {
 }
 
 #[test]
-fn what_is_under_a_barrier_survives_and_the_rest_goes_by_the_policy() {
+fn objects_under_a_barrier_survive_and_the_policy_decides_on_the_rest() {
     let storage = FaultStorage::new();
     put(&storage, "durable", b"12345678");
     storage.barrier().unwrap();
@@ -124,7 +124,7 @@ fn seeds_decide_each_object_on_its_own_and_repeat_themselves() {
 }
 
 #[test]
-fn a_barrier_covers_what_its_process_has_put_read_or_listed_and_nothing_else() {
+fn a_barrier_covers_only_objects_that_its_process_put_read_or_listed() {
     let ours = FaultStorage::new();
     let theirs = ours.handle();
     for object in [
@@ -169,7 +169,7 @@ fn a_barrier_covers_what_its_process_has_put_read_or_listed_and_nothing_else() {
 }
 
 #[test]
-fn a_barrier_covers_what_was_seen_to_be_missing() {
+fn a_barrier_covers_an_observed_absence() {
     let ours = FaultStorage::new();
     let theirs = ours.handle();
     for object in ["a", "f/b", "c"] {
@@ -188,7 +188,7 @@ fn a_barrier_covers_what_was_seen_to_be_missing() {
 }
 
 #[test]
-fn a_barrier_does_not_cover_what_happened_since() {
+fn a_barrier_does_not_cover_later_changes() {
     let ours = FaultStorage::new();
     let theirs = ours.handle();
     put(&ours, "a", b"1");
@@ -398,7 +398,7 @@ fn a_full_storage_takes_nothing_until_something_is_deleted() {
 }
 
 #[test]
-fn a_torn_put_stands_torn_whatever_the_policy() {
+fn a_torn_put_stays_torn_under_every_policy() {
     let storage = FaultStorage::new();
     storage.inject(Fault::tear(2));
     put(&storage, "a", b"1234");
@@ -409,7 +409,7 @@ fn a_torn_put_stands_torn_whatever_the_policy() {
 }
 
 #[test]
-fn counters_count_what_was_asked_for_by_all_and_by_each() {
+fn counters_count_requests_of_all_handles_and_of_each() {
     let ours = FaultStorage::new();
     let theirs = ours.handle();
     put(&ours, "f/a", b"12345");
@@ -437,7 +437,7 @@ fn counters_count_what_was_asked_for_by_all_and_by_each() {
 }
 
 #[test]
-fn a_trace_tells_the_order() {
+fn a_trace_has_the_order_of_operations() {
     let storage = FaultStorage::new();
     put(&storage, "before", b"");
     storage.start_trace();
@@ -560,7 +560,7 @@ impl Log {
 proptest! {
     /// Random `(what, which process, which object)`: the log allows whatever survives a crash.
     #[test]
-    fn crashes_leave_what_the_log_allows(
+    fn crashes_leave_a_state_that_the_log_allows(
         steps in prop::collection::vec((0..6_u8, 0..3_usize, 0..4_u8), 0..60),
         seed: u64,
     ) {
@@ -653,7 +653,7 @@ fn a_trimmed_object_has_one_of_its_names_after_any_crash() {
 }
 
 #[test]
-fn what_is_given_back_is_space_on_a_full_disk() {
+fn trimmed_bytes_are_free_space_on_a_full_disk() {
     let storage = FaultStorage::new();
     storage.put(&name("a"), &[&[1; 1000]]).unwrap();
     storage.set_capacity_bytes(Some(1000));

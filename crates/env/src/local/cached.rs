@@ -74,7 +74,7 @@ mod tests {
     /// The safe equivalent: bytes that were just written or read can be read without waiting, and
     /// count as cached.
     #[test]
-    fn what_can_be_had_without_waiting_is_counted() {
+    fn bytes_that_are_read_without_waiting_are_counted() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[1; 100_000]).unwrap();
         let range = ByteRange {

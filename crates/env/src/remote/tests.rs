@@ -241,7 +241,7 @@ fn errors_have_their_kinds() {
 }
 
 #[test]
-fn what_others_keep_beside_is_not_ours() {
+fn foreign_objects_beside_the_store_are_ignored() {
     let (store, storage) = strict(false);
     for other in ["other/a", "pp/a", "p/UPPER", "p/.hidden", "a"] {
         let path = Path::from(other);

@@ -9,7 +9,7 @@ use crate::strategies as s;
 
 proptest! {
     #[test]
-    fn what_is_built_parses_back(
+    fn built_names_parse_back(
         id in s::container_id(), generation in s::generation(), series in s::series(), session in s::session(),
         revision in s::revision(), epoch in s::epoch(), number: u32, counter: u64, other in s::session(),
     ) {
@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn objects_lie_in_their_folders(
+    fn objects_are_in_their_folders(
         id in s::container_id(), generation in s::generation(), series in s::series(), revision in s::revision(),
     ) {
         let within = |name: &ObjectName, folder: &str| {
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn what_parses_is_written_one_way(text in "(data|recipe|small|mirror|backups|sessions|groups|damaged|lease|index|config|condemned|series)/[0-9a-fut./l+-]{0,60}") {
+    fn a_name_that_parses_has_one_spelling(text in "(data|recipe|small|mirror|backups|sessions|groups|damaged|lease|index|config|condemned|series)/[0-9a-fut./l+-]{0,60}") {
         format::probe::names_of_objects(text.as_bytes());
     }
 }

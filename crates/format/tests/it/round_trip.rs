@@ -149,7 +149,7 @@ proptest! {
 }
 
 #[test]
-fn the_sample_container_is_what_it_says() {
+fn the_sample_container_matches_its_description() {
     let object = samples::container();
     let parsed = ContainerTail::parse(&object, object.len() as u64).unwrap();
     let TailParse::Whole(tail) = parsed else {
@@ -162,7 +162,7 @@ fn the_sample_container_is_what_it_says() {
 }
 
 #[test]
-fn the_sample_of_a_trimmed_generation_is_what_it_says() {
+fn the_sample_of_a_trimmed_generation_matches_its_description() {
     let object = samples::trimmed_container();
     let parsed = ContainerTail::parse(&object, object.len() as u64).unwrap();
     let TailParse::Whole(tail) = parsed else {
@@ -187,7 +187,7 @@ fn the_sample_of_a_trimmed_generation_is_what_it_says() {
 }
 
 #[test]
-fn a_config_tells_what_keeps_it_from_being_read() {
+fn a_config_error_names_its_reason() {
     let redigest = |mut bytes: Vec<u8>| {
         bytes.truncate(bytes.len() - 16);
         append_digest(&mut bytes);

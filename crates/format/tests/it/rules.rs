@@ -297,7 +297,7 @@ fn holes_lie_in_their_file_in_order() {
 }
 
 #[test]
-fn an_entry_is_only_what_its_kind_can_be() {
+fn an_entry_has_only_states_that_its_kind_allows() {
     let is_possible = |kind: &EntryKind, content| {
         let entry = ListingEntry {
             kind: kind.clone(),
@@ -404,7 +404,7 @@ fn manifests_are_sorted_where_they_say_so() {
 
 #[test]
 #[should_panic(expected = "could not be read back")]
-fn what_could_not_be_read_back_is_not_written() {
+fn encoding_refuses_a_node_that_could_not_be_read_back() {
     node(1, vec![NodeEntry::Zeros { len: 0 }]).encode(&mut Vec::new());
 }
 

@@ -6,7 +6,7 @@ use super::plan;
 use crate::run::RUNS_MAX;
 
 #[test]
-fn few_runs_are_left_and_small_ones_go_first() {
+fn few_runs_are_left_and_small_ones_are_merged_first() {
     assert!(plan(&[5; 8], 8).is_empty());
     assert_eq!(
         plan(&[1000, 1, 1, 1, 1, 1, 1, 1, 1], 8),

@@ -38,7 +38,7 @@ fn the_lowest_rate_is_everybodys() {
 }
 
 #[test]
-fn hooks_to_chunks_go_first_and_one_a_container_stays() {
+fn hooks_to_chunks_are_dropped_first_and_one_a_container_stays() {
     // 1,000 containers of 2,000 chunks, and their nodes: 4 for each.
     let full = run([2_000_000, 4000], [1000, 8], rates(0, 0));
     assert_eq!(in_force(&[full], 6 << 20), rates(1, 0));
@@ -54,7 +54,7 @@ fn hooks_to_chunks_go_first_and_one_a_container_stays() {
 }
 
 #[test]
-fn what_is_sampled_already_is_not_counted_twice() {
+fn sampled_hooks_are_not_counted_twice() {
     let sampled = run([1000, 0], [0, 0], rates(4, 0));
     assert_eq!(in_force(&[sampled], 6000), rates(4, 0));
     assert_eq!(in_force(&[sampled], 3000), rates(5, 0));

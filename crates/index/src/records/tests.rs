@@ -8,7 +8,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
 
     #[test]
-    fn records_come_back_from_every_leaf_they_stand_in(
+    fn records_are_read_back_from_every_leaf(
         low_bits in 0u32..=32,
         ordinal_bits in 0u32..=32,
         drawn in proptest::collection::vec(any::<(u64, u8, u32)>(), 0..1200),
@@ -43,7 +43,7 @@ proptest! {
 }
 
 #[test]
-fn ranks_tell_who_stays() {
+fn ranks_decide_which_records_stay() {
     for bits in 0..64 {
         let standing = Standing::from_bits(bits);
         let back = standing_of(rank_of(standing));

@@ -202,7 +202,7 @@ mod tests {
         /// After any steps, it equals lists of pages. After it was shrunk, it has no more lines
         /// than the longest segment needs.
         #[test]
-        fn it_is_a_list_of_each_segment(steps in steps()) {
+        fn the_directory_is_a_list_for_each_segment(steps in steps()) {
             let mut directory = Directory::new(SEGMENTS);
             let mut lists = vec![Vec::new(); SEGMENTS];
             for step in steps {

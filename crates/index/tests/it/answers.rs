@@ -9,7 +9,7 @@ use types::ContainerKind;
 use crate::store::*;
 
 #[test]
-fn it_conforms_in_one_run() {
+fn the_index_conforms_in_one_run() {
     conformance::check(Promise::Exact, |hooks| {
         let storage = FaultStorage::new();
         open(&storage, IndexOptions::default())
@@ -20,7 +20,7 @@ fn it_conforms_in_one_run() {
 }
 
 #[test]
-fn it_conforms_in_many_parts_and_early_runs() {
+fn the_index_conforms_in_many_parts_and_early_runs() {
     conformance::check(Promise::Exact, |hooks| {
         let storage = FaultStorage::new();
         open(&storage, SMALL)
@@ -46,7 +46,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(6)))]
 
     #[test]
-    fn it_answers_as_a_map_would(
+    fn the_index_answers_as_a_map_would(
         sessions in proptest::collection::vec(proptest::collection::vec(any_hook(), 0..500), 1..14),
         part_entries_max in 1usize..200,
         merge in any::<bool>(),
@@ -79,7 +79,7 @@ proptest! {
 /// A look-up reads one leaf for a hook in the run, whatever other hooks there are, and hardly ever
 /// one for an absent hook.
 #[test]
-fn a_look_up_reads_one_leaf_of_a_run_and_none_for_what_is_new() {
+fn a_look_up_reads_one_leaf_of_a_run_and_none_for_new_data() {
     let storage = FaultStorage::new();
     let index = open(&storage, IndexOptions::default());
     let hooks = (0..200_000).map(|n| hook(bits(n), data(1, u32::try_from(n % 100).unwrap())));
@@ -130,7 +130,7 @@ fn a_hook_takes_less_than_six_and_a_half_bytes() {
 /// Look-ups made together also find a hook from the moment when it was added: before, during and
 /// after publishing.
 #[test]
-fn what_is_being_published_is_found_together() {
+fn batched_look_ups_find_hooks_that_are_being_published() {
     const EACH: u64 = 100;
     const SESSIONS: u64 = 1000;
     let options = IndexOptions {

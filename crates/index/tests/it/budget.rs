@@ -59,7 +59,7 @@ fn check_at(index: &Index, rates: SamplingRates, sessions: std::ops::RangeInclus
 }
 
 #[test]
-fn it_conforms_within_a_small_budget() {
+fn the_index_conforms_within_a_small_budget() {
     for bytes_max in [0, 60_000, 1 << 30] {
         conformance::check(Promise::Sampled, |hooks| {
             let storage = FaultStorage::new();
@@ -221,7 +221,7 @@ fn a_rebuilt_index_ends_at_the_same_rule() {
 /// One session of any size stays within the memory for pending hooks, and within the budget on
 /// disk.
 #[test]
-fn one_large_session_lowers_r_as_it_goes() {
+fn one_large_session_lowers_r_while_it_runs() {
     let storage = FaultStorage::new();
     let budget = 120_000;
     let options = IndexOptions {

@@ -46,7 +46,7 @@ fn image() -> Vec<u8> {
 }
 
 #[test]
-fn it_answers_as_before_and_goes_on() {
+fn an_image_answers_as_before_and_takes_new_hooks() {
     let before = some();
     let (after, filled) = MemoryIndex::restore(&image(), store_id(), BUDGET)
         .unwrap()

@@ -14,7 +14,7 @@ use crate::store::*;
 const ROOMY: usize = 4 << 20;
 
 #[test]
-fn it_conforms_with_room_for_all() {
+fn the_memory_index_conforms_with_room_for_all() {
     conformance::check(Promise::Exact, |hooks| {
         let index = MemoryIndex::new(ROOMY);
         index.add(hooks.iter().copied());
@@ -23,7 +23,7 @@ fn it_conforms_with_room_for_all() {
 }
 
 #[test]
-fn it_conforms_sampled() {
+fn the_memory_index_conforms_sampled() {
     conformance::check(Promise::Sampled, |hooks| {
         let index = MemoryIndex::new(MEMORY_BYTES_MIN);
         // So many other hooks that the looked-up ones are only sampled.
@@ -136,7 +136,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(10)))]
 
     #[test]
-    fn it_answers_as_a_multimap_sampled_at_its_rates(
+    fn the_memory_index_answers_as_a_multimap_sampled_at_its_rates(
         steps in proptest::collection::vec(any_step(), 1..40),
         budget in MEMORY_BYTES_MIN..MEMORY_BYTES_MIN * 4,
     ) {
@@ -233,7 +233,7 @@ fn an_entry_takes_at_most_eight_bytes_at_ninety_percent_load() {
 }
 
 #[test]
-fn what_is_new_loads_at_most_one_catalog_a_gib() {
+fn new_data_loads_at_most_one_catalog_a_gib() {
     const LOOKUPS_PER_GIB: u64 = 131_072;
     const GIB: u64 = 24;
     for halvings in [0, 2] {

@@ -63,7 +63,7 @@ fn hooks_of_removed_containers_are_dropped() {
 }
 
 #[test]
-fn readers_keep_what_a_merge_deletes() {
+fn readers_keep_runs_that_a_merge_deletes() {
     let storage = FaultStorage::new();
     let model = with_sessions(&storage, 20);
     let reader = open(&storage, IndexOptions::default());

@@ -23,7 +23,7 @@ fn images(storage: &FaultStorage) -> Vec<ObjectName> {
 }
 
 #[test]
-fn it_conforms_held_in_memory() {
+fn the_resident_index_conforms() {
     conformance::check(Promise::Exact, |hooks| {
         let storage = FaultStorage::new();
         open(&storage, HELD)
@@ -54,7 +54,7 @@ fn with_sessions(index: &Index, model: &mut Model, sessions: std::ops::Range<u64
 }
 
 #[test]
-fn look_ups_read_no_run_whatever_is_published_merged_or_rebuilt() {
+fn look_ups_read_no_run_after_publishing_merging_or_rebuilding() {
     let storage = FaultStorage::new();
     let (index, mut model) = (open(&storage, HELD), Model::default());
     with_sessions(&index, &mut model, 1..12);

@@ -93,7 +93,7 @@ fn a_known_stream_costs_one_index_read_a_container() {
 }
 
 #[test]
-fn what_is_absent_is_not_returned() {
+fn absent_slots_are_not_returned() {
     let (storage, mut resolver) = stored(3);
     // The same chunk again, in a newer container.
     let writing = containers(&storage);
@@ -158,7 +158,7 @@ fn a_storage_that_fails_as_a_whole_ends_a_look_up() {
 }
 
 #[test]
-fn a_hook_that_lies_is_a_false_load() {
+fn a_wrong_hook_is_a_false_load() {
     let (_, mut resolver) = stored(2);
     let print = fingerprint(5000);
     resolver
@@ -194,7 +194,7 @@ fn kinds_do_not_mix() {
 /// If a prefetched catalog lacks a fingerprint, it is not loaded again. Nor is a catalog that
 /// cannot be loaded.
 #[test]
-fn no_catalog_is_loaded_for_what_the_cache_answers() {
+fn no_catalog_is_loaded_for_look_ups_that_the_cache_answers() {
     let (storage, mut resolver) = stored(2);
     storage
         .delete(&names::container(data(2, 0), Generation::FIRST))

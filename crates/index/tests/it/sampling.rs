@@ -59,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn one_hook_of_each_kind_stays_whatever_the_order(
+    fn one_hook_of_each_kind_stays_in_every_order(
         prints in proptest::collection::vec((any::<bool>(), any_fingerprint()), 1..60),
         rotate in 0usize..60,
     ) {

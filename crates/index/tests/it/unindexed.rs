@@ -84,7 +84,7 @@ impl Bed {
 }
 
 #[test]
-fn a_catalog_on_a_bad_sector_is_told_once_and_asked_for_seldom() {
+fn a_catalog_on_a_bad_sector_is_reported_once_and_rarely_read_again() {
     let bed = Bed::new();
     let (read, told) = bed.catch_up(IndexOptions::default());
     assert!(
@@ -139,7 +139,7 @@ fn a_catalog_that_can_be_read_again_is_hooked() {
 }
 
 #[test]
-fn one_that_was_reclaimed_meanwhile_is_forgotten_without_a_word() {
+fn an_unread_catalog_that_was_reclaimed_is_forgotten_silently() {
     let bed = Bed::new();
     bed.catch_up(IndexOptions::default());
     bed.session_comes(2);
@@ -149,7 +149,7 @@ fn one_that_was_reclaimed_meanwhile_is_forgotten_without_a_word() {
 }
 
 #[test]
-fn a_rebuild_tells_all_and_remembers_what_it_could_not_read() {
+fn a_rebuild_reports_and_remembers_unreadable_catalogs() {
     let bed = Bed::new();
     let rebuild = || {
         let index = open(&bed.storage, IndexOptions::default());
@@ -171,7 +171,7 @@ fn a_rebuild_tells_all_and_remembers_what_it_could_not_read() {
 
 /// A process dies at any operation: every covered session is hooked or remembered.
 #[test]
-fn who_dies_while_catching_up_leaves_nothing_that_is_neither_hooked_nor_remembered() {
+fn a_death_while_catching_up_leaves_each_session_hooked_or_remembered() {
     for heals in [false, true] {
         for n in 1.. {
             let bed = Bed::new();
@@ -238,7 +238,7 @@ fn a_list_that_is_no_list_is_a_warning_and_replaced() {
 
 /// There is so little memory that hooks are written early.
 #[test]
-fn what_can_be_read_of_a_session_is_found() {
+fn the_readable_part_of_a_session_is_found() {
     let storage = FaultStorage::new();
     let writing = containers(&storage);
     let of = |n: u32| u64::from(n) * 100..u64::from(n) * 100 + 100;

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_gets_its_share_and_what_others_left() {
+    fn a_segment_gets_its_share_and_the_rest_of_others() {
         let mut accounts = accounts(Cap::Fixed(10), 0);
         assert_eq!(accounts.left_so_far(20), 2);
         accounts.refer(holder(1));

@@ -485,7 +485,7 @@ mod tests {
 
     /// A sample of all chunks represents all, whichever of the two was sampled.
     #[test]
-    fn a_hook_stands_for_all_that_have_none() {
+    fn a_hook_represents_all_chunks_without_one() {
         let chunks = 1 << 12;
         for hooks_halved in 0..10 {
             let hooks = chunks >> hooks_halved.max(RANKING_LEVEL);

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_has_the_length_that_was_set_whatever_its_chunks_have() {
+    fn a_segment_has_the_set_length_for_chunks_of_any_length() {
         let unit = Granularity::Segment { avg_bytes: 4 << 20 };
         assert_eq!(unit.segment_children(8 << 10, 512), 512);
         assert_eq!(unit.segment_children(4 << 10, 512), 1024);

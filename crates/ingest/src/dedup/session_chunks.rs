@@ -256,7 +256,7 @@ mod tests {
 
     /// An open batch that leaves the cache and grows is cached whole or not at all.
     #[test]
-    fn an_open_batch_comes_back_whole() {
+    fn an_open_batch_is_returned_whole() {
         let mut own = SessionChunks::new(0, 1 << 30, Eviction::ContainerLru, Default::default());
         let mut next = [0; Lane::COUNT];
         let mut add = |own: &mut SessionChunks, lane: Lane, n: u64| {

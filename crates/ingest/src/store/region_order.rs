@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_comes_twice_is_an_error() {
+    fn a_region_that_arrives_twice_is_an_error() {
         let mut order = RegionOrder::default();
         order.push(region(Lane::Content, 3, 2)).expect("once");
         assert!(order.push(region(Lane::Content, 3, 2)).is_err());

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_changes_unless_told() {
+    fn nothing_changes_without_edits() {
         let change = change(none());
         assert_eq!(change.first, change.second);
         let mean = BYTES / change.first.len() as u64;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overwritten_or_zeroed_keeps_its_length() {
+    fn overwriting_and_zeroing_keep_the_length() {
         let overwritten = change(Edits {
             overwritten: 5.0,
             ..none()
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_is_there_again() {
+    fn relocated_data_appears_at_another_place() {
         let change = change(Edits {
             relocated: 5.0,
             ..none()
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repeated_is_in_each_backup_twice() {
+    fn repeated_data_is_in_each_backup_twice() {
         let change = change(Edits {
             repeated: 5.0,
             ..none()

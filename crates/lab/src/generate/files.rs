@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_changing_changes_in_the_same_place() {
+    fn repeated_changes_of_a_file_are_in_the_same_place() {
         // Percent of bytes that two days of changes leave unchanged. `since` decides whether the
         // second day changes the same places.
         let kept = |since| {

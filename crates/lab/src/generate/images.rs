@@ -145,7 +145,7 @@ impl Images {
         }
         if self.files_bytes.div_ceil(BLOCK) > self.image_bytes / BLOCK {
             return Err(SimulateError::Settings(format!(
-                "an image of {} bytes has no room for {} of files",
+                "an image of {} bytes has no space for {} bytes of files",
                 self.image_bytes, self.files_bytes
             )));
         }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_week_changes_what_table_one_says() {
+    fn a_week_changes_as_much_as_table_one_says() {
         let mut images = Images::sg(1).unwrap().scaled(800_000_000);
         images.weeks = 2;
         let seen = Seen::of(&mut images).0;
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn the_synthetic_series_save_what_figure_four_says() {
+    fn the_synthetic_series_save_as_much_as_figure_four_says() {
         for number in 1..=5 {
             let mut images = Images::sg(number).unwrap().scaled(80_000_000);
             let saved = saved(&Seen::of(&mut images));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_course_saves_what_the_paper_says() {
+    fn the_course_saves_as_much_as_the_paper_says() {
         assert_eq!((Images::students().series, Images::students().weeks), (80, 12));
         let mut images = Images {
             series: 20,

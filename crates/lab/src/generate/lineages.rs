@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_adds_deletes_and_moves_what_the_paper_says() {
+    fn a_generation_adds_deletes_and_moves_as_much_as_the_paper_says() {
         let normal = seen(Clusters::Normal, 1, 1);
         let uniform = seen(Clusters::Uniform, 1, 1);
         let mut places = Vec::new();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_is_not_lost() {
+    fn moved_data_is_not_lost() {
         // Each cluster is one update, so that few chunks are cut.
         let mut workload = Lineages {
             file_bytes: BYTES,

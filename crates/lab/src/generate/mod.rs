@@ -228,7 +228,7 @@ fn check_chunk_bytes(chunk_bytes: u32) -> Result<(), SimulateError> {
     } else {
         let (least, most) = lengths.into_inner();
         Err(SimulateError::Settings(format!(
-            "a chunk has {least} to {most} bytes on average"
+            "the average chunk length must be {least} to {most} bytes"
         )))
     }
 }
@@ -236,7 +236,7 @@ fn check_chunk_bytes(chunk_bytes: u32) -> Result<(), SimulateError> {
 /// Checks that the count is at least one.
 fn check_some(count: u64, what: &str) -> Result<(), SimulateError> {
     if count == 0 {
-        return Err(SimulateError::Settings(format!("{what}: at least 1 is needed")));
+        return Err(SimulateError::Settings(format!("{what}: must be at least 1")));
     }
     Ok(())
 }
@@ -247,7 +247,7 @@ fn check_percent(percent: f64, what: &str) -> Result<(), SimulateError> {
         Ok(())
     } else {
         Err(SimulateError::Settings(format!(
-            "{what}: {percent} is no percentage"
+            "{what}: {percent} is no percentage from 0 to 100"
         )))
     }
 }

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_is_new() {
+    fn inserted_bytes_are_new() {
         let edit = |insert| {
             vec![Edit {
                 at: 1000,

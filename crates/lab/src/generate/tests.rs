@@ -183,7 +183,7 @@ fn backups_have_names_of_their_own_and_chunks_their_lengths() {
 }
 
 #[test]
-fn traces_of_both_kinds_replay_what_was_generated() {
+fn traces_of_both_kinds_replay_the_generated_backups() {
     for mut workload in each(5) {
         let name = workload.name();
         let seen = Seen::of(&mut workload);

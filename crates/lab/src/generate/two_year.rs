@@ -66,7 +66,7 @@ impl Workload for TwoYear {
         check_chunk_bytes(self.chunk_bytes)?;
         if self.snapshot_bytes < Self::FILE_BYTES_MIN {
             return Err(SimulateError::Settings(format!(
-                "a snapshot of {} bytes: at least {}, a file's",
+                "a snapshot of {} bytes is too small: at least {}, the bytes of one file",
                 self.snapshot_bytes,
                 Self::FILE_BYTES_MIN
             )));
@@ -74,7 +74,7 @@ impl Workload for TwoYear {
         let lengths = Self::FILE_BYTES_MIN..=self.snapshot_bytes;
         if !lengths.contains(&self.file_bytes) {
             return Err(SimulateError::Settings(format!(
-                "files of {} bytes on average: {} at least, and no more than the {} of the snapshot",
+                "files cannot have {} bytes on average: at least {}, and no more than the {} of the snapshot",
                 self.file_bytes,
                 lengths.start(),
                 lengths.end()
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_changes_what_the_paper_says() {
+    fn a_day_changes_as_much_as_the_paper_says() {
         let seen = seen(3).0;
         let extents: Vec<_> = seen.iter().map(|(head, _)| head.extent).collect();
         let week = [
@@ -209,8 +209,9 @@ mod tests {
             };
             let error = Workload::replay(&load, &mut Seen::default());
             let error = error.unwrap_err().to_string();
-            let wanted =
-                format!("files of {file_bytes} bytes on average: 1024 at least, and no more than the 5000");
+            let wanted = format!(
+                "files cannot have {file_bytes} bytes on average: at least 1024, and no more than the 5000"
+            );
             assert!(error.contains(&wanted), "{error}");
         }
     }

@@ -138,7 +138,7 @@ impl Vm {
         )?;
         if self.versions as usize > TABLE.len() {
             return Err(SimulateError::Settings(format!(
-                "{} versions: the table that says how they differ has {}",
+                "{} versions are too many: the paper's table has {}",
                 self.versions,
                 TABLE.len()
             )));

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_as_large_as_the_papers_and_saves_about_as_much() {
+    fn the_workgroup_is_as_large_as_the_papers_and_saves_about_as_much() {
         let seen = Seen::of(&mut small()).0;
         assert!((85..=90).contains(&seen.len()), "{}", seen.len());
         let all: u64 = seen.iter().map(|(_, chunks)| bytes(chunks)).sum();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_share_what_they_are_told_to() {
+    fn machines_share_the_set_percentage() {
         let share = |shared| {
             let workload = Workgroup { shared, ..small() };
             let (group, machines) = workload.machines();

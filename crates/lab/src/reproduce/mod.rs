@@ -81,7 +81,7 @@ impl Paper {
             part.copied().ok_or_else(|| {
                 let there_are: Vec<&str> = self.parts.iter().map(|part| part.0).collect();
                 LabError::settings(format!(
-                    "{} has no part '{name}': there are {}",
+                    "{} has no part '{name}'; its parts are {}",
                     self.name,
                     there_are.join(", ")
                 ))
@@ -101,10 +101,13 @@ impl Paper {
         if !self.with_versions.iter().any(|part| request.parts.contains(part)) {
             let there_are: Vec<&str> = self.with_versions.iter().map(|part| part.0).collect();
             return Err(LabError::settings(if there_are.is_empty() {
-                format!("{} measures no versions of real data: leave them out", self.name)
+                format!(
+                    "{} measures no versions of real data: leave --versions out",
+                    self.name
+                )
             } else {
                 format!(
-                    "versions of real data are measured by these parts of {} alone: {}",
+                    "only these parts of {} measure versions of real data: {}",
                     self.name,
                     there_are.join(", ")
                 )

@@ -58,7 +58,7 @@ impl Report {
         created.map_err(failed)?;
         if fs::read_dir(folder).map_err(failed)?.next().is_some() {
             return Err(LabError::settings(format!(
-                "{}: is not empty; name a folder that is",
+                "{}: the folder is not empty; name an empty or a new one",
                 folder.display()
             )));
         }
@@ -167,7 +167,7 @@ fn readme(heading: &str, experiments: &[Experiment], is_complete: bool) -> Strin
         if is_complete {
             ""
         } else {
-            " **Not complete**: more was to come."
+            " **Not complete**: the run has not measured all parts."
         }
     ));
     for experiment in experiments {

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_joined_by_lines_in_whatever_order_they_come() {
+    fn points_in_any_order_are_joined_by_lines() {
         let points = [(8.0, 3.0), (0.0, 1.0), (4.0, 1.5)];
         assert_eq!(interpolated(&points, 4.0), Some(1.5));
         assert_eq!(interpolated(&points, 2.0), Some(1.25));

@@ -108,7 +108,7 @@ pub(super) fn run(
                 .filter(|period| *period > 1)
             {
                 return Err(SimulateError::Settings(format!(
-                    "the index of a trial has no memory for a hook of every chunk, and kept one in {period}"
+                    "the index of a trial has too little memory for a hook of every chunk, and kept one in {period}"
                 )));
             }
             outcomes.push(outcome);

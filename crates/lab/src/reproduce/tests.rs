@@ -56,7 +56,7 @@ fn experiment(name: &str) -> Experiment {
         rows: vec![
             Row::new("a | b", "2X", "3X").value(3.0).met(true, "never told"),
             Row::new("growth", "2X", "9X").met(false, "the data are noise"),
-            Row::new("length", "not told", "7 m"),
+            Row::new("length", "no figure", "7 m"),
         ],
         plots: vec![plot],
     }
@@ -82,7 +82,7 @@ fn parts_are_run_by_themselves() {
     assert_eq!(OTHER.parts_named(&[]).unwrap(), OTHER.parts);
     let error = OTHER.parts_named(&["figure-3".to_owned()]).unwrap_err();
     assert!(
-        error.to_string().contains("there are figure-1, figure-2"),
+        error.to_string().contains("its parts are figure-1, figure-2"),
         "{error}"
     );
 }
@@ -101,8 +101,10 @@ fn versions_are_taken_by_parts_that_measure_them() {
         assert!(!place.exists(), "refused before anything is made");
         error
     };
-    assert!(refused(&OTHER, given(&[FIGURE_1])).ends_with("of paper00 alone: figure-2"));
-    assert!(refused(&OTHER, given(OTHER.parts)).contains("data: has no versions"));
+    assert!(
+        refused(&OTHER, given(&[FIGURE_1])).ends_with("of paper00 measure versions of real data: figure-2")
+    );
+    assert!(refused(&OTHER, given(OTHER.parts)).contains("data: the folder has no versions"));
     assert!(refused(&fast13::PAPER, given(fast13::PAPER.parts)).contains("measures no versions"));
     fs::write(data.join("1.tar"), "one").unwrap();
     Report::create(&place, &OTHER, &given(&[FIGURE_2])).unwrap();
@@ -147,7 +149,7 @@ fn a_report_has_a_table_plots_and_lines_to_make_them_again() {
         "## figure-1: speed (L5, L6)",
         "| a \\| b | 2X | 3X | met |",
         "| growth | 2X | 9X | **differs**: the data are noise |",
-        "| length | not told | 7 m |  |",
+        "| length | no figure | 7 m |  |",
         "(figure-2-plot.svg)",
     ] {
         assert!(readme.contains(words), "{words} is not in {readme}");
@@ -207,7 +209,7 @@ fn a_folder_with_anything_in_it_is_refused_and_an_empty_one_taken() {
 }
 
 #[test]
-fn who_asks_to_stop_keeps_what_is_complete() {
+fn a_stopped_run_keeps_complete_experiments() {
     let folder = tempfile::tempdir().unwrap();
     let mut report = Report::create(folder.path(), &OTHER, &request(Extent::Quick, OTHER.parts)).unwrap();
     let cancelled = Arc::new(AtomicBool::new(true));

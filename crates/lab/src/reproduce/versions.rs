@@ -23,7 +23,7 @@ pub(super) fn paths(folder: &Path) -> Result<Vec<PathBuf>, LabError> {
     })?;
     if paths.is_empty() {
         return Err(LabError::settings(format!(
-            "{}: has no versions; put a tar or a folder there for each",
+            "{}: the folder has no versions; put a tar or a folder for each version there",
             folder.display()
         )));
     }

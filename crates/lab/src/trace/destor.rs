@@ -50,7 +50,7 @@ where
 
     fn put(&mut self, text: &str) -> Result<(), SimulateError> {
         match &mut self.out {
-            None => Err(SimulateError::Settings("a chunk is of no backup".to_owned())),
+            None => Err(SimulateError::Settings("a chunk belongs to no backup".to_owned())),
             Some((what, out)) => out
                 .write_all(text.as_bytes())
                 .map_err(|source| SimulateError::Io {
@@ -141,7 +141,7 @@ impl<R: BufRead> DestorReader<R> {
     fn skip_name(&mut self) -> Result<(), SimulateError> {
         let number = self.line.strip_prefix(b"file start ").and_then(decimal);
         let Some(len) = number.filter(|len| *len <= NAME_BYTES_MAX) else {
-            return Err(self.wrong("here is no beginning of a file"));
+            return Err(self.wrong("a line `file start` is missing here"));
         };
         let mut name = Vec::new();
         let mut limited = std::io::Read::take(&mut self.input, len + 1);
@@ -151,7 +151,7 @@ impl<R: BufRead> DestorReader<R> {
             source,
         })?;
         if read as u64 <= len || name.last() != Some(&b'\n') {
-            return Err(self.wrong("a file's name is not as long as it says"));
+            return Err(self.wrong("the name of a file does not have its declared length"));
         }
         self.at += read as u64;
         Ok(())
@@ -175,7 +175,8 @@ impl<R: BufRead> DestorReader<R> {
                     len,
                 })
             });
-        parsed.ok_or_else(|| self.wrong("here is no chunk: 40 hexadecimal digits and a length"))
+        parsed
+            .ok_or_else(|| self.wrong("this line is no chunk, which has 40 hexadecimal digits and a length"))
     }
 
     fn wrong(&self, why: &'static str) -> SimulateError {
@@ -201,7 +202,7 @@ impl<R: BufRead> Source for DestorReader<R> {
                 let rest = std::io::Read::take(&mut self.input, 1).read_until(b'\n', &mut self.line);
                 match rest {
                     Ok(0) => break,
-                    Ok(_) => return Err(self.wrong("something follows the end of the trace")),
+                    Ok(_) => return Err(self.wrong("the trace has bytes after its end")),
                     Err(source) => {
                         return Err(SimulateError::Io {
                             what: self.what.clone(),

@@ -62,12 +62,12 @@ fn read(bytes: &[u8]) -> Result<Held, SimulateError> {
 
 proptest! {
     #[test]
-    fn a_trace_replays_what_was_written(held in held()) {
+    fn a_trace_replays_the_written_backups(held in held()) {
         prop_assert_eq!(read(&written(&held)).unwrap(), held);
     }
 
     #[test]
-    fn a_trace_that_was_cut_short_is_told(held in held(), cut in any::<prop::sample::Index>()) {
+    fn a_truncated_trace_is_refused(held in held(), cut in any::<prop::sample::Index>()) {
         let bytes = written(&held);
         let error = read(&bytes[..cut.index(bytes.len())]).unwrap_err().to_string();
         prop_assert!(error.contains("ends too early"), "{}", error);
@@ -118,7 +118,7 @@ fn cut(chunks: &[Chunk]) -> Vec<Chunk> {
 
 proptest! {
     #[test]
-    fn a_trace_of_destor_replays_what_was_written(held in held(), at in any::<prop::sample::Index>()) {
+    fn a_trace_of_destor_replays_the_written_backups(held in held(), at in any::<prop::sample::Index>()) {
         for ((_, chunks, _), bytes) in held.0.iter().zip(as_destor(&held)) {
             let read = read_destor(&bytes).unwrap().0;
             prop_assert_eq!(&read[0].1, &cut(chunks));
@@ -159,7 +159,7 @@ fn a_trace_as_destor_writes_it_is_read() {
 }
 
 #[test]
-fn what_is_no_trace_is_told() {
+fn bytes_that_are_no_trace_are_refused() {
     let error = read(b"something else").unwrap_err().to_string();
     assert_eq!(
         error,
@@ -168,5 +168,5 @@ fn what_is_no_trace_is_told() {
     let mut bytes = written(&Held::default());
     bytes.push(0);
     let error = read(&bytes).unwrap_err().to_string();
-    assert!(error.contains("something follows"), "{error}");
+    assert!(error.contains("bytes after its end"), "{error}");
 }

@@ -9,7 +9,7 @@ use super::{Argon2Cost, Credential, NewSlot, create, slots};
 use crate::ObjectError;
 
 #[test]
-fn a_slot_that_could_not_be_tried_is_told_from_a_wrong_password() {
+fn an_untried_key_slot_is_distinguished_from_a_wrong_password() {
     let (env, _) = Env::simulated(Arc::new(MemoryStorage::new()), 1);
     let settings = Settings {
         chunk_avg_bytes: 8192,

@@ -48,7 +48,7 @@ fn a_store_opens_with_its_passwords_and_no_other() {
 }
 
 #[test]
-fn two_stores_share_nothing_unless_told_to_share_a_domain() {
+fn two_stores_share_nothing_unless_they_share_a_domain() {
     let (here, there, third) = (
         env_on(MemoryStorage::new(), 1),
         env_on(MemoryStorage::new(), 2),
@@ -115,7 +115,7 @@ fn foreign_files_are_no_store_and_no_hindrance() {
 }
 
 #[test]
-fn what_cannot_be_a_config_is_refused_before_anything_is_written() {
+fn an_invalid_config_is_refused_before_any_write() {
     let storage = FaultStorage::new();
     let env = env_on(storage.clone(), 1);
     assert!(matches!(create(&env, &[]), Err(ObjectError::InvalidConfig(_))));

@@ -164,7 +164,7 @@ fn a_slot_or_store_id_exchanged_does_not_open() {
 }
 
 #[test]
-fn another_store_in_its_place_is_noticed_by_who_has_it_open() {
+fn an_open_store_notices_another_store_in_its_place() {
     let (storage, env, made) = store();
     for which in ConfigCopy::ALL {
         storage.lose(&copy(0, which));

@@ -151,7 +151,7 @@ fn a_creator_overtaken_by_a_password_change_has_still_made_the_store() {
 }
 
 #[test]
-fn a_change_overtaken_but_contained_in_what_overtook_it_counts() {
+fn an_overtaken_change_counts_if_the_overtaking_revision_contains_it() {
     let shared = Arc::new(MemoryStorage::new());
     let (slow, env) = slow_process(&shared, 1);
     let made = create(&env, &["a"]).unwrap();
@@ -170,7 +170,7 @@ fn a_change_overtaken_but_contained_in_what_overtook_it_counts() {
 /// A rival that continued from our change dies before its barrier. Our success and our deletions
 /// rely on its revision, so our own barrier must make that durable.
 #[test]
-fn what_overtook_a_change_is_durable_before_it_counts() {
+fn a_revision_that_overtook_a_change_is_durable_before_the_change_counts() {
     for n in 1..=14 {
         let storage = FaultStorage::new();
         create(&env_on(storage.clone(), 1), &["a"]).unwrap();

@@ -151,7 +151,7 @@ fn the_last_number_is_an_error() {
 }
 
 #[test]
-fn what_the_decision_refuses_is_passed_on() {
+fn errors_of_the_decision_are_passed_on() {
     let sealer = sealer_on(MemoryStorage::new(), 1);
     let refused = series(&sealer).create_next(|_| Err(ObjectError::NotAStore));
     assert!(matches!(refused, Err(ObjectError::NotAStore)));

@@ -34,7 +34,7 @@ fn refit(object: &mut Vec<u8>) {
 }
 
 #[test]
-fn what_was_put_is_got_and_nothing_of_it_shows() {
+fn get_returns_the_plain_bytes_and_the_stored_ones_reveal_nothing() {
     let (storage, sealer) = sealer();
     let plain = b"a secret of some length";
     sealer.put(&name("a/1"), ObjectKind::Claim, plain).unwrap();
@@ -131,7 +131,7 @@ fn an_object_opens_only_as_itself() {
 }
 
 #[test]
-fn a_taken_name_is_an_error_and_keeps_what_is_there() {
+fn a_taken_name_is_an_error_and_keeps_its_object() {
     let (_, sealer) = sealer();
     sealer.put(&name("a/1"), ObjectKind::Claim, b"first").unwrap();
     assert!(
@@ -160,7 +160,7 @@ fn our_own_write_met_again_is_no_rival() {
 }
 
 #[test]
-fn content_that_does_not_decode_is_told_apart() {
+fn content_that_does_not_decode_is_an_error_of_its_own() {
     let (_, sealer) = sealer();
     sealer.put(&name("a/1"), ObjectKind::Claim, b"x").unwrap();
     let refuse = |_: &[u8]| {
@@ -206,7 +206,7 @@ fn a_list_passes_over_foreign_names() {
 
 proptest! {
     #[test]
-    fn any_content_comes_back(plain in proptest::collection::vec(any::<u8>(), 0..2000)) {
+    fn any_content_is_read_back(plain in proptest::collection::vec(any::<u8>(), 0..2000)) {
         let (_, sealer) = sealer();
         sealer.put(&name("a/1"), ObjectKind::Marks, &plain).unwrap();
         prop_assert_eq!(sealer.get(&name("a/1"), ObjectKind::Marks).unwrap(), plain);

@@ -11,20 +11,20 @@ pub(crate) struct Reproduce {
     /// The paper
     #[arg(value_name = "PAPER", value_parser = paper())]
     pub(crate) paper: &'static Paper,
-    /// Write README.md, a plot NAME.svg for each figure and results.json to this folder, which must
-    /// be empty or not exist
+    /// Write README.md, results.json and a plot NAME.svg for each figure to this folder, which must
+    /// be empty or new
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: PathBuf,
-    /// Measure at the paper's scale as far as an hour and 16 GiB go, not at a smaller one in
-    /// minutes
+    /// Measure at the paper's scale, as far as an hour and 16 GiB of memory allow. Without this
+    /// option, the scale is smaller, and the run takes minutes
     #[arg(long)]
     pub(crate) full: bool,
-    /// Measure this part of the paper alone, or these; a name that it has not is refused with those
-    /// that it has
+    /// Measure this part of the paper only (may be repeated). The error for an unknown name lists
+    /// all parts
     #[arg(long, value_name = "PART")]
     pub(crate) only: Vec<String>,
-    /// Measure versions of real data too, where a part does: each file or folder in this one is a
-    /// version, oldest first by name
+    /// Also measure real data, in the parts that can. Each file or folder in FOLDER is a version;
+    /// the order of their names is their age, oldest first
     #[arg(long, value_name = "FOLDER")]
     pub(crate) versions: Option<PathBuf>,
 }

@@ -38,7 +38,7 @@ impl<'a> Folder<'a> {
         let was_there = path.exists();
         private::create_folder(path).with_context(place)?;
         if fs::read_dir(path).with_context(place)?.next().is_some() {
-            bail!("{}: is not empty; name a folder that is", place());
+            bail!("{}: the folder is not empty; name an empty or a new one", place());
         }
         Ok(Self {
             path,
@@ -76,8 +76,11 @@ impl<'a> Folder<'a> {
         }
         made.with_context(|| {
             let kept = match complete {
-                0 => "no backup was complete, and none is kept".to_owned(),
-                some => format!("kept are {}", count(some, "complete backup", "complete backups")),
+                0 => "no backup was complete, so the folder has none".to_owned(),
+                some => format!(
+                    "the folder has {}",
+                    count(some, "complete backup", "complete backups")
+                ),
             };
             format!("{}: {kept}", self.path.display())
         })

@@ -27,7 +27,7 @@ pub(super) fn run(args: &Generate, output: Output) -> Result<Code> {
                 to_destor(folder, name, &cancelled, &done, |sink| workload.replay(sink))
             }
             (None, None, Some(folder)) => to_files(&workload, folder, &cancelled, &done),
-            (None, None, None) => bail!("nothing says where to write to: --trace, --destor or --files"),
+            (None, None, None) => bail!("name the output with --trace, --destor or --files"),
         }
     })?;
     made.tell(output)

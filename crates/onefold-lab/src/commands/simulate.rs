@@ -116,7 +116,7 @@ pub(super) fn run(args: &Simulate, output: Output) -> Result<Code> {
         .count()
         > 1
     {
-        bail!("standard input is one trace: name it once");
+        bail!("standard input has one trace: name it only once");
     }
     let mut memories = Vec::new();
     for bytes in &args.memory {
@@ -191,7 +191,7 @@ fn opened(trace: &Path) -> Result<(String, File)> {
     let (name, file) = if trace == Path::new(STDIN) {
         if std::io::stdin().is_terminal() {
             bail!(
-                "standard input is a terminal; send a trace to it, as `onefold-lab generate ... --trace -` writes one"
+                "standard input is a terminal; pipe a trace to it, for example from `onefold-lab generate ... --trace -`"
             );
         }
         let file = std::io::stdin().as_fd().try_clone_to_owned().map(File::from);
@@ -252,7 +252,7 @@ fn tell(outcomes: &[Outcome], settings: &Settings, output: Output) -> Result<()>
         return Ok(());
     };
     output.result(format!(
-        "restoring each of the last {}: mean of speed factors, and of containers read",
+        "restores of the last {}: mean of speed factors, and mean of containers read",
         count(averages.backups as u64, "backup", "backups")
     ))?;
     let speeds = averages.restored.iter().map(|one| SpeedLine {
@@ -288,7 +288,7 @@ fn tell_over_time(outcomes: &[Outcome], asked: &[Memory], output: Output) -> Res
     };
     let (memories, steps) = over_time(outcomes, *assembly, STEPS);
     output.result(format!(
-        "over time, the deduplication factor (1 :) and containers read for each MiB, {}:",
+        "over time: deduplication factor (1 :), and containers read for each MiB with {}:",
         assembly.name()
     ))?;
     let head = format!("{:>11} {:>8}", "backups", "1 :");
@@ -318,15 +318,15 @@ fn tell_looked(outcomes: &[Outcome], last: &Looked, output: Output) -> Result<()
     let lookups: u64 = all().map(|looked| looked.lookups.lookups).sum();
     let index_reads: u64 = all().map(|looked| looked.lookups.index_reads).sum();
     let loads: u64 = all().map(|looked| looked.lookups.catalog_loads).sum();
-    output.result(format!("stored again  {:>12}  for the cap", bytes(capped)))?;
+    output.result(format!("stored again  {:>12}  because of the cap", bytes(capped)))?;
     output.result(format!(
-        "look-ups      {:>12}  of which {} in the index, {} catalogs loaded",
+        "look-ups      {:>12}  {} of them in the index; {} catalogs loaded",
         thousands(lookups),
         thousands(index_reads),
         thousands(loads)
     ))?;
     output.result(format!(
-        "index         {:>12}  of {} hooks, one chunk in {}",
+        "index         {:>12}  {} hooks, of one chunk in {}",
         bytes(last.index.bytes),
         thousands(last.index.entries.iter().sum()),
         thousands(last.period)

@@ -41,7 +41,7 @@ pub(super) fn run(args: &Trace, output: Output) -> Result<Code> {
                     replay(&written, sink)
                 })
             }
-            (None, None) => bail!("nothing says where to write to: --output or --destor"),
+            (None, None) => bail!("name the output with --output or --destor"),
         }
     })?;
     made.tell(output)

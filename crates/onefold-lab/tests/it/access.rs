@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::bed::{Bed, Ran, noise};
 
 #[test]
-fn what_is_written_is_its_owners_alone_whatever_the_umask() {
+fn output_is_private_to_its_owner_under_any_umask() {
     let bed = Bed::new();
     fs::write(bed.path("data"), noise(300_000, 1)).unwrap();
     let mode = |name: &str| fs::metadata(bed.path(name)).unwrap().permissions().mode() & 0o777;

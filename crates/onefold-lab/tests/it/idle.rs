@@ -18,7 +18,7 @@ fn there_are_no_options_of_stores() {
 }
 
 #[test]
-fn what_the_environment_says_of_stores_is_nothing_to_the_laboratory() {
+fn the_laboratory_ignores_environment_variables_of_stores() {
     let bed = Bed::new();
     bed.ok([
         "generate",

@@ -127,7 +127,7 @@ fn little_is_made_of_files_that_are_smaller() {
         .says(&["no more than the 102400 of the snapshot"]);
     bed.run(generate("1000", "1", &["--trace", "v"]))
         .expect(1)
-        .says(&["a snapshot of 1000 bytes: at least 1024"]);
+        .says(&["a snapshot of 1000 bytes is too small: at least 1024"]);
 }
 
 #[test]
@@ -195,7 +195,11 @@ fn options_are_those_of_the_workload() {
     }
     for (mean, code, words) in [
         ("0", 2, "at least 1"),
-        ("1000", 1, "files of 1000 bytes on average: 1024 at least"),
+        (
+            "1000",
+            1,
+            "files cannot have 1000 bytes on average: at least 1024",
+        ),
         ("2M", 1, "no more than the 1048576 of the snapshot"),
     ] {
         bed.run(generate("1M", "1", &["--file-bytes", mean, "--trace", "t"]))
@@ -223,7 +227,7 @@ fn options_are_those_of_the_workload() {
 }
 
 #[test]
-fn what_is_stopped_leaves_nothing_half_done() {
+fn a_stopped_command_leaves_no_partial_backup() {
     let bed = Bed::new();
     for (to, first) in [("--files", "files"), ("--destor", "destor"), ("--trace", "trace")] {
         let endless = generate("8M", "1000", &[to, first]);
@@ -241,8 +245,8 @@ fn what_is_stopped_leaves_nothing_half_done() {
         let mut names: Vec<_> = written.map(|entry| entry.unwrap().file_name()).collect();
         names.sort_unstable();
         let kept = match names.len() {
-            1 => "kept are 1 complete backup".to_owned(),
-            some => format!("kept are {some} complete backups"),
+            1 => "the folder has 1 complete backup".to_owned(),
+            some => format!("the folder has {some} complete backups"),
         };
         ran.says(&[&kept]);
         // Each kept backup is complete.
@@ -259,7 +263,7 @@ fn what_is_stopped_leaves_nothing_half_done() {
 }
 
 #[test]
-fn a_backup_that_cannot_be_written_goes_and_those_before_it_stay() {
+fn a_backup_that_cannot_be_written_is_deleted_and_those_before_it_stay() {
     let bed = Bed::new();
     // The third backup exceeds the file size limit of the shell.
     let limited = |to: &str| {
@@ -273,7 +277,7 @@ fn a_backup_that_cannot_be_written_goes_and_those_before_it_stay() {
     };
     limited("--files")
         .expect(1)
-        .says(&["File too large", "kept are 2 complete backups"]);
+        .says(&["File too large", "the folder has 2 complete backups"]);
     let mut names: Vec<_> = fs::read_dir(bed.path("out"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
@@ -283,7 +287,7 @@ fn a_backup_that_cannot_be_written_goes_and_those_before_it_stay() {
 }
 
 #[test]
-fn what_cannot_be_made_or_simulated_is_told() {
+fn errors_of_generate_and_simulate_name_the_cause() {
     let bed = Bed::new();
     let with = |more| generate("1M", "1", more);
     bed.run(with(&[])).expect(2).says(&["--trace"]);
@@ -314,7 +318,7 @@ fn papers_are_reproduced_into_an_empty_folder_and_no_other() {
     fs::write(bed.path("full/file"), "here").unwrap();
     bed.run(["reproduce", "fast13", "--output", "full"])
         .expect(1)
-        .says(&["full: is not empty"]);
+        .says(&["full: the folder is not empty"]);
     bed.run(["reproduce", "nothing", "--output", "r"])
         .expect(2)
         .says(&["fast13"]);

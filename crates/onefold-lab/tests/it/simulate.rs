@@ -6,7 +6,7 @@ use crate::bed::{Bed, Ran, lines};
 use crate::lab::generate;
 
 #[test]
-fn a_trace_goes_through_a_pipe() {
+fn a_trace_passes_through_a_pipe() {
     let bed = Bed::new();
     bed.ok(generate("1M", "2", &["--trace", "t"]));
     // Standard output carries only the trace, under any name and for any kind of file.
@@ -21,7 +21,7 @@ fn a_trace_goes_through_a_pipe() {
         assert!(fs::read(bed.path("redirected")).unwrap() == piped.out, "{name}");
         bed.run(generate("1M", "2", &["--trace", name, "--json"]))
             .expect(1)
-            .says(&["standard output is the trace's", "--json"]);
+            .says(&["would mix on standard output", "--json"]);
     }
     let simulated = |ran: Ran| ran.expect(0).out();
     let from_file = simulated(bed.run(["simulate", "t"]));
@@ -30,7 +30,7 @@ fn a_trace_goes_through_a_pipe() {
     }
     bed.fed(["simulate", "-", "t", "-"], &piped.out)
         .expect(1)
-        .says(&["name it once"]);
+        .says(&["name it only once"]);
     bed.fed(["simulate", "-"], &piped.out[..100])
         .expect(1)
         .says(&["standard input", "ends too early"]);
@@ -60,7 +60,7 @@ fn a_trace_goes_through_a_pipe() {
 }
 
 #[test]
-fn what_was_over_time_is_shown_in_steps() {
+fn the_course_over_time_is_shown_in_steps() {
     let bed = Bed::new();
     bed.ok(generate("1M", "5", &["--trace", "t"]));
     let simulate = [

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::bed::{Bed, Ran, last, lines, noise, signal, wait_until};
 
 #[test]
-fn a_trace_of_real_files_says_what_a_store_would_hold() {
+fn a_trace_of_real_files_predicts_the_content_of_a_store() {
     let bed = Bed::new();
     fs::create_dir(bed.path("first")).unwrap();
     let noise = noise(300_000, 7);
@@ -31,7 +31,7 @@ fn a_trace_of_real_files_says_what_a_store_would_hold() {
     assert_eq!(made["bytes"], 751_000 + t);
     bed.run(["trace", "new", "-o", "new"])
         .expect(1)
-        .says(&["new: is what is written to"]);
+        .says(&["new: this is the output of the command"]);
     bed.run(["trace", "gone", "-o", "u"])
         .expect(1)
         .says(&["gone: No such file"]);
@@ -99,7 +99,7 @@ fn a_trace_for_destor_is_of_the_same_data() {
 }
 
 #[test]
-fn traces_for_destor_leave_out_where_they_go_and_what_is_half_done() {
+fn traces_for_destor_leave_out_their_folder_and_partial_backups() {
     let bed = Bed::new();
     fs::create_dir_all(bed.path("data/deep")).unwrap();
     fs::write(bed.path("data/a"), noise(100_000, 3)).unwrap();
@@ -110,7 +110,7 @@ fn traces_for_destor_leave_out_where_they_go_and_what_is_half_done() {
     fs::create_dir(bed.path("empty")).unwrap();
     bed.run(["trace", "empty", "--destor", "empty"])
         .expect(1)
-        .says(&["empty: is what is written to"]);
+        .says(&["empty: this is the output of the command"]);
     // Exactly one of the two options is needed.
     bed.run(["trace", "data"])
         .expect(2)
@@ -125,7 +125,7 @@ fn traces_for_destor_leave_out_where_they_go_and_what_is_half_done() {
     assert!(!bed.path("none").exists() && !bed.path("t").exists());
     bed.run(["trace", "data/a", "gone", "--destor", "some"])
         .expect(1)
-        .says(&["gone: No such file", "kept are 1 complete backup"]);
+        .says(&["gone: No such file", "the folder has 1 complete backup"]);
     assert_eq!(names(&bed, "some"), ["1-a"]);
     // Interrupted in the middle of an endless file.
     let endless = ["trace", "data/a", "/dev/zero", "--destor", "stopped"];
@@ -134,6 +134,6 @@ fn traces_for_destor_leave_out_where_they_go_and_what_is_half_done() {
     signal(&child, Signal::INT);
     let ran: Ran = child.wait_with_output().unwrap().into();
     ran.expect(130)
-        .says(&["interrupted", "kept are 1 complete backup"]);
+        .says(&["interrupted", "the folder has 1 complete backup"]);
     assert_eq!(names(&bed, "stopped"), ["1-a"]);
 }

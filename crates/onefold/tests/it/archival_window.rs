@@ -74,7 +74,7 @@ fn left(store: &Store) -> Vec<SessionId> {
 }
 
 #[test]
-fn what_is_beyond_both_windows_goes_unwritten_and_the_rest_restores() {
+fn backups_beyond_both_windows_are_forgotten_unrewritten_and_the_rest_restores() {
     let base = Base::new(200, 0);
     let store = base.machine.open();
     let other = back_up_bytes(&store, "/other", b"of another series", &How::plain()).unwrap();
@@ -106,7 +106,7 @@ fn what_is_beyond_both_windows_goes_unwritten_and_the_rest_restores() {
 }
 
 #[test]
-fn the_oldest_archival_one_goes_with_each_backup_and_without_a_copy() {
+fn each_backup_expires_the_oldest_archival_one_without_a_copy() {
     let mut base = Base::empty(Process::new(201).striding());
     set(&base.machine.open(), 1, 2);
     for n in 0..5 {
@@ -132,7 +132,7 @@ fn the_oldest_archival_one_goes_with_each_backup_and_without_a_copy() {
 }
 
 #[test]
-fn nothing_goes_without_a_window_or_by_another_layout_or_window() {
+fn nothing_expires_without_a_window_or_by_another_layout_or_window() {
     let base = Base::new(202, 0);
     let store = base.machine.open();
     set(&store, 1, 0);
@@ -162,7 +162,7 @@ fn nothing_goes_without_a_window_or_by_another_layout_or_window() {
 /// A held backup that has left the window stays, takes no other backup's place, and is forgotten
 /// when the hold ends by the storage's clock.
 #[test]
-fn a_held_backup_goes_when_its_hold_is_over() {
+fn a_held_backup_expires_after_its_hold() {
     let base = Base::timed(203, 0);
     let store = base.machine.open();
     set(&store, 1, 1);
@@ -195,7 +195,7 @@ fn a_held_backup_goes_when_its_hold_is_over() {
 /// The next backup of a held archival one is forgotten. The held one keeps referring to it, and is
 /// reported.
 #[test]
-fn a_held_backup_that_keeps_a_forgotten_one_is_told_of() {
+fn a_held_backup_that_keeps_a_forgotten_one_is_reported() {
     let base = Base::new(204, 3);
     let store = base.machine.open();
     let ids = &base.ids;
@@ -217,7 +217,7 @@ fn a_held_backup_that_keeps_a_forgotten_one_is_told_of() {
 /// The newest settings may have widened the window. If they cannot be read, older settings forget
 /// nothing.
 #[test]
-fn nothing_goes_by_settings_that_may_be_out_of_date() {
+fn settings_that_may_be_outdated_expire_nothing() {
     let base = Base::new(205, 0);
     let store = base.machine.open();
     set(&store, 1, 1);
@@ -288,7 +288,7 @@ fn a_backup_that_is_held_meanwhile_stays() {
 }
 
 #[test]
-fn a_crash_in_forgetting_what_has_left_its_window() {
+fn a_crash_in_forgetting_backups_that_left_their_window() {
     let play = Play::new(208);
     let plain = How::plain();
     for parts in [[0, 1, 2], [4, 1, 2], [4, 5, 2], [4, 5, 6], [7, 5, 6]] {

@@ -119,7 +119,7 @@ fn most_and_stored(cap: Cap, remembered: u32, index_memory: Option<usize>) -> (u
 /// A window has room for four containers that each hold a quarter of it. A stretch overlaps two
 /// windows, and an unchanged one keeps the references of two earlier backups.
 #[test]
-fn what_holds_too_little_of_a_window_is_not_referred_to() {
+fn containers_with_too_little_of_a_window_are_not_referred_to() {
     let (most_uncapped, stored_uncapped) = most_and_stored(Cap::None, 0, None);
     let mut last = stored_uncapped;
     for least in [WINDOW_BYTES / 16, WINDOW_BYTES / 4] {
@@ -136,7 +136,7 @@ fn what_holds_too_little_of_a_window_is_not_referred_to() {
 }
 
 #[test]
-fn what_is_stored_at_every_rate_and_every_cap_restores() {
+fn backups_at_every_sampling_rate_and_cap_restore() {
     let (most_uncapped, stored_uncapped) = most_and_stored(Cap::None, 0, None);
     assert!(
         most_uncapped > 8,
@@ -255,7 +255,7 @@ fn decisions_are_the_same_with_any_number_of_threads() {
 /// A scattered stretch stays scattered while nothing changes, even if it was stored without a cap.
 /// After one change in it, it is stored again.
 #[test]
-fn what_is_scattered_stays_until_its_window_changes() {
+fn a_scattered_stretch_stays_scattered_until_its_window_changes() {
     let machine = Process::new(86);
     machine.init();
     let versions = generations(86, 8, 400 << 10);
@@ -285,7 +285,7 @@ fn what_is_scattered_stays_until_its_window_changes() {
 
 /// A repeated stretch far back in the same backup is found, whatever left the cache meanwhile.
 #[test]
-fn what_a_session_forgot_of_its_own_comes_back() {
+fn chunks_of_the_session_that_left_the_cache_are_found_again() {
     let machine = Process::new(85);
     machine.init();
     let mut how = How::plain();
@@ -317,7 +317,7 @@ fn new_bytes(old: &[u8], again: &[u8], how: &How) -> u64 {
 /// Containers that an earlier window referred to are free, and are found whether or not their
 /// catalogs left the cache meanwhile.
 #[test]
-fn what_is_free_is_found_although_its_catalog_was_forgotten() {
+fn free_containers_are_found_after_their_catalogs_left_the_cache() {
     let old = noise(87, 400 << 10);
     let mut again = old.clone();
     for n in 0..40 {
@@ -345,7 +345,7 @@ fn what_is_free_is_found_although_its_catalog_was_forgotten() {
 /// Chunks that exceed only a segment's share of the cap are used at the window's end, if the cap
 /// has room then.
 #[test]
-fn what_only_a_share_leaves_out_waits_for_the_windows_end() {
+fn chunks_beyond_a_segments_share_wait_for_the_windows_end() {
     let old = noise(89, 800 << 10);
     let mut again = Vec::new();
     for n in 0..20 {

@@ -57,7 +57,7 @@ fn back_up(
 
 /// Reads only the changes. The image stays aligned, so a third run finds all of it.
 #[test]
-fn an_image_costs_what_changed() {
+fn an_image_costs_only_its_changed_blocks() {
     let machine = Process::new(860);
     machine.init();
     let store = machine.open();
@@ -109,7 +109,7 @@ fn an_image_costs_what_changed() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_refused() {
+fn invalid_copies_are_refused() {
     let machine = Process::new(880);
     machine.init();
     let store = machine.open();

@@ -219,7 +219,7 @@ fn wait_for_a_look(watched: &Watched, clock: &HandClock) {
 /// The epoch ends while its answer is collected, and then the disk fails. The backup must end,
 /// although it still has the right to write a checkpoint that is no longer wanted.
 #[test]
-fn an_epoch_goes_away_and_the_disk_fails() {
+fn an_epoch_disappears_and_the_disk_fails() {
     let machine = Process::new(95);
     machine.init();
     let parts: Vec<&'static [u8]> = (0..2).map(|n| &*noise(95 + n, 70 << 10).leak()).collect();

@@ -147,7 +147,7 @@ fn tombstones_and_marks_of_many_are_put_by_several_threads_and_of_few_by_one() {
 
 /// Tombstones put before the disk was full do not count as another process's when the rest is put.
 #[test]
-fn on_a_disk_that_becomes_full_all_are_forgotten_by_who_forgets() {
+fn a_forget_on_a_disk_that_becomes_full_forgets_all() {
     let base = Base::new(91);
     let ids = base.oldest(EXPIRE);
     for n in [1, 7, EXPIRE as u64] {

@@ -121,7 +121,7 @@ fn keep(period: Period, n: u32) -> Rule {
 }
 
 #[test]
-fn a_policy_forgets_what_it_does_not_keep_and_the_rest_comes_back() {
+fn a_policy_forgets_backups_that_no_rule_keeps_and_the_rest_restores() {
     let bed = Bed::new();
     let ids = bed.daily(5);
     let other = bed.backup("/other");
@@ -216,7 +216,7 @@ fn a_hold_ends_by_the_storages_clock_alone() {
 }
 
 #[test]
-fn a_hold_can_be_ended_and_must_lie_ahead() {
+fn a_hold_can_be_ended_and_must_be_in_the_future() {
     let bed = Bed::new();
     let ids = bed.daily(2);
     let hold = |end| bed.store.hold(&texts(&ids), end);
@@ -260,7 +260,7 @@ fn without_a_rule_and_of_the_whole_store_nothing_is_forgotten() {
 }
 
 #[test]
-fn a_backup_whose_newest_revision_cannot_be_read_stays_until_somebody_decides() {
+fn a_backup_with_an_unreadable_newest_revision_stays_until_the_user_decides() {
     let mut bed = Bed::new();
     let ids = bed.daily(2);
     bed.damage(ids[0], 1);
@@ -283,7 +283,7 @@ fn a_backup_whose_newest_revision_cannot_be_read_stays_until_somebody_decides() 
 }
 
 #[test]
-fn tags_come_and_go() {
+fn tags_are_added_and_removed() {
     let bed = Bed::new();
     let ids = bed.daily(3);
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -314,7 +314,7 @@ fn tags_come_and_go() {
 }
 
 #[test]
-fn who_is_asked_to_stop_forgets_no_more() {
+fn a_stopped_forget_forgets_no_more() {
     let bed = Bed::new();
     let ids = bed.daily(2);
     let monitor = Monitor::new(Arc::new(AtomicBool::new(true)));

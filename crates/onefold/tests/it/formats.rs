@@ -65,7 +65,7 @@ fn the_committed_store_of_version_1_is_small_and_has_every_kind_of_container() {
 }
 
 #[test]
-fn a_backup_goes_into_the_committed_store_and_finds_what_is_there() {
+fn a_backup_into_the_committed_store_finds_its_chunks() {
     let folder = tempfile::tempdir().unwrap();
     copy_store(&committed(), folder.path());
     let env = env_on(Arc::new(LocalStorage::open(folder.path()).unwrap()), 6);
@@ -154,7 +154,7 @@ fn kind_of(objects: &Objects, credential: &Credential) -> (ErrorKind, String) {
 }
 
 #[test]
-fn a_wrong_password_is_told_from_everything_else() {
+fn a_wrong_password_is_an_error_of_its_own() {
     let objects = some_store(1);
     for wrong in [&b""[..], b"correct horse ", b"Correct horse", &[0xff, 0xfe]] {
         let (kind, text) = kind_of(&objects, &Credential::password(wrong));
@@ -165,7 +165,7 @@ fn a_wrong_password_is_told_from_everything_else() {
 }
 
 #[test]
-fn a_password_that_is_needed_or_not_taken_is_told() {
+fn a_missing_or_unneeded_password_is_reported() {
     let storage = Arc::new(MemoryStorage::new());
     let env = env_on(Arc::clone(&storage) as Arc<dyn Storage>, 1);
     let options = onefold::InitOptions::default().cost(crate::formats_support::cheap());
@@ -197,7 +197,7 @@ fn with_config(objects: &Objects, change: impl Fn(&mut Vec<u8>)) -> Objects {
 }
 
 #[test]
-fn a_newer_format_is_told_by_both_versions() {
+fn a_newer_format_error_names_both_versions() {
     let newer = with_config(&some_store(1), |config| {
         config[8..10].copy_from_slice(&9_u16.to_le_bytes())
     });
@@ -258,7 +258,7 @@ fn read_only(objects: &Objects) -> Objects {
 }
 
 #[test]
-fn newer_small_objects_and_containers_are_told_and_not_guessed_at() {
+fn newer_small_objects_and_containers_are_refused_without_a_guess() {
     let objects = some_store(1);
     for (object, bytes) in &objects {
         let folder = object.parts().next().unwrap();
@@ -298,7 +298,7 @@ fn newer_small_objects_and_containers_are_told_and_not_guessed_at() {
 }
 
 #[test]
-fn what_is_no_store_is_told_from_a_damaged_one() {
+fn no_store_and_a_damaged_store_are_different_errors() {
     let (kind, _) = kind_of(&Objects::new(), &Credential::None);
     assert_eq!(kind, ErrorKind::NoStore);
     assert_eq!(

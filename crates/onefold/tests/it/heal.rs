@@ -128,7 +128,7 @@ fn make_unreadable(process: &Process, folder: &str, takes: impl Fn(usize) -> boo
 }
 
 #[test]
-fn unreadable_sectors_cost_what_no_copy_has_and_a_check_goes_on_behind_them() {
+fn unreadable_sectors_cost_only_data_without_a_copy_and_a_check_continues_behind_them() {
     let process = Process::new(31);
     let store = process.init();
     let tree = Tree::plant(31, 1 << 20);
@@ -249,7 +249,7 @@ fn a_manifest_on_a_bad_sector_costs_its_own_backup() {
 
 /// Objects are lost while an open store has its catalogs and nodes in the cache.
 #[test]
-fn an_open_store_refers_to_nothing_that_is_gone() {
+fn an_open_store_refers_to_no_removed_data() {
     for (kind, seed) in [("data", 31), ("recipe", 41)] {
         let process = Process::new(seed);
         let store = process.init();
@@ -276,7 +276,7 @@ fn an_open_store_refers_to_nothing_that_is_gone() {
 /// A rotten catalog is noticed only when a segment must be taken apart. The files there are read
 /// again.
 #[test]
-fn a_changed_tree_is_backed_up_whatever_catalog_has_rotted() {
+fn a_changed_tree_is_backed_up_with_any_rotten_catalog() {
     let mut read_again = 0;
     // Containers of the content: the listing's come last.
     for bad in 0..12 {
@@ -376,7 +376,7 @@ fn a_backup_that_brings_a_damaged_chunk_heals_the_ones_before() {
 /// Without an earlier check, the backup reads the containers that it reuses, and stores bad chunks
 /// again at once.
 #[test]
-fn what_has_rotted_is_found_by_the_backup_that_would_take_it_over() {
+fn a_backup_finds_rotten_chunks_that_it_would_reuse() {
     for (seed, how) in [
         (73, How::plain()),
         (74, How::capped()),
@@ -443,7 +443,7 @@ fn what_has_rotted_is_found_by_the_backup_that_would_take_it_over() {
 
 /// The sample reads no more than its budget.
 #[test]
-fn what_is_read_of_what_is_taken_over_is_bounded() {
+fn the_sample_of_reused_data_is_bounded() {
     let process = Process::new(76);
     let store = process.init();
     let tree = Tree::plant(76, 1 << 20);
@@ -468,7 +468,7 @@ fn what_is_read_of_what_is_taken_over_is_bounded() {
 /// A restore finds the damage. The next backup does not refer to it, and heals the chunks that the
 /// restore could not read.
 #[test]
-fn what_a_restore_could_not_read_is_healed_by_the_next_backup() {
+fn chunks_that_a_restore_could_not_read_are_healed_by_the_next_backup() {
     for (seed, is_lost) in [(77, false), (78, true)] {
         let process = Process::new(seed);
         let store = process.init();
@@ -495,7 +495,7 @@ fn what_a_restore_could_not_read_is_healed_by_the_next_backup() {
 /// Some of the damaged files have changed in the source. The other chunks are healed, and a check
 /// still reports the rest.
 #[test]
-fn what_does_not_come_back_stays_listed_and_costs_its_files_alone() {
+fn unhealed_damage_stays_listed_and_costs_its_files_alone() {
     let process = Process::new(79);
     let store = process.init();
     let tree = Tree::plant(79, 1 << 20);
@@ -536,7 +536,7 @@ fn what_does_not_come_back_stays_listed_and_costs_its_files_alone() {
 /// The power fails, or the process dies, at any operation of a backup that heals. Healed containers
 /// are whole, and the next backup heals the rest.
 #[test]
-fn a_crash_while_healing_loses_nothing_and_the_next_backup_goes_on() {
+fn a_crash_while_healing_loses_nothing_and_the_next_backup_continues() {
     for (seed, is_lost) in [(82, false), (84, true)] {
         let process = Process::new(seed);
         let store = process.init();

@@ -192,7 +192,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if crate::common::is_long() { 200 } else { 12 }, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_segment_is_known_whole_or_lies_side_by_side(
+    fn a_segment_is_known_whole_or_stored_contiguously(
         seed in 0..1000_u64,
         len in 0..600_000_usize,
         versions in prop::collection::vec(prop::collection::vec((edit(), any::<u16>()), 0..4), 1..4),
@@ -263,7 +263,7 @@ fn a_small_change_of_a_large_tree_stores_a_few_whole_segments() {
 /// the backup once more, and that one reads the file. It lists the damage, and the next backup
 /// reads the file.
 #[test]
-fn what_has_rotted_is_met_where_it_would_be_stored_again() {
+fn a_backup_finds_rotten_chunks_that_it_would_store_again() {
     let machine = Process::new(530);
     let store = hybrid_store(&machine);
     let tree = Tree::plant(530, 1 << 20);
@@ -295,7 +295,7 @@ fn what_has_rotted_is_met_where_it_would_be_stored_again() {
 }
 
 #[test]
-fn a_segment_that_comes_again_is_stored_once() {
+fn a_repeated_segment_is_stored_once() {
     let machine = Process::new(540);
     let store = hybrid_store(&machine);
     let part = noise(540, 500 << 10);
@@ -421,7 +421,7 @@ impl StreamSource for Breaking<'_> {
 /// Chunks that were put before a backup failed are not put again, although none of its nodes
 /// exists. Their segments are found where they are, also across the ends of containers.
 #[test]
-fn a_backup_that_broke_off_goes_on_where_it_was() {
+fn an_interrupted_backup_continues_at_its_position() {
     let machine = Process::new(570);
     let store = hybrid_store(&machine);
     let (begin, end) = (noise(570, 800 << 10), noise(571, 90 << 10));
@@ -549,7 +549,7 @@ fn a_series_may_change_its_layout() {
 }
 
 #[test]
-fn a_cap_is_refused_where_it_says_nothing() {
+fn a_cap_without_effect_is_refused() {
     let machine = Process::new(595);
     let store = hybrid_store(&machine);
     let mut how = How::plain();

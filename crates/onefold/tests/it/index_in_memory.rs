@@ -23,7 +23,7 @@ fn shifted(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn it_deduplicates_as_on_disk_through_images_and_without() {
+fn an_index_in_memory_deduplicates_as_on_disk_with_and_without_images() {
     let machine = Process::new(71);
     machine.init();
     let bytes = noise(71, 3 << 20);
@@ -60,7 +60,7 @@ fn it_deduplicates_as_on_disk_through_images_and_without() {
 }
 
 #[test]
-fn at_every_budget_what_is_stored_restores() {
+fn backups_restore_at_every_index_budget() {
     let machine = Process::new(73);
     machine.init();
     let mut bytes = noise(73, 2 << 20);

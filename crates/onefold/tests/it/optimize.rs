@@ -143,7 +143,7 @@ fn a_hybrid_series_takes_the_space_of_an_inline_one() {
 
 /// The newest backups are forgotten. The one before them then refers to none, and they are removed.
 #[test]
-fn who_referred_to_what_is_the_newest_no_more_refers_to_none() {
+fn the_new_newest_backup_refers_to_none_after_newer_ones_are_forgotten() {
     let machine = Process::new(6);
     machine.init();
     let series = Series::back_up(&machine, "/image", 1, 4);
@@ -224,7 +224,7 @@ fn one_backup_that_cannot_be_read_stops_no_other() {
 }
 
 #[test]
-fn the_oldest_goes_by_whole_containers_and_nothing_is_copied() {
+fn the_oldest_backup_expires_by_whole_containers_without_copies() {
     let machine = Process::new(2);
     machine.init();
     let series = Series::back_up(&machine, "/image", 1, 6);
@@ -244,7 +244,7 @@ fn the_oldest_goes_by_whole_containers_and_nothing_is_copied() {
 }
 
 #[test]
-fn what_others_refer_forward_to_stays_when_it_is_forgotten() {
+fn forgotten_backups_that_others_refer_forward_to_stay() {
     let machine = Process::new(3);
     machine.init();
     let series = Series::back_up(&machine, "/image", 1, 6);
@@ -304,7 +304,7 @@ fn several_series_share_segments_and_none_loses_a_chunk() {
 /// Slots to which an older backup refers forward are looked up like its own slots: these belonged
 /// to the forgotten backup, and another series still has them.
 #[test]
-fn what_was_had_by_way_of_a_forgotten_backup_stays_where_others_have_it() {
+fn slots_reached_through_a_forgotten_backup_stay_if_others_have_them() {
     let machine = Process::new(9);
     machine.init();
     let (common, rest) = (noise(1, 60 << 10), noise(2, 60 << 10));

@@ -118,7 +118,7 @@ impl Hybrid {
 }
 
 #[test]
-fn a_hold_ends_and_the_next_backup_refers_forward_to_what_is_damaged() {
+fn a_hold_ends_and_the_next_backup_refers_forward_to_damaged_data() {
     let series = Hybrid::new(1, 3);
     let store = series.machine.open();
     hold(&store, series.ids[0], true);
@@ -137,7 +137,7 @@ fn a_hold_ends_and_the_next_backup_refers_forward_to_what_is_damaged() {
 }
 
 #[test]
-fn the_next_backup_is_forgotten_and_the_one_after_it_refers_forward_to_what_is_damaged() {
+fn the_next_backup_is_forgotten_and_the_one_after_it_refers_forward_to_damaged_data() {
     let series = Hybrid::new(2, 4);
     let store = series.machine.open();
     hold(&store, series.ids[1], true);
@@ -155,7 +155,7 @@ fn the_next_backup_is_forgotten_and_the_one_after_it_refers_forward_to_what_is_d
 }
 
 #[test]
-fn zeros_that_healing_wrote_for_a_chunk_are_never_what_is_left_of_it() {
+fn zeros_that_healing_wrote_are_never_taken_for_the_chunk() {
     let series = Hybrid::new(3, 3);
     let store = series.machine.open();
     hold(&store, series.ids[0], true);

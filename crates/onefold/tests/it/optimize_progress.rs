@@ -121,12 +121,12 @@ fn assert_stops_everywhere(series: &Series, request: &OptimizeRequest) {
 }
 
 #[test]
-fn who_makes_archival_stops_wherever_it_is() {
+fn making_backups_archival_stops_at_any_point() {
     assert_stops_everywhere(&Series::new(1, Layout::Hybrid, 3), &request(None));
 }
 
 #[test]
-fn who_repairs_stops_wherever_it_is() {
+fn a_repair_stops_at_any_point() {
     assert_stops_everywhere(&Series::new(2, Layout::Inline, 8), &request(Some(1000)));
 }
 
@@ -164,7 +164,7 @@ fn assert_shows_all(shown: &[(u64, u64)], parts: u64) {
 }
 
 #[test]
-fn what_is_shown_ends_with_all_bytes() {
+fn progress_ends_with_all_bytes() {
     let (all, report) = shown(&Series::new(3, Layout::Hybrid, 4), &request(None));
     assert_eq!(report.backups.len(), 3, "{report:?}");
     assert_shows_all(&all, 12);
@@ -175,7 +175,7 @@ fn what_is_shown_ends_with_all_bytes() {
 
 /// Backups that cannot be rewritten count as done.
 #[test]
-fn what_is_shown_ends_with_all_bytes_though_none_can_be_rewritten() {
+fn progress_ends_with_all_bytes_though_no_backup_can_be_rewritten() {
     let series = Series::new(5, Layout::Hybrid, 3);
     let store = series.machine.open();
     let root = snapshot(&store, series.ids[0]).backup.streams[0]

@@ -22,7 +22,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// backup is rewritten and forgotten, and an epoch ends that the rewrite has answered. The rewrite
 /// will refer forward to the backup's last revision, so that one is read.
 #[test]
-fn what_a_rewrite_has_declared_is_kept_by_its_last_revision() {
+fn the_next_backup_that_a_rewrite_declared_is_kept_by_its_last_revision() {
     for forgotten in [&[1][..], &[1, 2]] {
         let base = Base::new(90, 0);
         let worker = base.machine.beside(3);
@@ -163,7 +163,7 @@ fn a_manifest_stays_as_long_as_one_that_names_it_though_both_are_forgotten() {
 /// answered when it began, and chose the backup before it was forgotten. It declares the backup
 /// when the epoch is decided.
 #[test]
-fn what_a_backup_refers_forward_to_that_was_rewritten_and_forgotten_while_an_epoch_waited() {
+fn a_backup_rewritten_and_forgotten_during_an_epoch_keeps_its_next_backup() {
     let base = Base::new(94, 0);
     let (middle, next) = (base.ids[1], base.ids[2]);
     hold(&base.machine.open(), base.ids[0], true);
@@ -192,7 +192,7 @@ fn what_a_backup_refers_forward_to_that_was_rewritten_and_forgotten_while_an_epo
 /// No session pins a backup that only shares chunks. When it is rewritten meanwhile and its nodes
 /// are removed, a rewrite must not mistake that for a failing storage.
 #[test]
-fn a_backup_whose_nodes_go_while_another_is_compared_with_it() {
+fn nodes_of_a_backup_disappear_while_another_is_compared_with_it() {
     let base = Base::new(90, 0);
     let worker = base.machine.beside(3);
     let (other, pruner) = (base.machine.beside(4), base.machine.beside(5).striding());
@@ -276,7 +276,7 @@ fn a_backup_that_is_held_meanwhile_stays_as_it_is() {
 /// before a prune marked that. An older backup refers to its last revision, not to the one that
 /// marks cover.
 #[test]
-fn what_refers_to_none_any_more_and_is_forgotten_at_once() {
+fn a_backup_rewritten_to_refer_to_none_and_forgotten_before_it_is_marked() {
     let base = Base::new(102, 3);
     let store = base.machine.open();
     let ids = &base.ids;
@@ -321,7 +321,7 @@ fn a_backup_that_is_held_while_it_is_rewritten_stays_as_it_is() {
 /// only in which backup is next. A process that completes the rewrite sleeps until another backup
 /// is the next, and does not mistake it for one that was never rewritten.
 #[test]
-fn a_backup_that_was_rewritten_has_another_root_whatever_it_has() {
+fn a_rewritten_backup_always_has_another_root() {
     let machine = Process::new(97);
     machine.init();
     let back_up = |name, seed| {

@@ -24,7 +24,7 @@ fn take_sector(machine: &Process, name: &ObjectName) {
 /// An archival backup refers forward to a forgotten one, which is kept by the revision before its
 /// tombstone. With marks that know that revision as archival, and without.
 #[test]
-fn what_a_forgotten_backup_reached_at_last_is_not_what_a_lower_revision_says() {
+fn the_last_revision_of_a_forgotten_backup_decides_which_backups_it_reaches() {
     for is_marked in [true, false] {
         let base = Base::new(110, 0);
         let machine = &base.machine;
@@ -79,7 +79,7 @@ enum Tells {
 }
 
 #[test]
-fn no_tag_and_no_hold_goes_above_an_archival_revision_that_cannot_be_read() {
+fn no_tag_and_no_hold_is_put_above_an_unreadable_archival_revision() {
     for tells in [Tells::Rewrite, Tells::Marks, Tells::Series] {
         let base = Base::new(120, 0);
         let machine = &base.machine;

@@ -214,7 +214,7 @@ fn stored(seed: u64) -> (Process, Wide, SessionId) {
 }
 
 #[test]
-fn one_path_costs_few_requests_whatever_the_size_of_the_tree() {
+fn one_path_costs_few_requests_in_a_tree_of_any_size() {
     let (machine, wide, id) = stored(700);
     let reader = Reader::new(&machine, id, 701);
     let all = reader.list(&[]);

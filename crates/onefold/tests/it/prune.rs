@@ -105,7 +105,7 @@ fn forgotten_backups_give_their_space_back_and_kept_ones_restore() {
 }
 
 #[test]
-fn what_a_backup_has_alone_is_told_before_it_goes() {
+fn exclusive_bytes_of_a_backup_are_known_before_it_is_forgotten() {
     let machine = Process::new(7);
     machine.init();
     let parts: Vec<Vec<u8>> = (0..6).map(|n| noise(n, 60 << 10)).collect();
@@ -226,7 +226,7 @@ fn a_covered_manifest_that_rots_stops_no_prune_until_its_group_is_marked_anew() 
 }
 
 #[test]
-fn tombstones_and_endings_go_when_they_are_old() {
+fn old_tombstones_and_endings_are_deleted() {
     let machine = Process::new(2);
     machine.init();
     let first = back_up_bytes(&machine.open(), "/file", &noise(1, 50 << 10), &How::plain()).unwrap();
@@ -245,7 +245,7 @@ fn tombstones_and_endings_go_when_they_are_old() {
 /// Marks of a series without tombstones are deleted: those that a removed list names when a later
 /// list does not, others at once.
 #[test]
-fn marks_go_with_the_last_backup_of_their_group() {
+fn marks_are_deleted_with_the_last_backup_of_their_group() {
     let machine = Process::new(6);
     machine.init();
     let at_once = everything().keep_endings_for(Duration::ZERO);
@@ -289,7 +289,7 @@ fn marks_go_with_the_last_backup_of_their_group() {
 /// A session died between the two copies of a container, or a power cut has left only the second
 /// one, whole or torn. It is deleted when the session is ended, and with `--all` for any session.
 #[test]
-fn a_second_copy_without_the_first_goes() {
+fn a_second_copy_without_the_first_is_deleted() {
     for (seed, is_torn) in [(8, false), (9, true)] {
         let machine = Process::new(seed);
         machine.init();

@@ -47,7 +47,7 @@ fn back_up_pausing(
 }
 
 #[test]
-fn what_is_read_stays_though_the_storages_clock_was_set_back_before_it_was_forgotten() {
+fn data_that_a_reader_needs_stays_after_the_storages_clock_was_set_back() {
     let (first, storage_time) = begin(70);
     let parts = [70, 71, 72].map(|n| noise(n, 150 << 10));
     let store = first.open();
@@ -81,7 +81,7 @@ fn what_is_read_stays_though_the_storages_clock_was_set_back_before_it_was_forgo
 /// A claim that rotted, or that the storage does not give when prune needs the session's
 /// declarations.
 #[test]
-fn what_is_read_stays_though_the_claim_of_who_reads_it_cannot_be_read() {
+fn data_that_a_reader_needs_stays_if_the_readers_claim_is_unreadable() {
     for rots in [true, false] {
         let when = if rots {
             "a claim rots"

@@ -104,7 +104,7 @@ fn grown(others: u64) -> Process {
 }
 
 #[test]
-fn a_prune_costs_one_read_a_group_and_nothing_else_for_what_did_not_change() {
+fn a_prune_costs_one_read_for_each_unchanged_group() {
     let (few, many) = (3, 43);
     let [(report, small, rows), (same, large, more_rows)] =
         [few, many].map(|others| watched(&grown(others), &everything()));
@@ -155,7 +155,7 @@ fn manifests_are_listed_once_where_nobody_else_is_there() {
 }
 
 #[test]
-fn what_ran_and_ended_before_costs_nothing() {
+fn earlier_prunes_cost_nothing() {
     let cost = |prunes: u64| {
         let machine = grown(2);
         (0..prunes).for_each(|_| {
@@ -233,7 +233,7 @@ fn expiry(base: &Process, count: usize) -> [Cost; 2] {
 /// Each backup has a tombstone, marks and containers of its own. The other requests and waits of a
 /// run are the same.
 #[test]
-fn of_backups_that_expire_together_each_costs_what_it_has_and_no_barrier() {
+fn backups_that_expire_together_cost_their_own_data_and_no_barrier_each() {
     let base = Process::new(14);
     base.init();
     let part = |n: u64| noise(100 + n, 24 << 10);
@@ -364,7 +364,7 @@ fn nodes_in(machine: &Process) -> usize {
 
 /// One walk finds the exclusive data of each of many backups: each shared node is read once.
 #[test]
-fn what_fifty_backups_have_alone_costs_one_read_a_node() {
+fn exclusive_bytes_of_fifty_backups_cost_one_read_a_node() {
     let machine = Process::new(12);
     machine.init();
     back_up(&machine, "/kept", &noise(1, 40 << 10));

@@ -58,7 +58,7 @@ fn two_lists(seed: u64) -> (Process, String, Vec<String>) {
 }
 
 #[test]
-fn what_stands_on_a_list_that_rotted_is_listed_anew() {
+fn entries_of_a_rotten_list_are_listed_again() {
     for which in [0, 1] {
         let (machine, _, lists) = two_lists(1);
         rot(&machine, &lists[which]);
@@ -74,7 +74,7 @@ fn what_stands_on_a_list_that_rotted_is_listed_anew() {
 }
 
 #[test]
-fn a_list_that_rotted_stays_while_more_may_stand_than_can_be_told() {
+fn a_rotten_list_stays_while_it_may_have_unknown_entries() {
     let (machine, data, lists) = two_lists(2);
     rot(&machine, &lists[0]);
     machine.take_away(&object(&data));
@@ -91,7 +91,7 @@ fn a_list_that_rotted_stays_while_more_may_stand_than_can_be_told() {
 
 /// A list of damage never outlives its container, not even if its deletion was undone.
 #[test]
-fn what_is_listed_as_damaged_goes_with_its_container() {
+fn a_list_of_damage_is_deleted_with_its_container() {
     let machine = Process::new(3);
     machine.init();
     let (old, _) = back_up(&machine, "/file", &part(0));

@@ -117,7 +117,7 @@ fn compare(told: &PrunePreview, done: &PruneReport, options: &PruneOptions, is_r
 }
 
 #[test]
-fn a_plan_does_what_it_says() {
+fn the_execution_of_a_plan_matches_the_plan() {
     for (seed, unused_max) in [(700, PruneUnused::Unlimited), (710, PruneUnused::Bytes(0))] {
         let when = format!("{unused_max:?}");
         let machine = machine(seed);
@@ -296,7 +296,7 @@ fn run(seed: u64, seen: &mut PruneReport) {
 }
 
 #[test]
-fn what_is_told_before_is_what_is_done() {
+fn the_preview_matches_the_prune() {
     let seeds = if is_long() { 60 } else { 12 };
     let mut seen = PruneReport::default();
     for seed in 0..seeds {
@@ -318,7 +318,7 @@ fn what_is_told_before_is_what_is_done() {
 /// The data of a dead backup is removed when no backup has adopted it for a day, or earlier with an
 /// epoch that runs for another reason. The preview shows it exactly then.
 #[test]
-fn what_the_dead_left_is_told_when_it_would_go() {
+fn the_preview_shows_data_of_dead_backups_when_a_prune_would_remove_it() {
     for (seed, is_old, has_other) in [
         (1, true, false),
         (2, true, true),

@@ -54,7 +54,7 @@ fn pruned(machine: &Process, seed: u64, unused: u64, when: &str) -> PruneReport 
 }
 
 #[test]
-fn what_fills_regions_is_not_copied() {
+fn whole_dead_regions_are_trimmed_without_a_copy() {
     let (machine, first, kept) = filled(2);
     forget(&machine.open(), first);
     // The same store, on a storage that gives nothing back.
@@ -95,7 +95,7 @@ fn without_copies() -> PruneOptions {
 }
 
 #[test]
-fn what_takes_no_copy_goes_however_little_may_be_copied() {
+fn data_that_needs_no_copy_is_removed_under_any_limit_of_copies() {
     let (machine, first, kept) = filled(2);
     forget(&machine.open(), first);
     let left = prune(
@@ -131,7 +131,7 @@ fn what_takes_no_copy_goes_however_little_may_be_copied() {
 
 /// A backup that is forgotten shares some nodes with one that stays, in one container.
 #[test]
-fn dead_nodes_are_copied_away_however_little_data_may_be() {
+fn dead_nodes_are_removed_by_copies_under_any_limit_of_data_copies() {
     let machine = Process::new(2);
     machine.init();
     let parts: Vec<Vec<u8>> = (0..6).map(|n| noise(n, PART)).collect();
@@ -152,7 +152,7 @@ fn dead_nodes_are_copied_away_however_little_data_may_be() {
 }
 
 #[test]
-fn who_cannot_trim_reads_and_rewrites_what_was_trimmed() {
+fn a_process_that_cannot_trim_reads_and_rewrites_trimmed_containers() {
     let (machine, first, kept) = filled(2);
     forget(&machine.open(), first);
     pruned(&machine, 4, 40 << 10, "by trimming");
@@ -168,7 +168,7 @@ fn who_cannot_trim_reads_and_rewrites_what_was_trimmed() {
 /// A process that trims dies when its generations are durable, and one that cannot trim finishes
 /// the work. Nothing is given back then, and the space is freed when the container is copied.
 #[test]
-fn who_cannot_trim_finishes_what_another_began() {
+fn a_process_that_cannot_trim_finishes_the_work_of_one_that_can() {
     let (machine, first, kept) = filled(2);
     forget(&machine.open(), first);
     let dying = machine.beside(4).striding();
@@ -198,7 +198,7 @@ fn who_cannot_trim_finishes_what_another_began() {
 }
 
 #[test]
-fn bodies_go_with_what_they_are_of() {
+fn bodies_are_removed_with_their_containers() {
     let (machine, first, (second, ..)) = filled(2);
     forget(&machine.open(), first);
     pruned(&machine, 4, 40 << 10, "by trimming");
@@ -253,7 +253,7 @@ fn a_lost_body_is_found_and_stops_nothing() {
 
 /// A process that slept puts its generation, whose number is free again. The body has another name.
 #[test]
-fn what_comes_under_a_bodys_former_name_takes_nothing_from_it() {
+fn a_late_generation_under_a_bodys_former_name_leaves_the_body_whole() {
     let (machine, first, kept) = filled(2);
     let before = machine.storage.crash(CrashPolicy::KeepAll);
     forget(&machine.open(), first);

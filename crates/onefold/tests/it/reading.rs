@@ -127,7 +127,7 @@ fn a_restore_is_whole_beside_a_prune() {
 /// Objects that it reports as unreadable were removed during the rebuild. The next backup still
 /// finds all kept data.
 #[test]
-fn an_index_made_anew_beside_a_prune_finds_what_is_kept() {
+fn an_index_rebuilt_beside_a_prune_finds_all_kept_data() {
     beside_a_prune_at_every_read(398, |process, store, kept, when| {
         let made = store.rebuild_index(&Monitor::default());
         made.unwrap_or_else(|error| panic!("{when}: {error}"));
@@ -223,7 +223,7 @@ fn run_epoch(reclaimer: &Reclaimer, machine: &Process, condemned: &Slots) -> Slo
 }
 
 #[test]
-fn what_a_reader_has_declared_stays_though_it_is_forgotten_and_reclaimed() {
+fn a_backup_that_a_reader_declared_stays_after_forget_and_prune() {
     let machine = Process::new(300);
     machine.init();
     let bytes = noise(300, 1 << 20);
@@ -297,7 +297,7 @@ fn io_sink() -> Sleeper<'static> {
 }
 
 #[test]
-fn a_reader_that_may_not_write_reads_on_and_tells_pruning_from_damage() {
+fn a_read_only_reader_continues_and_distinguishes_pruning_from_damage() {
     let machine = Process::new(310);
     machine.init();
     let bytes = noise(310, 1 << 20);
@@ -391,7 +391,7 @@ fn read_all(store: &Store, id: SessionId, monitor: &Monitor) {
 }
 
 #[test]
-fn a_reader_told_not_to_write_writes_nothing_and_listing_backups_never_does() {
+fn a_read_only_reader_and_a_listing_of_backups_write_nothing() {
     let machine = Process::new(320);
     machine.init();
     let tree = Tree::plant(3, 90 << 10);
@@ -518,7 +518,7 @@ fn a_reader_killed_at_every_operation_blocks_nobody() {
 }
 
 #[test]
-fn an_open_epoch_and_what_was_removed_are_no_damage() {
+fn an_open_epoch_and_removed_containers_are_no_damage() {
     let machine = Process::new(350);
     machine.init();
     let bytes = noise(350, 200 << 10);

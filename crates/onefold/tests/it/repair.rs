@@ -155,7 +155,7 @@ fn a_short_backup_is_not_repaired() {
 }
 
 #[test]
-fn what_is_set_for_a_series_is_done() {
+fn optimize_follows_the_settings_of_a_series() {
     let machine = Process::new(5);
     machine.init();
     scattered(&machine, NAME, 6);

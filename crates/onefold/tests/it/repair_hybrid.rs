@@ -124,7 +124,7 @@ fn the_newest_is_put_in_order_and_older_ones_refer_forward_to_it() {
 }
 
 #[test]
-fn archival_backups_outlive_repairs_and_go_for_nothing() {
+fn archival_backups_outlive_repairs_and_expire_without_copies() {
     let weeks = Weeks::of(100, 2);
     let store: Store = weeks.machine.open();
     for (id, _) in &weeks.made[..3] {

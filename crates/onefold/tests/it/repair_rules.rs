@@ -116,7 +116,7 @@ fn no_lower_revision_is_kept_for_an_archival_backup() {
 
 /// Only marks show that it was rewritten.
 #[test]
-fn no_tag_goes_above_a_repaired_revision_that_cannot_be_read() {
+fn no_tag_is_put_above_an_unreadable_repaired_revision() {
     let machine = Process::new(17);
     machine.init();
     let series = scattered(&machine, NAME, 6);
@@ -204,7 +204,7 @@ fn look_ups_find_the_new_nodes() {
 /// A hold while new nodes are put: a held backup keeps its places, and if it is the repaired one,
 /// all do.
 #[test]
-fn what_is_held_meanwhile_keeps_its_places() {
+fn a_backup_held_during_a_repair_keeps_its_places() {
     for is_newest in [false, true] {
         let machine = Process::new(13);
         machine.init();
@@ -267,7 +267,7 @@ fn nothing_is_rewritten_where_one_with_the_same_bytes_is_held_meanwhile() {
 /// It was archival, onto one backup after another as they were forgotten, and has archived data for
 /// each. Now it is the newest.
 #[test]
-fn what_is_archived_of_a_backup_that_refers_to_none_any_more_is_put_in_order() {
+fn archived_data_of_a_backup_that_now_refers_to_none_is_put_in_order() {
     let machine = Process::new(16);
     machine.init();
     let mut series = Scattered::new(NAME, 1000, 60);

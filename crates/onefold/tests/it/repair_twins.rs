@@ -100,7 +100,7 @@ impl Twins {
 /// A backup with the same roots gets references to the copies without being read, and the commit
 /// for all has each content once. The twin stays as it is.
 #[test]
-fn a_twin_keeps_what_it_has() {
+fn a_twin_keeps_its_own_streams() {
     let mut twins = Twins::new(31);
     let older = twins.newest();
     twins.series.back_up(&twins.machine);

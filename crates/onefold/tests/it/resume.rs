@@ -111,7 +111,7 @@ fn interrupted(machine: &Process, seed: u64, bytes: &[u8], stream: &StreamOption
 }
 
 #[test]
-fn an_interrupted_stream_goes_on_where_it_was() {
+fn an_interrupted_stream_continues_at_its_position() {
     for (seed, fixed, is_hybrid) in [(800, None, false), (810, Some(4096), false), (820, None, true)] {
         let bytes = [noise(seed, 1_300_000), vec![0; 150_000], noise(seed + 1, 700_000)].concat();
         // With the same seed, the stores have the same keys.
@@ -187,7 +187,7 @@ fn a_resumed_stream_may_be_interrupted_again() {
 /// Without the option, the stream begins at the start, and stores no stored byte again. With
 /// another chunk length it also begins at the start.
 #[test]
-fn a_stream_begins_anew_where_it_must() {
+fn a_stream_restarts_if_it_cannot_be_continued() {
     let bytes = noise(840, 1_500_000);
     for (seed, first, then) in [
         (841, resuming(None), StreamOptions::default()),
@@ -209,7 +209,7 @@ fn a_stream_begins_anew_where_it_must() {
 /// The interrupted backup had found chunks of a backup that is forgotten and pruned before it is
 /// resumed. They still exist, whether the new one continues or begins at the start.
 #[test]
-fn what_an_interrupted_stream_refers_to_is_kept_while_somebody_may_go_on() {
+fn chunks_of_an_interrupted_stream_are_kept_while_it_may_be_resumed() {
     let old = noise(850, 900_000);
     let bytes = [old.clone(), noise(851, 2_000_000)].concat();
     let machine = Process::new(852);
@@ -242,7 +242,7 @@ fn what_an_interrupted_stream_refers_to_is_kept_while_somebody_may_go_on() {
 /// An attempt that fails before it reaches that position loses no stored data. A source with other
 /// bytes makes no backup.
 #[test]
-fn a_failed_attempt_to_go_on_costs_nothing() {
+fn a_failed_attempt_to_resume_costs_nothing() {
     let bytes = noise(860, 2_600_000);
     let machine = Process::new(861);
     init(&machine, false);
@@ -283,7 +283,7 @@ fn a_failed_attempt_to_go_on_costs_nothing() {
 
 /// Bytes that rotted meanwhile are read again from the source.
 #[test]
-fn a_damaged_position_is_not_gone_on_from() {
+fn a_damaged_position_is_not_resumed() {
     let bytes = noise(870, 2_600_000);
     let machine = Process::new(871);
     init(&machine, false);

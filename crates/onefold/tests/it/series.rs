@@ -27,7 +27,7 @@ fn live(store: &Store, series: &SeriesName) -> (u16, SettingsOf) {
 }
 
 #[test]
-fn a_series_goes_by_its_own_settings_then_by_the_default_then_by_inline() {
+fn a_series_uses_its_own_settings_then_the_default_then_inline() {
     let machine = Process::new(600);
     let store = machine.init();
     back_up_bytes(&store, "/one", b"one", &How::plain()).unwrap();
@@ -76,7 +76,7 @@ fn a_series_goes_by_its_own_settings_then_by_the_default_then_by_inline() {
 }
 
 #[test]
-fn a_change_is_a_revision_and_what_is_the_case_is_none() {
+fn a_changed_setting_is_a_revision_and_an_unchanged_one_is_none() {
     let machine = Process::new(601);
     let store = machine.init();
     let series = name("/one");
@@ -139,7 +139,7 @@ fn settings_that_no_series_can_have_are_refused() {
 
 /// Each of two writers changes the other one's result, so no change is lost.
 #[test]
-fn two_that_change_settings_at_once_both_do() {
+fn two_simultaneous_changes_of_settings_both_succeed() {
     let machine = Process::new(603);
     machine.init().set_default_series_settings(&hybrid(1)).unwrap();
     let begin = Barrier::new(2);
@@ -164,7 +164,7 @@ fn two_that_change_settings_at_once_both_do() {
 
 /// The newest readable settings count. A backup warns, and setting any value mends it.
 #[test]
-fn what_cannot_be_read_of_settings_does_not_count() {
+fn unreadable_settings_of_a_series_do_not_count() {
     let machine = Process::new(606);
     let store = machine.init();
     store.set_default_series_settings(&hybrid(2)).unwrap();

@@ -178,19 +178,19 @@ fn a_sleeper_wakes(ticks_after_waking: bool) {
 }
 
 #[test]
-fn a_sleeper_that_was_adopted_commits_nothing_and_is_told() {
+fn an_adopted_sleeper_commits_nothing_and_learns_its_end() {
     a_sleeper_wakes(false);
 }
 
 #[test]
-fn a_sleeper_whose_pulse_wakes_first_is_told_too() {
+fn a_sleeper_whose_pulse_wakes_first_also_learns_its_end() {
     a_sleeper_wakes(true);
 }
 
 /// The machine sleeps for two days in the middle of a backup. The process cannot know what happened
 /// to its session meanwhile, and gives up.
 #[test]
-fn who_slept_for_days_gives_up() {
+fn a_backup_that_slept_for_days_gives_up() {
     let machine = Process::new(39);
     machine.init();
     let parts = [noise(1, 60 << 10), noise(2, 60 << 10)];

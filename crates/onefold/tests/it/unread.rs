@@ -65,7 +65,7 @@ fn forget_unread(store: &Store, id: SessionId) -> Vec<SessionId> {
 }
 
 #[test]
-fn a_revision_on_a_bad_sector_holds_up_neither_pruning_nor_who_would_end_it() {
+fn a_revision_on_a_bad_sector_blocks_neither_pruning_nor_the_end_of_its_hold() {
     let (machine, held, other) = one_held(1);
     let bad = manifest(&held, 1);
     take_sector(&machine, &bad);
@@ -118,7 +118,7 @@ fn a_revision_on_a_bad_sector_holds_up_neither_pruning_nor_who_would_end_it() {
 }
 
 #[test]
-fn a_revision_that_goes_bad_after_it_was_marked_holds_up_no_prune() {
+fn a_marked_revision_that_rots_blocks_no_prune() {
     let (machine, held, other) = one_held(5);
     let elsewhere = back_up_bytes(&machine.open(), "/other", &noise(3, 60 << 10), &How::plain()).unwrap();
     prune(&machine.open(), &everything(), "marks the hold");
@@ -211,7 +211,7 @@ fn assert_fills_no_rule(store: &Store) {
 }
 
 #[test]
-fn a_backup_that_the_storage_does_not_give_now_is_forgotten_only_by_who_insists() {
+fn a_backup_that_is_unreadable_now_is_forgotten_only_with_force() {
     let (machine, held, other) = one_held(2);
     let both = [0, 1].map(|n| manifest(&held, n));
     both.iter().for_each(|name| take_sector(&machine, name));
@@ -251,7 +251,7 @@ fn a_backup_that_the_storage_does_not_give_now_is_forgotten_only_by_who_insists(
 }
 
 #[test]
-fn a_revision_that_may_come_back_is_overruled_only_by_who_names_its_backup() {
+fn a_revision_that_may_reappear_is_overruled_only_if_its_backup_is_named() {
     let (machine, held, _) = one_held(3);
     take_sector(&machine, &manifest(&held, 1));
     let store = machine.open();
@@ -272,7 +272,7 @@ fn a_revision_that_may_come_back_is_overruled_only_by_who_names_its_backup() {
 }
 
 #[test]
-fn the_latest_backup_is_none_before_a_damaged_one_and_who_builds_upon_such_a_one_says_so() {
+fn no_backup_before_a_damaged_one_counts_as_latest_and_a_backup_upon_one_says_so() {
     let machine = Process::new(4);
     let store = machine.init();
     let back_up =
@@ -341,7 +341,7 @@ fn a_catalog_that_could_not_be_read_for_a_moment_is_hooked_by_the_next_backup() 
 }
 
 #[test]
-fn a_catalog_on_a_permanent_bad_sector_is_told_once_and_costs_later_backups_nothing() {
+fn a_catalog_on_a_permanent_bad_sector_is_reported_once_and_costs_later_backups_nothing() {
     let machine = Process::new(6);
     let store = machine.init();
     let bytes = noise(1, 100 << 10);
@@ -407,7 +407,7 @@ fn assert_told_next(machine: &Process, is_there: bool, when: &str) {
 }
 
 #[test]
-fn a_backup_that_the_storage_did_not_confirm_says_so_and_the_next_run_tells_whether_it_is_there() {
+fn an_unconfirmed_backup_says_so_and_the_next_run_reports_whether_it_exists() {
     let of_claim = |fault: Fault| fault.counting(Counted::Only(OpKind::Head));
     let machine = Process::new(60);
     machine.init();

@@ -354,7 +354,7 @@ fn a_crash_between_checkpoint_and_adoption() {
 
 /// A backup dies after a checkpoint that has its position. The next one continues there (B6).
 #[test]
-fn a_crash_while_a_stream_goes_on() {
+fn a_crash_while_a_stream_is_resumed() {
     let mut play = Play::new(18, 30 << 10);
     play.init();
     let (begin, end) = (noise(18, 250 << 10), noise(19, 60 << 10));

@@ -267,7 +267,7 @@ fn with_not_a_byte_free_a_prune_gives_space_back() {
 /// Another program takes every byte that forgetting has freed. A part of the reserve is left for
 /// the prune.
 #[test]
-fn with_not_a_byte_free_a_backup_is_forgotten_and_its_space_comes_back() {
+fn with_not_a_byte_free_a_backup_is_forgotten_and_its_space_is_freed() {
     let fixture = Fixture::new(64);
     let process = fixture.copy(0);
     fill(&process.storage);
@@ -393,7 +393,7 @@ fn decided(fixture: &Fixture, kind: u64) -> Process {
 /// work that fits is done, and the epoch ends. So does the next one, which removes everything
 /// forgotten since. With room the rest is removed.
 #[test]
-fn an_epoch_that_is_open_ends_with_what_fits() {
+fn an_open_epoch_ends_with_the_work_that_fits_on_the_disk() {
     let mut given_up = 0;
     for turn in 0..2 {
         let fixture = Fixture::forgotten(68 + turn);

@@ -183,7 +183,7 @@ fn a_record_of_a_commit_that_is_lost_is_no_loss() {
 
 /// Trouble with an object that no backup needs is no damage.
 #[test]
-fn what_no_backup_needs_is_no_damage() {
+fn trouble_with_an_object_that_no_backup_needs_is_no_damage() {
     let machine = Process::new(7).striding();
     machine.init();
     let first = back_up(&machine, "/a", &[part(0), part(1)].concat(), &How::plain());

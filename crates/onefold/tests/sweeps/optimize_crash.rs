@@ -59,7 +59,7 @@ fn fill_hybrid(play: &Play) -> Vec<SessionId> {
 /// Their unused data is moved and removed. Then a backup in the middle is removed, to which a held
 /// one refers forward, and the oldest of the other series.
 #[test]
-fn a_crash_in_all_of_it_on_a_hybrid_store() {
+fn a_crash_in_forget_optimize_and_prune_on_a_hybrid_store() {
     let play = Play::new(75);
     let ids = fill_hybrid(&play);
     play.record(policies(), every(31));
@@ -125,7 +125,7 @@ fn a_crash_in_making_a_backup_archival_anew() {
 
 /// A process dies when its rewrite is committed. The next one completes it, and so does a prune.
 #[test]
-fn what_was_committed_and_not_put_in_its_place_is_completed() {
+fn a_committed_rewrite_without_new_revisions_is_completed() {
     for prunes in [false, true] {
         let play = Play::new(74);
         fill(&play);

@@ -104,7 +104,7 @@ fn ids(kept: &[Kept]) -> Vec<SessionId> {
 }
 
 #[test]
-fn who_makes_backups_archival_and_repairs_the_newest_is_killed() {
+fn kills_while_making_backups_archival_and_repairing_the_newest() {
     let work = Work {
         optimizes: archival().map(|request| request.repair(Some(1000))),
         ..Work::default()
@@ -124,7 +124,7 @@ fn who_makes_backups_archival_and_repairs_the_newest_is_killed() {
 }
 
 #[test]
-fn who_repairs_the_layout_is_killed() {
+fn kills_while_repairing_the_layout() {
     let work = Work {
         optimizes: Some(OptimizeRequest::default().repair(Some(1000)).workers(1)),
         ..Work::default()
@@ -142,7 +142,7 @@ fn who_repairs_the_layout_is_killed() {
 /// The unused data of both series is removed, with the oldest backup, whose archive containers are
 /// whole. The survivors in other containers are moved.
 #[test]
-fn who_moves_and_expires_is_killed() {
+fn kills_while_moving_and_expiring() {
     let (machine, kept) = store(3, Layout::Hybrid);
     optimize(&machine.open(), 1);
     let work = Work {
@@ -171,7 +171,7 @@ fn who_moves_and_expires_is_killed() {
 /// Backups in the middle of both series, to which the ones before refer. One of the latter is held,
 /// and keeps referring to a forgotten backup. The other one is rewritten.
 #[test]
-fn who_forgets_in_the_middle_is_killed() {
+fn kills_while_forgetting_in_the_middle() {
     let (machine, mut kept) = store(3, Layout::Hybrid);
     optimize(&machine.open(), 1);
     // It shares nothing, so some data is removed while other data is still referred to.

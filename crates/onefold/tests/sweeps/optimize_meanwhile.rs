@@ -174,7 +174,7 @@ fn backups_are_made_archival_while_another_prunes() {
 /// Each restore reads a backup that refers forward through others, which become archival and are
 /// pruned before one of its reads.
 #[test]
-fn a_restore_goes_on_across_revisions() {
+fn a_restore_continues_across_revisions() {
     let every = if is_long() { 1 } else { 4 };
     for at in (1..).step_by(every) {
         let when = format!("before read {at} of a restore");
@@ -208,7 +208,7 @@ fn a_restore_goes_on_across_revisions() {
 /// that will refer forward to it is about to commit. The rewrite ends without an answer, and so do
 /// its pins.
 #[test]
-fn what_a_rewrite_refers_forward_to_is_kept_that_commits_while_an_epoch_waits_for_it() {
+fn the_next_backup_of_a_rewrite_that_commits_during_an_epoch_is_kept() {
     for archival in [0, 2] {
         let base = Base::new(80 + archival as u64, archival);
         let (older, next) = (base.ids[archival], base.ids[archival + 1]);

@@ -460,26 +460,26 @@ fn at_every_operation(fate: Fate, next: Next, seed: u64) {
 }
 
 #[test]
-fn who_dies_while_its_reclaimer_waits() {
+fn a_session_dies_while_its_reclaimer_waits() {
     at_every_operation(Fate::Dies, Next::Reclaimer, 7000);
 }
 
 #[test]
-fn who_dies_and_is_found_by_a_successor() {
+fn a_session_dies_and_a_successor_finds_it() {
     at_every_operation(Fate::Dies, Next::Successor, 17_000);
 }
 
 #[test]
-fn who_dies_and_is_adopted_before_the_epoch_is_decided() {
+fn a_session_dies_and_is_adopted_before_the_epoch_is_decided() {
     at_every_operation(Fate::Dies, Next::Adopter, 27_000);
 }
 
 #[test]
-fn who_sleeps_while_a_successor_decides_and_removes() {
+fn a_session_sleeps_while_a_successor_decides_and_removes() {
     at_every_operation(Fate::Sleeps, Next::Successor, 37_000);
 }
 
 #[test]
-fn who_sleeps_while_it_is_adopted_and_the_epoch_is_decided() {
+fn a_session_sleeps_while_it_is_adopted_and_the_epoch_is_decided() {
     at_every_operation(Fate::Sleeps, Next::Adopter, 47_000);
 }

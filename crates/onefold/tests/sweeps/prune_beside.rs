@@ -219,7 +219,7 @@ fn a_kill_at_any_change_beside_two_backups_and_a_reader() {
 }
 
 #[test]
-fn a_kill_at_any_change_of_who_trims_beside_two_backups_and_a_reader() {
+fn a_kill_at_any_change_of_a_trimming_prune_beside_two_backups_and_a_reader() {
     a_kill_at_any_change_beside(Way::Trims, &Stage::ALL);
 }
 
@@ -263,7 +263,7 @@ fn a_session_that_sleeps_across_an_epoch_is_ended() {
 
 /// While a prune waits, it tells for which session, since when, and until when.
 #[test]
-fn a_prune_says_for_whom_it_waits() {
+fn a_prune_reports_the_sessions_that_it_waits_for() {
     let machine = Process::new(3001);
     machine.init();
     let parts = parts_of(210);
@@ -410,7 +410,7 @@ fn adopted_and_not_yet_referred_to(seed: u64, sweep_all: bool) {
 }
 
 #[test]
-fn what_an_adopted_session_had_stays_until_its_adopter_ends() {
+fn chunks_of_an_adopted_session_stay_until_its_adopter_ends() {
     adopted_and_not_yet_referred_to(3300, false);
     adopted_and_not_yet_referred_to(3400, true);
 }
@@ -418,7 +418,7 @@ fn what_an_adopted_session_had_stays_until_its_adopter_ends() {
 /// An epoch leaves in place slots that a session has taken, beside slots that a kept backup uses.
 /// The session dies, and no session adopts it. The slots that stayed for it are removed.
 #[test]
-fn what_stayed_for_a_session_that_died_goes() {
+fn slots_kept_for_a_dead_session_are_removed() {
     let machine = Process::new(3200);
     machine.init();
     let parts = parts_of(320);
@@ -512,7 +512,7 @@ fn successors_of_reclaimers_that_died() {
 
 /// While a prune is at its n-th change, another begins. It is told at once that a prune is running.
 #[test]
-fn a_second_prune_on_the_same_host_is_told() {
+fn a_second_prune_on_the_same_host_learns_of_the_first() {
     for n in (1..200).step_by(if is_long() { 1 } else { 6 }) {
         let reached = a_second_prune(n, false, &format!("before change {n}"));
         if !reached {

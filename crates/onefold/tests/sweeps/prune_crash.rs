@@ -47,7 +47,7 @@ fn a_crash_in_a_later_prune() {
 
 /// A backup takes slots that an epoch left in place, and the next epoch removes the rest.
 #[test]
-fn a_crash_in_a_prune_of_what_was_left_in_place() {
+fn a_crash_in_a_prune_of_slots_that_were_left_in_place() {
     let play = Play::new(3);
     let ids = play.fill();
     play.forget(&ids[..3]);
@@ -237,7 +237,7 @@ fn a_kill_at_every_operation_of_a_trim() {
 /// that it read, and the power fails. The list on which the second acted is durable before its
 /// changes.
 #[test]
-fn a_crash_in_what_a_successor_finishes() {
+fn a_crash_in_the_work_that_a_successor_finishes() {
     for (nth, folder) in [(1, "condemned"), (1, "removed"), (1, "recipe"), (1, "data")] {
         let play = Play::new(50);
         let ids = play.fill();

@@ -106,7 +106,7 @@ fn at_each_operation(act: Act, seed: u64) {
 }
 
 #[test]
-fn a_backup_comes_and_goes_at_each_operation() {
+fn a_backup_begins_and_ends_at_each_operation() {
     at_each_operation(Act::BackUp, 40);
 }
 
@@ -174,7 +174,7 @@ fn faults(n: u64) -> [Fault; 4] {
 /// Whichever session dies or fails, at any operation: a prune on the same host does not wait for
 /// it.
 #[test]
-fn nobody_on_this_host_waits_for_who_came_to_nothing() {
+fn a_prune_waits_for_no_dead_or_failed_session_on_its_host() {
     for who in [Who::Adopts, Who::Reads, Who::Prunes, Who::Optimizes] {
         let base = scene(90);
         let copy = |seed: u64| {

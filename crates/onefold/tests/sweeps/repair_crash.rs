@@ -63,7 +63,7 @@ fn a_crash_in_pruning_after_layout_repair() {
 /// A process dies when its rewrite is committed, before any revision or between them. The next one
 /// completes it, and so does a prune. Look-ups find the copies.
 #[test]
-fn what_was_committed_is_completed_for_every_backup() {
+fn a_committed_rewrite_is_completed_for_every_backup() {
     for (revisions, prunes) in [(0, false), (0, true), (1, false), (1, true), (2, true)] {
         let play = Play::new(83);
         let ids = fill(&play);

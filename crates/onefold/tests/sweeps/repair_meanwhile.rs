@@ -259,7 +259,7 @@ fn a_backup_is_repaired_while_another_prunes() {
 /// Data that it looked up, and its parent, are repaired and pruned meanwhile. The slots to which it
 /// refers stay.
 #[test]
-fn a_backup_goes_on_across_a_repair() {
+fn a_backup_continues_across_a_repair() {
     let every = if is_long() { 1 } else { 4 };
     for name in [NAME, OTHER] {
         for at in (0..).step_by(every) {
@@ -284,7 +284,7 @@ fn a_backup_goes_on_across_a_repair() {
 
 /// Each restore reads a backup that is repaired and pruned before one of its reads.
 #[test]
-fn a_restore_goes_on_across_a_repair() {
+fn a_restore_continues_across_a_repair() {
     let every = if is_long() { 1 } else { 2 };
     for (at, place) in (1..).step_by(every).flat_map(|at| [(at, 0), (at, 3)]) {
         let when = format!("before read {at} of a restore");

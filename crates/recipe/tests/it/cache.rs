@@ -205,7 +205,7 @@ fn threads_that_want_nodes_of_one_region_read_it_once() {
 
 /// A failed read of a region must not block other threads.
 #[test]
-fn threads_that_want_a_malformed_node_are_all_told() {
+fn all_threads_that_want_a_malformed_node_get_the_error() {
     let containers = open(&environment());
     let (mut nodes, _) = stream(&containers);
     let len = nodes.entries[3].1.len();

@@ -249,7 +249,7 @@ proptest! {
 
     /// A changed node gives an error, or the very same references.
     #[test]
-    fn no_lie_gets_through(
+    fn a_changed_node_gives_an_error_or_the_same_references(
         lies in prop::collection::vec((any::<Index>(), 0..4u8, 0..40u32, any::<u32>()), 1..4),
         victim in any::<bool>(),
     ) {

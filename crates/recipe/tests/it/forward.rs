@@ -126,7 +126,7 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn archival_backups_are_what_they_were(
+    fn archival_backups_keep_their_bytes(
         ops in streams(),
         ranges in prop::collection::vec(any::<(Index, Index)>(), 3),
     ) {
@@ -215,7 +215,7 @@ impl Bed {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn a_missing_later_backup_is_named() {
     let bed = bed();
     let error = bed.error(&[forward(name(5), bed.at, bed.root.len)]);
     let is_named = matches!(error, RecipeError::NoLaterBackup { node, name: of } if node == bed.segment && of == name(5));
@@ -227,7 +227,7 @@ fn what_is_not_there_is_named() {
 }
 
 #[test]
-fn other_bytes_than_were_there_are_told() {
+fn different_bytes_behind_a_forward_reference_are_errors() {
     let bed = bed();
     let len = bed.root.len;
     let why = |error: RecipeError| match error {

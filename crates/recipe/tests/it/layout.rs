@@ -26,7 +26,7 @@ fn measure(places: &[(u32, u32)], assembly_mib: u64) -> StreamLayout {
 }
 
 #[test]
-fn a_stream_that_lies_as_written_is_perfect() {
+fn a_stream_in_written_order_is_perfect() {
     let layout = measure(
         &[(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3)],
         4,

@@ -27,7 +27,7 @@ fn an_empty_stream_has_a_root() {
 }
 
 #[test]
-fn zeros_are_one_child_however_they_arrive() {
+fn zeros_in_any_pieces_are_one_child() {
     let store = Store::new(8);
     let mut builder = store.builder(4);
     for len in [1, 5, 4096, 1 << 50] {
@@ -124,7 +124,7 @@ fn a_node_cannot_follow_an_open_chunk() {
 }
 
 #[test]
-fn what_is_open_is_pending() {
+fn children_of_open_nodes_are_pending() {
     let store = Store::new(8);
     let mut builder = store.builder(4);
     let children: Vec<Child> = (0..40).map(|n| chunk(n, 10)).collect();
@@ -152,7 +152,7 @@ fn segment(store: &Store, number: u32) -> Child {
 }
 
 #[test]
-fn no_builder_goes_on_from_what_none_leaves() {
+fn no_builder_continues_from_an_impossible_spine() {
     let store = Store::new(100);
     let mut builder = store.builder(4);
     for number in 0..100 {

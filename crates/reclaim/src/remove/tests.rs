@@ -237,7 +237,7 @@ fn sample(storage: &FaultStorage) -> (Model, Removed) {
 }
 
 #[test]
-fn what_is_listed_goes_and_the_rest_is_read_as_ever() {
+fn listed_slots_are_removed_and_the_rest_stays_readable() {
     let storage = FaultStorage::new();
     let (model, list) = sample(&storage);
     let before: u64 = storage.list("").unwrap().iter().map(|object| object.len).sum();
@@ -271,7 +271,7 @@ fn what_is_listed_goes_and_the_rest_is_read_as_ever() {
 }
 
 #[test]
-fn nodes_are_gone_durably_before_any_data_is() {
+fn nodes_are_deleted_durably_before_any_data() {
     let storage = FaultStorage::new();
     let (_, list) = sample(&storage);
     let containers = open(&storage);
@@ -420,7 +420,7 @@ fn a_listing_a_folder_and_a_read_and_a_put_a_container() {
 }
 
 #[test]
-fn many_whole_containers_go_by_several_threads() {
+fn several_threads_delete_many_whole_containers() {
     let storage = FaultStorage::new();
     let (containers, mut model) = (open(&storage), Model::new());
     let ids: Vec<ContainerId> = (0..100).map(|n| id(ContainerKind::Recipe, 1, n)).collect();
@@ -460,7 +460,7 @@ fn a_damaged_survivor_keeps_its_container_as_it_is() {
 }
 
 #[test]
-fn damage_of_what_goes_does_not_matter() {
+fn damage_of_removed_slots_does_not_matter() {
     let storage = FaultStorage::new();
     let (containers, mut model) = (open(&storage), Model::new());
     let data = id(ContainerKind::Data, 1, 1);
@@ -526,7 +526,7 @@ fn a_whole_rest_of_an_attempt_is_used() {
 }
 
 #[test]
-fn regions_fill_up_and_what_is_raw_stays_so() {
+fn regions_fill_up_and_raw_regions_stay_raw() {
     let storage = FaultStorage::new();
     let (containers, mut model) = (open(&storage), Model::new());
     let data = id(ContainerKind::Data, 1, 1);
@@ -623,7 +623,7 @@ fn large_containers_are_read_while_they_are_sealed() {
 }
 
 #[test]
-fn what_is_deleted_is_forgotten() {
+fn deleted_containers_leave_the_caches() {
     let storage = FaultStorage::new();
     let (_, list) = sample(&storage);
     let containers = open(&storage);
@@ -642,7 +642,7 @@ fn what_is_deleted_is_forgotten() {
 }
 
 #[test]
-fn it_stops_when_asked_to_and_goes_on_later() {
+fn a_removal_stops_on_request_and_continues_later() {
     let storage = FaultStorage::new();
     let (model, list) = sample(&storage);
     let containers = open(&storage);
@@ -669,7 +669,7 @@ fn it_stops_when_asked_to_and_goes_on_later() {
 }
 
 #[test]
-fn two_who_execute_at_once_come_to_the_same() {
+fn two_simultaneous_executions_have_the_same_result() {
     for n in 0..40 {
         let storage = FaultStorage::new();
         let (model, list) = sample(&storage);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_hold_least_go_first() {
+    fn containers_with_the_least_bytes_are_chosen_first() {
         let bytes = [1000, 300, 20, 500, 10, 400];
         assert_eq!(chosen(&bytes, 500), (vec![1, 2, 4], 330));
         assert_eq!(chosen(&bytes, 730), (vec![1, 2, 4, 5], 730));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_ends_where_a_container_does() {
+    fn copies_end_at_the_end_of_a_container() {
         // The fourth would fill a second container.
         assert_eq!(
             chosen(&[10, 400, 500, 510, 1000, 1000], 2000),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn rather_full_ones_go_where_more_than_the_reserve_may_be_copied() {
+    fn rather_full_containers_are_chosen_if_more_than_the_reserve_may_be_copied() {
         // The reserve is 400 bytes.
         let bytes = [800, 100, 50, 1000, 1000, 1050];
         assert_eq!(chosen(&bytes, 1349), (vec![1, 2], 150));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_is_what_they_take() {
+    fn the_choice_counts_stored_bytes_of_chunks() {
         // Text and pictures. The backup needs all pictures, and only a part of the text, but that
         // part is larger.
         let bytes = [(1000, 1000), (3000, 300), (2000, 200)];
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_little_and_has_very_much_goes_last() {
+    fn extremely_compressed_containers_are_chosen_last() {
         // A full container has 2000 plain bytes on average.
         let bytes = [(16_001, 15), (200, 100), (300, 150), (500, 8235)];
         assert_eq!(of_packed(&bytes, 16_000), (vec![1, 2], 500));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_saves_nothing_is_not_copied() {
+    fn containers_are_not_copied_if_that_saves_too_few_reads() {
         assert_eq!(chosen(&[500], 5000), (vec![], 0));
         // Two containers would become two.
         assert_eq!(chosen(&[800, 700], 5000), (vec![], 0));

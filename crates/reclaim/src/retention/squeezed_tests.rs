@@ -71,7 +71,7 @@ fn copied() -> Vec<(i64, i64)> {
 }
 
 #[test]
-fn a_store_that_was_copied_without_its_times_is_told_and_there_is_a_way_to_go_on() {
+fn a_store_copied_without_its_times_is_reported_with_a_way_to_continue() {
     let error = assert_told(&copied(), &daily(7));
     for words in [
         "host host, paths /etc",
@@ -90,7 +90,7 @@ fn a_store_that_was_copied_without_its_times_is_told_and_there_is_a_way_to_go_on
 }
 
 #[test]
-fn where_nothing_is_lost_by_it_nobody_is_stopped() {
+fn a_forget_that_loses_nothing_is_not_stopped() {
     let last = Policy {
         rules: vec![Rule::Newest {
             period: Period::Each,
@@ -109,7 +109,7 @@ fn where_nothing_is_lost_by_it_nobody_is_stopped() {
 }
 
 #[test]
-fn a_storage_whose_clock_stands_still_is_told() {
+fn a_stopped_storage_clock_is_reported() {
     let times: Vec<_> = (0..5).map(|day| (day * MINUTE, SOME_DAY + day * DAY)).collect();
     assert_told(&times, &daily(3));
 }
@@ -155,7 +155,7 @@ proptest! {
 
     /// A source's clock may be ahead or behind, and too slow or too fast.
     #[test]
-    fn a_source_whose_clock_is_wrong_stops_nobody(
+    fn a_source_with_a_wrong_clock_blocks_no_forget(
         right in histories(),
         ahead in -20_000 * DAY..20_000 * DAY,
         percent in 10_i64..300,

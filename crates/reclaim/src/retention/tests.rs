@@ -157,7 +157,7 @@ fn tags_keep_when_all_of_them_are_borne() {
 }
 
 #[test]
-fn what_is_in_doubt_takes_no_other_backups_place() {
+fn a_backup_in_doubt_takes_no_other_backups_place() {
     let mut all = backups(&[
         "2026-01-01T08:00:00Z",
         "2026-01-02T08:00:00Z",
@@ -182,7 +182,7 @@ fn what_is_in_doubt_takes_no_other_backups_place() {
 }
 
 #[test]
-fn what_is_held_or_in_doubt_stays_until_the_hold_has_passed() {
+fn held_and_doubtful_backups_stay_until_the_hold_has_passed() {
     let mut all = backups(&[
         "2026-01-01T08:00:00Z",
         "2026-01-02T08:00:00Z",
@@ -206,7 +206,7 @@ fn what_is_held_or_in_doubt_stays_until_the_hold_has_passed() {
 }
 
 #[test]
-fn nothing_goes_without_a_rule_and_no_group_goes_whole() {
+fn nothing_is_forgotten_without_a_rule_and_no_group_is_forgotten_whole() {
     let mut all = backups(&["2026-01-01T08:00:00Z", "2026-01-02T08:00:00Z"]);
     let none = decide(all.clone(), &Policy::default(), GroupBy::SERIES, NOW);
     assert_eq!(none, Err(RetentionError::NoRule));
@@ -396,7 +396,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn policies_keep_what_a_plain_model_says(
+    fn policies_keep_the_same_backups_as_a_plain_model(
         backups in histories(),
         rules in prop::collection::vec(rules(), 1..4),
     ) {

@@ -112,7 +112,7 @@ fn path() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn entries_are_those_that_a_scan_finds_whatever_the_fences_say() {
+fn entries_match_those_of_a_scan_with_any_fences() {
     let stored = stored();
     let paths = prop::collection::vec(path(), 0..6);
     proptest!(|(paths in paths)| {
@@ -129,7 +129,7 @@ fn entries_are_those_that_a_scan_finds_whatever_the_fences_say() {
 }
 
 #[test]
-fn fences_of_no_use_are_told_once_they_are_needed() {
+fn useless_fences_are_reported_when_they_are_needed() {
     let stored = stored();
     let path = b"/top/20".to_vec();
     for (what, fences) in &stored.fences {
@@ -144,7 +144,7 @@ fn fences_of_no_use_are_told_once_they_are_needed() {
 /// The entries that a restore reads include all entries that it restores, and the folders above
 /// them.
 #[test]
-fn a_restore_reads_what_it_is_asked_for_and_the_folders_above() {
+fn a_restore_reads_the_requested_entries_and_the_folders_above() {
     let stored = stored();
     let right = stored.fences[0].1;
     let patterns = |pattern: &str| {

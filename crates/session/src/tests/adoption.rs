@@ -66,7 +66,7 @@ fn a_dead_session_is_adopted_at_its_newest_checkpoint() {
 }
 
 #[test]
-fn on_another_host_only_t_without_a_heartbeat_tells() {
+fn on_another_host_only_t_without_a_heartbeat_proves_death() {
     let host = Host::new();
     let far = host.elsewhere();
     let old = host.begin(1);
@@ -177,7 +177,7 @@ fn an_unreadable_checkpoint_gives_way_to_the_one_before() {
 }
 
 #[test]
-fn a_chain_of_adoptions_comes_along_though_no_checkpoint_tells_of_it() {
+fn a_chain_of_adoptions_is_adopted_without_a_checkpoint_that_names_it() {
     let host = Host::new();
     let (first_host, second_host) = (host.beside(), host.beside());
     let first = first_host.begin(1);
@@ -365,7 +365,7 @@ fn references_that_an_open_epoch_condemns_are_left_out() {
 }
 
 #[test]
-fn whoever_was_ended_adopts_nobody() {
+fn an_ended_session_adopts_no_other() {
     let host = Host::new();
     let dying = host.beside();
     let old = dying.begin(1);

@@ -101,7 +101,7 @@ fn a_number_that_another_had_while_its_claimer_slept_is_given_up() {
 }
 
 #[test]
-fn of_two_who_begin_at_once_the_lower_gives_way() {
+fn of_two_sessions_that_begin_at_once_the_lower_gives_way() {
     let host = Host::new();
     let other = host.elsewhere();
     let claim = |objects: &Objects, number| {
@@ -283,7 +283,7 @@ fn a_number_whose_lock_another_has_is_passed_over() {
 }
 
 #[test]
-fn who_loses_a_number_leaves_no_lock_of_it() {
+fn a_session_that_loses_a_number_leaves_no_lock_of_it() {
     let host = Host::new();
     let objects = host.elsewhere().objects();
     let session = begin_sleeping(&host, SessionObject::Claim, move |number| {
@@ -378,7 +378,7 @@ fn a_claim_that_comes_back_without_its_lock_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_begin_that_fails_before_its_claim_leaves_nothing_and_later_ends_what_it_began() {
+fn a_begin_that_fails_leaves_no_running_session() {
     let host = Host::new();
     host.storage
         .inject(Fault::fail(1, FailWith::NoSpace).counting(Counted::Only(OpKind::Lock)));
@@ -419,7 +419,7 @@ fn a_storage_without_locks_serves() {
 /// A process sleeps when its claim is only an empty folder. Another session finds its number by
 /// this folder, and no session table shows it before it wakes.
 #[test]
-fn whoever_is_claiming_is_not_overlooked() {
+fn a_session_that_is_claiming_is_not_overlooked() {
     let host = Host::of(FaultStorage::new(), env::ManualClock::default());
     let (claims, folder_made) = mpsc::channel();
     let (go, goes_on) = mpsc::channel::<()>();
@@ -495,7 +495,7 @@ fn a_listing_is_as_good_as_new_while_nobody_else_is_there() {
 /// A process that slept before putting its claim may have a lower number. It puts no other object
 /// until it has given way.
 #[test]
-fn whoever_claims_a_lower_number_later_changes_nothing() {
+fn a_later_claim_of_a_lower_number_changes_nothing() {
     let host = Host::of(FaultStorage::new(), env::ManualClock::default());
     let number = |n| SessionId::new(n).unwrap();
     // The lower numbers are free, and the next number is above this folder.

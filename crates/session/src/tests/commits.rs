@@ -10,7 +10,7 @@ use super::{Host, backup_of, checkpoint, draft, id, plain_backup};
 use crate::{EndedBy, Manifests, ReadEnd, SessionError, SessionTable};
 
 #[test]
-fn the_order_is_barrier_manifest_barrier_and_then_its_own_traces_go() {
+fn a_commit_is_barrier_manifest_barrier_and_then_deletes_its_own_objects() {
     let host = Host::new();
     let session = host.begin(1);
     checkpoint(&session, draft(1));
@@ -53,7 +53,7 @@ fn the_order_is_barrier_manifest_barrier_and_then_its_own_traces_go() {
 }
 
 #[test]
-fn who_was_ended_is_told_by_whom_and_stores_nothing() {
+fn an_ended_session_learns_which_session_ended_it_and_stores_nothing() {
     let host = Host::new();
     let session = host.begin(1);
     let maintainer = host.beside().begin_read();
@@ -85,7 +85,7 @@ fn who_was_ended_is_told_by_whom_and_stores_nothing() {
 }
 
 #[test]
-fn expiring_what_has_committed_says_so() {
+fn expiring_a_committed_session_says_so() {
     let host = Host::new();
     let session = host.begin(1);
     let info = SessionTable::list(&host.sealer)
@@ -202,7 +202,7 @@ fn a_storage_that_answers_no_more_when_all_is_durable_leaves_a_backup_that_may_b
 }
 
 #[test]
-fn what_fails_says_whether_anything_may_be_stored() {
+fn a_failed_commit_says_whether_it_may_be_stored() {
     let tries = [
         (OpKind::Barrier, 1, FailWith::Io, false),
         (OpKind::Head, 1, FailWith::Io, false),
@@ -283,7 +283,7 @@ fn a_read_session_ends_by_itself_and_becomes_no_backup() {
 }
 
 #[test]
-fn a_read_session_that_was_expired_is_told_at_its_end() {
+fn an_expired_read_session_learns_it_at_its_end() {
     let host = Host::new();
     let (session, maintainer) = (host.begin_read(), host.begin_read());
     let info = SessionTable::list(&host.sealer)

@@ -255,7 +255,7 @@ fn a_power_cut_at_every_operation_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn a_kill_at_every_operation_loses_nothing_and_what_is_live_stays() {
+fn a_kill_at_every_operation_loses_nothing_and_live_objects_stay() {
     let quiet = Host::new();
     life(&quiet, &mut Told::default()).unwrap();
     let operations = quiet.storage.counters().all();
@@ -290,7 +290,7 @@ fn an_operation_that_fails_once_leaves_a_store_that_works() {
 /// Two sessions adopt one dead session, and it wakes to commit. Tests every interleaving of two of
 /// the three.
 #[test]
-fn whoever_interferes_at_whatever_operation_one_ending_wins() {
+fn one_ending_wins_in_every_interleaving() {
     use env::ManualClock;
     use std::sync::Arc;
 

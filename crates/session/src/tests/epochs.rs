@@ -73,7 +73,7 @@ fn an_unreadable_list_blinds_until_its_epoch_is_closed() {
 }
 
 #[test]
-fn a_condemned_list_stands_in_for_an_unreadable_removed_list() {
+fn a_condemned_list_replaces_an_unreadable_removed_list() {
     let host = Host::new();
     let (stays, dead) = (data(id(1), 0), data(id(1), 1));
     host.condemn(1, vec![whole(stays), whole(dead)]);
@@ -177,7 +177,7 @@ fn an_answer_whose_heartbeat_failed_is_given_by_the_next() {
 }
 
 #[test]
-fn checkpoints_count_up_all_stay_and_each_says_what_it_must() {
+fn checkpoints_count_up_and_all_stay_with_their_declarations() {
     let host = Host::new();
     let session = host.begin(1);
     let other = data(id(77), 3);

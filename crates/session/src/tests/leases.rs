@@ -11,7 +11,7 @@ use super::{Host, LONG, backup_of};
 use crate::SessionError;
 
 #[test]
-fn one_holds_it_until_it_is_released() {
+fn one_session_holds_a_lease_until_it_is_released() {
     let host = Host::new();
     let (first, second) = (host.begin_read(), host.beside().begin_read());
     let held = first.acquire_lease(LeaseRole::Index).unwrap();
@@ -48,7 +48,7 @@ fn claiming_and_releasing_wait_for_no_barrier() {
 }
 
 #[test]
-fn who_holds_it_costs_the_same_however_many_sessions_there_were() {
+fn finding_the_lease_holder_costs_the_same_after_any_number_of_sessions() {
     let cost = |ended: u64| {
         let host = Host::new();
         for _ in 0..ended {
@@ -66,7 +66,7 @@ fn who_holds_it_costs_the_same_however_many_sessions_there_were() {
 }
 
 #[test]
-fn who_finds_a_higher_claim_has_lost_it() {
+fn a_holder_that_finds_a_higher_claim_has_lost_the_lease() {
     let host = Host::new();
     let sleeper = host.beside();
     let first = sleeper.begin_read();
@@ -116,7 +116,7 @@ fn a_torn_claim_is_nobodys() {
 }
 
 #[test]
-fn of_many_who_ask_at_once_one_gets_it() {
+fn of_many_simultaneous_claims_one_gets_the_lease() {
     let host = Host::new();
     let sessions: Vec<_> = (0..8).map(|_| host.beside().begin_read()).collect();
     let threads: Vec<_> = sessions

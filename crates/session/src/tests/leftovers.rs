@@ -14,7 +14,7 @@ use super::{Host, LONG, backup_of, checkpoint, draft, id, series};
 use crate::{CollectedSessions, DeathWatch, Life, Session, SessionPolicy, SessionTable};
 
 #[test]
-fn the_next_session_removes_what_a_committed_one_left() {
+fn the_next_session_removes_leftovers_of_a_committed_one() {
     let host = Host::new();
     let dying = host.beside();
     let session = dying.begin(1);
@@ -41,7 +41,7 @@ fn the_next_session_removes_what_a_committed_one_left() {
 }
 
 #[test]
-fn an_ending_on_a_bad_sector_keeps_what_its_session_left_and_nothing_else() {
+fn an_ending_on_a_bad_sector_keeps_only_the_objects_of_its_session() {
     let host = Host::new();
     let left: Vec<_> = [(); 2]
         .map(|()| {
@@ -81,7 +81,7 @@ fn running_and_dead_sessions_without_an_ending_keep_everything() {
 /// A power cut may bring back objects of a reader whose claim is deleted. While its ending exists,
 /// tidying looks for them.
 #[test]
-fn the_ending_of_a_reader_goes_when_nothing_else_is_left_of_it() {
+fn the_ending_of_a_reader_is_deleted_after_all_its_other_objects() {
     let host = Host::new();
     let reader = host.begin_read();
     checkpoint(&reader, draft(0));

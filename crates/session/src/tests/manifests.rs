@@ -77,7 +77,7 @@ fn the_highest_revision_counts_but_a_tombstone_is_final() {
 }
 
 #[test]
-fn who_forgets_what_was_seen_overrules_nobody() {
+fn forget_as_seen_overrules_no_other_revision() {
     let host = Host::new();
     let manifests = Manifests::new(&host.sealer);
     put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
@@ -110,7 +110,7 @@ fn who_forgets_what_was_seen_overrules_nobody() {
 }
 
 #[test]
-fn who_revises_while_the_storage_fails_forgets_nothing() {
+fn a_revision_during_a_storage_failure_forgets_nothing() {
     let host = Host::new();
     put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
     let beside = host.beside();
@@ -270,7 +270,7 @@ fn a_manifest_on_a_bad_sector_is_named_and_hides_no_other() {
 
 /// A tombstone is final, and so is the doubt whether there is one.
 #[test]
-fn a_revision_above_what_may_be_a_tombstone_makes_nothing_certain() {
+fn a_revision_above_a_possible_tombstone_makes_nothing_certain() {
     let host = Host::new();
     for n in 1..=3 {
         put(&host, n, 0, &Manifest::Commit(plain_backup(1)));
@@ -319,7 +319,7 @@ fn a_revision_above_what_may_be_a_tombstone_makes_nothing_certain() {
 /// A power cut left the beginning of an object that was not durable. A revision above it ends the
 /// doubt.
 #[test]
-fn what_is_shorter_than_a_tombstone_is_none() {
+fn an_object_shorter_than_a_tombstone_is_none() {
     let len = Manifest::Forgotten.to_bytes().len() + format::frame::FRAME_OVERHEAD_BYTES;
     for (left, may_be_forgotten) in [(0, false), (len - 1, false), (len, true), (len + 17, false)] {
         let host = Host::new();
@@ -344,7 +344,7 @@ fn what_is_shorter_than_a_tombstone_is_none() {
 }
 
 #[test]
-fn who_decides_what_is_live_gets_no_list_in_which_a_manifest_is_unread() {
+fn a_list_with_an_unread_manifest_is_not_whole() {
     let host = Host::new();
     put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
     put(&host, 2, 0, &Manifest::Commit(plain_backup(1)));
@@ -488,7 +488,7 @@ fn every_truncation_and_flip_is_damage_and_no_panic() {
 }
 
 #[test]
-fn two_who_revise_at_once_lose_no_revision() {
+fn two_simultaneous_revisions_are_both_kept() {
     let host = Host::new();
     put(&host, 1, 0, &Manifest::Commit(plain_backup(1)));
     let next = Arc::new(AtomicU32::new(0));
@@ -721,7 +721,7 @@ enum Kind {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(4)))]
     #[test]
-    fn any_set_of_revisions_comes_to_what_the_rule_says(
+    fn any_set_of_revisions_gives_the_result_of_the_rule(
         revisions in prop::collection::btree_map((1..4u64, 0..6u32), prop_oneof![
             4 => Just(Kind::Backup), 1 => Just(Kind::Tombstone), 1 => Just(Kind::Damaged),
             1 => Just(Kind::DamagedTombstone),

@@ -87,7 +87,7 @@ fn a_choice_that_an_answer_overtakes_is_made_again() {
 }
 
 #[test]
-fn an_epoch_seen_but_not_answered_leaves_the_choice_standing_and_the_answer_declares_it() {
+fn an_unanswered_epoch_keeps_the_choice_and_the_answer_declares_it() {
     let host = Host::new();
     let parent = host.begin(1);
     parent.commit(backup_of(&parent, 0)).unwrap();
@@ -112,7 +112,7 @@ fn an_epoch_seen_but_not_answered_leaves_the_choice_standing_and_the_answer_decl
 }
 
 #[test]
-fn what_is_no_backup_is_no_parent() {
+fn only_a_backup_can_be_a_parent() {
     let host = Host::new();
     let forgotten = host.begin(1);
     forgotten.commit(backup_of(&forgotten, 0)).unwrap();
@@ -143,7 +143,7 @@ fn a_parent_that_could_not_be_declared_is_not_declared_later() {
 }
 
 #[test]
-fn a_read_session_answers_an_epoch_by_itself_and_with_what_it_has_declared() {
+fn a_read_session_answers_an_epoch_by_itself_with_its_declarations() {
     let host = Host::new();
     let old = host.begin(1);
     old.commit(backup_of(&old, 1)).unwrap();

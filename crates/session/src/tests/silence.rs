@@ -166,7 +166,7 @@ fn after_a_day_without_a_heartbeat_the_session_gives_up() {
 }
 
 #[test]
-fn a_heartbeat_every_now_and_then_keeps_it_going() {
+fn an_occasional_heartbeat_keeps_a_session_alive() {
     let host = Host::new();
     let session = host.begin(1);
     for _ in 0..5 {
@@ -247,7 +247,7 @@ fn drop_ending(storage: &FaultStorage, session: types::SessionId) {
 /// By this session's clock no time has passed: it stood still, or the storage's clock was set
 /// ahead.
 #[test]
-fn whose_ending_was_dropped_meanwhile_commits_nothing() {
+fn a_session_whose_ending_was_dropped_commits_nothing() {
     let host = Host::new();
     let session = host.begin(1);
     let maintainer = host.elsewhere().begin_read();
@@ -285,7 +285,7 @@ fn where_it_goes_just_before_the_manifest(
 }
 
 #[test]
-fn whose_ending_was_dropped_in_the_midst_of_the_commit_takes_it_back() {
+fn a_session_whose_ending_is_dropped_during_its_commit_takes_it_back() {
     let (_, sealer) = where_it_goes_just_before_the_manifest(drop_ending);
     let session = Session::begin(&sealer, begin(1)).unwrap();
     let error = session.commit(backup_of(&session, 0)).unwrap_err();
@@ -297,7 +297,7 @@ fn whose_ending_was_dropped_in_the_midst_of_the_commit_takes_it_back() {
 
 /// Nor does it stay if the storage fails just then: the caller calls again.
 #[test]
-fn who_could_not_take_its_commit_back_takes_it_back_the_next_time() {
+fn a_commit_that_could_not_be_taken_back_is_taken_back_the_next_time() {
     let (faults, sealer) = where_it_goes_just_before_the_manifest(drop_claim);
     let session = Session::begin(&sealer, begin(1)).unwrap();
     // The manifest is put, and the tombstone fails.
@@ -467,7 +467,7 @@ fn sessions_of_a_pulse_share_its_listings_and_leave_one_by_one() {
 }
 
 #[test]
-fn an_ending_of_another_kind_is_told_in_its_own_words() {
+fn an_ending_of_another_kind_has_an_error_text_of_its_own() {
     let host = Host::new();
     let session = host.begin(1);
     let name = names::manifest(session.series(), session.id(), Revision::FIRST);

@@ -75,7 +75,7 @@ fn barriers_and_listings_do_not_grow_with_the_backups_that_are_revised() {
 }
 
 #[test]
-fn what_others_do_meanwhile_is_each_backups_own() {
+fn changes_by_others_affect_only_the_changed_backups() {
     let host = Host::new();
     let [kept, forgotten, revised, dropped, other] = [1, 2, 3, 4, 5].map(|n| (series(1), id(n)));
     for backup in [kept, forgotten, revised, dropped, other] {
@@ -142,7 +142,7 @@ fn what_others_do_meanwhile_is_each_backups_own() {
 }
 
 #[test]
-fn who_may_put_no_more_brings_nothing_back_with_what_was_put() {
+fn a_closed_session_brings_no_removed_backup_back() {
     let host = Host::new();
     let all = backups(&host, 1);
     let manifests = Manifests::new(&host.sealer);

@@ -36,7 +36,7 @@ fn lists() -> impl Strategy<Value = Vec<ContainerSlots>> {
 
 proptest! {
     #[test]
-    fn a_view_is_the_set_of_what_its_lists_name(lists in lists()) {
+    fn a_view_is_the_union_of_its_lists(lists in lists()) {
         let mut model: BTreeSet<(ContainerId, u32)> = BTreeSet::new();
         let mut gone: BTreeSet<ContainerId> = BTreeSet::new();
         let mut builder = ViewBuilder::new(id(9));

@@ -51,7 +51,7 @@ fn versions(count: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn data_is_read_once_and_long_chunks_keep_more_of_what_changes_a_little() {
+fn data_is_read_once_and_long_chunks_store_more_of_small_changes() {
     let backups = versions(6);
     let (analysis, read) = analysis(&backups, &tried()).unwrap();
     assert_eq!((read, analysis.bytes), (6 << 20, 6 << 20));
@@ -135,7 +135,7 @@ fn caps_by_bytes_cost_and_bring_something_where_data_are_scattered() {
 }
 
 #[test]
-fn what_never_repeats_gets_the_longest_chunks_or_the_default() {
+fn data_that_never_repeats_gets_the_longest_chunks_or_the_default() {
     let (analysis, _) = analysis(&[noise(3, 1 << 20)], &tried()).unwrap();
     // 64 bytes are less than 1 % of 8 KiB.
     assert_eq!(analysis.recommended.chunk_bytes, 8 << 10);
@@ -144,7 +144,7 @@ fn what_never_repeats_gets_the_longest_chunks_or_the_default() {
 }
 
 #[test]
-fn the_file_stands_alone_and_names_are_not_markup() {
+fn the_file_needs_no_network_and_names_are_not_markup() {
     let (analysis, _) = analysis(&versions(3), &tried()).unwrap();
     let html = html(&analysis).unwrap();
     assert!(html.contains("&lt;2&gt;") && !html.contains("<2>"));
@@ -186,7 +186,7 @@ fn the_file_calls_settings_as_options_take_them() {
 }
 
 #[test]
-fn zeros_alone_and_what_is_tried_without_a_default_are_told() {
+fn only_zeros_and_trials_without_the_default_are_errors() {
     let error = analysis(&[vec![0; 100_000]], &tried()).unwrap_err().to_string();
     assert!(error.contains("no data"), "{error}");
     let without = |tried: Tried, what: &str| {

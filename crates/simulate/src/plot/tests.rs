@@ -41,7 +41,7 @@ fn assert_well_formed(xml: &str) {
 }
 
 #[test]
-fn plots_are_well_formed_whatever_their_points() {
+fn plots_are_well_formed_with_any_points() {
     let points = vec![
         (0.0, -1.0),
         (f64::NAN, 1.0),

@@ -107,7 +107,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_reads_what_a_list_would(recipe in recipes(), memory in 0..200u64) {
+        fn lru_reads_the_same_as_a_plain_list(recipe in recipes(), memory in 0..200u64) {
             let weigh = |id: ContainerId| u64::from(id.sequence.get()) * 7 + 5;
             let references = recipe.iter().map(|r| Ok::<_, Infallible>(*r));
             let mut planner = LruPlanner::new(references, memory, weigh);

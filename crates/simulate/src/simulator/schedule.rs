@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn each_schedule_keeps_what_it_says() {
+    fn each_schedule_keeps_its_number_of_backups() {
         assert_eq!(kept(Schedule::All, 4), [0, 1, 2, 3]);
         assert_eq!(kept(Schedule::Cycle(3), 10), [7, 8, 9]);
         assert_eq!(kept(Schedule::Cycle(1), 10), [9]);

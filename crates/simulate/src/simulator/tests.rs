@@ -132,7 +132,7 @@ proptest! {
     /// A plain model: stored chunks are those that were ever new and still have a reference. The
     /// engine's look-ups find all of so few chunks.
     #[test]
-    fn a_store_is_what_a_plain_model_says(
+    fn a_store_matches_a_plain_model(
         workload in prop::collection::vec(prop::collection::vec(0..40_u8, 0..60), 1..12),
         keep in prop::option::of(1..5_usize),
         container_bytes in 1..40_u64,
@@ -164,7 +164,7 @@ proptest! {
 }
 
 #[test]
-fn a_fingerprint_with_two_lengths_is_told() {
+fn a_fingerprint_with_two_lengths_is_an_error() {
     for finding in [Finding::Exact { seal: false }, engine()] {
         let settings = Settings {
             container_bytes: 100,
@@ -383,7 +383,7 @@ proptest! {
     /// With room for everything, each container is read once. A planner that knows all references
     /// reads no more than an area of the same bytes.
     #[test]
-    fn who_knows_all_reads_least(chunks in prop::collection::vec((0..6_u8, 0..9_u8), 0..200), units in 1..4_u64) {
+    fn a_planner_that_knows_all_references_reads_least(chunks in prop::collection::vec((0..6_u8, 0..9_u8), 0..200), units in 1..4_u64) {
         let bytes = units * 64;
         let containers: BTreeSet<u8> = chunks.iter().map(|(container, _)| *container).filter(|n| *n > 0).collect();
         prop_assert_eq!(looking(&chunks, 1 << 20, 0, None), containers.len() as u64);

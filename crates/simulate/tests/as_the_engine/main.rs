@@ -213,7 +213,7 @@ fn with_each_kind_of_cap() {
 
 /// The deletion of a backup deletes what only this backup had.
 #[test]
-fn with_backups_that_go() {
+fn with_deleted_backups() {
     for kept in [1, 3] {
         let case = Case::new(UNCAPPED).keeping(kept);
         let outcomes = compare(case);
@@ -225,7 +225,7 @@ fn with_backups_that_go() {
 }
 
 #[test]
-fn with_sampled_hooks_and_backups_that_go() {
+fn with_sampled_hooks_and_deleted_backups() {
     for cap in [Cap::None, Cap::Least(4000)] {
         let looked = looked(Case::new(capping(cap, 2)).sampled().keeping(3));
         assert!(looked[7].period > 1, "{}", looked[7].period);

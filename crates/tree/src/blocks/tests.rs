@@ -54,7 +54,7 @@ proptest! {
 }
 
 #[test]
-fn an_error_is_told_at_the_latest_when_it_finishes() {
+fn a_write_error_is_reported_at_the_latest_at_the_end() {
     let named = tempfile::NamedTempFile::new_in(".").unwrap();
     let read_only = std::fs::File::open(named.path()).unwrap();
     for len in [0, THREAD_BYTES_MIN, THREADS_MAX * THREAD_BYTES_MIN] {
@@ -73,7 +73,7 @@ fn prop_assert_err(told: Result<(), Errno>) {
 
 /// Whichever writer fails, at whichever write, the error is reported, and no thread is left.
 #[test]
-fn what_any_of_several_writers_fails_with_is_told() {
+fn the_error_of_any_writer_is_reported() {
     let block = vec![1; BLOCKS_BYTES];
     for len in [0, THREAD_BYTES_MIN, THREADS_MAX * THREAD_BYTES_MIN] {
         for fails_at in [0, 1, 4, 9] {
@@ -129,7 +129,7 @@ fn a_long_file_that_is_not_finished_has_not_its_length() {
 
 /// Without its end a file is shorter. Without an edge of a hole it would look whole.
 #[test]
-fn what_a_power_cut_could_take_unseen_is_waited_for() {
+fn files_that_a_power_cut_could_damage_unseen_are_exposed() {
     let len = THREADS_MAX * THREAD_BYTES_MIN + 77;
     let block = vec![1; BLOCKS_BYTES];
     let exposed = |offsets: &[u64], last: u64| {

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_have_no_effect_is_told() {
+    fn patterns_without_effect_are_reported() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path().canonicalize().unwrap();
         fs::create_dir_all(top.join("src/real/sub")).unwrap();

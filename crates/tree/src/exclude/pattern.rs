@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_path_has_is_cleaned_away() {
+    fn components_that_no_path_has_are_removed_from_patterns() {
         for (typed, want) in [
             ("foo", "**/foo"),
             ("foo//bar/", "**/foo/bar"),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn names_before_the_first_wildcard_are_told() {
+    fn names_before_the_first_wildcard_are_returned() {
         let names = |typed| Pattern::new(typed, None).unwrap().names();
         let want: [&[u8]; 2] = [b"a", b"b*"];
         assert_eq!(names(r"/a/b\*/c*/d"), want);

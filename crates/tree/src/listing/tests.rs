@@ -115,7 +115,7 @@ fn found_at(written: &Written, place: &ListingPlace, path: &[u8]) -> (Vec<(Listi
 }
 
 #[test]
-fn fences_lead_to_every_path_and_what_is_below_it() {
+fn fences_lead_to_every_path_and_its_subtree() {
     // Pages above pages.
     let all = many(500, 400);
     let written = write(&all);
@@ -198,7 +198,7 @@ fn fences_of_the_longest_paths_are_a_tree_too() {
 
 /// A change costs the pages above it, and not all later fences.
 #[test]
-fn fences_of_what_did_not_change_are_the_same_bytes() {
+fn fences_of_an_unchanged_listing_have_the_same_bytes() {
     let all = many(300, 400);
     let mut changed = all.clone();
     let EntryKind::File { len, .. } = &mut changed[60_000].kind else {
@@ -224,7 +224,7 @@ fn fences_of_what_did_not_change_are_the_same_bytes() {
 }
 
 #[test]
-fn what_is_out_of_order_or_impossible_is_refused() {
+fn entries_out_of_order_or_impossible_are_refused() {
     let (mut listing, mut fences) = (Vec::new(), Vec::new());
     let mut writer = ListingWriter::new();
     let mut push = |entry: &ListingEntry| writer.push(entry, &mut listing, &mut fences);

@@ -112,7 +112,7 @@ fn disturb(len: usize, happen: impl FnOnce(&mut fs::File)) -> (u64, Option<Chang
 }
 
 #[test]
-fn changes_while_reading_are_told() {
+fn changes_while_reading_are_reported() {
     assert_eq!(disturb(5000, |_| ()), (5000, None));
     assert_eq!(
         disturb(5000, |f| f.set_len(3500).unwrap()),
@@ -134,7 +134,7 @@ fn changes_while_reading_are_told() {
 }
 
 #[test]
-fn what_took_the_files_place_is_neither_followed_nor_waited_for() {
+fn a_replacement_of_the_file_is_neither_followed_nor_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     fs::write(&path, "x").unwrap();

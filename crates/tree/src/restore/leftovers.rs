@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_living_process_or_nobody_of_ours_has_made_stays() {
+    fn files_of_living_or_foreign_processes_stay() {
         let dir = tempfile::tempdir().unwrap();
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();

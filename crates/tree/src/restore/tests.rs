@@ -58,7 +58,7 @@ fn a_few() -> Vec<Captured> {
 }
 
 #[test]
-fn only_what_is_asked_for_is_restored() {
+fn only_requested_entries_are_restored() {
     let restored = |include: Include, excludes: &[&str], base: &str| {
         let dir = tempfile::tempdir().unwrap();
         let options = RestoreOptions {
@@ -102,7 +102,7 @@ fn only_what_is_asked_for_is_restored() {
 }
 
 #[test]
-fn a_link_to_what_was_not_restored_asks_for_it() {
+fn a_link_to_an_entry_that_was_not_restored_requests_it() {
     let dir = tempfile::tempdir().unwrap();
     let include = Include {
         paths: vec![b"/b".to_vec()],
@@ -292,7 +292,7 @@ fn overwriting_follows_the_choice() {
 }
 
 #[test]
-fn what_gives_way_is_replaced_and_other_names_of_it_are_not_touched() {
+fn replaced_entries_leave_their_other_names_untouched() {
     let dir = tempfile::tempdir().unwrap();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("precious"), "precious").unwrap();
@@ -401,7 +401,7 @@ fn bytes_where_the_listing_claims_a_hole_are_written() {
 }
 
 #[test]
-fn what_stands_there_stays_until_the_file_is_finished() {
+fn an_existing_file_stays_until_the_new_one_is_finished() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), b"good").unwrap();
     let mut restorer = restorer(dir.path(), RestoreOptions::default());
@@ -616,7 +616,7 @@ fn without_privileges<T: Send + 'static>(work: impl FnOnce(&Path) -> T + Send + 
 }
 
 #[test]
-fn a_folder_that_was_opened_to_be_filled_is_closed_again_however_the_restore_ends() {
+fn a_folder_opened_for_writing_gets_its_mode_back_after_every_end() {
     let modes = without_privileges(|target| {
         let there = target.join("d");
         fs::create_dir(&there).unwrap();
@@ -645,7 +645,7 @@ fn a_folder_that_was_opened_to_be_filled_is_closed_again_however_the_restore_end
 
 /// A refusal of metadata that only the superuser may set is no fault.
 #[test]
-fn without_privileges_owners_stay_and_set_id_bits_go() {
+fn without_privileges_owners_stay_and_set_id_bits_are_dropped() {
     let restored = without_privileges(|target| {
         let foreign = |e: ListingEntry| ListingEntry { uid: 1, gid: 1, ..e };
         let (plain, content) = file("/plain", b"p");

@@ -58,7 +58,7 @@ fn a_walk_that_stays_on_one_file_system_finds_the_same() {
 }
 
 #[test]
-fn entries_come_in_listing_order_after_their_parents() {
+fn entries_arrive_in_listing_order_after_their_parents() {
     let dir = tree(&["a.d", "a/b", "a/c/d", "a-", "z/", "A"]);
     fs::write(dir.path().join(path_of(b"\xff\n\x01")), "x").unwrap();
     let found = walk(options(dir.path()));
@@ -140,7 +140,7 @@ fn only_the_roots_and_the_way_to_them_are_walked() {
 }
 
 #[test]
-fn a_root_that_is_a_link_is_one_and_one_that_is_missing_is_told() {
+fn a_linked_root_is_a_link_and_a_missing_root_is_reported() {
     let dir = tree(&["a/x"]);
     symlink("a", dir.path().join("link")).unwrap();
     let roots = Roots::new(dir.path(), ["link", "missing"]);
@@ -448,7 +448,7 @@ fn others_may_look_at_files_in_any_order() {
 
 /// The folder's listing may be wrong about a name's kind, or out of date.
 #[test]
-fn what_changed_its_kind_since_it_was_listed_is_what_it_is_now() {
+fn an_entry_that_changed_its_kind_since_the_listing_has_its_new_kind() {
     let dir = tree(&["a", "b", "c", "gone", "y/z"]);
     let path = |name: &str| dir.path().join(name);
     let (mut lister, mut walk) = Walk::apart(options(dir.path()));

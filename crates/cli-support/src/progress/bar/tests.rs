@@ -110,7 +110,7 @@ fn bytes_are_bytes() {
 }
 
 #[test]
-fn who_is_waited_for_is_named() {
+fn the_bar_names_the_session_that_it_waits_for() {
     let minutes = |n: i64| UnixNanos::new(n * 60_000_000_000);
     let backup = Waiting {
         session: SessionId::new(12).unwrap(),

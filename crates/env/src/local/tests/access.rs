@@ -38,7 +38,7 @@ fn fill(root: &Path) -> LocalStorage {
 }
 
 #[test]
-fn what_is_made_is_its_owners_alone() {
+fn new_files_are_private_to_their_owner() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("above/store");
     drop(LocalStorage::create(&root).unwrap());

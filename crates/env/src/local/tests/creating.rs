@@ -162,7 +162,7 @@ fn readers_see_a_whole_object_or_none() {
 }
 
 #[test]
-fn puts_go_on_when_somebody_cleans_up_too_much() {
+fn puts_continue_after_the_folder_of_temporary_files_was_deleted() {
     let (folder, storage) = store();
     storage.put(&name("a"), &[b"1"]).unwrap();
     fs::remove_dir_all(folder.path().join(".tmp")).unwrap();

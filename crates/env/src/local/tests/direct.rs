@@ -161,7 +161,7 @@ fn where_direct_writes_are_refused_the_usual_way_is_taken_and_kept() {
 }
 
 #[test]
-fn short_writes_of_whole_blocks_go_on() {
+fn short_writes_of_whole_blocks_are_continued() {
     let calls = Strict::new(0, Spoil::Short(8192));
     let folder = tempfile::tempdir().unwrap();
     let storage = open_with(folder.path(), calls.clone(), &direct_from(1));

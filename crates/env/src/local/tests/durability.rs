@@ -103,7 +103,7 @@ fn put_many(storage: &LocalStorage, folder: &str, count: usize) {
 }
 
 #[test]
-fn a_barrier_costs_what_is_new() {
+fn the_cost_of_a_barrier_depends_on_new_objects_only() {
     let (folder, calls) = (tempfile::tempdir().unwrap(), Recorder::default());
     let storage = calls.handle(&folder);
     storage.barrier().unwrap();
@@ -157,7 +157,7 @@ fn many_files_are_synced_with_the_whole_file_system() {
 }
 
 #[test]
-fn what_others_have_put_is_synced_once_it_was_read_or_listed() {
+fn a_barrier_syncs_objects_of_others_after_they_were_read_or_listed() {
     let (folder, calls) = (tempfile::tempdir().unwrap(), Recorder::default());
     let (ours, theirs) = (calls.handle(&folder), calls.handle(&folder));
     for object in ["r/1", "h/1", "t/1", "l/1", "m/1", "lost/1"] {
@@ -192,7 +192,7 @@ fn what_others_have_put_is_synced_once_it_was_read_or_listed() {
 }
 
 #[test]
-fn what_others_have_put_in_folders_that_were_named_is_synced_once_it_was_listed() {
+fn a_barrier_syncs_listed_objects_of_others_in_named_folders() {
     let (folder, calls) = (tempfile::tempdir().unwrap(), Recorder::default());
     let (ours, theirs) = (calls.handle(&folder), calls.handle(&folder));
     for object in ["a/n/1", "a/other/1"] {
@@ -210,7 +210,7 @@ fn what_others_have_put_in_folders_that_were_named_is_synced_once_it_was_listed(
 }
 
 #[test]
-fn what_was_seen_to_be_missing_is_made_durable_as_such() {
+fn a_barrier_makes_an_observed_absence_durable() {
     let (folder, calls) = (tempfile::tempdir().unwrap(), Recorder::default());
     let (ours, theirs) = (calls.handle(&folder), calls.handle(&folder));
     theirs.put(&name("a/1"), &[b"1"]).unwrap();
@@ -241,7 +241,7 @@ fn a_name_that_somebody_put_anew_is_synced_anew() {
 }
 
 #[test]
-fn what_others_deleted_meanwhile_does_not_fail_a_barrier() {
+fn objects_deleted_by_others_do_not_fail_a_barrier() {
     let (folder, calls) = (tempfile::tempdir().unwrap(), Recorder::default());
     let (ours, theirs) = (calls.handle(&folder), calls.handle(&folder));
     theirs.put(&name("a/1"), &[b"1"]).unwrap();
@@ -252,7 +252,7 @@ fn what_others_deleted_meanwhile_does_not_fail_a_barrier() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded() {
+fn the_number_of_tracked_names_is_bounded() {
     let (folder, calls) = (tempfile::tempdir().unwrap(), Recorder::default());
     let options = LocalOptions {
         tracked_names_max: 40,
@@ -390,7 +390,7 @@ fn a_barrier_waits_for_one_that_has_taken_up_its_work() {
 }
 
 #[test]
-fn puts_go_on_beside_a_barrier_and_are_left_to_the_next() {
+fn puts_during_a_barrier_are_left_to_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let (storage, has_begun, go) = gated(&folder);
     storage.put(&name("a"), &[b"1"]).unwrap();
@@ -540,7 +540,7 @@ proptest! {
 }
 
 #[test]
-fn the_oracle_sees_what_is_missing() {
+fn the_oracle_notices_missing_syncs() {
     let mut world = World::new(1 << 16, 32);
     world.step(0, 0, &name("f/a"));
     let entry = world.entries[&name("f/a")];

@@ -66,7 +66,7 @@ fn a_lock_of_an_earlier_boot_is_free_where_no_other_machine_reaches() {
 }
 
 #[test]
-fn hosts_are_told_apart_by_boot_then_by_machine() {
+fn hosts_are_distinguished_by_boot_then_by_machine() {
     let here = Host::another(1);
     assert_eq!(here.reach(&here, false), Reach::Here);
     assert_eq!(here.reach(&Host::another(2), true), Reach::OutOfSight);
@@ -108,7 +108,7 @@ fn hosts_are_written_and_read() {
 }
 
 #[test]
-fn a_torn_lock_file_tells_nothing() {
+fn a_torn_lock_file_identifies_no_host() {
     let (folder, storage) = store();
     fs::create_dir(folder.path().join(".locks")).unwrap();
     for text in [&b""[..], b"onefold", &[0xff; 1000]] {
@@ -144,7 +144,7 @@ fn asking_does_not_keep_others_from_taking() {
 }
 
 #[test]
-fn a_taker_waits_for_one_who_asks() {
+fn a_lock_taker_waits_for_a_short_query() {
     let (folder, storage) = store();
     let lock = name("lock");
     drop(storage.lock(&lock).unwrap());

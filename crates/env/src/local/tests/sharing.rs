@@ -18,7 +18,7 @@ fn leave(root: &Path, host: &str, alive: bool) -> PathBuf {
 }
 
 #[test]
-fn what_the_dead_left_goes_and_nothing_else() {
+fn only_leftovers_of_dead_processes_are_removed() {
     let (root, here) = (tempfile::tempdir().unwrap(), Host::here());
     let dead = leave(root.path(), &here.to_file_name(), true);
     let elsewhere = leave(root.path(), &Host::another(3).to_file_name(), true);
@@ -41,7 +41,7 @@ fn what_the_dead_left_goes_and_nothing_else() {
 }
 
 #[test]
-fn what_the_living_write_stays() {
+fn files_of_living_writers_stay() {
     let (root, storage) = store();
     let writing = storage.temporaries.create().unwrap();
     drop(LocalStorage::open(root.path()).unwrap());

@@ -14,7 +14,7 @@ fn blocks(folder: &Path, file: &str) -> u64 {
 }
 
 #[test]
-fn what_is_given_back_takes_no_space() {
+fn trimmed_ranges_take_no_space() {
     let (folder, storage) = store();
     let content = vec![7; 1_000_000];
     storage.put(&name("data/1"), &[&content]).unwrap();
@@ -75,7 +75,7 @@ impl Calls for Whole {
 }
 
 #[test]
-fn where_nothing_is_taken_back_it_is_said() {
+fn a_file_system_that_cannot_trim_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let storage = open_with(folder.path(), Whole, &LocalOptions::default());
     storage.put(&name("data/1"), &[&[7; 1000]]).unwrap();

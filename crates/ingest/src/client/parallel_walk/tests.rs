@@ -80,7 +80,7 @@ fn with_threads<R>(options: WalkOptions, work: impl FnOnce(ParallelWalk<'_>) -> 
 }
 
 #[test]
-fn entries_come_in_listing_order_however_slow_a_looker_is() {
+fn entries_arrive_in_listing_order_although_one_thread_is_slow() {
     let dir = wide_tree(200);
     let wanted = expected(dir.path());
     let found = with_threads(options(dir.path()), |mut walked| drain(&mut walked));
@@ -156,7 +156,7 @@ const SCARCE: &str = "ONEFOLD_TEST_FEW_DESCRIPTORS";
 
 /// In a process of its own, because the limit is for each process.
 #[test]
-fn want_of_descriptors_is_told_and_nothing_hangs() {
+fn a_lack_of_descriptors_is_reported_and_nothing_hangs() {
     if let Some(root) = std::env::var_os(SCARCE) {
         let (items, ended) = with_threads(options(Path::new(&root)), |mut walked| drain(&mut walked));
         assert!(ended.is_ok(), "{ended:?}");
@@ -194,7 +194,7 @@ fn want_of_descriptors_is_told_and_nothing_hangs() {
             .arg(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "client::parallel_walk::tests::want_of_descriptors_is_told_and_nothing_hangs",
+                "client::parallel_walk::tests::a_lack_of_descriptors_is_reported_and_nothing_hangs",
                 "--nocapture",
             ])
             .env(SCARCE, dir.path())

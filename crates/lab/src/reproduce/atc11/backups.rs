@@ -296,9 +296,9 @@ fn beside(pairs: &[Pair], paper: impl Fn(u64) -> &'static str) -> Vec<Row> {
             .join(", ");
         let apart = percent(1.0 - pair.spread);
         let why = if least >= pair.spread {
-            format!("not told: runs of one and the same form were up to {apart} apart")
+            format!("cannot be judged: runs of the same form were up to {apart} apart")
         } else {
-            format!("slower, and runs of one and the same form were no more than {apart} apart")
+            format!("slower, and runs of the same form were no more than {apart} apart")
         };
         Row::new(
             format!(

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_woven_is_looked_up_chunk_by_chunk() {
+    fn woven_data_is_looked_up_chunk_by_chunk() {
         let progress = Progress::new(std::sync::Arc::default());
         let bytes = 64 << 20;
         let same = back_up_again(bytes, Order::Same, 128, 2, &progress).unwrap();

@@ -363,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_that_is_filled_has_what_was_added() {
+    fn a_filled_index_has_all_added_hooks() {
         let progress = Progress::new(std::sync::Arc::default());
         let scale = Scale {
             budget_bytes: 1 << 20,

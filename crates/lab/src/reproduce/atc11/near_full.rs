@@ -80,7 +80,7 @@ pub(super) fn experiment(filled: &Filled, divisor: u64) -> Experiment {
         .value(terabytes)
         .met(terabytes * number(divisor) >= 500.0, "less"),
         Row::new(
-            "hooks that were added and are not found, of those asked for",
+            "added hooks that look-ups do not find, of all requested",
             "",
             format!(
                 "{}; {} new chunks were taken for known ones",

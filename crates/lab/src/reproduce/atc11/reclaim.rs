@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_deleted_is_reclaimed_and_no_more_is_looked_at_in_a_full_store() {
+    fn deleted_data_is_reclaimed_and_a_full_store_costs_no_more_reads() {
         let progress = Progress::new(std::sync::Arc::default());
         let setting = |filled_bytes| Setting {
             filled_bytes,

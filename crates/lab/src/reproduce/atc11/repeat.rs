@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_found_is_what_equation_2_predicts() {
+    fn equation_2_predicts_the_share_of_found_duplicates() {
         let progress = Progress::new(std::sync::Arc::default());
         let mut last = 1.1;
         for halvings in [0, 5, 7, 9] {

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_at_once_are_found_again_whatever_the_index() {
+    fn simultaneous_streams_are_found_again_with_every_index() {
         let progress = Progress::new(std::sync::Arc::default());
         let forms = [
             IndexForm::Runs,

@@ -306,12 +306,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn progress_expects_what_is_tried() {
+    fn progress_expects_the_bytes_of_all_trials() {
         assert_eq!(tries().len() as u64, REPLAYS);
     }
 
     #[test]
-    fn what_loses_at_most_so_much_reads_least() {
+    fn at_most_finds_the_fewest_reads_within_a_loss() {
         let curve = [(0.0, 100.0), (1.0, 60.0), (3.0, 40.0), (9.0, 10.0)];
         assert_eq!(at_most(&curve, 2.0), Some(50.0));
         assert_eq!(at_most(&curve, 6.0), Some(25.0));

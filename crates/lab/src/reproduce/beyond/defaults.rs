@@ -170,7 +170,7 @@ fn judged(name: &str, none: &[Outcome], capped: &[Outcome]) -> Vec<Row> {
             format!(
                 "figure 5, {name}: a restore that looks ahead with 128 MiB, to no cap and LRU of 128 MiB"
             ),
-            "1.7X for 8 % lost, LRU; at least 2.5X is asked of the default",
+            "1.7X for 8 % lost, LRU; target of the default 2.5X",
             format!(
                 "{faster:.2}X (rolling area {rolling:.2}X, LRU {lru:.2}X; to no cap, looking ahead too, {same:.2}X; {less:.2}X by the mean \
                  of containers read a MiB)"

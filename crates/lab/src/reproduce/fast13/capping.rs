@@ -165,7 +165,7 @@ pub(super) fn trade_off(data: &Data, tried: &[Tried]) -> Experiment {
         if let (Some(factor), Some(speed)) = (factor(last(outcomes)), speed(last(outcomes), memory)) {
             let ours = format!("{factor:.2}; {speed:.3} with {} LRU", said_mib(OVER_TIME_MIB));
             let what = format!("deduplication factor and speed factor, {}", said_cap(cap));
-            rows.push(Row::new(what, "drawn, not told", ours).value(speed));
+            rows.push(Row::new(what, "plotted, without a figure", ours).value(speed));
         }
     }
     Experiment {
@@ -269,7 +269,7 @@ pub(super) fn over_time(data: &Data, tried: &[Tried]) -> Experiment {
             let ours = format!("{growth:.1}X, from {first:.2} to {last:.2}");
             let told = data.says.capped_growth.iter().find(|(told, _)| *told == cap);
             rows.push(match told {
-                None => Row::new(what, "drawn, not told", ours).value(growth),
+                None => Row::new(what, "plotted, without a figure", ours).value(growth),
                 Some((_, paper)) => {
                     let row = Row::new(what, format!("{paper}X"), ours).value(growth);
                     row.met(is_near(growth, *paper), data.far_with_lru(OVER_TIME_MIB))
@@ -331,7 +331,7 @@ pub(super) fn longer_windows(data: &Data, tried: &[Tried], windows_mb: &[u64]) -
                 let paper = if mib == 1024 && *mb == 160 {
                     format!("{}X", data.says.longer_windows)
                 } else {
-                    "drawn, not told".to_owned()
+                    "plotted, without a figure".to_owned()
                 };
                 let row = Row::new(what, paper, format!("{gain:.2}X")).value(gain);
                 rows.push(if mib == 1024 {

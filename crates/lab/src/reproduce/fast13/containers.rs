@@ -131,7 +131,7 @@ pub(super) fn speed(data: &Data, sized: &Sized) -> Experiment {
                 let what = format!("fastest size of containers, {} {how}", said_mib(mib));
                 let ours = format!("{size} MiB ({speed:.1} MB/s)");
                 rows.push(match told {
-                    None => Row::new(what, "drawn, not told", ours).value(size),
+                    None => Row::new(what, "plotted, without a figure", ours).value(size),
                     Some(paper) => Row::new(what, format!("{paper} MB"), ours).value(size).met(
                         size * 2.0 >= paper && size <= paper * 2.0,
                         "more than a doubling away",

@@ -149,7 +149,7 @@ fn by_other_averages(data: &Data, outcomes: &[Outcome]) -> Vec<Row> {
                 "rolling to LRU {which}, {}",
                 PRACTICAL_MIB.map(said_mib).join(", ")
             ),
-            "not told",
+            "no figure",
             ratios.join(", "),
         ))
     });
@@ -171,7 +171,7 @@ pub(super) fn assembly(data: &Data, outcomes: &[Outcome]) -> Experiment {
             rows.push(
                 Row::new(
                     what,
-                    format!("{least}-{most}X; at least {must}X is asked"),
+                    format!("{least}-{most}X; target {must}X"),
                     format!("{ratio:.1}X"),
                 )
                 .value(ratio)

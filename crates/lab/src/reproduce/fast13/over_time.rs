@@ -77,7 +77,7 @@ pub(super) fn experiment(data: &Data, outcomes: &[Outcome]) -> Experiment {
 fn beside(data: &Data, says: &[(u64, f64)], mib: u64, what: String, ours: f64, unit: &str) -> Row {
     let ours_said = format!("{ours:.1}{unit}");
     let Some((_, paper)) = says.iter().find(|(size, _)| *size == mib) else {
-        return Row::new(what, "not told", ours_said).value(ours);
+        return Row::new(what, "no figure", ours_said).value(ours);
     };
     Row::new(what, format!("{paper}{unit}"), ours_said)
         .value(ours)

@@ -139,7 +139,7 @@ fn memory_shrinks_with_the_data_and_never_below_a_container() {
 }
 
 #[test]
-fn who_asks_to_stop_is_heard() {
+fn a_run_stops_on_request() {
     let progress = Progress::new(Arc::new(AtomicBool::new(true)));
     let request = Request {
         extent: Extent::Quick,

@@ -170,7 +170,7 @@ mod tests {
     use crate::generate::{Images, TwoYear};
 
     #[test]
-    fn a_content_is_read_as_it_was_said_whatever_the_buffer() {
+    fn a_content_is_read_as_declared_with_every_buffer() {
         const IMAGE: u64 = 40 << 20;
         let images = Images {
             weeks: 2,
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn numbered_backups_are_of_one_series_and_tell_their_extents() {
+    fn numbered_backups_are_of_one_series_and_declare_their_extents() {
         let load = TwoYear {
             snapshot_bytes: 1_000_000,
             weeks: 2,

@@ -177,7 +177,7 @@ impl Engine {
         let report = self.store.optimize(&request, &Monitor::default())?;
         if let Some((backup, why)) = report.failed.first() {
             return Err(LabError::settings(format!(
-                "the layout of backup {backup} was not repaired: {why}"
+                "the engine did not repair the layout of backup {backup}: {why}"
             )));
         }
         Ok(report.repaired.first().map(|(_, repaired)| *repaired))
@@ -300,7 +300,7 @@ impl Engine {
     fn snapshot(&self, backup: SessionId) -> Result<Snapshot, LabError> {
         let mut all = self.store.snapshots()?.snapshots.into_iter();
         let wanted = all.find(|snapshot| snapshot.id == backup);
-        wanted.ok_or_else(|| LabError::settings(format!("backup {backup} is gone")))
+        wanted.ok_or_else(|| LabError::settings(format!("the store has no backup {backup}")))
     }
 
     /// The bytes that the store takes.

@@ -39,7 +39,7 @@ pub(super) fn bytes(size: &Size) -> u64 {
 
 /// Data without duplicates.
 pub(super) fn unique(bytes: u64) -> Result<Vec<u8>, LabError> {
-    let too_large = |_| LabError::settings(format!("{bytes} bytes of unique data"));
+    let too_large = |_| LabError::settings(format!("{bytes} bytes of unique data are too many for memory"));
     let mut data = vec![0; usize::try_from(bytes).map_err(too_large)?];
     noise(UNIQUE, 0, &mut data);
     Ok(data)
@@ -164,7 +164,7 @@ fn experiment(size: &Size, raws: &[Rates], ours: &[Rates]) -> Experiment {
         let share = ours / raw;
         Row::new(
             format!("{what}, to raw"),
-            format!("{paper}; at least {least} is asked for"),
+            format!("{paper}; target {least}"),
             format!("{share:.2}: {ours:.0} to {raw:.0} MB/s"),
         )
         .value(share)

@@ -15,7 +15,7 @@ mod tests {
     use crate::reproduce::stores::content;
 
     #[test]
-    fn bytes_are_told_about_before_they_are_made() {
+    fn bytes_are_declared_before_they_are_generated() {
         let images = Images {
             weeks: 2,
             ..Images::sg(1).unwrap().scaled(40 << 20)

@@ -132,7 +132,7 @@ fn experiment(size: &Size, bytes: u64, second: &[Second]) -> Experiment {
                 "containers of {} MiB, in memory",
                 mib(size.container_bytes.into())
             ),
-            x: Axis::doubling("what is asked for, KiB"),
+            x: Axis::doubling("unit of the look-up, KiB"),
             y: Axis::decades("look-ups"),
             series: vec![Series::new("look-ups", points(|one| one.look_ups))],
         }],

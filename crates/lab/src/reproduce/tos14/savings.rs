@@ -55,7 +55,7 @@ fn data_sets(size: &Size) -> Vec<Data> {
     let each = each.map(|images| synthetic(Images { weeks, ..images }));
     let mut all: Vec<Data> = each.collect();
     all.push(Data {
-        paper_alone: "not told",
+        paper_alone: "no figure",
         ..synthetic(group(Images::gp(), size.groups[0]))
     });
     all.push(Data {

@@ -84,7 +84,7 @@ fn every_experiment_is_reported_with_its_rows_and_points() {
 }
 
 #[test]
-fn what_depends_on_no_time_is_as_the_engine_promises() {
+fn figures_without_times_match_the_promises_of_the_engine() {
     let (told, _) = reproduced(&[SAVINGS, LOOK_UPS, EXPIRY]);
     let value = |experiment: &str, what: &str| {
         let one = told.iter().find(|one| one.name == experiment).unwrap();

@@ -24,7 +24,7 @@ fn some(ward: &Ward) -> Vec<Slot> {
 /// Healing has remade a lost container without some slots. The lost generation comes back, and then
 /// the remade one rots. Each has slots that the other lacks.
 #[test]
-fn a_generation_that_came_back_gives_what_the_remade_one_lacks() {
+fn a_generation_that_reappeared_supplies_slots_that_the_remade_one_lacks() {
     for has_copy in [true, false] {
         let ward = Ward::new(601);
         let lacking = some(&ward);
@@ -119,7 +119,7 @@ fn a_short_generation_is_not_whole_because_its_catalog_has_no_copy() {
 /// A remade generation without some slots exists beside the fuller one that came back, and a prune
 /// removes a part of the container.
 #[test]
-fn a_prune_keeps_what_only_one_of_two_generations_has() {
+fn a_prune_keeps_slots_of_only_one_of_two_generations() {
     for is_listed in [true, false] {
         let ward = Ward::new(621);
         let slots = ward.slots();

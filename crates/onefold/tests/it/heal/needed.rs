@@ -25,7 +25,7 @@ fn half_needed(seed: u64) -> (Ward, Vec<Slot>) {
 /// No place has the listed chunks any more. A prune keeps those on the lists that backups need, and
 /// reports the container only if there are some.
 #[test]
-fn lists_of_damage_lose_what_no_backup_needs() {
+fn lists_of_damage_lose_entries_that_no_backup_needs() {
     for is_one_needed in [true, false] {
         let (ward, slots) = half_needed(691);
         let (needed, needless) = (slots[0], slots[slots.len() - 1]);
@@ -81,7 +81,7 @@ fn rot_that_no_backup_needs_is_not_reported() {
 /// about to announce its epoch. Then the chunk is lost and listed. The marks of that prune do not
 /// cover the backup, and the list stays.
 #[test]
-fn what_a_backup_needs_that_came_after_the_plan_stays_listed() {
+fn damage_that_a_backup_after_the_plan_needs_stays_listed() {
     let (ward, slots) = half_needed(711);
     let leaves = leaving(PruneUnused::Bytes(1 << 30));
     prune(&ward.machine.beside(712).open(), &leaves, "leaves all");

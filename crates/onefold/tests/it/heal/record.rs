@@ -14,7 +14,7 @@ use crate::common::{How, assert_restores_bytes, back_up_bytes, noise, snapshot};
 /// Healing does not bring back what prune has removed, even if a list of damage and the copies of
 /// catalogs come back with an old copy of the disk.
 #[test]
-fn what_was_removed_is_not_made_again() {
+fn healing_does_not_restore_removed_data() {
     let ward = Ward::new(86);
     let machine = &ward.machine;
     rot(machine, ward.name(0).as_str());

@@ -114,7 +114,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
     /// No generation is deleted that has a slot which no other one has.
     #[test]
-    fn what_one_generation_has_alone_stays(
+    fn slots_of_only_one_generation_stay(
         generations in generations(has()),
         dead in prop::collection::btree_set(0..SLOTS, 1..4),
     ) {

@@ -79,7 +79,7 @@ fn nodes_that_are_replaced_in_place_have_a_whole_copy_at_every_moment() {
 }
 
 #[test]
-fn a_copy_without_its_other_one_gets_that_before_anything_below_goes() {
+fn a_missing_second_copy_is_made_before_data_below_it_is_removed() {
     let storage = FaultStorage::new();
     let (model, list) = nodes(&storage);
     // Killed between the two copies of the new generation.
@@ -92,7 +92,7 @@ fn a_copy_without_its_other_one_gets_that_before_anything_below_goes() {
 }
 
 #[test]
-fn data_that_finds_no_room_stays_and_all_else_goes() {
+fn data_without_space_for_its_copy_stays_and_all_else_is_removed() {
     let storage = FaultStorage::new();
     let (containers, mut model) = (open(&storage), Model::new());
     let whole = id(ContainerKind::Data, 1, 0);

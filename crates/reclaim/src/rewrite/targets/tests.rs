@@ -93,7 +93,7 @@ fn targets(parents: Vec<Parent>, held: &[u64]) -> Option<Vec<(u64, Vec<StreamRoo
 }
 
 #[test]
-fn whoever_had_the_roots_gets_the_new_ones() {
+fn every_backup_with_the_old_roots_gets_the_new_ones() {
     let new = |bytes| (bytes, REWRITER);
     let all = || {
         vec![
@@ -121,7 +121,7 @@ fn whoever_had_the_roots_gets_the_new_ones() {
 
 /// Equal bytes in two places may be damaged in one and whole in the other.
 #[test]
-fn nobody_gets_what_was_made_of_other_roots() {
+fn no_backup_gets_trees_made_from_other_roots() {
     let new = |bytes| (bytes, REWRITER);
     let twins = |made: &[(u8, u64)]| vec![parent(9, &[(1, 9)], &[new(1)]), parent(8, &[(1, 8)], made)];
     assert_eq!(targets(twins(&[]), &[]), None);
@@ -137,7 +137,7 @@ fn nobody_gets_what_was_made_of_other_roots() {
 
 /// If a backup is held, its new trees are dropped, and so are the targets that would get them.
 #[test]
-fn who_is_held_takes_what_was_made_of_it_along() {
+fn a_held_backup_drops_its_new_trees_and_their_targets() {
     let new = |bytes| (bytes, REWRITER);
     let all = vec![
         parent(9, &[(1, 9)], &[new(1)]),
@@ -152,7 +152,7 @@ fn who_is_held_takes_what_was_made_of_it_along() {
 }
 
 #[test]
-fn what_the_first_copied_is_told_of_it_alone() {
+fn copied_bytes_are_reported_for_the_first_target_only() {
     let new = |bytes| (bytes, REWRITER);
     let all = vec![parent(9, &[(1, 9)], &[new(1)]), parent(8, &[(1, 9)], &[])];
     let (_, all) = rewrite(all).without(id(REWRITER), &BTreeSet::new()).unwrap();
@@ -186,7 +186,7 @@ fn any_parents() -> impl Strategy<Value = Vec<Parent>> {
 proptest! {
     /// A process that completes the rewrite knows the commit, and the streams that its parents had.
     #[test]
-    fn who_made_it_and_who_completes_it_mean_the_same(parents in any_parents(), held in btree_set(1u64..8, 0..3)) {
+    fn the_maker_and_the_completer_of_a_rewrite_choose_the_same_targets(parents in any_parents(), held in btree_set(1u64..8, 0..3)) {
         let first = parents[0].of;
         let known: Vec<_> = parents.iter().map(|parent| (parent.series, parent.of, parent.from.clone())).collect();
         let made: Vec<_> = parents.iter().filter(|parent| !parent.made.is_empty()).map(|parent| parent.of).collect();

@@ -49,7 +49,7 @@ fn the_default_stays_where_it_gains_and_costs_at_most_so_much() {
 }
 
 #[test]
-fn what_gains_no_more_than_it_costs_is_not_recommended() {
+fn a_cap_that_gains_no_more_than_it_costs_is_not_recommended() {
     assert_eq!(capped((10.0, 1.02), &[], 3).0, DEFAULT);
     let (cap, why) = capped((10.0, 1.0), &[], 3);
     assert_eq!(cap, Cap::None);
@@ -60,7 +60,7 @@ fn what_gains_no_more_than_it_costs_is_not_recommended() {
 }
 
 #[test]
-fn another_takes_the_default_s_place_where_it_pays_beside_it() {
+fn another_cap_replaces_the_default_if_it_pays_beside_it() {
     let with = |factor, speed| capped((9.8, 1.5), &[(STRONG, factor, speed)], 3).0;
     assert_eq!(with(9.6, 1.73), STRONG);
     assert_eq!(
@@ -99,7 +99,7 @@ fn where_the_default_is_not_to_be_had_another_may_pay_beside_none() {
 }
 
 #[test]
-fn a_single_backup_says_nothing_against_the_default_but_what_it_costs() {
+fn a_single_backup_argues_against_the_default_only_by_its_cost() {
     let (cap, why) = capped((10.0, 1.0), &[(STRONG, 10.0, 9.0)], 1);
     assert_eq!(cap, DEFAULT);
     assert!(why.contains("several versions"), "{why}");

@@ -35,7 +35,7 @@ fn the_papers_example_reads_each_container_once() {
 }
 
 #[test]
-fn rolling_spans_what_fixed_reads_twice() {
+fn a_rolling_area_spans_chunks_that_a_fixed_one_reads_twice() {
     let recipe = [chunk(1, 0, 10), chunk(2, 0, 10), chunk(2, 1, 10), chunk(3, 0, 10)];
     assert_eq!(order(&plan(&recipe, FIXED, 20)), [1, 2, 2, 3]);
     assert_eq!(order(&plan(&recipe, ROLLING, 20)), [1, 2, 3]);

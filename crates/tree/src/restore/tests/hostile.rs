@@ -106,7 +106,7 @@ fn unclean_paths_are_refused() {
 }
 
 #[test]
-fn nothing_goes_through_a_link_of_the_listing() {
+fn nothing_is_written_through_a_link_of_the_listing() {
     let scene = Scene::new();
     let entries = [
         scene.link("/l"),
@@ -127,7 +127,7 @@ fn nothing_goes_through_a_link_of_the_listing() {
 }
 
 #[test]
-fn nothing_goes_through_links_that_were_planted() {
+fn nothing_is_written_through_planted_links() {
     for overwrite in [
         Overwrite::Always,
         Overwrite::IfChanged,
@@ -156,7 +156,7 @@ fn nothing_goes_through_links_that_were_planted() {
 }
 
 #[test]
-fn links_lead_to_what_is_in_the_target_and_to_no_folder() {
+fn links_lead_only_to_files_in_the_target() {
     let scene = Scene::new();
     let entries = [
         hard_link("/a", "/../outside/victim"),

@@ -32,7 +32,7 @@ fn with_odd_holes() -> (ListingEntry, Vec<u8>) {
 }
 
 #[test]
-fn metadata_comes_after_the_last_byte_of_a_file_with_holes() {
+fn metadata_is_set_after_the_last_byte_of_a_file_with_holes() {
     let (wanted, content) = with_odd_holes();
     for sparse in [Sparse::AsSource, Sparse::Zeros, Sparse::Never] {
         let dir = tempfile::tempdir().unwrap();

@@ -26,7 +26,7 @@ fn with(overwrite: Overwrite) -> RestoreOptions {
 }
 
 #[test]
-fn what_comes_under_a_name_meanwhile_is_judged_by_the_choice() {
+fn an_entry_that_appears_meanwhile_is_judged_by_the_option() {
     use Overwrite::{Always, IfChanged, IfNewer, Never};
     for overwrite in [Never, IfNewer, IfChanged, Always] {
         let dir = tempfile::tempdir().unwrap();

@@ -27,7 +27,7 @@ fn symlink_of(path: &str, len: usize) -> ListingEntry {
 const TOO_LONG: usize = 5000;
 
 #[test]
-fn no_link_leads_to_what_stands_in_the_place_of_a_node_that_failed() {
+fn no_link_leads_to_a_foreign_entry_in_place_of_a_failed_node() {
     let target = tempfile::tempdir().unwrap();
     fs::write(target.path().join("a"), "mine").unwrap();
     let mut restorer = restorer(target.path(), RestoreOptions::default());
@@ -87,7 +87,7 @@ fn a_newer_pipe_replaces_an_older_one() {
 
 /// An entry that stays under the first name is a link's target only if it is the backup's entry.
 #[test]
-fn what_stays_is_the_first_name_only_if_it_is_the_same() {
+fn a_kept_entry_is_a_link_target_only_if_it_is_the_same() {
     let then = entry("/a", EntryKind::Fifo).mtime;
     let later = FileTime::new(then.seconds() + 100, 0);
     let content = b"of the backup";
@@ -126,7 +126,7 @@ fn what_stays_is_the_first_name_only_if_it_is_the_same() {
 }
 
 #[test]
-fn names_that_are_one_come_back_as_one_over_whatever_is_there() {
+fn hard_links_are_restored_as_one_over_existing_entries() {
     let all: Vec<Captured> = [
         symlink_of("/a", 3),
         entry("/b", EntryKind::Fifo),

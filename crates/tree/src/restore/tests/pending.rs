@@ -90,7 +90,7 @@ fn files_made_whole_are_as_those_made_step_by_step() {
 }
 
 #[test]
-fn what_stands_there_is_judged_when_the_file_is_made() {
+fn an_existing_entry_is_judged_when_the_file_is_created() {
     for choice in [
         Overwrite::Always,
         Overwrite::Never,
@@ -130,7 +130,7 @@ fn what_stands_there_is_judged_when_the_file_is_made() {
 }
 
 #[test]
-fn nothing_is_there_before_the_bytes_and_nothing_stays_of_too_few() {
+fn no_file_exists_before_its_bytes_or_stays_with_too_few() {
     let target = tempfile::tempdir().unwrap();
     let mut restorer = restorer(target.path(), RestoreOptions::default());
     for name in ["/1", "/2", "/3"] {
@@ -204,7 +204,7 @@ fn a_mode_that_is_not_for_this_owner_is_not_given_at_birth() {
 
 /// A hard link to a file that failed must not get the content of the entry under that name.
 #[test]
-fn no_link_leads_to_what_stands_in_the_place_of_a_file_that_failed() {
+fn no_link_leads_to_a_foreign_entry_in_place_of_a_failed_file() {
     for by_step in [true, false] {
         let target = tempfile::tempdir().unwrap();
         let options = RestoreOptions {

@@ -158,7 +158,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
     #[test]
-    fn a_tree_comes_back_as_it_was(things in prop::collection::vec(thing(), 0..40), whole: bool) {
+    fn a_tree_is_restored_unchanged(things in prop::collection::vec(thing(), 0..40), whole: bool) {
         let source = tempfile::tempdir().unwrap();
         make(&things, source.path());
         let before = capture(source.path());
@@ -194,7 +194,7 @@ proptest! {
 }
 
 #[test]
-fn a_tree_deeper_than_any_path_comes_back() {
+fn a_tree_deeper_than_any_path_is_restored() {
     let source = tempfile::tempdir().unwrap();
     let name = "d".repeat(200);
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
@@ -217,7 +217,7 @@ fn a_tree_deeper_than_any_path_comes_back() {
 
 /// The backup has the whole path too, so a restore to `/` puts every entry in its place.
 #[test]
-fn parents_come_back_with_their_metadata() {
+fn parents_are_restored_with_their_metadata() {
     let source = tempfile::tempdir().unwrap();
     fs::create_dir(source.path().join("in")).unwrap();
     fs::write(source.path().join("in/f"), "x").unwrap();

@@ -6,7 +6,7 @@ use crate::reproduce::Progress;
 use crate::reproduce::atc11::engine::{Engine, Payload, Unique, ingest_options};
 
 #[test]
-fn what_is_no_data_container_is_kept() {
+fn objects_other_than_data_containers_are_kept() {
     env::conformance::check(&HollowStorage::new(Arc::new(MemoryStorage::new())));
 }
 

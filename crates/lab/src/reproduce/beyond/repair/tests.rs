@@ -68,7 +68,7 @@ fn write_versions(folder: &Path) {
 }
 
 #[test]
-fn each_series_is_told_with_its_rows_and_points() {
+fn each_series_is_reported_with_its_rows_and_points() {
     let folder = tempfile::tempdir().unwrap();
     write_versions(folder.path());
     let (told, progress) = reproduced(Some(folder.path()));
@@ -105,7 +105,7 @@ fn each_series_is_told_with_its_rows_and_points() {
 }
 
 #[test]
-fn stores_are_as_exact_and_as_scattered_as_what_they_do_makes_them() {
+fn stores_are_as_exact_and_as_scattered_as_their_settings_imply() {
     let (told, _) = reproduced(None);
     assert_eq!(told.len(), 1);
     let one = &told[0];
