@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use env::{Env, MemoryStorage, SeededEntropy};
+use env::{Entropy, Env, MemoryStorage, SeededEntropy};
 use ingest::{Capping, IngestOptions};
 use onefold::{
     AssembleOptions, AssembleStats, BackupOptions, BackupReport, Compression, Credential, ForgetRequest,
@@ -17,6 +17,9 @@ use super::cold;
 use super::content::Content;
 use crate::error::LabError;
 use crate::reproduce::figures::cores;
+
+/// The keys decide where data is cut. With these, a figure is the same in each run.
+const KEYS_SEED: u64 = 2014;
 
 /// A store without a password.
 #[derive(Debug)]
@@ -47,8 +50,8 @@ pub(in crate::reproduce) struct Reversed {
 }
 
 impl Engine {
-    /// A new store, in memory or in a new folder. It has a domain of its own or that of another
-    /// store. Stores of one domain cut and fingerprint data alike.
+    /// A new store, in memory or in a new folder. It has the keys of [`KEYS_SEED`], or the domain of
+    /// another store. Stores of one domain cut and fingerprint data alike.
     ///
     /// # Errors
     /// Errors of the engine.
@@ -61,6 +64,8 @@ impl Engine {
             None => Env::system(Arc::new(MemoryStorage::new())),
             Some(folder) => Env::create_local(folder).map_err(onefold::Error::from)?,
         };
+        let entropy: Arc<dyn Entropy> = Arc::new(SeededEntropy::new(KEYS_SEED));
+        let env = Env { entropy, ..env };
         Self::made(env, folder, init, domain_of)
     }
 
