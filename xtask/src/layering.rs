@@ -25,8 +25,11 @@ const FLOORS: &[(&str, u32)] = &[
     ("simulate", 7),
     ("lab", 8),
     ("cli-support", 8),
-    ("cli", 9),
-    ("onefold-lab", 9),
+    ("transport", 8),
+    ("server", 9),
+    ("client", 9),
+    ("cli", 10),
+    ("onefold-lab", 10),
 ];
 
 /// The laboratory. No other crate imports it, so that the product contains no generator and no

@@ -10,6 +10,7 @@ mod prune;
 mod reading;
 mod retention;
 mod series;
+mod serving;
 mod typed;
 mod verify;
 
@@ -32,6 +33,7 @@ pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use reading::{Dump, Ls, OverwriteMode, OwnersMode, Restore, SparseMode};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 pub(crate) use series::{Change, Named, Series, Which};
+pub(crate) use serving::{Invite, Join, Serve, Server, Token};
 pub(crate) use typed::TagList;
 use typed::{name, store_folder, tag_list};
 
@@ -83,7 +85,7 @@ impl Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
-    /// The store: a local or mounted folder
+    /// The store: a local or mounted folder, or onefold://HOST:PORT/NAMESPACE
     #[arg(
         short,
         long,
@@ -192,6 +194,13 @@ pub(crate) enum Command {
     Key(Key),
     /// Read backups, measure chunk sizes, caps and memory, and recommend settings; needs no store
     Analyze(Analyze),
+    /// Serve the stores of a server's folder to other machines
+    Serve(Serve),
+    /// Make a server, invite machines, and revoke their tokens
+    #[command(subcommand)]
+    Server(Server),
+    /// Join a server with its invitation; after that, `-r onefold://HOST:PORT/NAMESPACE` is a store
+    Join(Join),
 }
 
 #[derive(Debug, Args)]

@@ -7,14 +7,18 @@ mod dump;
 mod forget;
 mod index;
 mod init;
+mod join;
 mod key;
 mod ls;
 mod optimize;
 mod pipeline;
+mod place;
 mod prune;
 mod restore;
 mod revise;
 mod series;
+mod serve;
+mod server;
 mod snapshots;
 mod stats;
 mod typed;
@@ -27,6 +31,7 @@ use onefold::{Monitor, OpenOptions, Store};
 
 use crate::args::{Cli, Command, Filter, Global, LATEST};
 use crate::password;
+use place::{Place, open_anywhere};
 use typed::absolute;
 
 /// Runs the command.
@@ -51,17 +56,19 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Series(args) => series::run(global, args, output),
         Command::Key(args) => key::run(global, args, output),
         Command::Analyze(args) => analyze::run(args, output),
+        Command::Serve(args) => serve::run(global, args, output),
+        Command::Server(args) => server::run(global, args, output),
+        Command::Join(args) => join::run(args, output),
     }
 }
 
 /// The folder that holds the store.
 fn folder(global: &Global) -> Result<PathBuf> {
-    match &global.repo {
-        Some(folder) => {
-            typed::ensure_expanded(folder)?;
-            Ok(folder.clone())
-        }
-        None => bail!("which store? Name its folder with --repo, or set ONEFOLD_REPOSITORY"),
+    match place::place(global)? {
+        Place::Folder(folder) => Ok(folder),
+        Place::Server(address) => bail!(
+            "this command works in the store's own folder, and {address} is on a server: run it on the server"
+        ),
     }
 }
 

@@ -8,6 +8,7 @@ use format::manifest::{SeriesName, StreamRole};
 use ingest::{Client, ClientPools, Faults, ParentTree, Sent, StreamSource, StreamSpec};
 use recipe::{StoreReader, TreeRoot};
 use restore::RestoreError;
+use session::Filter;
 use tree::Trust;
 use types::SessionId;
 
@@ -223,6 +224,10 @@ impl Repository for Store {
 
     fn snapshots(&self) -> Result<SnapshotList> {
         Self::snapshots(self)
+    }
+
+    fn find(&self, text: &str, filter: &Filter) -> Result<Snapshot> {
+        Self::find(self, text, filter)
     }
 
     fn pin(&self, snapshot: &Snapshot) -> Result<Box<dyn Pinned + '_>> {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use format::manifest::BackupTotals;
 use format::series::SeriesSettings;
 use index::ResolverStats;
-use ingest::{QueueStats, StageStats, VerifiedKnown};
+use ingest::{Committed, QueueStats, Sent, StageStats, VerifiedKnown};
 use types::SessionId;
 
 use crate::heal::Healed;
+use crate::monitor::Monitor;
 use crate::warning::Warning;
 
 /// A backup that was made.
@@ -48,4 +49,39 @@ pub struct BackupReport {
     /// Errors that did not affect the backup, which is safe: a damaged manifest of the series,
     /// trouble with the index, housekeeping that the next backup tries again.
     pub warnings: Vec<Warning>,
+}
+
+impl BackupReport {
+    /// The report of a backup in a store that a server has. `before` is the parent, and where a
+    /// stream continued. The server keeps the settings and the statistics of its half.
+    #[must_use]
+    pub fn of_server(
+        committed: Committed,
+        sent: Sent,
+        before: (Option<SessionId>, Option<u64>),
+        elapsed_nanos: u64,
+        warnings: Vec<Warning>,
+        monitor: &Monitor,
+    ) -> Self {
+        let adopted = committed.adopted.iter();
+        let adopted = adopted.filter(|(_, has_checkpoint)| *has_checkpoint);
+        Self {
+            id: committed.session,
+            parent: before.0,
+            adopted: adopted.map(|(session, _)| *session).collect(),
+            resumed_at: before.1,
+            totals: committed.totals,
+            files_kept: monitor.counters.files_kept.get(),
+            elapsed_nanos,
+            queues: [sent.queues, committed.queues].concat(),
+            settings: SeriesSettings::unset(None),
+            lookups: committed.lookups,
+            chunks_capped: monitor.counters.chunks_capped.get(),
+            bytes_capped: monitor.counters.bytes_capped.get(),
+            stages: [sent.stages, committed.stages].concat(),
+            verified: committed.verified,
+            healed: Vec::new(),
+            warnings,
+        }
+    }
 }

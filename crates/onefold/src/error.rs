@@ -84,6 +84,9 @@ pub enum Error {
     /// A requested item does not exist.
     #[error("{0}")]
     NotFound(String),
+    /// The server that has the store, or the connection to it.
+    #[error("{0}")]
+    Elsewhere(String),
 }
 
 /// Results of this crate.

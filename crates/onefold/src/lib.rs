@@ -49,6 +49,7 @@ mod hosted;
 mod image;
 mod index_rebuild;
 mod monitor;
+pub mod operations;
 mod optimize;
 mod prune;
 mod reading;
@@ -77,7 +78,7 @@ pub use credential::Credential;
 pub use crypto::Argon2Cost;
 pub use env::{
     Access, AlignedBuffer, Clock, Entropy, Env, LocalOptions, LocalStorage, LockState, ManualClock,
-    MemoryStorage, ObjectBytes, ObjectMeta, ProcessLock, PublishWay, Storage,
+    MemoryStorage, ObjectBytes, ObjectMeta, ProcessLock, PublishWay, Storage, SystemClock,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};

@@ -147,7 +147,8 @@ impl Monitor {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn add_note(&self, note: Warning) {
+    /// Adds a warning.
+    pub fn add_note(&self, note: Warning) {
         self.notes
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

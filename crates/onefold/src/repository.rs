@@ -1,8 +1,9 @@
 //! What backing up, listing, restoring and dumping need of a store, wherever it is.
 //!
 //! [`Store`](crate::Store) implements these traits for a store that this process has open, and a
-//! client for one that a server has open. The operations are written once, as functions of this
-//! module: the client's half runs here, and only the store's half is elsewhere.
+//! client for one that a server has open. The operations are written once, in
+//! [`operations`](crate::operations): the client's half runs here, and only the store's half is
+//! elsewhere.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use env::Clock;
 use ingest::{BackupSession, ClientPools, Sent, Stream};
 use recipe::StoreReader;
 use restore::RestoreError;
+use session::Filter;
 use types::SessionId;
 
 use crate::backup_options::BackupOptions;
@@ -18,9 +20,6 @@ use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::snapshots::{Snapshot, SnapshotList};
 
-pub use crate::backup::{back_up_stream, back_up_tree};
-pub use crate::dump::dump;
-pub use crate::restore::{list_entries, restore};
 pub use format::manifest::SeriesName;
 
 /// A store with backups.
@@ -33,6 +32,14 @@ pub trait Repository: Send + Sync {
     /// # Errors
     /// Of the storage or the connection.
     fn snapshots(&self) -> Result<SnapshotList>;
+
+    /// The backup that `text` names: an id, or `latest` for the latest one that passes the filter.
+    ///
+    /// # Errors
+    /// If there is none, with the reason; of the storage or the connection.
+    fn find(&self, text: &str, filter: &Filter) -> Result<Snapshot> {
+        self.snapshots()?.find(text, filter).cloned()
+    }
 
     /// Pins a backup in the revision that counts now, so that no prune removes its data while it is
     /// read.

@@ -25,6 +25,17 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// A backup with this manifest.
+    #[must_use]
+    pub fn new(id: SessionId, series: SeriesId, revision: Revision, backup: Backup) -> Self {
+        Self {
+            id,
+            series,
+            revision,
+            backup,
+        }
+    }
+
     /// The name and length in bytes of the stream, if the backup is of a single one: standard input
     /// or an image.
     #[must_use]
@@ -54,6 +65,29 @@ pub struct SnapshotList {
     /// Each with its name and what is wrong with it. Those that cost no backup are left out:
     /// `check` names them.
     pub damaged: Vec<DamagedObject>,
+}
+
+impl SnapshotList {
+    /// The backup that `text` names: an id, or `latest` for the latest one that passes the filter.
+    ///
+    /// # Errors
+    /// If there is none. While manifests cannot be read, nobody knows the latest.
+    pub fn find(&self, text: &str, filter: &Filter) -> Result<&Snapshot> {
+        let mut backups = self.snapshots.iter().rev();
+        if text != "latest" {
+            return backups.find(|backup| backup.id.to_string() == text).ok_or_else(|| {
+                Error::NotFound(format!("there is no backup {text}; `onefold snapshots` lists them"))
+            });
+        }
+        if let Some(damaged) = self.damaged.first() {
+            return Err(Error::NotFound(format!(
+                "{} cannot be read, and may be of a later backup: name the backup by its number",
+                damaged.name
+            )));
+        }
+        let latest = backups.find(|backup| filter.lets_through(&backup.backup));
+        latest.ok_or_else(|| Error::NotFound("there is no such backup; `onefold snapshots` lists all".to_owned()))
+    }
 }
 
 /// Whether the object is a manifest of the backup.

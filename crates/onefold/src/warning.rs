@@ -107,6 +107,12 @@ pub enum Warning {
         /// Why not.
         why: String,
     },
+    /// A warning of the server that has the store, in its words.
+    #[error("{why}")]
+    Server {
+        /// What it says.
+        why: String,
+    },
     /// A reader works without a pin.
     #[error("what is read is not kept, should `forget` and `prune` run now: {why}")]
     NotPinned {
@@ -219,6 +225,7 @@ impl Warning {
             Self::MayBeHeld { .. } => "may_be_held",
             Self::RevisedMeanwhile { .. } => "revised_meanwhile",
             Self::BackupUnread { .. } => "backup_unread",
+            Self::Server { .. } => "server",
         }
     }
 

@@ -40,6 +40,9 @@ pub mod request {
     pub const READ: u8 = 16;
     /// A name and a JSON text: any other operation. Answered by a JSON text.
     pub const CALL: u8 = 17;
+    /// Ends the running backup without a commit, or the reading of backups. Answered by nothing, or
+    /// by the warnings of the reading.
+    pub const END: u8 = 18;
 }
 
 /// What a server sends.

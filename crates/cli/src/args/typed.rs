@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
+use transport::Address;
 
 /// A list of tags, separated by commas. Blanks around a tag are not part of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -88,15 +89,16 @@ fn split_backup(word: &OsStr) -> Result<BackupPath, &'static str> {
 }
 
 /// Prefixes that other programs use for places on other machines.
-const ELSEWHERE: [&str; 22] = [
+const ELSEWHERE: [&str; 21] = [
     "sftp", "ssh", "scp", "rsync", "ftp", "ftps", "http", "https", "webdav", "webdavs", "s3", "b2", "gs",
-    "azure", "swift", "rest", "rclone", "opendal", "smb", "nfs", "onefold", "file",
+    "azure", "swift", "rest", "rclone", "opendal", "smb", "nfs", "file",
 ];
 
 /// Parses the folder of a store. It refuses the name of a place on another machine, which would
 /// become a local folder of that name.
 pub(crate) fn store_folder() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match elsewhere(&path) {
+        _ if path.to_str().is_some_and(Address::is_meant) => Ok(path),
         None => Ok(path),
         Some(prefix) => Err(told_elsewhere(&path, &prefix)),
     })
@@ -118,8 +120,8 @@ fn told_elsewhere(path: &Path, prefix: &str) -> String {
         "this looks like a place on another machine".to_owned()
     };
     format!(
-        "{what}: a store is a local folder, or one that is mounted, by NFS or sshfs for example; a folder that is called so is \
-         `./{}`",
+        "{what}: a store is a local folder, or one that is mounted, by NFS or sshfs for example, or on a server, \
+         onefold://HOST:PORT/NAMESPACE; a folder that is called so is `./{}`",
         path.display()
     )
 }

@@ -11,13 +11,15 @@ use anyhow::{Context, Result, bail};
 use cli_support::Code;
 use cli_support::output::{Output, bytes, count, duration, rate_of};
 use cli_support::progress::{self, Status};
+use onefold::operations;
+use onefold::repository::Repository;
 use onefold::{
     BackupOptions, BackupReport, Compression, Eviction, ImageSource, IngestOptions, LookupMemory, Monitor,
     Store, TreeError, TreeOptions,
 };
 use serde::Serialize;
 
-use super::{optimize, pipeline, typed};
+use super::{optimize, pipeline, place, typed};
 use crate::args::{Backup, CompressionMode, EvictionMode, Global, TagList};
 
 #[derive(Serialize)]
@@ -76,7 +78,8 @@ struct Lookups {
 }
 
 pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code> {
-    let store = super::open(global)?;
+    let opened = super::open_anywhere(global)?;
+    let store = opened.repository();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let compression = match args.compression {
         CompressionMode::Auto => Compression::Auto {
@@ -134,19 +137,27 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     let report = progress::beside(output, "backup", &status, || -> Result<BackupReport> {
         let Some(tree) = &tree else {
             if let Some(kib) = args.image_kib.filter(|_| !is_stream) {
-                return image(&store, args, kib, &options, &monitor);
+                return image(store, args, kib, &options, &monitor);
             }
             let name = PathBuf::from(typed::stream_name(&args.stdin_filename)?);
             let mut source = stream::Stream::open(args)?;
-            return Ok(store.backup_stream(
+            let stream = onefold::StreamOptions::default().resumes(args.resume);
+            return Ok(operations::back_up_stream(
+                store,
                 &options,
                 &name,
-                &onefold::StreamOptions::default().resumes(args.resume),
+                &stream,
                 &mut source,
                 &monitor,
             )?);
         };
-        Ok(store.backup_tree(&options, tree, &monitor, &mut faults)?)
+        Ok(operations::back_up_tree(
+            store,
+            &options,
+            tree,
+            &monitor,
+            &mut faults,
+        )?)
     })?;
     print(output, &report)?;
     if args.resume {
@@ -155,8 +166,11 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     if let Some(tree) = &tree {
         super::tell_patterns(&tree.excludes, output)?;
     }
-    if report.settings.optimize_after_backup && report.settings.is_optimized() {
-        optimize_after(&store, &report, output)?;
+    if let Some(store) = opened.local()
+        && report.settings.optimize_after_backup
+        && report.settings.is_optimized()
+    {
+        optimize_after(store, &report, output)?;
     }
     Ok(if report.totals.files_failed > 0 {
         Code::Incomplete
@@ -196,7 +210,7 @@ fn tree_options(global: &Global, args: &Backup, output: Output) -> Result<TreeOp
         )?)
         .exclude_caches(args.exclude_caches)
         .one_file_system(args.one_file_system)
-        .leave_out(global.repo.clone())
+        .leave_out(global.repo.clone().filter(|repo| place::address(repo).is_none()))
         .force(args.force)
         .ignore_ctime(args.ignore_ctime)
         .ignore_inode(args.ignore_inode);
@@ -220,7 +234,7 @@ fn count_ahead(tree: &TreeOptions, monitor: &Monitor) {
 }
 
 fn image(
-    store: &Store,
+    store: &dyn Repository,
     args: &Backup,
     kib: u32,
     options: &BackupOptions,
@@ -239,10 +253,12 @@ fn image(
     let mut source = ImageSource::open(path)?;
     monitor.set_total(source.len());
     let chunk = kib.checked_mul(1024).context("--image-kib is too large")?;
-    Ok(store.backup_stream(
+    let stream = onefold::StreamOptions::fixed(chunk).resumes(args.resume);
+    Ok(operations::back_up_stream(
+        store,
         options,
         path,
-        &onefold::StreamOptions::fixed(chunk).resumes(args.resume),
+        &stream,
         &mut source,
         monitor,
     )?)

@@ -40,7 +40,8 @@ pub(crate) fn run(global: &Global, args: &Dump, messages: Output) -> Result<Code
     if io::stdout().is_terminal() {
         bail!("standard output is a terminal; send it to a file or a program");
     }
-    let store = super::open(global)?;
+    let opened = super::open_anywhere(global)?;
+    let store = opened.repository();
     let file = match (&args.id.path, &args.file) {
         (Some(_), Some(_)) => bail!("the file is named twice: write ID:PATH, or ID PATH"),
         (first, second) => first.as_ref().or(second.as_ref()),
@@ -59,7 +60,8 @@ pub(crate) fn run(global: &Global, args: &Dump, messages: Output) -> Result<Code
     let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let mut output = Stdout(io::BufWriter::with_capacity(GATHERED_BYTES, file));
     let assembling = args.assembling.options();
-    store.dump(&snapshot, path.as_deref(), &mut output, assembling, &monitor)?;
+    let path = path.as_deref();
+    onefold::operations::dump(store, &snapshot, path, &mut output, assembling, &monitor)?;
     output.0.flush().context("writing to standard output failed")?;
     super::tell_notes(&monitor, messages)?;
     Ok(Code::Success)

@@ -46,7 +46,8 @@ struct Stream {
 }
 
 pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
-    let store = super::open(global)?;
+    let opened = super::open_anywhere(global)?;
+    let store = opened.repository();
     let snapshot = store.find(&args.id.id, &super::filter(&args.filter)?)?;
     let given: Vec<PathBuf> = args.id.path.iter().chain(&args.paths).cloned().collect();
     let paths = super::absolute(&given)?;
@@ -77,7 +78,7 @@ pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
         return stream(name, size, snapshot.backup.source_time.get(), args, output);
     }
     let monitor = Monitor::default();
-    store.list_entries(&snapshot, &paths, &monitor, print)?;
+    onefold::operations::list_entries(store, &snapshot, &paths, &monitor, print)?;
     super::tell_notes(&monitor, output)?;
     let unmet: Vec<_> = given.iter().zip(&is_met).filter(|(_, met)| !**met).collect();
     if !unmet.is_empty() {

@@ -30,9 +30,12 @@ struct Summary {
 }
 
 pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Code> {
-    let store = super::open(global)?;
+    let opened = super::open_anywhere(global)?;
+    let store = opened.repository();
     super::typed::ensure_expanded(&args.target)?;
-    keep_out_of_store(global, &args.target)?;
+    if opened.local().is_some() {
+        keep_out_of_store(global, &args.target)?;
+    }
     let snapshot = store.find(&args.id.id, &super::filter(&args.filter)?)?;
     if snapshot.single_stream().is_some() {
         refuse_of_trees(args, snapshot.id)?;
@@ -51,7 +54,8 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
         drop(output.warn(format!("error: {fault}")));
     };
     let report = progress::beside(output, "restore", &status, || {
-        store.restore(&snapshot, &args.target, &request, &monitor, &mut faults)
+        let target = &args.target;
+        onefold::operations::restore(store, &snapshot, target, &request, &monitor, &mut faults)
     })?;
     super::tell_notes(&monitor, output)?;
     super::tell_patterns(&request.excludes, output)?;

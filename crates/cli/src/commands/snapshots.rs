@@ -29,7 +29,8 @@ struct Row {
 }
 
 pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code> {
-    let store = super::open(global)?;
+    let opened = super::open_anywhere(global)?;
+    let store = opened.repository();
     let filter = super::filter(args)?;
     let list = store.snapshots()?;
     let shown: Vec<_> = list

@@ -1,0 +1,80 @@
+//! Why a server gave no answer.
+
+use ingest::IngestError;
+use recipe::RecipeError;
+use transport::Address;
+use wire::{Refusal, RefusalKind};
+
+/// The error of a client.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The server refused the request.
+    #[error("the server: {0}")]
+    Refused(Refusal),
+    /// The connection could not be made, or broke.
+    #[error("{0}")]
+    Connection(String),
+    /// The server does not keep to the protocol.
+    #[error("the server breaks the protocol: {0}")]
+    Protocol(String),
+    /// This machine has no token for the namespace.
+    #[error("this machine has not joined {0}; ask for an invitation (`onefold server invite`), and run `onefold join`")]
+    NotJoined(Address),
+    /// The folder with tokens cannot be read or written.
+    #[error("the folder with tokens: {0}")]
+    Tokens(String),
+}
+
+impl ClientError {
+    pub(crate) fn protocol(error: &format::FormatError) -> Self {
+        Self::Protocol(error.to_string())
+    }
+
+    /// Whether the connection broke. A new one may do better.
+    pub(crate) fn is_of_connection(&self) -> bool {
+        matches!(self, Self::Connection(_))
+    }
+}
+
+impl From<transport::TransportError> for ClientError {
+    fn from(error: transport::TransportError) -> Self {
+        Self::Connection(error.to_string())
+    }
+}
+
+impl From<ClientError> for IngestError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Refused(refusal) if refusal.kind == RefusalKind::Previous => {
+                Self::Previous(RecipeError::Unreadable(refusal.why))
+            }
+            other => Self::Connection(other.into()),
+        }
+    }
+}
+
+impl From<ClientError> for RecipeError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Refused(refusal) if refusal.kind == RefusalKind::Unreadable => {
+                Self::Unreadable(refusal.why)
+            }
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
+impl From<ClientError> for onefold::Error {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Refused(refusal) if refusal.kind == RefusalKind::NotFound => {
+                Self::NotFound(refusal.why)
+            }
+            ClientError::Refused(refusal) if refusal.kind == RefusalKind::Previous => {
+                Self::Ingest(IngestError::Previous(RecipeError::Unreadable(refusal.why)))
+            }
+            other => Self::Elsewhere(other.to_string()),
+        }
+    }
+}

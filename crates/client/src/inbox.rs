@@ -1,0 +1,119 @@
+//! What has come from the server and was not taken.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ingest::Verdict;
+use transport::{FrameReader, TransportError};
+use wire::{FRAME_BYTES_MAX, Head, Refusal, Wire, reply};
+
+use crate::error::ClientError;
+
+/// Messages of a server, for the threads that wait for them.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    mail: Mutex<Mail>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Mail {
+    verdicts: VecDeque<Verdict>,
+    answers: BTreeMap<u32, Result<Vec<u8>, Refusal>>,
+    /// Why the running backup cannot go on.
+    failed: Option<Refusal>,
+    /// Why nothing comes any more.
+    ended: Option<ClientError>,
+}
+
+impl Inbox {
+    fn lock(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what comes, until nothing comes any more.
+    pub(crate) fn fill(&self, reader: &mut FrameReader) {
+        loop {
+            let taken = match reader.next(FRAME_BYTES_MAX) {
+                Ok(Some((head, body))) => self.take(head, body),
+                Ok(None) => Err(TransportError::Closed.into()),
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = taken {
+                self.lock().ended.get_or_insert(error);
+                self.changed.notify_all();
+                return;
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    fn take(&self, head: Head, body: Vec<u8>) -> Result<(), ClientError> {
+        let refusal = |body: &[u8]| Refusal::from_bytes(body).map_err(|error| ClientError::protocol(&error));
+        match head.kind {
+            reply::VERDICTS => {
+                let verdicts =
+                    Vec::<Verdict>::from_bytes(&body).map_err(|error| ClientError::protocol(&error))?;
+                self.lock().verdicts.extend(verdicts);
+            }
+            reply::FAILED => {
+                let refusal = refusal(&body)?;
+                self.lock().failed.get_or_insert(refusal);
+            }
+            reply::ANSWER => drop(self.lock().answers.insert(head.number, Ok(body))),
+            reply::REFUSAL => {
+                let refusal = refusal(&body)?;
+                self.lock().answers.insert(head.number, Err(refusal));
+            }
+            kind => return Err(ClientError::Protocol(format!("a message of kind {kind}"))),
+        }
+        Ok(())
+    }
+
+    /// Waits for the answer with this number.
+    pub(crate) fn answer(&self, number: u32) -> Result<Vec<u8>, ClientError> {
+        let mut mail = self.lock();
+        loop {
+            if let Some(answer) = mail.answers.remove(&number) {
+                return answer.map_err(ClientError::Refused);
+            }
+            if let Some(why) = &mail.ended {
+                return Err(why.clone());
+            }
+            mail = self.changed.wait(mail).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Why the running backup cannot go on, if it cannot.
+    pub(crate) fn failure(&self) -> Option<ClientError> {
+        self.lock().failure()
+    }
+
+    /// The verdicts that have come; none if none comes within `wait`.
+    pub(crate) fn verdicts(&self, wait: Duration) -> Result<Vec<Verdict>, ClientError> {
+        let mut mail = self.lock();
+        if mail.verdicts.is_empty() && mail.failure().is_none() {
+            let waited = self.changed.wait_timeout(mail, wait);
+            (mail, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        match mail.failure() {
+            Some(why) if mail.verdicts.is_empty() => Err(why),
+            _ => Ok(mail.verdicts.drain(..).collect()),
+        }
+    }
+
+    /// Forgets what belonged to a backup that has ended.
+    pub(crate) fn clear(&self) {
+        let mut mail = self.lock();
+        mail.verdicts.clear();
+        mail.failed = None;
+    }
+}
+
+impl Mail {
+    fn failure(&self) -> Option<ClientError> {
+        let failed = self.failed.clone().map(ClientError::Refused);
+        failed.or_else(|| self.ended.clone())
+    }
+}

@@ -1,0 +1,104 @@
+//! Reading a store that a server has.
+
+use std::sync::Arc;
+
+use container::{CatalogView, ContainerError, PlainRegion, RegionBuffer};
+use crypto::Fingerprinter;
+use format::node::Node;
+use recipe::{NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
+use types::{ChunkLocation, ContainerId, RegionIndex, Slot};
+use wire::{AskedRegions, SentCatalog, SentRegion, Wire, request};
+
+use crate::connection::Connection;
+use crate::error::ClientError;
+
+/// Reads a store by messages.
+#[derive(Debug)]
+pub(crate) struct RemoteReader {
+    pub(crate) connection: Arc<Connection>,
+    pub(crate) printer: Fingerprinter,
+}
+
+impl RemoteReader {
+    fn ask<T>(
+        &self,
+        kind: u8,
+        body: &impl Wire,
+        decode: impl FnOnce(&[u8]) -> Result<T, format::FormatError>,
+    ) -> Result<T, RecipeError> {
+        Ok(self.connection.ask(kind, body, decode)?)
+    }
+}
+
+impl NodeSource for RemoteReader {
+    fn node(&self, location: ChunkLocation) -> Result<Arc<Node>, RecipeError> {
+        self.ask(request::NODE, &location, Node::decode).map(Arc::new)
+    }
+
+    fn catalog(&self, container: ContainerId) -> Result<Arc<CatalogView>, RecipeError> {
+        let decode = |bytes: &[u8]| SentCatalog::from_bytes(bytes)?.view();
+        self.ask(request::CATALOG, &container, decode).map(Arc::new)
+    }
+
+    fn stream(&self, node: ChunkLocation, name: StreamName) -> Result<TreeRoot, RecipeError> {
+        self.ask(request::STREAM, &(node, name), TreeRoot::from_bytes)
+    }
+
+    fn fingerprinter(&self) -> &Fingerprinter {
+        &self.printer
+    }
+}
+
+impl StoreReader for RemoteReader {
+    fn region(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
+        let decode = |bytes: &[u8]| SentRegion::from_bytes(bytes)?.region();
+        let (view, region) = self.ask(request::REGION, &at, decode)?;
+        Ok((Arc::new(view), region))
+    }
+
+    fn read_regions_into(
+        &self,
+        view: &CatalogView,
+        regions: &[RegionIndex],
+        buffer: &mut RegionBuffer,
+    ) -> Result<(), RecipeError> {
+        buffer.clear();
+        let asked = AskedRegions {
+            container: view.id(),
+            generation: view.generation(),
+            regions: regions.to_vec(),
+        };
+        let sent = self.ask(request::REGIONS, &asked, Vec::<Vec<u8>>::from_bytes)?;
+        if sent.len() != regions.len() {
+            let why = format!("{} regions for {}", sent.len(), regions.len());
+            return Err(ClientError::Protocol(why).into());
+        }
+        let sent: Vec<_> = regions.iter().copied().zip(sent).collect();
+        buffer.hold_sent(&sent);
+        Ok(())
+    }
+
+    fn newer_catalog(&self, view: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError> {
+        let decode = |bytes: &[u8]| {
+            let newer = Vec::<SentCatalog>::from_bytes(bytes)?.pop();
+            newer.map(SentCatalog::view).transpose()
+        };
+        let newer = self.ask(request::NEWER, &SentCatalog::of(view), decode)?;
+        Ok(newer.map(Arc::new))
+    }
+
+    fn chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, RecipeError> {
+        self.ask(request::CHUNK, &at, Vec::<u8>::from_bytes)
+    }
+
+    fn verify(&self, view: &CatalogView, slot: Slot, bytes: &[u8]) -> Result<(), RecipeError> {
+        let entry = view.entries().iter().find(|entry| entry.slot == slot);
+        let is_it = entry.is_some_and(|entry| entry.fingerprint == self.printer.chunk(bytes));
+        let missing = || ContainerError::NoSlot {
+            container: view.id(),
+            generation: view.generation(),
+            slot,
+        };
+        if is_it { Ok(()) } else { Err(missing().into()) }
+    }
+}

@@ -1,0 +1,271 @@
+//! A namespace of a server as a repository.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crypto::Fingerprinter;
+use env::Clock;
+use format::manifest::SeriesName;
+use ingest::{About, BackupSession, ClientPools, Sent};
+use onefold::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup};
+use onefold::{BackupOptions, BackupReport, Error, Monitor, Snapshot, SnapshotList, Warning};
+use recipe::StoreReader;
+use transport::{Connector, Traffic};
+use types::{ObjectName, UnixNanos};
+use wire::{Begin, Begun, Manifests, Parents, ReadBegun, SentManifest, Wire, request};
+
+use crate::connection::Connection;
+use crate::dial::{Access, log_in};
+use crate::error::ClientError;
+use crate::reader::RemoteReader;
+use crate::session::RemoteSession;
+
+/// A namespace of a server. An operation has a connection of its own while it runs.
+pub struct RemoteRepository {
+    access: Access,
+    clock: Arc<dyn Clock>,
+    connector: Connector,
+    /// Connections that no operation uses.
+    idle: Mutex<Vec<Connection>>,
+    pools: ClientPools,
+    traffic: Traffic,
+}
+
+impl RemoteRepository {
+    /// Logs in.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, is another one, or refuses the token.
+    pub fn open(access: Access, clock: &Arc<dyn Clock>) -> Result<Self, ClientError> {
+        let connector = Connector::new(access.pin, clock)?;
+        let traffic = Traffic::default();
+        let first = log_in(&access, &connector, &traffic)?;
+        Ok(Self {
+            access,
+            clock: Arc::clone(clock),
+            connector,
+            idle: Mutex::new(vec![first]),
+            pools: ClientPools::new(clock),
+            traffic,
+        })
+    }
+
+    /// The access that it uses.
+    #[must_use]
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Bytes that all connections have carried, without what TLS and the network add.
+    #[must_use]
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks over an idle connection, or over a new one if there is none or it broke meanwhile.
+    fn first_answer<T>(
+        &self,
+        kind: u8,
+        body: &impl Wire,
+        decode: impl Fn(&[u8]) -> Result<T, format::FormatError>,
+    ) -> Result<(Connection, T), ClientError> {
+        while let Some(connection) = { self.idle().pop() } {
+            match connection.ask(kind, body, &decode) {
+                Err(error) if error.is_of_connection() => {}
+                answer => return answer.map(|answer| (connection, answer)),
+            }
+        }
+        let connection = log_in(&self.access, &self.connector, &self.traffic)?;
+        let answer = connection.ask(kind, body, &decode)?;
+        Ok((connection, answer))
+    }
+
+    fn give_back(&self, connection: Arc<Connection>) {
+        if let Ok(connection) = Arc::try_unwrap(connection) {
+            self.idle().push(connection);
+        }
+    }
+}
+
+impl fmt::Debug for RemoteRepository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteRepository")
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}
+
+fn snapshot(sent: SentManifest) -> Snapshot {
+    Snapshot::new(sent.session, sent.series, sent.revision, sent.backup)
+}
+
+impl Repository for RemoteRepository {
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    fn snapshots(&self) -> onefold::Result<SnapshotList> {
+        let (connection, told) = self.first_answer(request::LIST, &(), Manifests::from_bytes)?;
+        self.idle().push(connection);
+        let mut list = SnapshotList::default();
+        list.snapshots = told.backups.into_iter().map(snapshot).collect();
+        for (name, why) in told.damaged {
+            let name = ObjectName::new(name).map_err(|error| ClientError::Protocol(error.to_string()))?;
+            list.damaged.push(onefold::DamagedObject {
+                name,
+                why,
+                is_unread: false,
+            });
+        }
+        Ok(list)
+    }
+
+    fn pin(&self, wanted: &Snapshot) -> onefold::Result<Box<dyn Pinned + '_>> {
+        let (connection, begun) = self.first_answer(request::READ, &vec![wanted.id], ReadBegun::from_bytes)?;
+        let mut backups = begun.backups.into_iter();
+        let none = || ClientError::Protocol("no backup to read".to_owned());
+        let backup = backups.next().ok_or_else(none)?;
+        Ok(Box::new(RemotePinned {
+            repository: self,
+            snapshot: snapshot(backup),
+            reader: RemoteReader {
+                connection: Arc::new(connection),
+                printer: Fingerprinter::from_derived_keys(&begun.keys),
+            },
+        }))
+    }
+
+    fn client_pools(&self) -> &ClientPools {
+        &self.pools
+    }
+
+    fn begin(&self, how: &Beginning<'_>, _: &Monitor) -> onefold::Result<Box<dyn RunningBackup + '_>> {
+        let (began, source_time) = (self.clock.monotonic(), self.clock.wall());
+        let begin = Begin {
+            name: how.name.clone(),
+            streams: how.streams.clone(),
+            parents: match how.parents {
+                ParentChoice::LatestTree => Parents::LatestTree,
+                ParentChoice::Named(named) => Parents::Named(named.to_vec()),
+            },
+            is_suspect: how.is_suspect,
+            insists: how.insists,
+            resumes: how.resumes,
+        };
+        let (connection, begun) = self.first_answer(request::BEGIN, &begin, Begun::from_bytes)?;
+        Ok(Box::new(RemoteBackup {
+            repository: self,
+            session: RemoteSession {
+                reader: RemoteReader {
+                    connection: Arc::new(connection),
+                    printer: begun.terms.fingerprinter.clone(),
+                },
+                terms: begun.terms,
+            },
+            parents: begun.parents.into_iter().map(snapshot).collect(),
+            name: how.name.clone(),
+            began,
+            source_time,
+            warnings: begun.warnings,
+        }))
+    }
+}
+
+/// A backup that the server has pinned.
+struct RemotePinned<'a> {
+    repository: &'a RemoteRepository,
+    snapshot: Snapshot,
+    reader: RemoteReader,
+}
+
+impl Pinned for RemotePinned<'_> {
+    fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    fn reader(&self) -> onefold::Result<&dyn StoreReader> {
+        Ok(&self.reader)
+    }
+
+    fn end(self: Box<Self>, monitor: &Monitor) {
+        let notes = self
+            .reader
+            .connection
+            .ask(request::END, &(), Vec::<String>::from_bytes);
+        match notes {
+            Ok(notes) => {
+                for why in notes {
+                    monitor.add_note(Warning::Server { why });
+                }
+                self.repository.give_back(self.reader.connection);
+            }
+            // The server ends the reading when the connection is gone.
+            Err(error) => monitor.add_note(Warning::Server {
+                why: error.to_string(),
+            }),
+        }
+    }
+}
+
+/// A running backup in a server's store.
+struct RemoteBackup<'a> {
+    repository: &'a RemoteRepository,
+    session: RemoteSession,
+    parents: Vec<Snapshot>,
+    name: SeriesName,
+    began: Duration,
+    source_time: UnixNanos,
+    warnings: Vec<String>,
+}
+
+impl RunningBackup for RemoteBackup<'_> {
+    fn session(&self) -> &dyn BackupSession {
+        &self.session
+    }
+
+    fn parents(&self) -> &[Snapshot] {
+        &self.parents
+    }
+
+    fn commit(
+        self: Box<Self>,
+        options: &BackupOptions,
+        sent: Sent,
+        monitor: &Monitor,
+    ) -> onefold::Result<BackupReport> {
+        let elapsed = self.repository.clock.monotonic().saturating_sub(self.began);
+        let elapsed_nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let mut tags = options.tags.clone();
+        tags.sort_unstable();
+        tags.dedup();
+        let committed = self.session.commit(About {
+            name: self.name,
+            source_time: self.source_time,
+            elapsed_nanos,
+            user: options.user.clone(),
+            program: concat!("onefold ", env!("CARGO_PKG_VERSION")).to_owned(),
+            tags,
+            counted: monitor.counters.of_client(),
+        });
+        let mut committed = committed.map_err(Error::from)?;
+        let told = std::mem::take(&mut committed.warnings);
+        let told = told.iter().map(ToString::to_string);
+        let warnings = self.warnings.into_iter().chain(told);
+        let parent = self.parents.first().map(|parent: &Snapshot| parent.id);
+        let resumed = self.session.terms.resumed.first().map(|stream| stream.len);
+        self.repository.give_back(self.session.reader.connection);
+        Ok(BackupReport::of_server(
+            committed,
+            sent,
+            (parent, resumed),
+            elapsed_nanos,
+            warnings.map(|why| Warning::Server { why }).collect(),
+            monitor,
+        ))
+    }
+}

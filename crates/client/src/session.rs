@@ -1,0 +1,107 @@
+//! A running backup in a store that a server has.
+
+use std::time::Duration;
+
+use index::ResolverStats;
+use ingest::{About, BackupSession, Committed, IngestError, Offer, Terms, Verdict, VerifiedKnown};
+use recipe::{StoreReader, TreeRoot};
+use types::ByteRange;
+use wire::{CommittedBackup, FRAME_BYTES_MAX, Sent, Wire, request};
+
+use crate::connection::Connection;
+use crate::reader::RemoteReader;
+
+/// A message of offers is sent once it has so many bytes.
+const MESSAGE_BYTES: usize = FRAME_BYTES_MAX / 8;
+
+/// A session of a server's store.
+#[derive(Debug)]
+pub(crate) struct RemoteSession {
+    pub(crate) terms: Terms,
+    pub(crate) reader: RemoteReader,
+}
+
+impl RemoteSession {
+    fn connection(&self) -> &Connection {
+        &self.reader.connection
+    }
+}
+
+impl BackupSession for RemoteSession {
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn reader(&self) -> &dyn StoreReader {
+        &self.reader
+    }
+
+    fn unsound(&self, stream: &TreeRoot, range: ByteRange) -> Result<Vec<ByteRange>, IngestError> {
+        let asked = (*stream, range);
+        let ranges = self
+            .connection()
+            .ask(request::UNSOUND, &asked, Vec::<ByteRange>::from_bytes);
+        Ok(ranges?)
+    }
+
+    fn submit(&self, offers: Vec<Offer>) -> Result<(), IngestError> {
+        if let Some(why) = self.connection().inbox.failure() {
+            return Err(why.into());
+        }
+        // Many long segments may not fit into one message.
+        let mut sent: Vec<Sent> = Vec::new();
+        let mut bytes = 0;
+        for offer in offers {
+            let one = match offer {
+                Offer::Region(region) => Sent::Region(region.into_stored()?),
+                other => Sent::Offer(other),
+            };
+            bytes += bytes_of(&one);
+            sent.push(one);
+            if bytes >= MESSAGE_BYTES {
+                self.connection().tell(request::SUBMIT, &sent.to_bytes())?;
+                sent.clear();
+                bytes = 0;
+            }
+        }
+        if !sent.is_empty() {
+            self.connection().tell(request::SUBMIT, &sent.to_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn verdicts(&self, wait: Duration) -> Result<Vec<Verdict>, IngestError> {
+        Ok(self.connection().inbox.verdicts(wait)?)
+    }
+
+    fn commit(&self, about: About) -> Result<Committed, IngestError> {
+        let connection = self.connection();
+        let made = connection.ask(request::COMMIT, &about, CommittedBackup::from_bytes)?;
+        connection.inbox.clear();
+        Ok(Committed {
+            session: made.session,
+            streams: made.streams,
+            totals: made.totals,
+            containers: made.containers,
+            adopted: made.adopted,
+            warnings: made
+                .warnings
+                .into_iter()
+                .map(|why| IngestError::Connection(why.into()))
+                .collect(),
+            lookups: ResolverStats::default(),
+            verified: VerifiedKnown::default(),
+            queues: Vec::new(),
+            stages: Vec::new(),
+        })
+    }
+}
+
+/// About how many bytes a message has.
+fn bytes_of(sent: &Sent) -> usize {
+    match sent {
+        Sent::Offer(Offer::Segment { segment, .. }) => 64 + segment.children.len() * 56,
+        Sent::Offer(_) => 128,
+        Sent::Region(region) => 64 + region.chunks.len() * 40 + region.bytes.bytes().len(),
+    }
+}

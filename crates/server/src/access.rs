@@ -1,0 +1,240 @@
+//! Invitations and tokens.
+//!
+//! A secret is 32 random bytes in hexadecimal. The server keeps its SHA-256. That is enough for a
+//! secret that nobody can guess.
+
+use env::StorageError;
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+use transport::{Address, Invitation};
+use types::ObjectName;
+
+use crate::error::ServerError;
+use crate::home::Home;
+use crate::rights::Rights;
+
+/// What a token begins with.
+const TOKEN: &str = "of1";
+/// An invitation is valid for so long.
+const INVITED_NANOS: i64 = 7 * 24 * 3600 * 1_000_000_000;
+
+/// An invitation, as it is stored.
+#[derive(Debug, Serialize, Deserialize)]
+struct Invite {
+    hash: String,
+    namespace: String,
+    rights: String,
+    /// The last moment, in nanoseconds since 1970.
+    until: i64,
+    /// The last moment of the token, if it has one.
+    token_until: Option<i64>,
+}
+
+/// A token, as it is stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TokenInfo {
+    hash: String,
+    /// The namespace that it is for.
+    pub namespace: String,
+    /// Its rights, separated by commas.
+    pub rights: String,
+    /// The machine that joined with it.
+    pub label: String,
+    /// When it was made, in nanoseconds since 1970.
+    pub made: i64,
+    /// Its last moment, if it has one.
+    pub until: Option<i64>,
+}
+
+/// A new invitation.
+#[derive(Debug)]
+pub struct Invited {
+    /// For the machine that is to join.
+    pub invitation: Invitation,
+    /// Its last moment, in nanoseconds since 1970.
+    pub until: i64,
+}
+
+/// A machine that has joined: its token, namespace and rights.
+pub(crate) struct Joined {
+    pub(crate) token: String,
+    pub(crate) namespace: String,
+    pub(crate) rights: String,
+}
+
+#[derive(Serialize)]
+struct Event<'a> {
+    event: &'a str,
+    about: &'a str,
+}
+
+fn hexed(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn hash(secret: &str) -> String {
+    hexed(digest(&SHA256, secret.as_bytes()).as_ref())
+}
+
+/// Whether two hashes are equal. Takes equally long whatever they are.
+fn is_equal(one: &str, other: &str) -> bool {
+    let differs = one.bytes().zip(other.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+    one.len() == other.len() && differs == 0
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase())
+}
+
+impl Home {
+    fn random(&self, bytes: usize) -> String {
+        let mut random = vec![0; bytes];
+        self.env.entropy.fill(&mut random);
+        hexed(&random)
+    }
+
+    fn now(&self) -> i64 {
+        self.env.clock.wall().get()
+    }
+
+    /// Records an event of security.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub(crate) fn record_event(&self, event: &str, about: &str) -> Result<(), ServerError> {
+        tracing::info!(event, about, "audit");
+        let name = format!("audit/{:020}-{}", self.now().max(0), self.random(4));
+        self.put_record(&name, &Event { event, about })
+    }
+
+    /// Invites a machine into the namespace of the address, with these rights. The namespace is
+    /// made if it does not exist, of this tenant or of the first one. The token will be valid for
+    /// so many nanoseconds.
+    ///
+    /// # Errors
+    /// Of the storage; as for [`Self::ensure_namespace`].
+    pub fn invite(
+        &self,
+        address: Address,
+        tenant: Option<&str>,
+        rights: Rights,
+        token_nanos: Option<i64>,
+    ) -> Result<Invited, ServerError> {
+        self.ensure_namespace(&address.namespace, tenant)?;
+        let (id, secret, now) = (self.random(8), self.random(32), self.now());
+        let until = now.saturating_add(INVITED_NANOS);
+        let invite = Invite {
+            hash: hash(&secret),
+            namespace: address.namespace.clone(),
+            rights: rights.to_string(),
+            until,
+            token_until: token_nanos.map(|nanos| now.saturating_add(nanos)),
+        };
+        self.put_record(&format!("invitations/{id}"), &invite)?;
+        self.record_event("invite", &format!("{} {rights}", address.namespace))?;
+        let pin = self.authority()?.pin()?;
+        Ok(Invited {
+            invitation: Invitation {
+                address,
+                pin,
+                code: format!("{id}_{secret}"),
+            },
+            until,
+        })
+    }
+
+    /// Trades an invitation's code for a token. Of many that try at once, one succeeds.
+    pub(crate) fn join(&self, code: &str, label: &str) -> Result<Joined, ServerError> {
+        let refused = || {
+            ServerError::Refused(
+                "the invitation is unknown, used, or too old; ask for a new one (`onefold server invite`)".to_owned(),
+            )
+        };
+        let (id, secret) = code.split_once('_').ok_or_else(refused)?;
+        if !is_word(id) {
+            return Err(refused());
+        }
+        let invite: Option<Invite> = self.record(&format!("invitations/{id}"))?;
+        let invite = invite.ok_or_else(refused)?;
+        let now = self.now();
+        if !is_equal(&invite.hash, &hash(secret)) || now > invite.until {
+            self.record_event("refused invitation", id)?;
+            return Err(refused());
+        }
+        match self.put(&format!("spent/{id}"), &[]) {
+            Err(ServerError::Storage(StorageError::AlreadyExists { .. })) => return Err(refused()),
+            spent => spent?,
+        }
+        let (token, secret) = (self.random(8), self.random(32));
+        let label: String = label.chars().filter(|c| !c.is_control()).take(200).collect();
+        let info = TokenInfo {
+            hash: hash(&secret),
+            namespace: invite.namespace.clone(),
+            rights: invite.rights.clone(),
+            label,
+            made: now,
+            until: invite.token_until,
+        };
+        self.put_record(&format!("tokens/{token}"), &info)?;
+        self.record_event("join", &format!("{token} {} {}", info.namespace, info.label))?;
+        Ok(Joined {
+            token: format!("{TOKEN}_{token}_{secret}"),
+            namespace: invite.namespace,
+            rights: invite.rights,
+        })
+    }
+
+    /// The id and the rights of a token for this namespace. `None` if it has no access.
+    pub(crate) fn login(&self, token: &str, namespace: &str) -> Result<Option<(String, Rights)>, ServerError> {
+        let mut parts = token.split('_');
+        let (Some(TOKEN), Some(id), Some(secret), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Ok(None);
+        };
+        if !is_word(id) {
+            return Ok(None);
+        }
+        let Some(info) = self.record::<TokenInfo>(&format!("tokens/{id}"))? else {
+            return Ok(None);
+        };
+        let is_valid = is_equal(&info.hash, &hash(secret))
+            && info.namespace == namespace
+            && info.until.is_none_or(|until| self.now() <= until);
+        Ok(is_valid
+            .then(|| info.rights.parse().ok())
+            .flatten()
+            .map(|rights| (id.to_owned(), rights)))
+    }
+
+    /// All tokens, by id.
+    ///
+    /// # Errors
+    /// Of the storage; `Damaged`.
+    pub fn tokens(&self) -> Result<Vec<(String, TokenInfo)>, ServerError> {
+        self.records("tokens")
+    }
+
+    /// Ends a token. Connections that it opened end with their next request.
+    ///
+    /// # Errors
+    /// `Refused` if there is none; of the storage.
+    pub fn revoke(&self, id: &str) -> Result<(), ServerError> {
+        let none = || ServerError::Refused(format!("there is no token {id}; `onefold server token list` shows them"));
+        if !is_word(id) {
+            return Err(none());
+        }
+        match self.env.storage.delete(&ObjectName::new(format!("tokens/{id}"))?) {
+            Err(StorageError::NotFound { .. }) => return Err(none()),
+            deleted => deleted?,
+        }
+        self.env.storage.barrier()?;
+        self.record_event("revoke", id)
+    }
+
+    /// Whether a token that has logged in still exists.
+    pub(crate) fn is_valid(&self, id: &str) -> Result<bool, ServerError> {
+        let info = self.record::<TokenInfo>(&format!("tokens/{id}"))?;
+        Ok(info.is_some_and(|info| info.until.is_none_or(|until| self.now() <= until)))
+    }
+}

@@ -1,0 +1,223 @@
+//! What the server checks of a running backup (B2).
+//!
+//! A client may lie about its own data, but later backups of other machines rely on fingerprints.
+//! So the server computes them again: of each new chunk, of each segment from its chunks, and it
+//! looks at each place to which a client refers. It takes only the chunks that the store wants, each
+//! once, under the number that the store gave it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crypto::Fingerprinter;
+use ingest::dedup::{Lane, NewChunk, StreamIndex};
+use ingest::{BackupSession, Offer, OfferedChild, OfferedPlace, OfferedSegment, StoredRegion, Verdict};
+use recipe::{KnownNode, TreeRoot, open_node};
+use types::{ChunkLocation, Fingerprint, Level};
+use wire::{Refusal, RefusalKind, Sent};
+
+/// A chunk: fingerprint and length.
+type Chunk = (Fingerprint, u64);
+
+/// The state of a running backup's checks.
+pub(crate) struct Checker<'a> {
+    session: &'a dyn BackupSession,
+    printer: Fingerprinter,
+    /// Whether the client may refer to stored data by its place.
+    may_read: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The chunks of each stream's segments without a verdict, in order.
+    offered: Vec<VecDeque<Vec<Chunk>>>,
+    /// The chunks that the store waits for, by lane and number.
+    wanted: HashMap<(usize, u64), Chunk>,
+    /// All streams have ended, and each segment has its verdict.
+    is_done: bool,
+}
+
+fn lie(why: &str) -> Refusal {
+    Refusal::new(RefusalKind::Malformed, why)
+}
+
+impl<'a> Checker<'a> {
+    pub(crate) fn new(session: &'a dyn BackupSession, streams: usize, may_read: bool) -> Self {
+        let state = State {
+            offered: (0..streams).map(|_| VecDeque::new()).collect(),
+            ..State::default()
+        };
+        Self {
+            session,
+            printer: session.terms().fingerprinter.clone(),
+            may_read,
+            state: Mutex::new(state),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes verdicts before they are sent.
+    pub(crate) fn note(&self, verdicts: &[Verdict]) {
+        let mut state = self.state();
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Segment { stream, wanted } => {
+                    let queue = state.offered.get_mut(usize::from(stream.0));
+                    let chunks = queue.and_then(VecDeque::pop_front).unwrap_or_default();
+                    for one in wanted {
+                        if let Some(chunk) = chunks.get(one.child as usize) {
+                            state.wanted.insert(key(one.new), *chunk);
+                        }
+                    }
+                }
+                Verdict::Done => state.is_done = true,
+                Verdict::Waits(_) | Verdict::Flush(_) => {}
+            }
+        }
+    }
+
+    /// Whether the backup can be committed.
+    pub(crate) fn is_whole(&self) -> bool {
+        let state = self.state();
+        state.is_done && state.wanted.is_empty()
+    }
+
+    /// The offers, if all of them are genuine.
+    pub(crate) fn check(&self, sent: Vec<Sent>) -> Result<Vec<Offer>, Refusal> {
+        sent.into_iter()
+            .map(|one| match one {
+                Sent::Region(region) => self.region(region),
+                Sent::Offer(offer) => self.offer(offer),
+            })
+            .collect()
+    }
+
+    fn region(&self, region: StoredRegion) -> Result<Offer, Refusal> {
+        {
+            let mut state = self.state();
+            for (ordinal, (fingerprint, len)) in (region.first..).zip(&region.chunks) {
+                let wanted = state.wanted.remove(&(region.lane.number(), ordinal));
+                if wanted != Some((*fingerprint, u64::from(*len))) {
+                    return Err(lie("a chunk that the store does not want under this number"));
+                }
+            }
+        }
+        if !region.is_genuine(&self.printer) {
+            return Err(lie("a chunk has another fingerprint than its bytes"));
+        }
+        Ok(Offer::Region(region.into()))
+    }
+
+    fn offer(&self, offer: Offer) -> Result<Offer, Refusal> {
+        match offer {
+            Offer::Segment { stream, segment } => {
+                self.segment(&segment)?;
+                let chunk = |child: &OfferedChild| (child.fingerprint, child.len);
+                self.expect(stream, segment.children.iter().map(chunk).collect())?;
+                Ok(Offer::Segment { stream, segment })
+            }
+            Offer::Copy {
+                stream,
+                fingerprint,
+                len,
+                node,
+            } => {
+                let node = self.copied(fingerprint, len, node.location)?;
+                self.expect(stream, Vec::new())?;
+                Ok(Offer::Copy {
+                    stream,
+                    fingerprint,
+                    len,
+                    node,
+                })
+            }
+            Offer::End(stream) => {
+                self.queue_of(stream, |_| ())?;
+                Ok(Offer::End(stream))
+            }
+            Offer::Region(_) => Err(lie("a region among the offers")),
+        }
+    }
+
+    fn queue_of<T>(
+        &self,
+        stream: StreamIndex,
+        then: impl FnOnce(&mut VecDeque<Vec<Chunk>>) -> T,
+    ) -> Result<T, Refusal> {
+        let mut state = self.state();
+        let queue = state.offered.get_mut(usize::from(stream.0));
+        queue.map(then).ok_or_else(|| lie("a stream that was not begun"))
+    }
+
+    fn expect(&self, stream: StreamIndex, chunks: Vec<Chunk>) -> Result<(), Refusal> {
+        self.queue_of(stream, |queue| queue.push_back(chunks))
+    }
+
+    fn segment(&self, segment: &OfferedSegment) -> Result<(), Refusal> {
+        let mut hasher = self.printer.node_hasher(segment_level());
+        let mut len = 0_u64;
+        for child in &segment.children {
+            self.child(child)?;
+            hasher.push(&child.fingerprint, child.len);
+            len = len.saturating_add(child.len);
+        }
+        if segment.children.is_empty() || len != segment.len || hasher.finish() != segment.fingerprint {
+            return Err(lie("a segment has another fingerprint or length than its chunks"));
+        }
+        Ok(())
+    }
+
+    fn child(&self, child: &OfferedChild) -> Result<(), Refusal> {
+        let is_right = match child.place {
+            OfferedPlace::Client => true,
+            OfferedPlace::Zeros => child.len > 0 && self.printer.zeros(child.len) == child.fingerprint,
+            OfferedPlace::Stored(at) => self.may_read && self.is_at(child, at)?,
+        };
+        is_right
+            .then_some(())
+            .ok_or_else(|| lie("a chunk is not where the client says"))
+    }
+
+    /// Whether the chunk is there, by the container's catalog.
+    fn is_at(&self, child: &OfferedChild, at: ChunkLocation) -> Result<bool, Refusal> {
+        let view = self.session.reader().catalog(at.container);
+        let view = view.map_err(|error| Refusal::new(RefusalKind::Previous, error.to_string()))?;
+        let entry = view.entries().iter().find(|entry| entry.slot == at.slot);
+        Ok(entry.is_some_and(|entry| {
+            entry.fingerprint == child.fingerprint && u64::from(entry.len) == child.len
+        }))
+    }
+
+    /// The node of a copied segment, if its content has this fingerprint.
+    fn copied(&self, fingerprint: Fingerprint, len: u64, location: ChunkLocation) -> Result<KnownNode, Refusal> {
+        if !self.may_read {
+            return Err(lie("this token may not refer to earlier backups"));
+        }
+        let reader = self.session.reader();
+        let root = TreeRoot {
+            location,
+            level: segment_level(),
+            fingerprint,
+            len,
+        };
+        let unread = |error: recipe::RecipeError| Refusal::new(RefusalKind::Previous, error.to_string());
+        open_node(reader, &root).map_err(unread)?;
+        let node = reader.node(location).map_err(unread)?;
+        Ok(KnownNode {
+            location,
+            containers_max: node.containers_max,
+        })
+    }
+}
+
+fn segment_level() -> Level {
+    Level::new(1).expect("level 1 is within the limit")
+}
+
+fn key(new: NewChunk) -> (usize, u64) {
+    let lane: Lane = new.lane;
+    (lane.number(), new.ordinal)
+}

@@ -1,0 +1,231 @@
+//! The server's folder.
+//!
+//! | object | content |
+//! |---|---|
+//! | `authority` | the secret key of the server's authority, PKCS 8 |
+//! | `tenants/<name>` | JSON: where the tenant's store is |
+//! | `namespaces/<name>` | JSON: the tenant that it belongs to |
+//! | `tokens/<id>` | JSON: a token, with the hash of its secret |
+//! | `invitations/<id>` | JSON: an invitation, with the hash of its code |
+//! | `spent/<id>` | empty: the invitation was used |
+//! | `audit/<time>-<random>` | JSON: an event |
+//!
+//! The objects are in the sub-folder `state`. Each is created once. A token ends by the removal of
+//! its object.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use env::{Access, Env, LocalStorage, StorageError};
+use onefold::{Credential, InitOptions, OpenOptions, Store};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use transport::{Authority, Pin};
+use types::ObjectName;
+
+use crate::error::ServerError;
+
+const AUTHORITY: &str = "authority";
+const STATE: &str = "state";
+/// The first tenant.
+const MAIN: &str = "main";
+
+/// The server's folder.
+#[derive(Clone)]
+pub struct Home {
+    pub(crate) env: Env,
+    folder: PathBuf,
+}
+
+/// A tenant: a store of its own.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Tenant {
+    /// The folder of its store, from the server's folder.
+    pub store: PathBuf,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Namespace {
+    tenant: String,
+}
+
+impl Home {
+    /// Makes a server's folder, with a first tenant whose store takes this credential.
+    ///
+    /// # Errors
+    /// `Exists`; of the storage.
+    pub fn init(
+        folder: &Path,
+        credential: &Credential,
+        options: &InitOptions,
+    ) -> Result<(Self, Pin), ServerError> {
+        let storage = LocalStorage::create_for(folder.join(STATE), Access::Owner)?;
+        let home = Self {
+            env: Env::system(Arc::new(storage)),
+            folder: folder.to_owned(),
+        };
+        let authority = Authority::generate()?;
+        match home.put(AUTHORITY, &[authority.key()]) {
+            Err(ServerError::Storage(StorageError::AlreadyExists { .. })) => {
+                return Err(ServerError::Exists(folder.display().to_string()));
+            }
+            put => put?,
+        }
+        home.add_tenant(MAIN, credential, options)?;
+        home.env.storage.barrier()?;
+        let pin = authority.pin()?;
+        Ok((home, pin))
+    }
+
+    /// The server's folder, which exists.
+    ///
+    /// # Errors
+    /// `NoServer`; of the storage.
+    pub fn open(folder: &Path) -> Result<Self, ServerError> {
+        let none = || ServerError::NoServer(folder.display().to_string());
+        let storage = match LocalStorage::open(folder.join(STATE)) {
+            Err(StorageError::NoFolder { .. }) => return Err(none()),
+            opened => opened?,
+        };
+        let home = Self {
+            env: Env::system(Arc::new(storage)),
+            folder: folder.to_owned(),
+        };
+        match home.env.storage.head(&ObjectName::new(AUTHORITY)?) {
+            Err(StorageError::NotFound { .. }) => Err(none()),
+            found => found.map(|_| home).map_err(ServerError::from),
+        }
+    }
+
+    /// The authority that signs the server's certificates.
+    ///
+    /// # Errors
+    /// If its key cannot be read.
+    pub fn authority(&self) -> Result<Authority, ServerError> {
+        let key = self.env.storage.get(&ObjectName::new(AUTHORITY)?)?;
+        Ok(Authority::from_key(&key)?)
+    }
+
+    /// Makes a tenant with a store in the server's folder.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn add_tenant(
+        &self,
+        name: &str,
+        credential: &Credential,
+        options: &InitOptions,
+    ) -> Result<(), ServerError> {
+        let tenant = Tenant {
+            store: Path::new("stores").join(name),
+        };
+        let failed = |source| ServerError::Store {
+            tenant: name.to_owned(),
+            source: Box::new(source),
+        };
+        let place = self.folder.join(&tenant.store);
+        let env = Env::create_local_for(place, Access::Owner)?;
+        Store::init(&env, credential, options, None).map_err(failed)?;
+        self.put_record(&format!("tenants/{name}"), &tenant)
+    }
+
+    /// The tenants, by name.
+    ///
+    /// # Errors
+    /// Of the storage; `Damaged`.
+    pub fn tenants(&self) -> Result<Vec<(String, Tenant)>, ServerError> {
+        self.records("tenants")
+    }
+
+    /// Opens a tenant's store.
+    ///
+    /// # Errors
+    /// Of the store.
+    pub fn store(&self, name: &str, credential: &Credential, options: &OpenOptions) -> Result<Store, ServerError> {
+        let failed = |source| ServerError::Store {
+            tenant: name.to_owned(),
+            source: Box::new(source),
+        };
+        let tenant: Option<Tenant> = self.record(&format!("tenants/{name}"))?;
+        let tenant = tenant.ok_or_else(|| ServerError::Refused(format!("there is no tenant {name}")))?;
+        let env = Store::find_local(&self.folder.join(tenant.store)).map_err(failed)?;
+        Store::open(&env, credential, options).map_err(failed)
+    }
+
+    /// The tenant of a namespace.
+    ///
+    /// # Errors
+    /// Of the storage; `Damaged`.
+    pub fn tenant_of(&self, namespace: &str) -> Result<Option<String>, ServerError> {
+        let found: Option<Namespace> = self.record(&format!("namespaces/{namespace}"))?;
+        Ok(found.map(|namespace| namespace.tenant))
+    }
+
+    /// Makes a namespace of a tenant, unless it exists.
+    ///
+    /// # Errors
+    /// If it belongs to another tenant, or there is no such tenant; of the storage.
+    pub fn ensure_namespace(&self, namespace: &str, tenant: Option<&str>) -> Result<(), ServerError> {
+        if let Some(found) = self.tenant_of(namespace)? {
+            return match tenant {
+                Some(wanted) if wanted != found => Err(ServerError::Refused(format!(
+                    "namespace {namespace} belongs to tenant {found}"
+                ))),
+                _ => Ok(()),
+            };
+        }
+        let tenant = tenant.unwrap_or(MAIN).to_owned();
+        if self.record::<Tenant>(&format!("tenants/{tenant}"))?.is_none() {
+            return Err(ServerError::Refused(format!("there is no tenant {tenant}")));
+        }
+        self.put_record(&format!("namespaces/{namespace}"), &Namespace { tenant })
+    }
+
+    pub(crate) fn put(&self, name: &str, parts: &[&[u8]]) -> Result<(), ServerError> {
+        self.env.storage.put(&ObjectName::new(name)?, parts)?;
+        Ok(self.env.storage.barrier()?)
+    }
+
+    pub(crate) fn put_record(&self, name: &str, record: &impl Serialize) -> Result<(), ServerError> {
+        let text = serde_json::to_vec_pretty(record).map_err(|error| damaged(name, &error))?;
+        self.put(name, &[&text])
+    }
+
+    /// A record, if it exists.
+    pub(crate) fn record<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, ServerError> {
+        match self.env.storage.get(&ObjectName::new(name)?) {
+            Err(StorageError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+            Ok(text) => serde_json::from_slice(&text)
+                .map(Some)
+                .map_err(|error| damaged(name, &error)),
+        }
+    }
+
+    /// All records of a folder, by the last part of their names.
+    pub(crate) fn records<T: DeserializeOwned>(&self, folder: &str) -> Result<Vec<(String, T)>, ServerError> {
+        let mut all = Vec::new();
+        for meta in self.env.storage.list(folder)? {
+            let name = meta.name.as_str();
+            if let Some(record) = self.record(name)? {
+                let last = name.rsplit('/').next().unwrap_or_default();
+                all.push((last.to_owned(), record));
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn damaged(name: &str, error: &serde_json::Error) -> ServerError {
+    ServerError::Damaged {
+        name: name.to_owned(),
+        why: error.to_string(),
+    }
+}
+
+impl fmt::Debug for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Home").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}

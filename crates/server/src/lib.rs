@@ -1,0 +1,31 @@
+//! The server: many machines back up to its stores.
+//!
+//! A server has a folder ([`Home`]) with its identity, its tokens and its tenants. A tenant is a
+//! store of its own; a namespace belongs to one tenant, and is what a token is for. [`Server`]
+//! speaks the protocol of `wire` with any number of clients, each on a thread of its own.
+//!
+//! Invariants:
+//! - The server stores no chunk whose bytes do not match the fingerprint under which later backups
+//!   find it, and no segment whose chunks do not (B2).
+//! - A client sees and names only backups of the namespace that its token is for, and only with the
+//!   rights that the token has.
+//! - Secrets of tokens and invitations are stored hashed.
+
+mod access;
+mod backup;
+mod checked;
+mod connection;
+mod error;
+mod home;
+mod listen;
+mod manifests;
+mod reading;
+mod rights;
+mod server;
+
+pub use access::{Invited, TokenInfo};
+pub use error::ServerError;
+pub use home::{Home, Tenant};
+pub use listen::{Listener, Place};
+pub use rights::{Right, Rights};
+pub use server::Server;

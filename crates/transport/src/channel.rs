@@ -1,0 +1,72 @@
+//! Both directions of a stream of bytes.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// The bytes that come.
+pub type Input = Box<dyn Read + Send>;
+/// The bytes that go. Each write is complete when it returns.
+pub type Output = Box<dyn Write + Send>;
+
+/// Ends a channel from any thread: blocked reads and writes return.
+#[derive(Clone)]
+pub struct Closer(Arc<dyn Fn() + Send + Sync>);
+
+/// Both directions of a stream of bytes.
+pub struct Channel {
+    /// The bytes that come.
+    pub input: Input,
+    /// The bytes that go.
+    pub output: Output,
+    /// Ends both.
+    pub closer: Closer,
+}
+
+impl Closer {
+    /// A closer that calls this.
+    pub fn new(close: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(close))
+    }
+
+    /// Ends the channel.
+    pub fn close(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Closer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Closer")
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Channel")
+    }
+}
+
+/// Two handles of one socket, and its end.
+macro_rules! of_socket {
+    ($socket:ty) => {
+        impl TryFrom<$socket> for Channel {
+            type Error = std::io::Error;
+
+            fn try_from(socket: $socket) -> std::io::Result<Self> {
+                let (input, other) = (socket.try_clone()?, socket.try_clone()?);
+                Ok(Self {
+                    input: Box::new(input),
+                    output: Box::new(socket),
+                    // A socket that is closed already needs no end.
+                    closer: Closer::new(move || drop(other.shutdown(Shutdown::Both))),
+                })
+            }
+        }
+    };
+}
+
+of_socket!(TcpStream);
+of_socket!(UnixStream);

@@ -1,0 +1,22 @@
+//! Frames over any stream of bytes: TLS on TCP, a Unix socket, or the pipes of `ssh`.
+//!
+//! A [`Channel`] has two halves, which two threads may use at once. [`secure`] puts TLS 1.3 around
+//! a channel. A client knows its server by the key of the server's [`Authority`] ([`Pin`]), not by
+//! a name, so servers may move, and certificates may be renewed.
+
+mod address;
+mod authority;
+mod channel;
+mod error;
+mod frames;
+mod secure;
+
+pub use address::{Address, Invitation, PORT};
+pub use authority::{Authority, Leaf, Pin};
+pub use channel::{Channel, Closer, Input, Output};
+pub use error::TransportError;
+pub use frames::{FrameReader, FrameWriter, Traffic};
+pub use secure::{Acceptor, Connector};
+
+#[cfg(test)]
+mod tests;
