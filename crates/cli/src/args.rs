@@ -35,7 +35,7 @@ pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 pub(crate) use series::{Change, Named, Series, Which};
 pub(crate) use serving::{Invite, Join, Serve, Server, Token};
 pub(crate) use typed::TagList;
-use typed::{name, store_folder, tag_list};
+use typed::{name, store_place, tag_list};
 
 /// Deduplicating backups: equal data is stored once.
 #[derive(Debug, Parser)]
@@ -92,7 +92,7 @@ pub(crate) struct Global {
         global = true,
         env = "ONEFOLD_REPOSITORY",
         value_name = "FOLDER",
-        value_parser = store_folder()
+        value_parser = store_place()
     )]
     pub(crate) repo: Option<PathBuf>,
     /// Read the password from the first line of this file

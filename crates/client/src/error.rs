@@ -19,7 +19,9 @@ pub enum ClientError {
     #[error("the server breaks the protocol: {0}")]
     Protocol(String),
     /// This machine has no token for the namespace.
-    #[error("this machine has not joined {0}; ask for an invitation (`onefold server invite`), and run `onefold join`")]
+    #[error(
+        "this machine has not joined {0}; ask for an invitation (`onefold server invite`), and run `onefold join`"
+    )]
     NotJoined(Address),
     /// The folder with tokens cannot be read or written.
     #[error("the folder with tokens: {0}")]

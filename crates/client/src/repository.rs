@@ -126,7 +126,8 @@ impl Repository for RemoteRepository {
     }
 
     fn pin(&self, wanted: &Snapshot) -> onefold::Result<Box<dyn Pinned + '_>> {
-        let (connection, begun) = self.first_answer(request::READ, &vec![wanted.id], ReadBegun::from_bytes)?;
+        let (connection, begun) =
+            self.first_answer(request::READ, &vec![wanted.id], ReadBegun::from_bytes)?;
         let mut backups = begun.backups.into_iter();
         let none = || ClientError::Protocol("no backup to read".to_owned());
         let backup = backups.next().ok_or_else(none)?;

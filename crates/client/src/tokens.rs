@@ -90,7 +90,10 @@ impl Tokens {
             read => read.map_err(failed)?,
         };
         let record: Record = serde_json::from_slice(&text).map_err(failed)?;
-        let pin = record.pin.parse().map_err(|()| failed("a pin that is not whole"))?;
+        let pin = record
+            .pin
+            .parse()
+            .map_err(|()| failed("a pin that is not whole"))?;
         Ok(Access {
             address: address.clone(),
             pin,

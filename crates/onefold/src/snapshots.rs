@@ -75,9 +75,13 @@ impl SnapshotList {
     pub fn find(&self, text: &str, filter: &Filter) -> Result<&Snapshot> {
         let mut backups = self.snapshots.iter().rev();
         if text != "latest" {
-            return backups.find(|backup| backup.id.to_string() == text).ok_or_else(|| {
-                Error::NotFound(format!("there is no backup {text}; `onefold snapshots` lists them"))
-            });
+            return backups
+                .find(|backup| backup.id.to_string() == text)
+                .ok_or_else(|| {
+                    Error::NotFound(format!(
+                        "there is no backup {text}; `onefold snapshots` lists them"
+                    ))
+                });
         }
         if let Some(damaged) = self.damaged.first() {
             return Err(Error::NotFound(format!(
@@ -86,7 +90,9 @@ impl SnapshotList {
             )));
         }
         let latest = backups.find(|backup| filter.lets_through(&backup.backup));
-        latest.ok_or_else(|| Error::NotFound("there is no such backup; `onefold snapshots` lists all".to_owned()))
+        latest.ok_or_else(|| {
+            Error::NotFound("there is no such backup; `onefold snapshots` lists all".to_owned())
+        })
     }
 }
 

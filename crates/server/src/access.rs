@@ -78,7 +78,10 @@ fn hash(secret: &str) -> String {
 
 /// Whether two hashes are equal. Takes equally long whatever they are.
 fn is_equal(one: &str, other: &str) -> bool {
-    let differs = one.bytes().zip(other.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+    let differs = one
+        .bytes()
+        .zip(other.bytes())
+        .fold(0, |all, (a, b)| all | (a ^ b));
     one.len() == other.len() && differs == 0
 }
 
@@ -147,7 +150,8 @@ impl Home {
     pub(crate) fn join(&self, code: &str, label: &str) -> Result<Joined, ServerError> {
         let refused = || {
             ServerError::Refused(
-                "the invitation is unknown, used, or too old; ask for a new one (`onefold server invite`)".to_owned(),
+                "the invitation is unknown, used, or too old; ask for a new one (`onefold server invite`)"
+                    .to_owned(),
             )
         };
         let (id, secret) = code.split_once('_').ok_or_else(refused)?;
@@ -185,7 +189,11 @@ impl Home {
     }
 
     /// The id and the rights of a token for this namespace. `None` if it has no access.
-    pub(crate) fn login(&self, token: &str, namespace: &str) -> Result<Option<(String, Rights)>, ServerError> {
+    pub(crate) fn login(
+        &self,
+        token: &str,
+        namespace: &str,
+    ) -> Result<Option<(String, Rights)>, ServerError> {
         let mut parts = token.split('_');
         let (Some(TOKEN), Some(id), Some(secret), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -220,7 +228,11 @@ impl Home {
     /// # Errors
     /// `Refused` if there is none; of the storage.
     pub fn revoke(&self, id: &str) -> Result<(), ServerError> {
-        let none = || ServerError::Refused(format!("there is no token {id}; `onefold server token list` shows them"));
+        let none = || {
+            ServerError::Refused(format!(
+                "there is no token {id}; `onefold server token list` shows them"
+            ))
+        };
         if !is_word(id) {
             return Err(none());
         }

@@ -39,7 +39,10 @@ pub(crate) fn run(
     let parents = hosted.parent_backups();
     let answer = Begun {
         terms: hosted.session().terms().clone(),
-        parents: parents.iter().filter_map(|one| user.namespace.sent(one)).collect(),
+        parents: parents
+            .iter()
+            .filter_map(|one| user.namespace.sent(one))
+            .collect(),
         warnings: hosted.warnings().iter().map(ToString::to_string).collect(),
     };
     peer.answer(number, &answer.to_bytes())?;
@@ -79,7 +82,10 @@ struct Facts {
 
 fn begin_backup(user: &User<'_>, begin: Begin) -> Result<(HostedBackup, Facts), Refusal> {
     user.ensure(Right::Write)?;
-    let is_single = begin.streams.iter().all(|stream| stream.role == StreamRole::Whole);
+    let is_single = begin
+        .streams
+        .iter()
+        .all(|stream| stream.role == StreamRole::Whole);
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let ingest = IngestOptions::for_cores(cores).is_resumable(is_single);
     let options = BackupOptions::default().ingest(ingest);
@@ -195,7 +201,12 @@ impl Running<'_> {
             let unsound = self.session.unsound(&root, range);
             return Ok(unsound.map_err(|error| refusal_of(&error))?.to_bytes());
         }
-        let unknown = || Refusal::new(RefusalKind::Malformed, format!("no request of kind {kind} in a backup"));
+        let unknown = || {
+            Refusal::new(
+                RefusalKind::Malformed,
+                format!("no request of kind {kind} in a backup"),
+            )
+        };
         reading::answer(self.session.reader(), kind, body).unwrap_or_else(|| Err(unknown()))
     }
 

@@ -186,13 +186,17 @@ impl<'a> Checker<'a> {
         let view = self.session.reader().catalog(at.container);
         let view = view.map_err(|error| Refusal::new(RefusalKind::Previous, error.to_string()))?;
         let entry = view.entries().iter().find(|entry| entry.slot == at.slot);
-        Ok(entry.is_some_and(|entry| {
-            entry.fingerprint == child.fingerprint && u64::from(entry.len) == child.len
-        }))
+        Ok(entry
+            .is_some_and(|entry| entry.fingerprint == child.fingerprint && u64::from(entry.len) == child.len))
     }
 
     /// The node of a copied segment, if its content has this fingerprint.
-    fn copied(&self, fingerprint: Fingerprint, len: u64, location: ChunkLocation) -> Result<KnownNode, Refusal> {
+    fn copied(
+        &self,
+        fingerprint: Fingerprint,
+        len: u64,
+        location: ChunkLocation,
+    ) -> Result<KnownNode, Refusal> {
         if !self.may_read {
             return Err(lie("this token may not refer to earlier backups"));
         }

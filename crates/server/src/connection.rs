@@ -5,8 +5,8 @@ use onefold::{Filter, Monitor, Snapshot, Store};
 use transport::{Channel, Closer, FrameReader, FrameWriter, Traffic, TransportError};
 use types::SessionId;
 use wire::{
-    FRAME_BYTES_MAX, Head, Hello, Joined, Joining, Login, ReadBegun, Refusal, RefusalKind, Welcome, Wire, reply,
-    request,
+    FRAME_BYTES_MAX, Head, Hello, Joined, Joining, Login, ReadBegun, Refusal, RefusalKind, Welcome, Wire,
+    reply, request,
 };
 
 use crate::backup;
@@ -70,7 +70,11 @@ impl User<'_> {
         let none = || Refusal::new(RefusalKind::NotFound, format!("there is no backup {id}"));
         let found = self.store.find(&id.to_string(), &Filter::default());
         let found = found.map_err(|_| none())?;
-        if self.namespace.has(&found.backup) { Ok(found) } else { Err(none()) }
+        if self.namespace.has(&found.backup) {
+            Ok(found)
+        } else {
+            Err(none())
+        }
     }
 }
 

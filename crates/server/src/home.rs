@@ -142,7 +142,12 @@ impl Home {
     ///
     /// # Errors
     /// Of the store.
-    pub fn store(&self, name: &str, credential: &Credential, options: &OpenOptions) -> Result<Store, ServerError> {
+    pub fn store(
+        &self,
+        name: &str,
+        credential: &Credential,
+        options: &OpenOptions,
+    ) -> Result<Store, ServerError> {
         let failed = |source| ServerError::Store {
             tenant: name.to_owned(),
             source: Box::new(source),
@@ -226,6 +231,8 @@ fn damaged(name: &str, error: &serde_json::Error) -> ServerError {
 
 impl fmt::Debug for Home {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Home").field("folder", &self.folder).finish_non_exhaustive()
+        f.debug_struct("Home")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
     }
 }

@@ -127,7 +127,9 @@ impl Drop for Listener {
 
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listener").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Listener")
+            .field("place", &self.place)
+            .finish_non_exhaustive()
     }
 }
 

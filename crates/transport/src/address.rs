@@ -129,9 +129,9 @@ impl FromStr for Invitation {
             text: text.split('#').next().unwrap_or_default().to_owned(),
             why,
         };
-        let (address, secret) = text
-            .split_once('#')
-            .ok_or_else(|| fault("an invitation has '#' and a code at its end; a shell needs quotes around it"))?;
+        let (address, secret) = text.split_once('#').ok_or_else(|| {
+            fault("an invitation has '#' and a code at its end; a shell needs quotes around it")
+        })?;
         let (pin, code) = secret
             .split_once('.')
             .ok_or_else(|| fault("the code after '#' is not whole"))?;

@@ -212,7 +212,9 @@ impl ServerCertVerifier for Pinned {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 
@@ -244,7 +246,9 @@ fn secured(mut channel: Channel, mut state: Connection) -> Result<Channel, Trans
     let mut both = Both(&mut channel.input, &mut channel.output);
     while state.is_handshaking() {
         if let Err(error) = state.complete_io(&mut both) {
-            let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+            let refused = error
+                .get_ref()
+                .and_then(|inner| inner.downcast_ref::<rustls::Error>());
             return Err(match refused {
                 Some(refused) => TransportError::Untrusted(refused.clone()),
                 None => error.into(),

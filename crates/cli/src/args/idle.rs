@@ -4,9 +4,10 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Command as Clap};
 use cli_support::idle::{Idle, idle_cap, is_typed, option};
 use onefold::Capping;
+use transport::Address;
 
 use super::series::{LayoutMode, Series};
-use super::{ALL, Backup, Cli, Command, CompressionMode, Global, LATEST};
+use super::{ALL, Backup, Cli, Command, CompressionMode, Global, LATEST, Server};
 
 /// Options of every command that name the store, open it, or configure look-ups.
 const OF_STORES: [&str; 7] = [
@@ -18,17 +19,27 @@ const OF_STORES: [&str; 7] = [
     "index_memory_mib",
     "no_pin",
 ];
-/// The command that opens no store.
-const WITHOUT_STORE: &str = "analyze";
+/// The commands that open no store.
+const WITHOUT_STORE: [&str; 2] = ["analyze", "join"];
+/// Options of a backup that the store's half of it would need. A server decides these itself.
+const OF_STORES_HALF: [&str; 5] = [
+    "cap",
+    "cap_remember",
+    "lookup_mib",
+    "lookup_eviction",
+    "verify_known",
+];
 
 /// Builds all commands. The help of a command that opens no store does not show options about
 /// stores.
 pub(super) fn built(mut clap: Clap) -> Clap {
     clap.build();
-    clap.mut_subcommand(WITHOUT_STORE, |command| {
-        command.mut_args(|arg| {
-            let is_idle = OF_STORES.contains(&arg.get_id().as_str());
-            if is_idle { arg.hide(true) } else { arg }
+    WITHOUT_STORE.into_iter().fold(clap, |clap, name| {
+        clap.mut_subcommand(name, |command| {
+            command.mut_args(|arg| {
+                let is_idle = OF_STORES.contains(&arg.get_id().as_str());
+                if is_idle { arg.hide(true) } else { arg }
+            })
         })
     })
 }
@@ -45,7 +56,28 @@ impl Cli {
         self.command
             .idle(matches)
             .or_else(|| two_passwords(matches))
+            .or_else(|| self.idle_on_server(matches))
             .or_else(|| self.command.idle_in_store(matches))
+    }
+
+    /// An option was typed about a store in a folder, and the store is on a server.
+    fn idle_on_server(&self, matches: &ArgMatches) -> Option<Idle> {
+        let repo = self.global.repo.as_ref().and_then(|repo| repo.to_str());
+        repo.filter(|repo| Address::is_meant(repo))?;
+        if matches!(self.command, Command::Serve(_) | Command::Server(_)) {
+            return None;
+        }
+        let of_backup: &[&str] = match self.command {
+            Command::Backup(_) => &OF_STORES_HALF,
+            _ => &[],
+        };
+        let mut options = OF_STORES[1..].iter().chain(of_backup);
+        let idle = options.find(|id| is_typed(matches, id))?;
+        let why = format!(
+            "{} concerns a store that this command opens, and this one is on a server",
+            option(idle)
+        );
+        Some((ErrorKind::ArgumentConflict, why))
     }
 }
 
@@ -72,6 +104,7 @@ impl Command {
                 | Self::Stats(_)
                 | Self::Optimize(_)
                 | Self::Index(_)
+                | Self::Serve(_)
         );
         let reads_backups = matches!(
             self,
@@ -135,14 +168,21 @@ impl Command {
                 let why = "what is to be set? --layout, --live, --archival, --segment, --repair or --optimize-after-backup";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
-            Self::Analyze(_) => Self::idle_store(matches),
+            Self::Analyze(_) | Self::Join(_) => Self::idle_store(matches, &OF_STORES),
+            Self::Server(Server::Init(_)) | Self::Serve(_) => Self::idle_store(matches, &["repo"]),
+            Self::Server(_) => Self::idle_store(matches, &OF_STORES),
             _ => self.idle_filter(),
         }
     }
 
-    fn idle_store(matches: &ArgMatches) -> Option<Idle> {
-        let idle = OF_STORES.iter().find(|id| is_typed(matches, id))?;
-        let why = format!("{} concerns a store, and none is opened here", option(idle));
+    fn idle_store(matches: &ArgMatches, ids: &[&str]) -> Option<Idle> {
+        let idle = ids.iter().find(|id| is_typed(matches, id))?;
+        let why = match *idle {
+            "repo" if ids.len() == 1 => {
+                "--repo names a store, and this command takes the server's folder".to_owned()
+            }
+            idle => format!("{} concerns a store, and none is opened here", option(idle)),
+        };
         Some((ErrorKind::ArgumentConflict, why))
     }
 

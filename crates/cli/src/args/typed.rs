@@ -98,9 +98,16 @@ const ELSEWHERE: [&str; 21] = [
 /// become a local folder of that name.
 pub(crate) fn store_folder() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match elsewhere(&path) {
-        _ if path.to_str().is_some_and(Address::is_meant) => Ok(path),
         None => Ok(path),
         Some(prefix) => Err(told_elsewhere(&path, &prefix)),
+    })
+}
+
+/// Parses the folder of a store, or a namespace of a server.
+pub(crate) fn store_place() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match elsewhere(&path) {
+        Some(prefix) if !path.to_str().is_some_and(Address::is_meant) => Err(told_elsewhere(&path, &prefix)),
+        _ => Ok(path),
     })
 }
 

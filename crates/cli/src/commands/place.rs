@@ -77,7 +77,11 @@ pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
 
 /// This user's tokens: in `ONEFOLD_CONFIG_DIR`, or else where the system keeps configurations.
 pub(super) fn tokens() -> Result<Tokens> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let folder = set("ONEFOLD_CONFIG_DIR")
         .or_else(|| set("XDG_CONFIG_HOME").map(|folder| folder.join("onefold")))
         .or_else(|| set("HOME").map(|home| home.join(".config/onefold")));

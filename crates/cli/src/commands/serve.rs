@@ -35,7 +35,9 @@ pub(crate) fn run(global: &Global, args: &Serve, output: Output) -> Result<Code>
             // The client's end of the pipe decides.
             closer: Closer::new(|| ()),
         };
-        server.serve(channel, &|| ()).context("standard input and output")?;
+        server
+            .serve(channel, &|| ())
+            .context("standard input and output")?;
         return Ok(Code::Success);
     }
     let asked = super::cancel_flag()?;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use cli_support::output::{Output, local_time, moment, utc_time};
 use cli_support::Code;
+use cli_support::output::{Output, local_time, moment, utc_time};
 use onefold::{Credential, InitOptions};
 use serde::Serialize;
 use server::{Home, Rights};
@@ -46,7 +46,9 @@ fn init(global: &Global, folder: &Path, output: Output) -> Result<Code> {
     if matches!(credential, Credential::None) {
         output.line("Its store has no password: whoever can read this folder can read everything in it.")?;
     } else {
-        output.line("Keep the password safe: `onefold serve` needs it, and without it nobody can read the store.")?;
+        output.line(
+            "Keep the password safe: `onefold serve` needs it, and without it nobody can read the store.",
+        )?;
     }
     output.object(&Made {
         message_type: "server_made",

@@ -31,6 +31,7 @@ mod ran;
 mod restores;
 mod screen;
 mod series;
+mod server;
 mod sources;
 mod typed;
 mod unread;

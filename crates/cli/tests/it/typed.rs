@@ -86,7 +86,7 @@ fn a_place_on_another_machine_is_refused_and_no_folder_is_made() {
         "ssh://me@nas/backup",
         "http://nas/backup",
         "https://nas/backup",
-        "onefold://nas/backup",
+        "onefold:nas/backup",
         "me@nas:/backup",
     ] {
         let words = ["local folder", "mounted", &format!("./{place}")];

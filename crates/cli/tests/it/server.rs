@@ -1,0 +1,389 @@
+//! A server and its clients: real processes, real TLS over loopback.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::bed::{Bed, Ran, feed, last, lines, noise, settle, signal, wait_until};
+use crate::main_job::plant;
+use crate::picture::{assert_same, picture};
+
+/// A server's folder, and the running server.
+struct Served {
+    bed: Bed,
+    child: Child,
+    place: String,
+}
+
+fn ran(mut command: Command) -> Ran {
+    command.output().unwrap().into()
+}
+
+/// Starts a server in the folder `srv`, at this place.
+fn start(bed: &Bed, place: &str) -> (Child, String) {
+    let mut command = bed.command(["serve", "srv", "--listen", place, "--json"]);
+    command.env_remove("ONEFOLD_REPOSITORY");
+    let mut child = command.spawn().unwrap();
+    let mut first = String::new();
+    let out = child.stdout.take().unwrap();
+    BufReader::new(out).read_line(&mut first).unwrap();
+    let told = lines(first.as_bytes());
+    let place = told[0]["address"].as_str().unwrap().to_owned();
+    (child, place)
+}
+
+impl Served {
+    fn new() -> Self {
+        let bed = Bed::bare();
+        let mut command = bed.command(["server", "init", "srv"]);
+        command.env_remove("ONEFOLD_REPOSITORY");
+        ran(command).expect(0);
+        let (child, place) = start(&bed, "127.0.0.1:0");
+        Self { bed, child, place }
+    }
+
+    /// A machine that has joined a namespace.
+    fn machine(&self, name: &str, namespace: &str, rights: &str) -> Machine<'_> {
+        let invitation = self.invitation(namespace, rights);
+        let machine = Machine {
+            served: self,
+            folder: self.bed.path(format!("conf-{name}")),
+            repository: format!("onefold://{}/{namespace}", self.place),
+        };
+        machine.run(&["join", &invitation]).expect(0);
+        machine
+    }
+
+    fn invitation(&self, namespace: &str, rights: &str) -> String {
+        let mut command = self.bed.plain();
+        command.env_remove("ONEFOLD_REPOSITORY").args([
+            "server",
+            "invite",
+            "srv",
+            "--namespace",
+            namespace,
+            "--rights",
+            rights,
+            "--address",
+            &self.place,
+            "--json",
+        ]);
+        let ran = ran(command).expect(0);
+        last(&ran)["invitation"].as_str().unwrap().to_owned()
+    }
+
+    fn kill(&mut self) {
+        signal(&self.child, Signal::KILL);
+        self.child.wait().unwrap();
+    }
+
+    /// Starts the server again, at the same place.
+    fn restart(&mut self) {
+        (self.child, self.place) = start(&self.bed, &self.place.clone());
+    }
+
+    /// Ends the server, and checks its store.
+    fn end(mut self) {
+        signal(&self.child, Signal::TERM);
+        assert!(self.child.wait().unwrap().success());
+        let store = self.bed.path("srv/stores/main");
+        let mut command = self.bed.command(["check", "--read-data"]);
+        command.env("ONEFOLD_REPOSITORY", store);
+        let checked = ran(command).expect(0);
+        assert!(checked.out().contains("no damage found"), "{}", checked.out());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// A machine that backs up to the server.
+struct Machine<'a> {
+    served: &'a Served,
+    folder: PathBuf,
+    repository: String,
+}
+
+impl Machine<'_> {
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.served.bed.plain();
+        command
+            .env("ONEFOLD_REPOSITORY", &self.repository)
+            .env("ONEFOLD_CONFIG_DIR", &self.folder)
+            .args(args);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        ran(self.command(args))
+    }
+
+    fn ok(&self, args: &[&str]) -> Ran {
+        self.run(args).expect(0)
+    }
+
+    fn backups(&self) -> Vec<u64> {
+        let ran = self.ok(&["snapshots", "--json"]);
+        let rows = lines(&ran.out);
+        rows.iter().map(|row| row["id"].as_u64().unwrap()).collect()
+    }
+}
+
+#[test]
+fn a_tree_is_backed_up_to_a_server_and_restored() {
+    let served = Served::new();
+    let bed = &served.bed;
+    plant(&bed.path("tree"));
+    settle();
+    let machine = served.machine("one", "web", "write,list,read");
+    let first = last(&machine.ok(&["backup", "tree", "--json"]));
+    assert!(first["data_added"].as_u64().unwrap() > 3 << 20, "{first}");
+    let second = last(&machine.ok(&["backup", "tree", "--json"]));
+    assert_eq!(second["parent"], first["snapshot_id"], "{second}");
+    assert_eq!(second["bytes_read"], 0, "{second}");
+    assert_eq!(second["data_added"], 0, "{second}");
+    let ids = machine.backups();
+    assert_eq!(ids.len(), 2);
+    let listed = machine.ok(&["ls", "latest"]).out();
+    assert!(listed.contains("tree/folder/large"), "{listed}");
+    machine.ok(&["restore", "latest", "-t", "out"]);
+    assert_same(
+        &picture(&bed.path("tree")),
+        &picture(&bed.restored("out", "tree")),
+    );
+    let large = bed.path("tree/folder/large");
+    let dumped = machine.ok(&["dump", "latest", large.to_str().unwrap()]);
+    assert!(dumped.out == fs::read(&large).unwrap());
+    // A second machine with the same data stores nothing of it.
+    let other = served.machine("two", "mail", "write,list,read");
+    let same = last(&other.ok(&["backup", "tree", "--json"]));
+    assert!(same["data_added"].as_u64().unwrap() < 100_000, "{same}");
+    served.end();
+}
+
+#[test]
+fn streams_and_images_are_backed_up_to_a_server() {
+    let served = Served::new();
+    let machine = served.machine("one", "web", "write,list,read");
+    let mut bytes = noise(6 << 20, 3);
+    let stream =
+        |bytes: &[u8]| last(&feed(machine.command(&["backup", "--stdin", "--json"]), bytes).expect(0));
+    stream(&bytes);
+    bytes.extend_from_slice(&noise(100_000, 4));
+    let again = stream(&bytes);
+    assert!(again["data_added"].as_u64().unwrap() < 300_000, "{again}");
+    assert!(machine.ok(&["dump", "latest"]).out == bytes);
+    fs::write(served.bed.path("disk"), &bytes).unwrap();
+    machine.ok(&["backup", "--image-kib", "64", "disk"]);
+    assert!(machine.ok(&["dump", "latest"]).out == bytes);
+    served.end();
+}
+
+#[test]
+fn a_write_only_machine_reads_nothing() {
+    let served = Served::new();
+    let bed = &served.bed;
+    plant(&bed.path("tree"));
+    settle();
+    let machine = served.machine("one", "web", "write");
+    machine.ok(&["backup", "tree"]);
+    let second = last(&machine.ok(&["backup", "tree", "--json"]));
+    assert_eq!(second["data_added"], 0, "all of it is known: {second}");
+    for args in [
+        &["snapshots"][..],
+        &["ls", "1"],
+        &["restore", "1", "-t", "out"],
+        &["dump", "1", "/x"],
+    ] {
+        machine
+            .run(args)
+            .expect(1)
+            .says(&["has no right to list; it has: write"]);
+    }
+    // Another machine of the namespace may read what it wrote.
+    let reader = served.machine("two", "web", "list,read");
+    reader.ok(&["restore", "latest", "-t", "out"]);
+    assert_same(
+        &picture(&bed.path("tree")),
+        &picture(&bed.restored("out", "tree")),
+    );
+    reader
+        .run(&["backup", "tree"])
+        .expect(1)
+        .says(&["has no right to write; it has: list,read"]);
+    served.end();
+}
+
+#[test]
+fn namespaces_do_not_see_each_other() {
+    let served = Served::new();
+    fs::write(served.bed.path("file"), noise(50_000, 1)).unwrap();
+    let one = served.machine("one", "web", "write,list,read");
+    let other = served.machine("two", "mail", "write,list,read");
+    one.ok(&["backup", "file"]);
+    assert_eq!(other.backups(), Vec::<u64>::new());
+    other
+        .run(&["restore", "1", "-t", "out"])
+        .expect(1)
+        .says(&["there is no backup 1"]);
+    // A namespace whose name begins with another's is another one.
+    let longer = served.machine("three", "webs", "list,read");
+    assert_eq!(longer.backups(), Vec::<u64>::new());
+    // A token is for one namespace.
+    let mut stranger = one.command(&["snapshots"]);
+    stranger.env("ONEFOLD_REPOSITORY", format!("onefold://{}/mail", served.place));
+    ran(stranger).expect(1).says(&["has not joined", "onefold join"]);
+}
+
+#[test]
+fn invitations_work_once_and_tokens_until_they_are_revoked() {
+    let served = Served::new();
+    let invitation = served.invitation("web", "write,list");
+    let machine = Machine {
+        served: &served,
+        folder: served.bed.path("conf"),
+        repository: format!("onefold://{}/web", served.place),
+    };
+    machine.run(&["snapshots"]).expect(1).says(&["has not joined"]);
+    let wrong = [&invitation[..invitation.len() - 1], "_"].concat();
+    machine
+        .run(&["join", &wrong])
+        .expect(1)
+        .says(&["unknown, used, or too old"]);
+    machine.ok(&["join", &invitation]);
+    machine
+        .run(&["join", &invitation])
+        .expect(1)
+        .says(&["unknown, used, or too old"]);
+    assert!(machine.backups().is_empty());
+    let mut list = served.bed.plain();
+    list.env_remove("ONEFOLD_REPOSITORY")
+        .args(["server", "token", "list", "srv", "--json"]);
+    let token = last(&ran(list).expect(0));
+    assert_eq!(token["rights"], "write,list", "{token}");
+    let mut revoke = served.bed.plain();
+    revoke.env_remove("ONEFOLD_REPOSITORY").args([
+        "server",
+        "token",
+        "revoke",
+        "srv",
+        token["id"].as_str().unwrap(),
+    ]);
+    ran(revoke).expect(0);
+    machine.run(&["snapshots"]).expect(1).says(&["join again"]);
+}
+
+#[test]
+fn another_server_at_the_same_place_is_not_trusted() {
+    let mut served = Served::new();
+    served.machine("one", "web", "write,list,read");
+    let repository = format!("onefold://{}/web", served.place);
+    served.kill();
+    fs::rename(served.bed.path("srv"), served.bed.path("old")).unwrap();
+    let mut init = served.bed.command(["server", "init", "srv"]);
+    init.env_remove("ONEFOLD_REPOSITORY");
+    ran(init).expect(0);
+    served.restart();
+    let mut command = served.bed.plain();
+    command
+        .env("ONEFOLD_REPOSITORY", repository)
+        .env("ONEFOLD_CONFIG_DIR", served.bed.path("conf-one"))
+        .arg("snapshots");
+    ran(command).expect(1).says(&["not the expected one"]);
+}
+
+/// The backup fails. What was committed is whole, and the next backup is made.
+#[test]
+fn a_killed_server_loses_nothing() {
+    let mut served = Served::new();
+    let bytes = noise(40 << 20, 20);
+    let (folder, repository) = {
+        let machine = served.machine("one", "web", "write,list,read");
+        feed(machine.command(&["backup", "--stdin"]), &bytes[..1 << 20]).expect(0);
+        (machine.folder.clone(), machine.repository.clone())
+    };
+    let mut command = served.bed.plain();
+    command
+        .env("ONEFOLD_REPOSITORY", &repository)
+        .env("ONEFOLD_CONFIG_DIR", &folder)
+        .args(["backup", "--stdin", "--json"])
+        .stdin(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&bytes[..32 << 20]).unwrap();
+    let stored = || {
+        let mut found = 0;
+        let mut folders = vec![served.bed.path("srv/stores/main/data")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                if entry.path().is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    found += entry.metadata().map_or(0, |meta| meta.len());
+                }
+            }
+        }
+        found > 16 << 20
+    };
+    wait_until(stored);
+    served.kill();
+    // The client may have ended before it reads these bytes.
+    drop(input.write_all(&bytes[32 << 20..]));
+    drop(input);
+    let cut = Ran::from(child.wait_with_output().unwrap()).expect(1);
+    assert!(cut.err().contains("connection"), "{}", cut.err());
+    served.restart();
+    let machine = Machine {
+        served: &served,
+        folder,
+        repository,
+    };
+    assert_eq!(machine.backups().len(), 1);
+    feed(machine.command(&["backup", "--stdin"]), &bytes).expect(0);
+    assert!(machine.ok(&["dump", "latest"]).out == bytes);
+    served.end();
+}
+
+#[test]
+fn a_client_that_dies_loses_nothing() {
+    let served = Served::new();
+    let machine = served.machine("one", "web", "write,list,read");
+    let bytes = noise(20 << 20, 21);
+    let mut command = machine.command(&["backup", "--stdin"]);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&bytes[..16 << 20]).unwrap();
+    signal(&child, Signal::KILL);
+    child.wait().unwrap();
+    assert!(machine.backups().is_empty());
+    feed(machine.command(&["backup", "--stdin"]), &bytes).expect(0);
+    assert!(machine.ok(&["dump", "latest"]).out == bytes);
+    served.end();
+}
+
+#[test]
+fn verbs_and_options_of_folders_are_refused_for_a_store_on_a_server() {
+    let served = Served::new();
+    let machine = served.machine("one", "web", "write,list,read");
+    machine.run(&["prune"]).expect(1).says(&["is on a server"]);
+    machine.run(&["init"]).expect(1).says(&["is on a server"]);
+    machine
+        .run(&["backup", "--cap", "4", "srv"])
+        .expect(2)
+        .says(&["--cap concerns a store that this command opens"]);
+    machine
+        .run(&["--insecure-no-password", "snapshots"])
+        .expect(2)
+        .says(&["--insecure-no-password", "on a server"]);
+    let mut unknown = machine.command(&["snapshots"]);
+    unknown.env("ONEFOLD_REPOSITORY", "onefold://nowhere");
+    ran(unknown).expect(1).says(&["the namespace is missing"]);
+}
