@@ -83,7 +83,7 @@ fn the_course_over_time_is_shown_in_steps() {
     let text = bed.ok(simulate).out();
     let at = text.find("over time").expect(&text);
     let table: Vec<&str> = text[at..].lines().collect();
-    assert!(table[0].contains("each MiB, rolling:"), "{text}");
+    assert!(table[0].contains("each MiB with rolling:"), "{text}");
     assert_eq!(
         table[1].split_whitespace().collect::<Vec<_>>().join(" "),
         "backups 1 : 4.00 MiB 8.00 MiB"

@@ -50,8 +50,8 @@ pub(in crate::reproduce) struct Reversed {
 }
 
 impl Engine {
-    /// A new store, in memory or in a new folder. It has the keys of [`KEYS_SEED`], or the domain of
-    /// another store. Stores of one domain cut and fingerprint data alike.
+    /// A new store, in memory or in a new folder. It has the keys of [`KEYS_SEED`], or the domain
+    /// of another store. Stores of one domain cut and fingerprint data alike.
     ///
     /// # Errors
     /// Errors of the engine.
