@@ -14,7 +14,7 @@ use types::{ByteRange, SessionId};
 use wire::{Begin, Begun, CommittedBackup, Parents, Refusal, RefusalKind, Sent, Wire, reply, request};
 
 use crate::checked::Checker;
-use crate::connection::{Ending, Peer, User};
+use crate::peer::{Ending, Peer, User};
 use crate::reading;
 use crate::rights::Right;
 
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Begins a backup, and serves its client until it is committed or given up.
 pub(crate) fn run(
-    peer: &mut Peer<'_>,
+    peer: &mut Peer,
     user: &User<'_>,
     number: u32,
     body: &[u8],

@@ -2,8 +2,8 @@
 //!
 //! A client may lie about its own data, but later backups of other machines rely on fingerprints.
 //! So the server computes them again: of each new chunk, of each segment from its chunks, and it
-//! looks at each place to which a client refers. It takes only the chunks that the store wants, each
-//! once, under the number that the store gave it.
+//! looks at each place to which a client refers. It takes only the chunks that the store wants,
+//! each once, under the number that the store gave it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

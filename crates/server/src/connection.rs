@@ -1,132 +1,63 @@
 //! A client's connection, from its greeting to its end.
 
+use onefold::Monitor;
 use onefold::repository::Repository;
-use onefold::{Filter, Monitor, Snapshot, Store};
-use transport::{Channel, Closer, FrameReader, FrameWriter, Traffic, TransportError};
+use transport::{Channel, TransportError};
 use types::SessionId;
 use wire::{
     FRAME_BYTES_MAX, Head, Hello, Joined, Joining, Login, ReadBegun, Refusal, RefusalKind, Welcome, Wire,
-    reply, request,
+    request,
 };
 
 use crate::backup;
 use crate::manifests::Namespace;
+use crate::peer::{Ending, Peer, User, failed, not_allowed};
 use crate::reading;
-use crate::rights::{Right, Rights};
-use crate::server::Server;
+use crate::rights::Right;
+use crate::state::State;
 
 /// Bytes of a message before a client has shown its token.
 const STRANGER_BYTES_MAX: usize = 64 << 10;
 
-/// How an operation has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// The connection goes on.
-    GoOn,
-    /// The client is gone, or is not listened to any more.
-    Over,
+/// A connection of a client.
+pub(crate) struct Connection<'a> {
+    state: &'a State,
+    peer: Peer,
 }
 
-/// The server's end of a connection.
-pub(crate) struct Peer<'a> {
-    server: &'a Server,
-    pub(crate) reader: FrameReader,
-    pub(crate) writer: FrameWriter,
-    closer: Closer,
-}
-
-/// A client that has shown its token.
-pub(crate) struct User<'a> {
-    /// The token's id.
-    id: String,
-    pub(crate) rights: Rights,
-    pub(crate) namespace: Namespace,
-    pub(crate) store: &'a Store,
-}
-
-fn not_allowed(why: impl Into<String>) -> Refusal {
-    Refusal::new(RefusalKind::NotAllowed, why)
-}
-
-fn failed(error: impl std::fmt::Display) -> Refusal {
-    Refusal::new(RefusalKind::Failed, error.to_string())
-}
-
-impl User<'_> {
-    /// Refuses what the token does not allow.
-    pub(crate) fn ensure(&self, right: Right) -> Result<(), Refusal> {
-        if self.rights.has(right) {
-            return Ok(());
-        }
-        Err(not_allowed(format!(
-            "this machine's token has no right to {}; it has: {}",
-            right.word(),
-            self.rights
-        )))
-    }
-
-    /// A backup of the namespace.
-    pub(crate) fn snapshot(&self, id: SessionId) -> Result<Snapshot, Refusal> {
-        let none = || Refusal::new(RefusalKind::NotFound, format!("there is no backup {id}"));
-        let found = self.store.find(&id.to_string(), &Filter::default());
-        let found = found.map_err(|_| none())?;
-        if self.namespace.has(&found.backup) {
-            Ok(found)
-        } else {
-            Err(none())
-        }
-    }
-}
-
-impl<'a> Peer<'a> {
-    pub(crate) fn new(server: &'a Server, channel: Channel) -> Self {
-        let traffic = Traffic::default();
+impl<'a> Connection<'a> {
+    pub(crate) fn new(state: &'a State, channel: Channel) -> Self {
         Self {
-            server,
-            reader: FrameReader::new(channel.input, traffic.clone()),
-            writer: FrameWriter::new(channel.output, traffic),
-            closer: channel.closer,
-        }
-    }
-
-    pub(crate) fn answer(&self, number: u32, body: &[u8]) -> Result<(), TransportError> {
-        self.writer.send(reply::ANSWER, number, body)
-    }
-
-    pub(crate) fn refuse(&self, number: u32, refusal: &Refusal) -> Result<(), TransportError> {
-        self.writer.send(reply::REFUSAL, number, &refusal.to_bytes())
-    }
-
-    fn reply(&self, number: u32, answer: Result<Vec<u8>, Refusal>) -> Result<(), TransportError> {
-        match answer {
-            Ok(bytes) => self.answer(number, &bytes),
-            Err(refusal) => self.refuse(number, &refusal),
+            state,
+            peer: Peer::new(channel),
         }
     }
 
     /// Serves the client until it leaves. Calls `trusted` once it has shown a token.
     pub(crate) fn serve(&mut self, trusted: &dyn Fn()) -> Result<(), TransportError> {
-        let Some((head, body)) = self.reader.next(STRANGER_BYTES_MAX)? else {
+        let Some((head, body)) = self.peer.reader.next(STRANGER_BYTES_MAX)? else {
             return Ok(());
         };
         match self.greet(head, &body) {
-            Ok(welcome) => self.answer(head.number, &welcome.to_bytes())?,
-            Err(refusal) => return self.refuse(head.number, &refusal),
+            Ok(welcome) => self.peer.answer(head.number, &welcome.to_bytes())?,
+            Err(refusal) => return self.peer.refuse(head.number, &refusal),
         }
-        let Some((head, body)) = self.reader.next(STRANGER_BYTES_MAX)? else {
+        let Some((head, body)) = self.peer.reader.next(STRANGER_BYTES_MAX)? else {
             return Ok(());
         };
         if head.kind == request::JOIN {
             let joined = self.join(&body);
-            return self.reply(head.number, joined.map(|joined| joined.to_bytes()));
+            return self
+                .peer
+                .reply(head.number, joined.map(|joined| joined.to_bytes()));
         }
         match self.log_in(head, &body) {
             Ok(user) => {
                 trusted();
-                self.answer(head.number, &[])?;
+                self.peer.answer(head.number, &[])?;
                 self.requests(&user)
             }
-            Err(refusal) => self.refuse(head.number, &refusal),
+            Err(refusal) => self.peer.refuse(head.number, &refusal),
         }
     }
 
@@ -154,7 +85,7 @@ impl<'a> Peer<'a> {
 
     fn join(&self, body: &[u8]) -> Result<Joined, Refusal> {
         let joining = Joining::from_bytes(body)?;
-        let joined = self.server.home.join(&joining.code, &joining.label);
+        let joined = self.state.home.join(&joining.code, &joining.label);
         let joined = joined.map_err(|error| not_allowed(error.to_string()))?;
         Ok(Joined {
             token: joined.token,
@@ -168,9 +99,9 @@ impl<'a> Peer<'a> {
             return Err(Refusal::new(RefusalKind::Malformed, "a request before the login"));
         }
         let login = Login::from_bytes(body)?;
-        let known = self.server.home.login(&login.token, &login.namespace);
+        let known = self.state.home.login(&login.token, &login.namespace);
         let Some((id, rights)) = known.map_err(failed)? else {
-            self.server
+            self.state
                 .home
                 .record_event("refused token", &login.namespace)
                 .map_err(failed)?;
@@ -183,39 +114,42 @@ impl<'a> Peer<'a> {
             id,
             rights,
             namespace: Namespace::new(&login.namespace),
-            store: self.server.store_of(&login.namespace).map_err(failed)?,
+            store: self.state.store_of(&login.namespace).map_err(failed)?,
         })
     }
 
     fn requests(&mut self, user: &User<'a>) -> Result<(), TransportError> {
-        while let Some((head, body)) = self.reader.next(FRAME_BYTES_MAX)? {
-            let is_valid = self.server.home.is_valid(&user.id);
+        while let Some((head, body)) = self.peer.reader.next(FRAME_BYTES_MAX)? {
+            let is_valid = self.state.home.is_valid(&user.id);
             if !is_valid.unwrap_or(false) {
-                return self.refuse(head.number, &not_allowed("this machine's token was revoked"));
+                return self
+                    .peer
+                    .refuse(head.number, &not_allowed("this machine's token was revoked"));
             }
-            let Some(_running) = self.server.begin() else {
+            let Some(_running) = self.state.begin() else {
                 let busy = Refusal::new(RefusalKind::Busy, "the server is ending; try again later");
-                return self.refuse(head.number, &busy);
+                return self.peer.refuse(head.number, &busy);
             };
             let ending = match head.kind {
-                request::BEGIN => backup::run(self, user, head.number, &body)?,
+                request::BEGIN => backup::run(&mut self.peer, user, head.number, &body)?,
                 request::READ => self.read(user, head.number, &body)?,
                 request::LIST => {
                     let list = user.ensure(Right::List).and_then(|()| {
                         let list = user.store.snapshots().map_err(failed)?;
                         Ok(user.namespace.all(&list).to_bytes())
                     });
-                    self.reply(head.number, list)?;
+                    self.peer.reply(head.number, list)?;
                     Ending::GoOn
                 }
                 kind => {
                     let unknown = format!("no request of kind {kind}");
-                    self.refuse(head.number, &Refusal::new(RefusalKind::Malformed, unknown))?;
+                    self.peer
+                        .refuse(head.number, &Refusal::new(RefusalKind::Malformed, unknown))?;
                     Ending::GoOn
                 }
             };
             if ending == Ending::Over {
-                self.closer.close();
+                self.peer.closer.close();
                 return Ok(());
             }
         }
@@ -237,26 +171,26 @@ impl<'a> Peer<'a> {
         });
         let pinned = match begun {
             Ok(pinned) => pinned,
-            Err(refusal) => return self.refuse(number, &refusal).map(|()| Ending::GoOn),
+            Err(refusal) => return self.peer.refuse(number, &refusal).map(|()| Ending::GoOn),
         };
         let reader = match pinned.reader() {
             Ok(reader) => reader,
-            Err(error) => return self.refuse(number, &failed(error)).map(|()| Ending::GoOn),
+            Err(error) => return self.peer.refuse(number, &failed(error)).map(|()| Ending::GoOn),
         };
         let answer = ReadBegun {
             backups: user.namespace.sent(pinned.snapshot()).into_iter().collect(),
             keys: *reader.fingerprinter().derived_keys(),
         };
-        self.answer(number, &answer.to_bytes())?;
+        self.peer.answer(number, &answer.to_bytes())?;
         loop {
-            let Some((head, body)) = self.reader.next(FRAME_BYTES_MAX)? else {
+            let Some((head, body)) = self.peer.reader.next(FRAME_BYTES_MAX)? else {
                 return Ok(Ending::Over);
             };
             if head.kind == request::END {
                 let monitor = Monitor::default();
                 pinned.end(&monitor);
                 let notes: Vec<String> = monitor.notes().iter().map(ToString::to_string).collect();
-                self.answer(head.number, &notes.to_bytes())?;
+                self.peer.answer(head.number, &notes.to_bytes())?;
                 return Ok(Ending::GoOn);
             }
             let unknown = || {
@@ -264,7 +198,7 @@ impl<'a> Peer<'a> {
                 Err(Refusal::new(RefusalKind::Malformed, why))
             };
             let answer = reading::answer(reader, head.kind, &body).unwrap_or_else(unknown);
-            self.reply(head.number, answer)?;
+            self.peer.reply(head.number, answer)?;
         }
     }
 }

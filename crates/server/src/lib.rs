@@ -19,9 +19,13 @@ mod error;
 mod home;
 mod listen;
 mod manifests;
+mod peer;
 mod reading;
 mod rights;
 mod server;
+mod state;
+#[cfg(test)]
+mod tests;
 
 pub use access::{Invited, TokenInfo};
 pub use error::ServerError;

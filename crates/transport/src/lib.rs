@@ -1,8 +1,8 @@
 //! Frames over any stream of bytes: TLS on TCP, a Unix socket, or the pipes of `ssh`.
 //!
-//! A [`Channel`] has two halves, which two threads may use at once. [`secure`] puts TLS 1.3 around
-//! a channel. A client knows its server by the key of the server's [`Authority`] ([`Pin`]), not by
-//! a name, so servers may move, and certificates may be renewed.
+//! A [`Channel`] has two halves, which two threads may use at once. A [`Connector`] or an
+//! [`Acceptor`] puts TLS 1.3 around a channel. A client knows its server by the key of the server's
+//! [`Authority`] ([`Pin`]), not by a name. So servers may move, and certificates may be renewed.
 
 mod address;
 mod authority;

@@ -80,33 +80,7 @@ struct Lookups {
 pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code> {
     let opened = super::open_anywhere(global)?;
     let store = opened.repository();
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let compression = match args.compression {
-        CompressionMode::Auto => Compression::Auto {
-            level: args.compression_level,
-        },
-        CompressionMode::On => Compression::Level(args.compression_level),
-        CompressionMode::Off => Compression::Off,
-    };
-    let options = BackupOptions::default()
-        .host(super::host(args.host.as_deref())?)
-        .user(std::env::var_os("USER").unwrap_or_default().as_bytes().to_vec())
-        .tags(TagList::all(&args.tag))
-        .ingest(
-            IngestOptions::for_cores(cores)
-                .compression(compression)
-                .capping(args.capping())
-                .lookup(LookupMemory {
-                    eviction: match args.lookup_eviction {
-                        EvictionMode::Lru => Eviction::ContainerLru,
-                        EvictionMode::Threshold => Eviction::Threshold(10),
-                        EvictionMode::Immediate => Eviction::Immediate,
-                    },
-                    ..LookupMemory::within(args.lookup_mib << 20)
-                })
-                .verify_known(args.verify_known())
-                .is_resumable(args.stdin || args.stdin_from_command || args.image_kib.is_some()),
-        );
+    let options = options(args)?;
     let monitor = Monitor::new(super::cancel_flag()?);
     let is_stream = args.stdin || args.stdin_from_command;
     let tree = if is_stream || args.image_kib.is_some() {
@@ -177,6 +151,37 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     } else {
         Code::Success
     })
+}
+
+/// The library's options for these arguments.
+fn options(args: &Backup) -> Result<BackupOptions> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let compression = match args.compression {
+        CompressionMode::Auto => Compression::Auto {
+            level: args.compression_level,
+        },
+        CompressionMode::On => Compression::Level(args.compression_level),
+        CompressionMode::Off => Compression::Off,
+    };
+    Ok(BackupOptions::default()
+        .host(super::host(args.host.as_deref())?)
+        .user(std::env::var_os("USER").unwrap_or_default().as_bytes().to_vec())
+        .tags(TagList::all(&args.tag))
+        .ingest(
+            IngestOptions::for_cores(cores)
+                .compression(compression)
+                .capping(args.capping())
+                .lookup(LookupMemory {
+                    eviction: match args.lookup_eviction {
+                        EvictionMode::Lru => Eviction::ContainerLru,
+                        EvictionMode::Threshold => Eviction::Threshold(10),
+                        EvictionMode::Immediate => Eviction::Immediate,
+                    },
+                    ..LookupMemory::within(args.lookup_mib << 20)
+                })
+                .verify_known(args.verify_known())
+                .is_resumable(args.stdin || args.stdin_from_command || args.image_kib.is_some()),
+        ))
 }
 
 /// The backup is safe. So a failure here is only reported, and the next backup or `onefold

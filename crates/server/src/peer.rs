@@ -1,0 +1,94 @@
+//! The server's end of a connection, and the client at its other end.
+
+use onefold::{Filter, Snapshot, Store};
+use transport::{Channel, Closer, FrameReader, FrameWriter, Traffic, TransportError};
+use types::SessionId;
+use wire::{Refusal, RefusalKind, Wire, reply};
+
+use crate::manifests::Namespace;
+use crate::rights::{Right, Rights};
+
+/// How an operation has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The connection goes on.
+    GoOn,
+    /// The client is gone, or is not listened to any more.
+    Over,
+}
+
+/// The server's end of a connection.
+pub(crate) struct Peer {
+    pub(crate) reader: FrameReader,
+    pub(crate) writer: FrameWriter,
+    pub(crate) closer: Closer,
+}
+
+/// A client that has shown its token.
+pub(crate) struct User<'a> {
+    /// The token's id.
+    pub(crate) id: String,
+    pub(crate) rights: Rights,
+    pub(crate) namespace: Namespace,
+    pub(crate) store: &'a Store,
+}
+
+pub(crate) fn not_allowed(why: impl Into<String>) -> Refusal {
+    Refusal::new(RefusalKind::NotAllowed, why)
+}
+
+pub(crate) fn failed(error: impl std::fmt::Display) -> Refusal {
+    Refusal::new(RefusalKind::Failed, error.to_string())
+}
+
+impl User<'_> {
+    /// Refuses what the token does not allow.
+    pub(crate) fn ensure(&self, right: Right) -> Result<(), Refusal> {
+        if self.rights.has(right) {
+            return Ok(());
+        }
+        Err(not_allowed(format!(
+            "this machine's token has no right to {}; it has: {}",
+            right.word(),
+            self.rights
+        )))
+    }
+
+    /// A backup of the namespace.
+    pub(crate) fn snapshot(&self, id: SessionId) -> Result<Snapshot, Refusal> {
+        let none = || Refusal::new(RefusalKind::NotFound, format!("there is no backup {id}"));
+        let found = self.store.find(&id.to_string(), &Filter::default());
+        let found = found.map_err(|_| none())?;
+        if self.namespace.has(&found.backup) {
+            Ok(found)
+        } else {
+            Err(none())
+        }
+    }
+}
+
+impl Peer {
+    pub(crate) fn new(channel: Channel) -> Self {
+        let traffic = Traffic::default();
+        Self {
+            reader: FrameReader::new(channel.input, traffic.clone()),
+            writer: FrameWriter::new(channel.output, traffic),
+            closer: channel.closer,
+        }
+    }
+
+    pub(crate) fn answer(&self, number: u32, body: &[u8]) -> Result<(), TransportError> {
+        self.writer.send(reply::ANSWER, number, body)
+    }
+
+    pub(crate) fn refuse(&self, number: u32, refusal: &Refusal) -> Result<(), TransportError> {
+        self.writer.send(reply::REFUSAL, number, &refusal.to_bytes())
+    }
+
+    pub(crate) fn reply(&self, number: u32, answer: Result<Vec<u8>, Refusal>) -> Result<(), TransportError> {
+        match answer {
+            Ok(bytes) => self.answer(number, &bytes),
+            Err(refusal) => self.refuse(number, &refusal),
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! Clients that lie, over the protocol's own messages: none of them changes what others back up.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use format::manifest::{BackupTotals, SeriesName};
+use ingest::dedup::{Lane, NewChunk, StreamIndex};
+use ingest::{
+    About, Offer, OfferedChild, OfferedPlace, OfferedSegment, StoredRegion, Terms, Verdict, Wanted,
+};
+use onefold::{Credential, InitOptions, Monitor, OpenOptions, Store};
+use recipe::KnownNode;
+use tempfile::TempDir;
+use transport::{Address, Channel, FrameReader, FrameWriter, Traffic, TransportError};
+use types::{ChunkLocation, Fingerprint, Level, SessionId, UnixNanos};
+use wire::{
+    Begin, Begun, CommittedBackup, FRAME_BYTES_MAX, Hello, Login, Manifests, Parents, Refusal, RefusalKind,
+    Sent, Wire, reply, request,
+};
+
+use crate::{Home, Rights, Server};
+
+/// A server, and its folder.
+struct Bed {
+    folder: TempDir,
+    server: Arc<Server>,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = InitOptions::default().reserve_bytes(0);
+        let (home, _) = Home::init(folder.path(), &Credential::None, &options).unwrap();
+        let server = Server::open(home, &Credential::None, &OpenOptions::default()).unwrap();
+        Self {
+            folder,
+            server: Arc::new(server),
+        }
+    }
+
+    fn home(&self) -> Home {
+        Home::open(self.folder.path()).unwrap()
+    }
+
+    /// A connection, and the thread that serves it.
+    fn dial(&self) -> Client {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let server = Arc::clone(&self.server);
+        let thread = thread::spawn(move || server.serve(Channel::try_from(theirs).unwrap(), &|| ()));
+        let channel = Channel::try_from(ours).unwrap();
+        Client {
+            reader: FrameReader::new(channel.input, Traffic::default()),
+            writer: FrameWriter::new(channel.output, Traffic::default()),
+            next: 0,
+            thread,
+        }
+    }
+
+    fn token(&self, namespace: &str, rights: &str) -> String {
+        let address: Address = format!("onefold://host/{namespace}").parse().unwrap();
+        let rights: Rights = rights.parse().unwrap();
+        let home = self.home();
+        let invited = home.invite(address, None, rights, None).unwrap();
+        home.join(&invited.invitation.code, "test").unwrap().token
+    }
+
+    /// A client that has logged in to a namespace.
+    fn client(&self, namespace: &str, rights: &str) -> Client {
+        let token = self.token(namespace, rights);
+        let mut client = self.dial();
+        client.greet();
+        let namespace = namespace.to_owned();
+        client.ask(request::LOGIN, &Login { token, namespace }).unwrap();
+        client
+    }
+
+    fn store(&self) -> Store {
+        let home = self.home();
+        home.store("main", &Credential::None, &OpenOptions::default())
+            .unwrap()
+    }
+}
+
+struct Client {
+    reader: FrameReader,
+    writer: FrameWriter,
+    next: u32,
+    thread: JoinHandle<Result<(), TransportError>>,
+}
+
+impl Client {
+    fn send(&mut self, kind: u8, body: &[u8]) -> u32 {
+        self.next += 1;
+        self.writer.send(kind, self.next, body).unwrap();
+        self.next
+    }
+
+    /// The next message. `None` if the server has ended the connection.
+    fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
+        let next = self.reader.next(FRAME_BYTES_MAX).ok().flatten();
+        next.map(|(head, body)| (head.kind, head.number, body))
+    }
+
+    fn ask(&mut self, kind: u8, body: &impl Wire) -> Result<Vec<u8>, Refusal> {
+        let number = self.send(kind, &body.to_bytes());
+        let (kind, answered, body) = self.next().expect("an answer");
+        assert_eq!(answered, number);
+        match kind {
+            reply::ANSWER => Ok(body),
+            _ => Err(Refusal::from_bytes(&body).unwrap()),
+        }
+    }
+
+    fn greet(&mut self) {
+        self.ask(request::HELLO, &Hello::new("a test")).unwrap();
+    }
+
+    fn begin(&mut self, parents: Parents) -> Result<Begun, Refusal> {
+        let begin = Begin {
+            name: SeriesName {
+                host: b"host".to_vec(),
+                paths: vec![b"/stream".to_vec()],
+            },
+            streams: ingest::single_stream(None),
+            parents,
+            is_suspect: false,
+            insists: false,
+            resumes: false,
+        };
+        let begun = self.ask(request::BEGIN, &begin)?;
+        Ok(Begun::from_bytes(&begun).unwrap())
+    }
+
+    fn submit(&mut self, sent: Vec<Sent>) {
+        self.send(request::SUBMIT, &sent.to_bytes());
+    }
+
+    /// The verdicts until one of these comes.
+    fn verdicts_until(&mut self, is_last: impl Fn(&Verdict) -> bool) -> Vec<Verdict> {
+        let mut all = Vec::new();
+        while !all.iter().any(&is_last) {
+            let (kind, _, body) = self.next().expect("verdicts");
+            assert_eq!(kind, reply::VERDICTS, "{:?}", Refusal::from_bytes(&body));
+            all.extend(Vec::<Verdict>::from_bytes(&body).unwrap());
+        }
+        all
+    }
+
+    /// The server says that the client lies, and ends the connection.
+    fn end_caught(mut self) {
+        loop {
+            let (kind, _, body) = self.next().expect("an answer");
+            if kind != reply::VERDICTS {
+                assert_eq!(kind, reply::FAILED);
+                let refusal = Refusal::from_bytes(&body).unwrap();
+                assert_eq!(refusal.kind, RefusalKind::Malformed, "{refusal}");
+                break;
+            }
+        }
+        while self.next().is_some() {}
+        self.thread.join().unwrap().unwrap();
+    }
+}
+
+/// Chunks of these contents.
+fn children(terms: &Terms, chunks: &[&[u8]]) -> Vec<OfferedChild> {
+    let child = |chunk: &&[u8]| OfferedChild {
+        fingerprint: terms.fingerprinter.chunk(chunk),
+        len: chunk.len() as u64,
+        place: OfferedPlace::Client,
+    };
+    chunks.iter().map(child).collect()
+}
+
+fn segment(terms: &Terms, children: Vec<OfferedChild>) -> OfferedSegment {
+    let mut hasher = terms.fingerprinter.node_hasher(Level::new(1).unwrap());
+    let mut len = 0;
+    for child in &children {
+        hasher.push(&child.fingerprint, child.len);
+        len += child.len;
+    }
+    OfferedSegment {
+        fingerprint: hasher.finish(),
+        len,
+        children,
+    }
+}
+
+const STREAM: StreamIndex = StreamIndex(0);
+
+fn offered(segment: OfferedSegment) -> Sent {
+    Sent::Offer(Offer::Segment {
+        stream: STREAM,
+        segment,
+    })
+}
+
+fn end() -> Sent {
+    Sent::Offer(Offer::End(STREAM))
+}
+
+fn region(terms: &Terms, first: NewChunk, stated: &[u8], bytes: &[u8]) -> Sent {
+    let chunk = (
+        terms.fingerprinter.chunk(stated),
+        u32::try_from(stated.len()).unwrap(),
+    );
+    Sent::Region(StoredRegion::raw(
+        first.lane,
+        first.ordinal,
+        vec![chunk],
+        bytes.to_vec(),
+    ))
+}
+
+fn about() -> About {
+    About {
+        name: SeriesName {
+            host: b"another".to_vec(),
+            paths: vec![b"/elsewhere".to_vec()],
+        },
+        source_time: UnixNanos::new(1),
+        elapsed_nanos: 1,
+        user: b"user".to_vec(),
+        program: "a test".to_owned(),
+        tags: Vec::new(),
+        counted: BackupTotals::default(),
+    }
+}
+
+const CHUNK: [u8; 5000] = [7; 5000];
+
+/// Backs up one chunk. Returns the backup's number.
+fn honest(client: &mut Client) -> SessionId {
+    let terms = client.begin(Parents::Named(Vec::new())).unwrap().terms;
+    client.submit(vec![offered(segment(&terms, children(&terms, &[&CHUNK]))), end()]);
+    let verdicts = client.verdicts_until(|verdict| *verdict == Verdict::Done);
+    for verdict in &verdicts {
+        if let Verdict::Segment { wanted, .. } = verdict {
+            for Wanted { new, .. } in wanted {
+                client.submit(vec![region(&terms, *new, &CHUNK, &CHUNK)]);
+            }
+        }
+    }
+    let committed = client.ask(request::COMMIT, &about()).unwrap();
+    CommittedBackup::from_bytes(&committed).unwrap().session
+}
+
+/// Lies in one way, and is caught. Then an honest client backs up the same, and the store is sound.
+fn caught(lie: impl FnOnce(&mut Client, &Terms)) {
+    let bed = Bed::new();
+    let mut liar = bed.client("web", "write,read,list");
+    let terms = liar.begin(Parents::Named(Vec::new())).unwrap().terms;
+    lie(&mut liar, &terms);
+    liar.end_caught();
+    let id = honest(&mut bed.client("mail", "write"));
+    let store = bed.store();
+    let list = store.snapshots().unwrap();
+    assert_eq!(list.snapshots.len(), 1, "the liar has no backup");
+    let mut restored = Vec::new();
+    let backup = store.find(&id.to_string(), &onefold::Filter::default()).unwrap();
+    assert_eq!(
+        backup.backup.series.host, b"mail/host",
+        "the server stamps the name"
+    );
+    let mut file = store.open_file(&backup, None, &Monitor::default()).unwrap();
+    std::io::Read::read_to_end(&mut file, &mut restored).unwrap();
+    assert!(restored == CHUNK);
+    let report = store
+        .check(onefold::ReadData::Share(1.0), &Monitor::default())
+        .unwrap();
+    assert!(report.is_sound(), "{report:?}");
+}
+
+fn wanted_of(client: &mut Client, terms: &Terms) -> NewChunk {
+    client.submit(vec![offered(segment(terms, children(terms, &[&CHUNK]))), end()]);
+    let verdicts = client.verdicts_until(|verdict| *verdict == Verdict::Done);
+    let wanted = verdicts.iter().find_map(|verdict| match verdict {
+        Verdict::Segment { wanted, .. } => wanted.first().copied(),
+        _ => None,
+    });
+    wanted.expect("the chunk is new").new
+}
+
+#[test]
+fn wrong_bytes_are_caught() {
+    caught(|client, terms| {
+        let new = wanted_of(client, terms);
+        client.submit(vec![region(terms, new, &CHUNK, &[8; 5000])]);
+    });
+}
+
+#[test]
+fn a_chunk_under_a_wrong_number_is_caught() {
+    caught(|client, terms| {
+        let new = wanted_of(client, terms);
+        let other = NewChunk {
+            ordinal: new.ordinal + 1,
+            ..new
+        };
+        client.submit(vec![region(terms, other, &CHUNK, &CHUNK)]);
+    });
+}
+
+#[test]
+fn another_chunk_than_the_wanted_one_is_caught() {
+    caught(|client, terms| {
+        let new = wanted_of(client, terms);
+        client.submit(vec![region(terms, new, &[8; 5000], &[8; 5000])]);
+    });
+}
+
+#[test]
+fn a_chunk_that_is_sent_twice_is_caught() {
+    caught(|client, terms| {
+        let new = wanted_of(client, terms);
+        client.submit(vec![
+            region(terms, new, &CHUNK, &CHUNK),
+            region(terms, new, &CHUNK, &CHUNK),
+        ]);
+    });
+}
+
+#[test]
+fn a_chunk_that_nobody_wants_is_caught() {
+    caught(|client, terms| {
+        let new = NewChunk {
+            lane: Lane::Content,
+            ordinal: 0,
+        };
+        client.submit(vec![region(terms, new, &CHUNK, &CHUNK)]);
+    });
+}
+
+#[test]
+fn false_segments_are_caught() {
+    let false_segments: [fn(&Terms, &mut OfferedSegment); 5] = [
+        |terms, segment| segment.fingerprint = terms.fingerprinter.chunk(b"another"),
+        |_, segment| segment.len += 1,
+        |_, segment| segment.children.clear(),
+        |_, segment| segment.children[0].len += 1,
+        |_, segment| segment.children[0].place = OfferedPlace::Zeros,
+    ];
+    for falsify in false_segments {
+        caught(|client, terms| {
+            let mut offer = segment(terms, children(terms, &[&CHUNK]));
+            falsify(terms, &mut offer);
+            client.submit(vec![offered(offer)]);
+        });
+    }
+}
+
+#[test]
+fn streams_that_were_not_begun_are_caught() {
+    caught(|client, _| client.submit(vec![Sent::Offer(Offer::End(StreamIndex(1)))]));
+}
+
+/// The places of another backup, under fingerprints that are not there.
+#[test]
+fn false_places_are_caught() {
+    for is_copy in [true, false] {
+        let bed = Bed::new();
+        let id = honest(&mut bed.client("mail", "write"));
+        let backup = bed
+            .store()
+            .find(&id.to_string(), &onefold::Filter::default())
+            .unwrap();
+        let root = backup.backup.streams[0].location;
+        let mut liar = bed.client("web", "write,read");
+        let terms = liar.begin(Parents::Named(Vec::new())).unwrap().terms;
+        let offer = if is_copy {
+            Sent::Offer(Offer::Copy {
+                stream: STREAM,
+                fingerprint: terms.fingerprinter.chunk(b"another"),
+                len: CHUNK.len() as u64,
+                node: KnownNode {
+                    location: root,
+                    containers_max: 1,
+                },
+            })
+        } else {
+            offered(segment(&terms, stored_child(&terms, root)))
+        };
+        liar.submit(vec![offer]);
+        let (kind, _, body) = liar.next().unwrap();
+        assert_eq!(kind, reply::FAILED, "{is_copy}");
+        let refusal = Refusal::from_bytes(&body).unwrap();
+        let is_expected = matches!(refusal.kind, RefusalKind::Malformed | RefusalKind::Previous);
+        assert!(is_expected, "{refusal}");
+        assert_eq!(bed.store().snapshots().unwrap().snapshots.len(), 1);
+    }
+}
+
+fn stored_child(terms: &Terms, at: ChunkLocation) -> Vec<OfferedChild> {
+    let fingerprint: Fingerprint = terms.fingerprinter.chunk(b"another");
+    vec![OfferedChild {
+        fingerprint,
+        len: 7,
+        place: OfferedPlace::Stored(at),
+    }]
+}
+
+#[test]
+fn a_commit_before_all_was_sent_is_refused() {
+    let bed = Bed::new();
+    let mut client = bed.client("web", "write");
+    let terms = client.begin(Parents::LatestTree).unwrap().terms;
+    wanted_of(&mut client, &terms);
+    let refused = client.ask(request::COMMIT, &about()).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Malformed, "{refused}");
+    client.ask(request::END, &()).unwrap();
+    assert!(bed.store().snapshots().unwrap().snapshots.is_empty());
+    // The connection goes on.
+    honest(&mut client);
+}
+
+#[test]
+fn backups_of_other_namespaces_are_neither_read_nor_built_upon() {
+    let bed = Bed::new();
+    let id = honest(&mut bed.client("mail", "write"));
+    let mut client = bed.client("web", "write,read,list");
+    let refused = client.begin(Parents::Named(vec![id])).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::NotFound, "{refused}");
+    let refused = client.ask(request::READ, &vec![id]).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::NotFound, "{refused}");
+    let listed = Manifests::from_bytes(&client.ask(request::LIST, &()).unwrap()).unwrap();
+    assert!(listed.backups.is_empty());
+}
+
+#[test]
+fn without_the_right_to_read_a_running_backup_answers_nothing() {
+    let bed = Bed::new();
+    let id = honest(&mut bed.client("web", "write"));
+    let backup = bed
+        .store()
+        .find(&id.to_string(), &onefold::Filter::default())
+        .unwrap();
+    let root = backup.backup.streams[0].location;
+    let mut client = bed.client("web", "write");
+    let begun = client.begin(Parents::LatestTree).unwrap();
+    assert!(begun.parents.is_empty());
+    for kind in [request::NODE, request::REGION, request::CHUNK, request::CATALOG] {
+        let refused = client.ask(kind, &root).unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::NotAllowed, "{refused}");
+    }
+}
+
+#[test]
+fn strangers_get_nothing() {
+    let bed = Bed::new();
+    let token = bed.token("web", "write,read,list");
+    let log_in = |token: &str, namespace: &str| {
+        let mut client = bed.dial();
+        client.greet();
+        let login = Login {
+            token: token.to_owned(),
+            namespace: namespace.to_owned(),
+        };
+        client.ask(request::LOGIN, &login).map(drop)
+    };
+    assert!(log_in(&token, "web").is_ok());
+    let mut other = token.clone();
+    other.replace_range(token.len() - 1.., if token.ends_with('0') { "1" } else { "0" });
+    bed.token("mail", "write");
+    for (token, namespace) in [
+        (other.as_str(), "web"),
+        (&token[..token.len() - 1], "web"),
+        (&token, "mail"),
+        (&token, "nobody"),
+        ("", "web"),
+        ("of1_../../authority_x", "web"),
+    ] {
+        let refused = log_in(token, namespace).unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::NotAllowed, "{token} {namespace}");
+    }
+    // A request before the login; a first message that is no greeting; one that is too long.
+    let mut client = bed.dial();
+    client.greet();
+    assert!(client.ask(request::LIST, &()).is_err());
+    let mut client = bed.dial();
+    assert!(client.ask(request::LIST, &()).is_err());
+    let mut client = bed.dial();
+    client.send(request::HELLO, &vec![0; 70_000]);
+    assert!(client.next().is_none());
+    assert!(client.thread.join().unwrap().is_err());
+}
