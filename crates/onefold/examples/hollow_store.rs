@@ -4,7 +4,7 @@
 //!
 //!     hollow_store FOLDER CONTAINERS BACKUPS
 //!
-//! The store has no password. Containers are empty files: nothing can be restored. A container
+//! The folder must exist. The store has no password. Containers are empty files: nothing can be restored. A container
 //! stands for 16 MiB of new chunks of 8 KiB, which are drawn at random. Runs are merged before each
 //! backup, as usual.
 
