@@ -4,9 +4,9 @@
 //!
 //!     hollow_store FOLDER CONTAINERS BACKUPS
 //!
-//! The folder must exist. The store has no password. Containers are empty files: nothing can be restored. A container
-//! stands for 16 MiB of new chunks of 8 KiB, which are drawn at random. Runs are merged before each
-//! backup, as usual.
+//! The folder must exist. The store has no password. Containers are empty files: nothing can be
+//! restored. A container stands for 16 MiB of new chunks of 8 KiB, which are drawn at random. Runs
+//! are merged before each backup, as usual.
 
 #![expect(
     clippy::print_stdout,
