@@ -27,7 +27,7 @@ const VARIABLE: &str = "ONEFOLD_LOG";
 const DEFAULT: LevelFilter = LevelFilter::DEBUG;
 
 /// The parts of the program that log. docs/cli.md says what.
-const TARGETS: [&str; 8] = [
+const TARGETS: [&str; 9] = [
     "onefold::command",
     "onefold::store",
     "onefold::storage",
@@ -36,6 +36,7 @@ const TARGETS: [&str; 8] = [
     "onefold::optimize",
     "onefold::index",
     "onefold::mirror",
+    "onefold::server",
 ];
 
 /// The filter of events from the environment. `None`: the variable is not set.

@@ -35,7 +35,11 @@ impl ClientError {
 
     /// Whether the connection broke. A new one may do better.
     pub(crate) fn is_of_connection(&self) -> bool {
-        matches!(self, Self::Connection(_))
+        match self {
+            Self::Connection(_) => true,
+            Self::Refused(refusal) => refusal.kind == RefusalKind::Busy,
+            _ => false,
+        }
     }
 }
 
@@ -76,7 +80,10 @@ impl From<ClientError> for onefold::Error {
             ClientError::Refused(refusal) if refusal.kind == RefusalKind::Previous => {
                 Self::Ingest(IngestError::Previous(RecipeError::Unreadable(refusal.why)))
             }
-            other => Self::Elsewhere(other.to_string()),
+            other => Self::Elsewhere {
+                is_broken: other.is_of_connection(),
+                why: other.to_string(),
+            },
         }
     }
 }

@@ -4,6 +4,7 @@
 //! namespace of a server: backing up, listing, restoring and dumping work on it as on a local
 //! store.
 
+mod cache;
 mod connection;
 mod dial;
 mod error;

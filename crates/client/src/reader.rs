@@ -7,8 +7,9 @@ use crypto::Fingerprinter;
 use format::node::Node;
 use recipe::{NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
 use types::{ChunkLocation, ContainerId, RegionIndex, Slot};
-use wire::{AskedRegions, SentCatalog, SentRegion, Wire, request};
+use wire::{AskedRegions, SentCatalog, Wire, request};
 
+use crate::cache::{Received, node_bytes};
 use crate::connection::Connection;
 use crate::error::ClientError;
 
@@ -17,9 +18,45 @@ use crate::error::ClientError;
 pub(crate) struct RemoteReader {
     pub(crate) connection: Arc<Connection>,
     pub(crate) printer: Fingerprinter,
+    received: Received,
 }
 
 impl RemoteReader {
+    pub(crate) fn new(connection: Connection, printer: Fingerprinter) -> Self {
+        Self {
+            connection: Arc::new(connection),
+            printer,
+            received: Received::default(),
+        }
+    }
+
+    /// The region with a slot, described by this catalog.
+    fn region_in(&self, view: &CatalogView, slot: Slot) -> Result<PlainRegion, RecipeError> {
+        let missing = || ContainerError::NoSlot {
+            container: view.id(),
+            generation: view.generation(),
+            slot,
+        };
+        let index = view.region_of(slot).ok_or_else(missing)?;
+        let mut sent = self.regions(view, &[index])?;
+        Ok(PlainRegion::from_sent(index, sent.pop().unwrap_or_default()))
+    }
+
+    /// The bytes of each of these regions.
+    fn regions(&self, view: &CatalogView, regions: &[RegionIndex]) -> Result<Vec<Vec<u8>>, RecipeError> {
+        let asked = AskedRegions {
+            container: view.id(),
+            generation: view.generation(),
+            regions: regions.to_vec(),
+        };
+        let sent = self.ask(request::REGIONS, &asked, Vec::<Vec<u8>>::from_bytes)?;
+        if sent.len() != regions.len() {
+            let why = format!("{} regions for {}", sent.len(), regions.len());
+            return Err(ClientError::Protocol(why).into());
+        }
+        Ok(sent)
+    }
+
     fn ask<T>(
         &self,
         kind: u8,
@@ -32,12 +69,22 @@ impl RemoteReader {
 
 impl NodeSource for RemoteReader {
     fn node(&self, location: ChunkLocation) -> Result<Arc<Node>, RecipeError> {
-        self.ask(request::NODE, &location, Node::decode).map(Arc::new)
+        if let Some(node) = self.received.nodes.get(&location) {
+            return Ok(node);
+        }
+        let node = self.ask(request::NODE, &location, Node::decode)?;
+        let bytes = node_bytes(&node);
+        Ok(self.received.nodes.keep(location, node, bytes))
     }
 
     fn catalog(&self, container: ContainerId) -> Result<Arc<CatalogView>, RecipeError> {
+        if let Some(view) = self.received.catalogs.get(&container) {
+            return Ok(view);
+        }
         let decode = |bytes: &[u8]| SentCatalog::from_bytes(bytes)?.view();
-        self.ask(request::CATALOG, &container, decode).map(Arc::new)
+        let view = self.ask(request::CATALOG, &container, decode)?;
+        let bytes = view.bytes_in_memory();
+        Ok(self.received.catalogs.keep(container, view, bytes))
     }
 
     fn stream(&self, node: ChunkLocation, name: StreamName) -> Result<TreeRoot, RecipeError> {
@@ -51,9 +98,18 @@ impl NodeSource for RemoteReader {
 
 impl StoreReader for RemoteReader {
     fn region(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
-        let decode = |bytes: &[u8]| SentRegion::from_bytes(bytes)?.region();
-        let (view, region) = self.ask(request::REGION, &at, decode)?;
-        Ok((Arc::new(view), region))
+        let view = self.catalog(at.container)?;
+        match self.region_in(&view, at.slot) {
+            Ok(region) => Ok((view, region)),
+            Err(RecipeError::Unreadable(_)) => {
+                // The container may have a newer generation.
+                self.received.catalogs.drop(&at.container);
+                let view = self.catalog(at.container)?;
+                let region = self.region_in(&view, at.slot)?;
+                Ok((view, region))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn read_regions_into(
@@ -63,16 +119,7 @@ impl StoreReader for RemoteReader {
         buffer: &mut RegionBuffer,
     ) -> Result<(), RecipeError> {
         buffer.clear();
-        let asked = AskedRegions {
-            container: view.id(),
-            generation: view.generation(),
-            regions: regions.to_vec(),
-        };
-        let sent = self.ask(request::REGIONS, &asked, Vec::<Vec<u8>>::from_bytes)?;
-        if sent.len() != regions.len() {
-            let why = format!("{} regions for {}", sent.len(), regions.len());
-            return Err(ClientError::Protocol(why).into());
-        }
+        let sent = self.regions(view, regions)?;
         let sent: Vec<_> = regions.iter().copied().zip(sent).collect();
         buffer.hold_sent(&sent);
         Ok(())

@@ -1,13 +1,14 @@
 //! A namespace of a server as a repository.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crypto::Fingerprinter;
 use env::Clock;
 use format::manifest::SeriesName;
-use ingest::{About, BackupSession, ClientPools, Sent};
+use ingest::{About, BackupSession, ClientPools, IngestError, Sent};
 use onefold::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup};
 use onefold::{BackupOptions, BackupReport, Error, Monitor, Snapshot, SnapshotList, Warning};
 use recipe::StoreReader;
@@ -21,6 +22,13 @@ use crate::error::ClientError;
 use crate::reader::RemoteReader;
 use crate::session::RemoteSession;
 
+/// The first pause before a broken connection is made again. Pauses double, ...
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+/// ... up to this one.
+const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// How long a server may be away.
+const PATIENCE: Duration = Duration::from_hours(1);
+
 /// A namespace of a server. An operation has a connection of its own while it runs.
 pub struct RemoteRepository {
     access: Access,
@@ -30,6 +38,7 @@ pub struct RemoteRepository {
     idle: Mutex<Vec<Connection>>,
     pools: ClientPools,
     traffic: Traffic,
+    patience: Duration,
 }
 
 impl RemoteRepository {
@@ -48,7 +57,14 @@ impl RemoteRepository {
             idle: Mutex::new(vec![first]),
             pools: ClientPools::new(clock),
             traffic,
+            patience: PATIENCE,
         })
+    }
+
+    /// Waits so long for a server that is away, instead of an hour.
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// The access that it uses.
@@ -100,6 +116,17 @@ impl fmt::Debug for RemoteRepository {
     }
 }
 
+/// Whether another connection may do better.
+fn is_recoverable(error: &Error) -> bool {
+    match error {
+        Error::Elsewhere { is_broken, .. } => *is_broken,
+        Error::Ingest(IngestError::Connection(cause)) => cause
+            .downcast_ref::<ClientError>()
+            .is_some_and(ClientError::is_of_connection),
+        _ => false,
+    }
+}
+
 fn snapshot(sent: SentManifest) -> Snapshot {
     Snapshot::new(sent.session, sent.series, sent.revision, sent.backup)
 }
@@ -134,15 +161,33 @@ impl Repository for RemoteRepository {
         Ok(Box::new(RemotePinned {
             repository: self,
             snapshot: snapshot(backup),
-            reader: RemoteReader {
-                connection: Arc::new(connection),
-                printer: Fingerprinter::from_derived_keys(&begun.keys),
-            },
+            reader: RemoteReader::new(connection, Fingerprinter::from_derived_keys(&begun.keys)),
         }))
     }
 
     fn client_pools(&self) -> &ClientPools {
         &self.pools
+    }
+
+    fn recover(&self, error: &Error, monitor: &Monitor) -> bool {
+        if !is_recoverable(error) {
+            return false;
+        }
+        // All connections of a server that has ended are broken.
+        self.idle().clear();
+        let until = self.clock.monotonic() + self.patience;
+        let mut pause = PAUSE_MIN;
+        while self.clock.monotonic() < until && !monitor.cancel().load(Ordering::Relaxed) {
+            self.clock.sleep(pause);
+            if let Ok(connection) = log_in(&self.access, &self.connector, &self.traffic) {
+                self.idle().push(connection);
+                let why = format!("{error}; went on over another connection");
+                monitor.add_note(Warning::Server { why });
+                return true;
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        false
     }
 
     fn begin(&self, how: &Beginning<'_>, _: &Monitor) -> onefold::Result<Box<dyn RunningBackup + '_>> {
@@ -162,10 +207,7 @@ impl Repository for RemoteRepository {
         Ok(Box::new(RemoteBackup {
             repository: self,
             session: RemoteSession {
-                reader: RemoteReader {
-                    connection: Arc::new(connection),
-                    printer: begun.terms.fingerprinter.clone(),
-                },
+                reader: RemoteReader::new(connection, begun.terms.fingerprinter.clone()),
                 terms: begun.terms,
             },
             parents: begun.parents.into_iter().map(snapshot).collect(),

@@ -3,7 +3,7 @@
 //! It has two halves. The client reads the source; the store decides and stores. They know each
 //! other only by [`BackupSession`]. Stages are threads joined by named bounded queues ([`queue`]);
 //! what is deduplicated depends on the order of chunks alone, never on timing (Guo 3.4, G10). See
-//! docs/architecture.md, "How a byte travels".
+//! docs/architecture.md, "Backup: how a byte travels".
 
 mod backup;
 mod backup_session;

@@ -67,12 +67,15 @@ pub fn back_up_tree(
     monitor: &Monitor,
     faults: &mut Faults<'_>,
 ) -> Result<BackupReport> {
-    match back_up_tree_upon(to, options, tree, monitor, faults, false) {
-        Err(Error::Ingest(error)) if error.is_of_previous() => {
-            monitor.counters.clear();
-            back_up_tree_upon(to, options, tree, monitor, faults, true)
+    let mut is_suspect = false;
+    loop {
+        match back_up_tree_upon(to, options, tree, monitor, faults, is_suspect) {
+            Err(Error::Ingest(error)) if error.is_of_previous() && !is_suspect => is_suspect = true,
+            // What was stored before the connection broke is taken over.
+            Err(error) if to.recover(&error, monitor) => {}
+            made => return made,
         }
-        made => made,
+        monitor.counters.clear();
     }
 }
 

@@ -85,8 +85,13 @@ pub enum Error {
     #[error("{0}")]
     NotFound(String),
     /// The server that has the store, or the connection to it.
-    #[error("{0}")]
-    Elsewhere(String),
+    #[error("{why}")]
+    Elsewhere {
+        /// The reason.
+        why: String,
+        /// Another connection may do better.
+        is_broken: bool,
+    },
 }
 
 /// Results of this crate.

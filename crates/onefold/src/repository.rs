@@ -51,6 +51,13 @@ pub trait Repository: Send + Sync {
     /// Threads and buffers of the client's half of backups.
     fn client_pools(&self) -> &ClientPools;
 
+    /// Waits until the repository can be used again, after an operation failed with this error.
+    /// Returns whether it can: then the operation may begin anew. A store in this process has
+    /// nothing to wait for.
+    fn recover(&self, _: &Error, _: &Monitor) -> bool {
+        false
+    }
+
     /// Begins a backup.
     ///
     /// # Errors

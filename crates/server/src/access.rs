@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use transport::{Address, Invitation};
 use types::ObjectName;
 
-use crate::error::ServerError;
+use crate::error::{ServerError, TARGET};
 use crate::home::Home;
 use crate::rights::Rights;
 
@@ -105,7 +105,7 @@ impl Home {
     /// # Errors
     /// Of the storage.
     pub(crate) fn record_event(&self, event: &str, about: &str) -> Result<(), ServerError> {
-        tracing::info!(event, about, "audit");
+        tracing::info!(target: TARGET, event, about, "audit");
         let name = format!("audit/{:020}-{}", self.now().max(0), self.random(4));
         self.put_record(&name, &Event { event, about })
     }

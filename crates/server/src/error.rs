@@ -2,6 +2,9 @@
 
 use types::NameError;
 
+/// The target of events in the log.
+pub(crate) const TARGET: &str = "onefold::server";
+
 /// The error of a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use transport::{Channel, TransportError};
 
-use crate::error::ServerError;
+use crate::error::{ServerError, TARGET};
 use crate::server::Server;
 
 /// A client must show its token within this time.
@@ -154,7 +154,7 @@ fn accept(server: &Arc<Server>, socket: &Socket) {
         let (client, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "a client was not accepted");
+                tracing::warn!(target: TARGET, %error, "a client was not accepted");
                 continue;
             }
         };
@@ -164,11 +164,11 @@ fn accept(server: &Arc<Server>, socket: &Socket) {
         let serving = Arc::clone(server);
         let spawned = thread::Builder::new().name("client".to_owned()).spawn(move || {
             if let Err(error) = client.serve(&serving) {
-                tracing::info!(%from, %error, "a connection ended");
+                tracing::info!(target: TARGET, %from, %error, "a connection ended");
             }
         });
         if let Err(error) = spawned {
-            tracing::warn!(%error, "a client was not accepted");
+            tracing::warn!(target: TARGET, %error, "a client was not accepted");
         }
     }
 }
@@ -186,7 +186,7 @@ impl Client {
                 let secure = server.secure(Channel::try_from(socket)?)?;
                 server.serve(secure, &|| {
                     if let Err(error) = timeouts.set_read_timeout(None) {
-                        tracing::warn!(%error, "a socket keeps its time limit");
+                        tracing::warn!(target: TARGET, %error, "a socket keeps its time limit");
                     }
                 })
             }

@@ -3,7 +3,7 @@
 use container::RegionBuffer;
 use recipe::{RecipeError, StoreReader, StreamName};
 use types::{ChunkLocation, ContainerId};
-use wire::{AskedRegions, Refusal, RefusalKind, SentCatalog, SentRegion, Wire, request};
+use wire::{AskedRegions, Refusal, RefusalKind, SentCatalog, Wire, request};
 
 /// Bytes that a client may ask for at once, of regions.
 const ASKED_REGIONS_MAX: usize = 120;
@@ -24,7 +24,6 @@ pub(crate) fn answer(reader: &dyn StoreReader, kind: u8, body: &[u8]) -> Option<
         request::NODE
             | request::CATALOG
             | request::STREAM
-            | request::REGION
             | request::CHUNK
             | request::REGIONS
             | request::NEWER
@@ -45,15 +44,6 @@ fn read(reader: &dyn StoreReader, kind: u8, body: &[u8]) -> Result<Vec<u8>, Refu
         request::STREAM => {
             let (node, name) = <(ChunkLocation, StreamName)>::from_bytes(body)?;
             reader.stream(node, name).map_err(unread)?.to_bytes()
-        }
-        request::REGION => {
-            let (view, region) = reader.region(Wire::from_bytes(body)?).map_err(unread)?;
-            let sent = SentRegion {
-                catalog: SentCatalog::of(&view),
-                index: region.index(),
-                bytes: region.into_bytes(),
-            };
-            sent.to_bytes()
         }
         request::CHUNK => {
             let chunk = reader.chunk(Wire::from_bytes(body)?);

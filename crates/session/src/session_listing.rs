@@ -1,7 +1,8 @@
 //! One listing of the store's sessions: which have ended, how, and which run.
 //!
 //! Listings grow with a store's age, and several of the reclaimer's steps need one. They share a
-//! listing as long as it need not be new (docs/protocol.md, "What is listed anew").
+//! listing as long as it need not be new (docs/protocol.md, "What is listed anew, and what
+//! is handed on").
 
 use std::collections::BTreeMap;
 
@@ -100,7 +101,7 @@ impl Manifests {
 impl Session {
     /// Whether the manifests and the session table that were listed after the own claim are as good
     /// as new ones: no other session ran, and none has begun since. This costs a listing of names.
-    /// docs/protocol.md, "What is listed anew", has the reason.
+    /// docs/protocol.md, "What is listed anew, and what is handed on", has the reason.
     ///
     /// # Errors
     /// Of the storage.

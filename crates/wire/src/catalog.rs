@@ -1,6 +1,6 @@
 //! Catalogs and regions, as a server sends them to a reader.
 
-use container::{CatalogView, PlainRegion};
+use container::CatalogView;
 use format::container::{Catalog, decode_rows, encode_rows};
 use format::wire::{Reader, Writer};
 use types::{ContainerId, Generation, RegionIndex};
@@ -89,46 +89,6 @@ impl Wire for AskedRegions {
                 let index = RegionIndex::new(r.u32()?);
                 index.map_err(|_| r.fault("no region"))
             })?,
-        })
-    }
-}
-
-/// A region in the form to send.
-#[derive(Debug)]
-pub struct SentRegion {
-    /// The catalog that describes it.
-    pub catalog: SentCatalog,
-    /// Its number.
-    pub index: RegionIndex,
-    /// Its plain bytes.
-    pub bytes: Vec<u8>,
-}
-
-impl SentRegion {
-    /// The catalog and the region.
-    ///
-    /// # Errors
-    /// As [`SentCatalog::view`].
-    pub fn region(self) -> std::result::Result<(CatalogView, PlainRegion), format::FormatError> {
-        let region = PlainRegion::from_sent(self.index, self.bytes);
-        Ok((self.catalog.view()?, region))
-    }
-}
-
-impl Wire for SentRegion {
-    fn write(&self, w: &mut Writer<'_>) {
-        self.catalog.write(w);
-        w.u32(self.index.get());
-        w.bytes(&self.bytes);
-    }
-
-    fn read(r: &mut Reader<'_>) -> Result<Self> {
-        let catalog = Wire::read(r)?;
-        let index = RegionIndex::new(r.u32()?);
-        Ok(Self {
-            catalog,
-            index: index.map_err(|_| r.fault("no region"))?,
-            bytes: Wire::read(r)?,
         })
     }
 }

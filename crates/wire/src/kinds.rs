@@ -27,8 +27,6 @@ pub mod request {
     pub const CATALOG: u8 = 10;
     /// A node's location and a stream's name. Answered by the root of that stream.
     pub const STREAM: u8 = 11;
-    /// The location of a chunk. Answered by [`SentRegion`](crate::SentRegion).
-    pub const REGION: u8 = 12;
     /// The location of a chunk. Answered by its bytes.
     pub const CHUNK: u8 = 13;
     /// [`AskedRegions`](crate::AskedRegions). Answered by the bytes of each region.

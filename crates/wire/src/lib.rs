@@ -16,7 +16,7 @@ mod offer;
 mod refusal;
 mod session;
 
-pub use catalog::{AskedRegions, SentCatalog, SentRegion};
+pub use catalog::{AskedRegions, SentCatalog};
 pub use codec::Wire;
 pub use control::{Hello, Joined, Joining, Login, Manifests, ReadBegun, Welcome};
 pub use frame::{FRAME_BYTES_MAX, FrameError, HEAD_BYTES, Head, frame};

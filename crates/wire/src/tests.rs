@@ -234,7 +234,4 @@ fn read_all(bytes: &[u8]) {
     if let Ok(sent) = SentCatalog::from_bytes(bytes) {
         drop(sent.view());
     }
-    if let Ok(sent) = SentRegion::from_bytes(bytes) {
-        drop(sent.region());
-    }
 }

@@ -1,8 +1,8 @@
 //! `onefold backup`
 
+mod options;
 mod stream;
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Once;
 use std::sync::atomic::Ordering;
@@ -13,14 +13,12 @@ use cli_support::output::{Output, bytes, count, duration, rate_of};
 use cli_support::progress::{self, Status};
 use onefold::operations;
 use onefold::repository::Repository;
-use onefold::{
-    BackupOptions, BackupReport, Compression, Eviction, ImageSource, IngestOptions, LookupMemory, Monitor,
-    Store, TreeError, TreeOptions,
-};
+use onefold::{BackupOptions, BackupReport, ImageSource, Monitor, Store, TreeError, TreeOptions};
 use serde::Serialize;
+use transport::Traffic;
 
 use super::{optimize, pipeline, place, typed};
-use crate::args::{Backup, CompressionMode, EvictionMode, Global, TagList};
+use crate::args::{Backup, Global};
 
 #[derive(Serialize)]
 struct Summary {
@@ -50,6 +48,10 @@ struct Summary {
     bytes_capped: u64,
     lookups: Lookups,
     verified: Verified,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_sent: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_received: Option<u64>,
     total_duration: f64,
     queues: Vec<pipeline::Queue>,
     stages: Vec<pipeline::Stage>,
@@ -80,7 +82,7 @@ struct Lookups {
 pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code> {
     let opened = super::open_anywhere(global)?;
     let store = opened.repository();
-    let options = options(args)?;
+    let options = options::of(args)?;
     let monitor = Monitor::new(super::cancel_flag()?);
     let is_stream = args.stdin || args.stdin_from_command;
     let tree = if is_stream || args.image_kib.is_some() {
@@ -133,7 +135,8 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
             &mut faults,
         )?)
     })?;
-    print(output, &report)?;
+    print(output, &report, opened.traffic())?;
+    super::tell_notes(&monitor, output)?;
     if args.resume {
         tell_resumed(output, &report)?;
     }
@@ -151,37 +154,6 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     } else {
         Code::Success
     })
-}
-
-/// The library's options for these arguments.
-fn options(args: &Backup) -> Result<BackupOptions> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let compression = match args.compression {
-        CompressionMode::Auto => Compression::Auto {
-            level: args.compression_level,
-        },
-        CompressionMode::On => Compression::Level(args.compression_level),
-        CompressionMode::Off => Compression::Off,
-    };
-    Ok(BackupOptions::default()
-        .host(super::host(args.host.as_deref())?)
-        .user(std::env::var_os("USER").unwrap_or_default().as_bytes().to_vec())
-        .tags(TagList::all(&args.tag))
-        .ingest(
-            IngestOptions::for_cores(cores)
-                .compression(compression)
-                .capping(args.capping())
-                .lookup(LookupMemory {
-                    eviction: match args.lookup_eviction {
-                        EvictionMode::Lru => Eviction::ContainerLru,
-                        EvictionMode::Threshold => Eviction::Threshold(10),
-                        EvictionMode::Immediate => Eviction::Immediate,
-                    },
-                    ..LookupMemory::within(args.lookup_mib << 20)
-                })
-                .verify_known(args.verify_known())
-                .is_resumable(args.stdin || args.stdin_from_command || args.image_kib.is_some()),
-        ))
 }
 
 /// The backup is safe. So a failure here is only reported, and the next backup or `onefold
@@ -255,18 +227,19 @@ fn image(
     if is_folder {
         bail!("{} is a folder: back it up without --image-kib", path.display());
     }
-    let mut source = ImageSource::open(path)?;
-    monitor.set_total(source.len());
     let chunk = kib.checked_mul(1024).context("--image-kib is too large")?;
-    let stream = onefold::StreamOptions::fixed(chunk).resumes(args.resume);
-    Ok(operations::back_up_stream(
-        store,
-        options,
-        path,
-        &stream,
-        &mut source,
-        monitor,
-    )?)
+    let mut stream = onefold::StreamOptions::fixed(chunk).resumes(args.resume);
+    loop {
+        let mut source = ImageSource::open(path)?;
+        monitor.set_total(source.len());
+        match operations::back_up_stream(store, options, path, &stream, &mut source, monitor) {
+            Err(error) if store.recover(&error, monitor) => {
+                monitor.counters.clear();
+                stream = stream.resumes(true);
+            }
+            made => return Ok(made?),
+        }
+    }
 }
 
 /// Reports damage that this backup has found in earlier ones, and the containers that it healed.
@@ -293,7 +266,7 @@ fn tell_damage(output: Output, report: &BackupReport) -> Result<()> {
     Ok(())
 }
 
-fn print(output: Output, report: &BackupReport) -> Result<()> {
+fn print(output: Output, report: &BackupReport, traffic: Option<&Traffic>) -> Result<()> {
     #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
     let seconds = report.elapsed_nanos as f64 / 1e9;
     let totals = &report.totals;
@@ -354,6 +327,13 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
             bytes(totals.bytes_stored)
         )
     })?;
+    if let Some(traffic) = traffic {
+        output.line(format!(
+            "network: {} sent, {} received",
+            bytes(traffic.sent()),
+            bytes(traffic.received())
+        ))?;
+    }
     tell_damage(output, report)?;
     if output.verbose {
         print_details(output, report)?;
@@ -364,7 +344,7 @@ fn print(output: Output, report: &BackupReport) -> Result<()> {
         duration(seconds),
         rate_of(totals.bytes_read, seconds, true)
     ))?;
-    output.object(&summary(report, seconds))?;
+    output.object(&summary(report, seconds, traffic))?;
     Ok(())
 }
 
@@ -415,7 +395,7 @@ fn tell_resumed(output: Output, report: &BackupReport) -> Result<()> {
 }
 
 /// The report as an object for JSON.
-fn summary(report: &BackupReport, seconds: f64) -> Summary {
+fn summary(report: &BackupReport, seconds: f64, traffic: Option<&Traffic>) -> Summary {
     let totals = &report.totals;
     Summary {
         message_type: "summary",
@@ -456,31 +436,10 @@ fn summary(report: &BackupReport, seconds: f64) -> Summary {
             healed: report.healed.len() as u64,
             healed_slots: report.healed.iter().map(|healed| healed.slots).sum(),
         },
+        bytes_sent: traffic.map(Traffic::sent),
+        bytes_received: traffic.map(Traffic::received),
         total_duration: seconds,
         queues: pipeline::queues(report),
         stages: pipeline::stages(report),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser as _;
-    use onefold::{Compression, IngestOptions};
-
-    use crate::args::{Cli, Command};
-
-    /// A backup by the command line compresses like one by the library.
-    #[test]
-    fn the_command_line_compresses_as_the_library_does() {
-        let cli =
-            Cli::try_parse_from(["onefold", "-r", "store", "backup", "folder"]).expect("a command line");
-        let Command::Backup(args) = cli.command else {
-            panic!("another command")
-        };
-        let level = args.compression_level;
-        assert!(
-            matches!(IngestOptions::for_cores(1).compression, Compression::Auto { level: of } if of == level),
-            "level {level}"
-        );
     }
 }

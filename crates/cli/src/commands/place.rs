@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use client::{RemoteRepository, Tokens};
 use onefold::repository::Repository;
 use onefold::{Store, SystemClock};
-use transport::Address;
+use transport::{Address, Traffic};
 
 use super::{open, typed};
 use crate::args::Global;
@@ -31,6 +31,14 @@ impl Opened {
         match self {
             Self::Local(store) => &**store,
             Self::Remote(remote) => &**remote,
+        }
+    }
+
+    /// Bytes that crossed the network, if the store is on a server.
+    pub(super) fn traffic(&self) -> Option<&Traffic> {
+        match self {
+            Self::Local(_) => None,
+            Self::Remote(remote) => Some(remote.traffic()),
         }
     }
 

@@ -319,21 +319,7 @@ fn a_killed_server_loses_nothing() {
     let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(&bytes[..32 << 20]).unwrap();
-    let stored = || {
-        let mut found = 0;
-        let mut folders = vec![served.bed.path("srv/stores/main/data")];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                if entry.path().is_dir() {
-                    folders.push(entry.path());
-                } else {
-                    found += entry.metadata().map_or(0, |meta| meta.len());
-                }
-            }
-        }
-        found > 16 << 20
-    };
-    wait_until(stored);
+    wait_until(|| stored_bytes(&served.bed) > 16 << 20);
     served.kill();
     // The client may have ended before it reads these bytes.
     drop(input.write_all(&bytes[32 << 20..]));
@@ -350,6 +336,65 @@ fn a_killed_server_loses_nothing() {
     feed(machine.command(&["backup", "--stdin"]), &bytes).expect(0);
     assert!(machine.ok(&["dump", "latest"]).out == bytes);
     served.end();
+}
+
+/// The client waits for the server, and the backup goes on.
+#[test]
+fn a_backup_of_files_outlives_a_killed_server() {
+    let mut served = Served::new();
+    fs::create_dir(served.bed.path("tree")).unwrap();
+    for number in 0..64 {
+        let file = served.bed.path(format!("tree/{number}"));
+        fs::write(file, noise(2 << 20, number)).unwrap();
+    }
+    settle();
+    let (folder, repository) = {
+        let machine = served.machine("one", "web", "write,list,read");
+        (machine.folder.clone(), machine.repository.clone())
+    };
+    let mut command = served.bed.plain();
+    command
+        .env("ONEFOLD_REPOSITORY", &repository)
+        .env("ONEFOLD_CONFIG_DIR", &folder)
+        .args(["backup", "tree", "--json"]);
+    let child = command.spawn().unwrap();
+    wait_until(|| stored_bytes(&served.bed) > 16 << 20);
+    served.kill();
+    served.restart();
+    let made = Ran::from(child.wait_with_output().unwrap()).expect(0);
+    assert!(
+        made.err().contains("went on over another connection"),
+        "{}",
+        made.err()
+    );
+    let machine = Machine {
+        served: &served,
+        folder,
+        repository,
+    };
+    assert_eq!(machine.backups().len(), 1);
+    machine.ok(&["restore", "latest", "-t", "out"]);
+    assert_same(
+        &picture(&served.bed.path("tree")),
+        &picture(&served.bed.restored("out", "tree")),
+    );
+    served.end();
+}
+
+/// Bytes of the containers with data.
+fn stored_bytes(bed: &Bed) -> u64 {
+    let mut found = 0;
+    let mut folders = vec![bed.path("srv/stores/main/data")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else {
+                found += entry.metadata().map_or(0, |meta| meta.len());
+            }
+        }
+    }
+    found
 }
 
 #[test]

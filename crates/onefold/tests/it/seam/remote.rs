@@ -18,7 +18,7 @@ use ingest::{
 };
 use recipe::{NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
 use types::{ByteRange, ChunkLocation, ContainerId, RegionIndex, SessionId, Slot};
-use wire::{AskedRegions, CommittedBackup, Sent, SentCatalog, SentRegion, Wire};
+use wire::{AskedRegions, CommittedBackup, Sent, SentCatalog, Wire};
 
 use super::local::{LocalHost, Referring};
 use super::pipe::{Broken, Cut, Input, Output, pipe};
@@ -287,10 +287,17 @@ impl NodeSource for RemoteReader {
 
 impl StoreReader for RemoteReader {
     fn region(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
-        let decode = |bytes: &[u8]| SentRegion::from_bytes(bytes)?.region();
-        let read = self.0.ask(serve::REGION, &at, decode);
-        read.map(|(view, region)| (Arc::new(view), region))
-            .map_err(unread)
+        let view = self.catalog(at.container)?;
+        let missing = || ContainerError::NoSlot {
+            container: at.container,
+            generation: view.generation(),
+            slot: at.slot,
+        };
+        let index = view.region_of(at.slot).ok_or_else(missing)?;
+        let mut buffer = RegionBuffer::default();
+        self.read_regions_into(&view, &[index], &mut buffer)?;
+        let bytes = buffer.regions().next().map(|(_, bytes)| bytes.to_vec());
+        Ok((view, PlainRegion::from_sent(index, bytes.unwrap_or_default())))
     }
 
     fn read_regions_into(

@@ -9,7 +9,7 @@ use ingest::{About, BackupSession, IngestError, Offer, Verdict};
 use onefold::HostedBackup;
 use recipe::{RecipeError, StreamName, TreeRoot};
 use types::{ByteRange, ChunkLocation, ContainerId};
-use wire::{AskedRegions, CommittedBackup, Sent, SentCatalog, SentRegion, Wire};
+use wire::{AskedRegions, CommittedBackup, Sent, SentCatalog, Wire};
 
 use super::pipe::{Broken, Input, Output};
 
@@ -20,7 +20,6 @@ pub(crate) const UNSOUND: u8 = 2;
 pub(crate) const NODE: u8 = 3;
 pub(crate) const CATALOG: u8 = 4;
 pub(crate) const STREAM: u8 = 5;
-pub(crate) const REGION: u8 = 6;
 pub(crate) const CHUNK: u8 = 7;
 pub(crate) const REGIONS: u8 = 8;
 pub(crate) const NEWER: u8 = 9;
@@ -157,15 +156,6 @@ fn reply(session: &dyn BackupSession, kind: u8, body: &[u8]) -> Result<Vec<u8>, 
         STREAM => {
             let (node, name) = <(ChunkLocation, StreamName)>::from_bytes(body)?;
             reader.stream(node, name).map_err(unread)?.to_bytes()
-        }
-        REGION => {
-            let (view, region) = reader.region(Wire::from_bytes(body)?).map_err(unread)?;
-            let sent = SentRegion {
-                catalog: SentCatalog::of(&view),
-                index: region.index(),
-                bytes: region.into_bytes(),
-            };
-            sent.to_bytes()
         }
         CHUNK => {
             let chunk = reader.chunk(Wire::from_bytes(body)?);

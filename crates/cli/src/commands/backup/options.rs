@@ -1,0 +1,63 @@
+//! The library's options for the arguments of `onefold backup`.
+
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::Result;
+use onefold::{BackupOptions, Compression, Eviction, IngestOptions, LookupMemory};
+
+use crate::args::{Backup, CompressionMode, EvictionMode, TagList};
+use crate::commands::host;
+
+/// The library's options for these arguments.
+pub(super) fn of(args: &Backup) -> Result<BackupOptions> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let compression = match args.compression {
+        CompressionMode::Auto => Compression::Auto {
+            level: args.compression_level,
+        },
+        CompressionMode::On => Compression::Level(args.compression_level),
+        CompressionMode::Off => Compression::Off,
+    };
+    Ok(BackupOptions::default()
+        .host(host(args.host.as_deref())?)
+        .user(std::env::var_os("USER").unwrap_or_default().as_bytes().to_vec())
+        .tags(TagList::all(&args.tag))
+        .ingest(
+            IngestOptions::for_cores(cores)
+                .compression(compression)
+                .capping(args.capping())
+                .lookup(LookupMemory {
+                    eviction: match args.lookup_eviction {
+                        EvictionMode::Lru => Eviction::ContainerLru,
+                        EvictionMode::Threshold => Eviction::Threshold(10),
+                        EvictionMode::Immediate => Eviction::Immediate,
+                    },
+                    ..LookupMemory::within(args.lookup_mib << 20)
+                })
+                .verify_known(args.verify_known())
+                .is_resumable(args.stdin || args.stdin_from_command || args.image_kib.is_some()),
+        ))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use onefold::{Compression, IngestOptions};
+
+    use crate::args::{Cli, Command};
+
+    /// A backup by the command line compresses like one by the library.
+    #[test]
+    fn the_command_line_compresses_as_the_library_does() {
+        let cli =
+            Cli::try_parse_from(["onefold", "-r", "store", "backup", "folder"]).expect("a command line");
+        let Command::Backup(args) = cli.command else {
+            panic!("another command")
+        };
+        let level = args.compression_level;
+        assert!(
+            matches!(IngestOptions::for_cores(1).compression, Compression::Auto { level: of } if of == level),
+            "level {level}"
+        );
+    }
+}
