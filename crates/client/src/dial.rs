@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::Clock;
+use onefold::PROGRAM;
 use transport::{Address, Channel, Connector, Invitation, Pin, Traffic, TransportError};
 use wire::{Hello, Joined, Joining, Login, Welcome, Wire, request};
 
@@ -14,8 +15,6 @@ use crate::error::ClientError;
 
 /// How long a host may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// This program, for the server's log.
-const PROGRAM: &str = concat!("onefold ", env!("CARGO_PKG_VERSION"));
 
 /// What a machine needs to use a namespace.
 #[derive(Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use ingest::IngestError;
 use recipe::RecipeError;
-use transport::Address;
+use transport::{Address, TransportError};
 use wire::{Refusal, RefusalKind};
 
 /// The error of a client.
@@ -15,6 +15,9 @@ pub enum ClientError {
     /// The connection could not be made, or broke.
     #[error("{0}")]
     Connection(String),
+    /// The other end is not the server of the invitation, or cannot be spoken to safely.
+    #[error("{0}")]
+    Untrusted(String),
     /// The server does not keep to the protocol.
     #[error("the server breaks the protocol: {0}")]
     Protocol(String),
@@ -43,9 +46,14 @@ impl ClientError {
     }
 }
 
-impl From<transport::TransportError> for ClientError {
-    fn from(error: transport::TransportError) -> Self {
-        Self::Connection(error.to_string())
+impl From<TransportError> for ClientError {
+    fn from(error: TransportError) -> Self {
+        match error {
+            TransportError::Unreachable { .. } | TransportError::Broken(_) | TransportError::Closed => {
+                Self::Connection(error.to_string())
+            }
+            other => Self::Untrusted(other.to_string()),
+        }
     }
 }
 

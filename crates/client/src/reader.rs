@@ -137,15 +137,4 @@ impl StoreReader for RemoteReader {
     fn chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, RecipeError> {
         self.ask(request::CHUNK, &at, Vec::<u8>::from_bytes)
     }
-
-    fn verify(&self, view: &CatalogView, slot: Slot, bytes: &[u8]) -> Result<(), RecipeError> {
-        let entry = view.entries().iter().find(|entry| entry.slot == slot);
-        let is_it = entry.is_some_and(|entry| entry.fingerprint == self.printer.chunk(bytes));
-        let missing = || ContainerError::NoSlot {
-            container: view.id(),
-            generation: view.generation(),
-            slot,
-        };
-        if is_it { Ok(()) } else { Err(missing().into()) }
-    }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use crypto::Fingerprinter;
 use env::Clock;
 use format::manifest::SeriesName;
-use ingest::{About, BackupSession, ClientPools, IngestError, Sent};
+use ingest::{BackupSession, ClientPools, IngestError, Sent};
 use onefold::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup};
 use onefold::{BackupOptions, BackupReport, Error, Monitor, Snapshot, SnapshotList, Warning};
-use recipe::StoreReader;
+use recipe::{RecipeError, StoreReader};
 use transport::{Connector, Traffic};
 use types::{ObjectName, UnixNanos};
 use wire::{Begin, Begun, Manifests, Parents, ReadBegun, SentManifest, Wire, request};
@@ -38,7 +38,6 @@ pub struct RemoteRepository {
     idle: Mutex<Vec<Connection>>,
     pools: ClientPools,
     traffic: Traffic,
-    patience: Duration,
 }
 
 impl RemoteRepository {
@@ -57,20 +56,7 @@ impl RemoteRepository {
             idle: Mutex::new(vec![first]),
             pools: ClientPools::new(clock),
             traffic,
-            patience: PATIENCE,
         })
-    }
-
-    /// Waits so long for a server that is away, instead of an hour.
-    #[must_use]
-    pub fn patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
-    }
-
-    /// The access that it uses.
-    #[must_use]
-    pub fn access(&self) -> &Access {
-        &self.access
     }
 
     /// Bytes that all connections have carried, without what TLS and the network add.
@@ -118,13 +104,18 @@ impl fmt::Debug for RemoteRepository {
 
 /// Whether another connection may do better.
 fn is_recoverable(error: &Error) -> bool {
-    match error {
-        Error::Elsewhere { is_broken, .. } => *is_broken,
-        Error::Ingest(IngestError::Connection(cause)) => cause
-            .downcast_ref::<ClientError>()
-            .is_some_and(ClientError::is_of_connection),
-        _ => false,
-    }
+    let cause = match error {
+        Error::Elsewhere { is_broken, .. } => return *is_broken,
+        Error::Ingest(IngestError::Connection(cause)) => cause,
+        // The parent could not be read over the connection.
+        Error::Ingest(
+            IngestError::Recipe(RecipeError::Other(cause)) | IngestError::Previous(RecipeError::Other(cause)),
+        ) => cause,
+        _ => return false,
+    };
+    cause
+        .downcast_ref::<ClientError>()
+        .is_some_and(ClientError::is_of_connection)
 }
 
 fn snapshot(sent: SentManifest) -> Snapshot {
@@ -169,21 +160,26 @@ impl Repository for RemoteRepository {
         &self.pools
     }
 
-    fn recover(&self, error: &Error, monitor: &Monitor) -> bool {
+    fn recover(&self, error: &Error, attempt: u32, monitor: &Monitor) -> bool {
         if !is_recoverable(error) {
             return false;
         }
         // All connections of a server that has ended are broken.
         self.idle().clear();
-        let until = self.clock.monotonic() + self.patience;
-        let mut pause = PAUSE_MIN;
+        let until = self.clock.monotonic() + PATIENCE;
+        let mut pause = PAUSE_MIN.saturating_mul(1 << attempt.min(6)).min(PAUSE_MAX);
         while self.clock.monotonic() < until && !monitor.cancel().load(Ordering::Relaxed) {
             self.clock.sleep(pause);
-            if let Ok(connection) = log_in(&self.access, &self.connector, &self.traffic) {
-                self.idle().push(connection);
-                let why = format!("{error}; went on over another connection");
-                monitor.add_note(Warning::Server { why });
-                return true;
+            match log_in(&self.access, &self.connector, &self.traffic) {
+                Ok(connection) => {
+                    self.idle().push(connection);
+                    let why = format!("{error}; went on over another connection");
+                    monitor.add_note(Warning::Server { why });
+                    return true;
+                }
+                Err(error) if error.is_of_connection() => {}
+                // The token was revoked, or it is another server.
+                Err(_) => return false,
             }
             pause = (pause * 2).min(PAUSE_MAX);
         }
@@ -283,26 +279,15 @@ impl RunningBackup for RemoteBackup<'_> {
     ) -> onefold::Result<BackupReport> {
         let elapsed = self.repository.clock.monotonic().saturating_sub(self.began);
         let elapsed_nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        let mut tags = options.tags.clone();
-        tags.sort_unstable();
-        tags.dedup();
-        let committed = self.session.commit(About {
-            name: self.name,
-            source_time: self.source_time,
-            elapsed_nanos,
-            user: options.user.clone(),
-            program: concat!("onefold ", env!("CARGO_PKG_VERSION")).to_owned(),
-            tags,
-            counted: monitor.counters.of_client(),
-        });
-        let mut committed = committed.map_err(Error::from)?;
+        let about = options.about(self.name, self.source_time, elapsed_nanos, &monitor.counters);
+        let mut committed = self.session.commit(about).map_err(Error::from)?;
         let told = std::mem::take(&mut committed.warnings);
         let told = told.iter().map(ToString::to_string);
         let warnings = self.warnings.into_iter().chain(told);
         let parent = self.parents.first().map(|parent: &Snapshot| parent.id);
         let resumed = self.session.terms.resumed.first().map(|stream| stream.len);
         self.repository.give_back(self.session.reader.connection);
-        Ok(BackupReport::of_server(
+        Ok(BackupReport::of(
             committed,
             sent,
             (parent, resumed),

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use index::ResolverStats;
-use ingest::{About, BackupSession, Committed, IngestError, Offer, Terms, Verdict, VerifiedKnown};
+use ingest::{About, BackupSession, Committed, IngestError, Offer, Terms, Verdict};
 use recipe::{StoreReader, TreeRoot};
 use types::ByteRange;
 use wire::{CommittedBackup, FRAME_BYTES_MAX, Sent, Wire, request};
@@ -78,22 +77,7 @@ impl BackupSession for RemoteSession {
         let connection = self.connection();
         let made = connection.ask(request::COMMIT, &about, CommittedBackup::from_bytes)?;
         connection.inbox.clear();
-        Ok(Committed {
-            session: made.session,
-            streams: made.streams,
-            totals: made.totals,
-            containers: made.containers,
-            adopted: made.adopted,
-            warnings: made
-                .warnings
-                .into_iter()
-                .map(|why| IngestError::Connection(why.into()))
-                .collect(),
-            lookups: ResolverStats::default(),
-            verified: VerifiedKnown::default(),
-            queues: Vec::new(),
-            stages: Vec::new(),
-        })
+        Ok(made.into())
     }
 }
 

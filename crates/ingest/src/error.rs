@@ -75,6 +75,9 @@ pub enum IngestError {
     /// The connection to a store elsewhere broke, or the other end does not keep to the protocol.
     #[error("the connection to the store: {0}")]
     Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A store elsewhere says this.
+    #[error("{0}")]
+    Elsewhere(String),
     /// The caller asked to stop.
     #[error("interrupted; what was stored so far is kept, and the next backup goes on from there")]
     Interrupted,

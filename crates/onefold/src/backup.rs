@@ -18,7 +18,7 @@ use crate::backup_run::BegunBackup;
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::reading::PinnedBackup;
-use crate::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup};
+use crate::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup, retried};
 use crate::snapshots::{Snapshot, SnapshotList};
 use crate::store::Store;
 use crate::streams::role;
@@ -68,15 +68,15 @@ pub fn back_up_tree(
     faults: &mut Faults<'_>,
 ) -> Result<BackupReport> {
     let mut is_suspect = false;
-    loop {
+    // What was stored before a connection broke is taken over.
+    retried(to, monitor, |_| {
         match back_up_tree_upon(to, options, tree, monitor, faults, is_suspect) {
             Err(Error::Ingest(error)) if error.is_of_previous() && !is_suspect => is_suspect = true,
-            // What was stored before the connection broke is taken over.
-            Err(error) if to.recover(&error, monitor) => {}
             made => return made,
         }
         monitor.counters.clear();
-    }
+        back_up_tree_upon(to, options, tree, monitor, faults, true)
+    })
 }
 
 fn back_up_tree_upon(

@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
-use format::manifest::StreamRole;
-use ingest::IngestOptions;
+use format::manifest::{SeriesName, StreamRole};
+use ingest::{About, Counters, IngestOptions};
 use tree::{Excludes, FolderId, Marker, Roots, WalkOptions};
-use types::SessionId;
+use types::{SessionId, UnixNanos};
+
+/// This program with its version, as manifests and servers know it.
+pub const PROGRAM: &str = concat!("onefold ", env!("CARGO_PKG_VERSION"));
 
 /// The options of every backup. By default there is no host, no user and no tag. Backups of one
 /// host and the same paths are a series.
@@ -28,6 +31,29 @@ types::setters!(BackupOptions {
 });
 
 impl BackupOptions {
+    /// The facts of a backup for its manifest, once its streams were sent.
+    #[must_use]
+    pub fn about(
+        &self,
+        name: SeriesName,
+        source_time: UnixNanos,
+        elapsed_nanos: u64,
+        counters: &Counters,
+    ) -> About {
+        let mut tags = self.tags.clone();
+        tags.sort_unstable();
+        tags.dedup();
+        About {
+            name,
+            source_time,
+            elapsed_nanos,
+            user: self.user.clone(),
+            program: PROGRAM.to_owned(),
+            tags,
+            counted: counters.of_client(),
+        }
+    }
+
     /// Sets the name of the host.
     #[must_use]
     pub fn host(mut self, host: impl Into<Vec<u8>>) -> Self {

@@ -52,10 +52,10 @@ pub struct BackupReport {
 }
 
 impl BackupReport {
-    /// The report of a backup in a store that a server has. `before` is the parent, and where a
-    /// stream continued. The server keeps the settings and the statistics of its half.
+    /// The report of a committed backup. `before` is the parent, and where a stream continued. It
+    /// has no settings of the series and nothing that was healed: the store knows these.
     #[must_use]
-    pub fn of_server(
+    pub fn of(
         committed: Committed,
         sent: Sent,
         before: (Option<SessionId>, Option<u64>),

@@ -13,9 +13,7 @@ use format::names::LeaseRole;
 use format::series::{Layout, SeriesSettings};
 use format::session::{OpenStream, SpineNode};
 use index::Index;
-use ingest::{
-    About, BackupSession, Cap, Counters, Granularity, IngestError, LocalSession, Sent, StoreSession,
-};
+use ingest::{BackupSession, Cap, Counters, Granularity, IngestError, LocalSession, Sent, StoreSession};
 use recipe::{Child, TreeBuilder, TreeRoot};
 use session::{Begin, HeartbeatTask, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
 use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
@@ -58,6 +56,9 @@ impl Store {
     /// Begins a backup.
     pub(crate) fn begin_backup(&self, how: &Beginning<'_>, counters: &Arc<Counters>) -> Result<BegunBackup> {
         self.ensure_writable()?;
+        how.name
+            .check()
+            .map_err(|error| Error::Setting(format!("this backup cannot be named so: {error}")))?;
         // List known damage before the session reads the lists of damage.
         let met = self.record_met()?;
         let began = self.env.clock.monotonic();
@@ -234,19 +235,9 @@ impl Store {
     ) -> Result<BackupReport> {
         let elapsed = self.env.clock.monotonic().saturating_sub(begun.began);
         let elapsed_nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        let mut tags = options.tags.clone();
-        tags.sort_unstable();
-        tags.dedup();
+        let about = options.about(begun.name, begun.source_time, elapsed_nanos, &monitor.counters);
         // The store's half counts until its last stage has ended.
-        let committed = begun.local.commit(About {
-            name: begun.name,
-            source_time: begun.source_time,
-            elapsed_nanos,
-            user: options.user.clone(),
-            program: concat!("onefold ", env!("CARGO_PKG_VERSION")).to_owned(),
-            tags,
-            counted: monitor.counters.of_client(),
-        })?;
+        let committed = begun.local.commit(about)?;
         let mut warnings = begun.warnings;
         warnings.extend(committed.warnings.iter().map(|error| match error {
             IngestError::Session(error) => Warning::traces_left(error),
@@ -262,27 +253,20 @@ impl Store {
         let met = begun.index.take_warnings().into_iter();
         let told = met.filter(|warning| !matches!(warning, index::Warning::MissingContainer { .. }));
         warnings.extend(told.map(Warning::Index));
-        let adopted = committed
-            .adopted
-            .iter()
-            .filter(|(_, has_checkpoint)| *has_checkpoint);
-        Ok(BackupReport {
-            id: committed.session,
-            parent: begun.parents.first().map(ManifestEntry::session),
-            adopted: adopted.map(|(session, _)| *session).collect(),
-            resumed_at: begun.local.terms().resumed.first().map(|stream| stream.len),
-            totals: committed.totals,
-            files_kept: monitor.counters.files_kept.get(),
+        let parent = begun.parents.first().map(ManifestEntry::session);
+        let resumed = begun.local.terms().resumed.first().map(|stream| stream.len);
+        let made = BackupReport::of(
+            committed,
+            sent,
+            (parent, resumed),
             elapsed_nanos,
-            settings: begun.settings,
-            queues: [sent.queues, committed.queues].concat(),
-            lookups: committed.lookups,
-            verified: committed.verified,
-            healed,
-            chunks_capped: monitor.counters.chunks_capped.get(),
-            bytes_capped: monitor.counters.bytes_capped.get(),
-            stages: [sent.stages, committed.stages].concat(),
             warnings,
+            monitor,
+        );
+        Ok(BackupReport {
+            settings: begun.settings,
+            healed,
+            ..made
         })
     }
 }

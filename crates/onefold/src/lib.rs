@@ -70,7 +70,7 @@ pub use ::index::sampling::{SampleLevel, SamplingRate, SamplingRates};
 pub use ::index::{IndexStats, MemoryStats, Warning as IndexWarning};
 pub use ::restore::{AssembleOptions, AssembleStats, Fault, Output as StreamOutput, RestoreCounters};
 pub use backup_file::BackupFile;
-pub use backup_options::{BackupOptions, ParentStream, StreamOptions, TreeOptions};
+pub use backup_options::{BackupOptions, PROGRAM, ParentStream, StreamOptions, TreeOptions};
 pub use backup_report::BackupReport;
 pub use check::{CheckReport, Damage, Finding, ReadData};
 pub use container::Compression;

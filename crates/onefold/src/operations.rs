@@ -5,4 +5,5 @@
 
 pub use crate::backup::{back_up_stream, back_up_tree};
 pub use crate::dump::dump;
+pub use crate::repository::retried;
 pub use crate::restore::{list_entries, restore};

@@ -22,6 +22,31 @@ use crate::snapshots::{Snapshot, SnapshotList};
 
 pub use format::manifest::SeriesName;
 
+/// An operation that loses its repository so often is given up.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// Runs an operation, and runs it again when it lost its repository and this can be used again.
+/// `run` gets the number of the attempt, from 0.
+///
+/// # Errors
+/// Of the last attempt.
+pub fn retried<T>(
+    repository: &dyn Repository,
+    monitor: &Monitor,
+    mut run: impl FnMut(u32) -> Result<T>,
+) -> Result<T> {
+    let mut attempt = 0;
+    loop {
+        match run(attempt) {
+            Err(error) if attempt < ATTEMPTS_MAX && repository.recover(&error, attempt, monitor) => {
+                monitor.counters.clear();
+                attempt += 1;
+            }
+            done => return done,
+        }
+    }
+}
+
 /// A store with backups.
 pub trait Repository: Send + Sync {
     /// The clock for durations.
@@ -54,7 +79,9 @@ pub trait Repository: Send + Sync {
     /// Waits until the repository can be used again, after an operation failed with this error.
     /// Returns whether it can: then the operation may begin anew. A store in this process has
     /// nothing to wait for.
-    fn recover(&self, _: &Error, _: &Monitor) -> bool {
+    ///
+    /// `attempt` counts from 0 within an operation.
+    fn recover(&self, _: &Error, _attempt: u32, _: &Monitor) -> bool {
         false
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use container::{CatalogView, PlainRegion, RegionBuffer};
+use container::{CatalogView, ContainerError, PlainRegion, RegionBuffer};
 use crypto::Fingerprinter;
 use format::node::Node;
 use types::{ChunkLocation, ContainerId, Fingerprint, Level, RegionIndex, Slot};
@@ -78,12 +78,25 @@ pub trait StoreReader: NodeSource + fmt::Debug + Send + Sync {
     /// [`RecipeError::Container`].
     fn chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, RecipeError>;
 
-    /// Whether these are the bytes of a slot, by the catalog's fingerprint. A difference is noted
-    /// as damage.
+    /// Whether these are the bytes of a slot, by the catalog's fingerprint. A reader that can note
+    /// damage notes a difference.
     ///
     /// # Errors
     /// [`RecipeError::Container`].
-    fn verify(&self, view: &CatalogView, slot: Slot, bytes: &[u8]) -> Result<(), RecipeError>;
+    fn verify(&self, view: &CatalogView, slot: Slot, bytes: &[u8]) -> Result<(), RecipeError> {
+        let is_it = view
+            .entry(slot)
+            .is_some_and(|entry| entry.fingerprint == self.fingerprinter().chunk(bytes));
+        let (container, generation) = (view.id(), view.generation());
+        is_it.then_some(()).ok_or_else(|| {
+            let missing = ContainerError::NoSlot {
+                container,
+                generation,
+                slot,
+            };
+            missing.into()
+        })
+    }
 }
 
 /// The roots of backups' streams, for nodes that refer forward to them (R2).

@@ -4,7 +4,8 @@ use crypto::Fingerprinter;
 use format::config::Settings;
 use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
 use format::wire::{Reader, Writer};
-use ingest::{About, Granularity, ResumedStream, Stream, Terms};
+use index::ResolverStats;
+use ingest::{About, Committed, Granularity, IngestError, ResumedStream, Stream, Terms, VerifiedKnown};
 use recipe::TreeRoot;
 use types::{ContainerKind, Revision, SeriesId, SessionId};
 
@@ -77,6 +78,37 @@ pub struct CommittedBackup {
     pub adopted: Vec<(SessionId, bool)>,
     /// What went wrong after the backup was durable.
     pub warnings: Vec<String>,
+}
+
+impl From<Committed> for CommittedBackup {
+    fn from(made: Committed) -> Self {
+        Self {
+            session: made.session,
+            streams: made.streams,
+            totals: made.totals,
+            containers: made.containers,
+            adopted: made.adopted,
+            warnings: made.warnings.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl From<CommittedBackup> for Committed {
+    /// The store keeps the statistics of its half.
+    fn from(made: CommittedBackup) -> Self {
+        Self {
+            session: made.session,
+            streams: made.streams,
+            totals: made.totals,
+            containers: made.containers,
+            adopted: made.adopted,
+            warnings: made.warnings.into_iter().map(IngestError::Elsewhere).collect(),
+            lookups: ResolverStats::default(),
+            verified: VerifiedKnown::default(),
+            queues: Vec::new(),
+            stages: Vec::new(),
+        }
+    }
 }
 
 impl Wire for SeriesName {

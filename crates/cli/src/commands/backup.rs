@@ -228,18 +228,12 @@ fn image(
         bail!("{} is a folder: back it up without --image-kib", path.display());
     }
     let chunk = kib.checked_mul(1024).context("--image-kib is too large")?;
-    let mut stream = onefold::StreamOptions::fixed(chunk).resumes(args.resume);
-    loop {
+    Ok(operations::retried(store, monitor, |attempt| {
+        let stream = onefold::StreamOptions::fixed(chunk).resumes(args.resume || attempt > 0);
         let mut source = ImageSource::open(path)?;
         monitor.set_total(source.len());
-        match operations::back_up_stream(store, options, path, &stream, &mut source, monitor) {
-            Err(error) if store.recover(&error, monitor) => {
-                monitor.counters.clear();
-                stream = stream.resumes(true);
-            }
-            made => return Ok(made?),
-        }
-    }
+        operations::back_up_stream(store, options, path, &stream, &mut source, monitor)
+    })?)
 }
 
 /// Reports damage that this backup has found in earlier ones, and the containers that it healed.

@@ -10,14 +10,11 @@ use container::{CatalogView, ContainerError, PlainRegion, RegionBuffer};
 use crypto::Fingerprinter;
 use format::manifest::BackupTotals;
 use format::node::Node;
-use index::ResolverStats;
 use ingest::Granularity;
 use ingest::conformance::{Begun, Host};
-use ingest::{
-    About, BackupSession, Committed, IngestError, IngestOptions, Offer, Stream, Terms, Verdict, VerifiedKnown,
-};
+use ingest::{About, BackupSession, Committed, IngestError, IngestOptions, Offer, Stream, Terms, Verdict};
 use recipe::{NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
-use types::{ByteRange, ChunkLocation, ContainerId, RegionIndex, SessionId, Slot};
+use types::{ByteRange, ChunkLocation, ContainerId, RegionIndex, SessionId};
 use wire::{AskedRegions, CommittedBackup, Sent, SentCatalog, Wire};
 
 use super::local::{LocalHost, Referring};
@@ -330,17 +327,6 @@ impl StoreReader for RemoteReader {
         let chunk = self.0.ask(serve::CHUNK, &at, Vec::<u8>::from_bytes);
         chunk.map_err(unread)
     }
-
-    fn verify(&self, view: &CatalogView, slot: Slot, bytes: &[u8]) -> Result<(), RecipeError> {
-        let entry = view.entries().iter().find(|entry| entry.slot == slot);
-        let is_it = entry.is_some_and(|entry| entry.fingerprint == self.fingerprinter().chunk(bytes));
-        let missing = || ContainerError::NoSlot {
-            container: view.id(),
-            generation: view.generation(),
-            slot,
-        };
-        if is_it { Ok(()) } else { Err(missing().into()) }
-    }
 }
 
 /// A session of a store elsewhere.
@@ -409,17 +395,6 @@ impl BackupSession for RemoteSession {
             .connection()
             .ask(serve::COMMIT, &about, CommittedBackup::from_bytes)
             .map_err(|why| broken(why.why()))?;
-        Ok(Committed {
-            session: answer.session,
-            streams: answer.streams,
-            totals: answer.totals,
-            containers: answer.containers,
-            adopted: answer.adopted,
-            warnings: Vec::new(),
-            lookups: ResolverStats::default(),
-            verified: VerifiedKnown::default(),
-            queues: Vec::new(),
-            stages: Vec::new(),
-        })
+        Ok(answer.into())
     }
 }

@@ -131,15 +131,7 @@ fn reply(session: &dyn BackupSession, kind: u8, body: &[u8]) -> Result<Vec<u8>, 
     Ok(match kind {
         COMMIT => {
             let made = session.commit(About::from_bytes(body)?)?;
-            let answer = CommittedBackup {
-                session: made.session,
-                streams: made.streams,
-                totals: made.totals,
-                containers: made.containers,
-                adopted: made.adopted,
-                warnings: Vec::new(),
-            };
-            answer.to_bytes()
+            CommittedBackup::from(made).to_bytes()
         }
         UNSOUND => {
             let (root, range) = <(TreeRoot, ByteRange)>::from_bytes(body)?;
