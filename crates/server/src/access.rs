@@ -110,20 +110,18 @@ impl Home {
         self.put_record(&name, &Event { event, about })
     }
 
-    /// Invites a machine into the namespace of the address, with these rights. The namespace is
-    /// made if it does not exist, of this tenant or of the first one. The token will be valid for
-    /// so many nanoseconds.
+    /// Invites a machine into the namespace of the address, with these rights. Makes the namespace
+    /// if it does not exist. The token will be valid for so many nanoseconds.
     ///
     /// # Errors
-    /// Of the storage; as for [`Self::ensure_namespace`].
+    /// Of the storage.
     pub fn invite(
         &self,
         address: Address,
-        tenant: Option<&str>,
         rights: Rights,
         token_nanos: Option<i64>,
     ) -> Result<Invited, ServerError> {
-        self.ensure_namespace(&address.namespace, tenant)?;
+        self.ensure_namespace(&address.namespace)?;
         let (id, secret, now) = (self.random(8), self.random(32), self.now());
         let until = now.saturating_add(INVITED_NANOS);
         let invite = Invite {

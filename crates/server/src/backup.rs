@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use format::manifest::StreamRole;
-use ingest::{About, BackupSession, IngestError, IngestOptions, Verdict};
+use chunking::CHUNK_BYTES_MAX;
+use ingest::{About, BackupSession, IngestError, IngestOptions, Stream, Verdict};
 use onefold::repository::{Beginning, ParentChoice};
 use onefold::{BackupOptions, HostedBackup};
 use recipe::TreeRoot;
@@ -82,10 +82,11 @@ struct Facts {
 
 fn begin_backup(user: &User<'_>, begin: Begin) -> Result<(HostedBackup, Facts), Refusal> {
     user.ensure(Right::Write)?;
-    let is_single = begin
-        .streams
-        .iter()
-        .all(|stream| stream.role == StreamRole::Whole);
+    let is_single = is_single(&begin.streams);
+    if !is_single && begin.streams != ingest::tree_streams() {
+        let why = "the streams are neither those of files nor a single one";
+        return Err(Refusal::new(RefusalKind::Malformed, why));
+    }
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let ingest = IngestOptions::for_cores(cores).is_resumable(is_single);
     let options = BackupOptions::default().ingest(ingest);
@@ -114,6 +115,20 @@ fn begin_backup(user: &User<'_>, begin: Begin) -> Result<(HostedBackup, Facts), 
     let hosted = user.store.host(&how);
     let hosted = hosted.map_err(|error| Refusal::new(RefusalKind::Failed, error.to_string()))?;
     Ok((hosted, facts))
+}
+
+/// Whether this is one stream, cut as a client may cut it.
+fn is_single(streams: &[Stream]) -> bool {
+    let [
+        Stream {
+            fixed_chunk_bytes, ..
+        },
+    ] = streams
+    else {
+        return false;
+    };
+    let is_possible = fixed_chunk_bytes.is_none_or(|bytes| (1..=CHUNK_BYTES_MAX).contains(&bytes));
+    is_possible && streams == ingest::single_stream(*fixed_chunk_bytes)
 }
 
 /// These backups, if all are of the namespace.
@@ -222,15 +237,7 @@ impl Running<'_> {
             ));
         }
         let made = self.session.commit(about).map_err(|error| refusal_of(&error))?;
-        let answer = CommittedBackup {
-            session: made.session,
-            streams: made.streams,
-            totals: made.totals,
-            containers: made.containers,
-            adopted: made.adopted,
-            warnings: made.warnings.iter().map(ToString::to_string).collect(),
-        };
-        Ok(answer.to_bytes())
+        Ok(CommittedBackup::from(made).to_bytes())
     }
 }
 

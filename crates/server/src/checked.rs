@@ -8,7 +8,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use chunking::CHUNK_BYTES_MAX;
 use crypto::Fingerprinter;
+use format::node::NODE_CHILDREN_MAX;
 use ingest::dedup::{Lane, NewChunk, StreamIndex};
 use ingest::{BackupSession, Offer, OfferedChild, OfferedPlace, OfferedSegment, StoredRegion, Verdict};
 use recipe::{KnownNode, TreeRoot, open_node};
@@ -157,6 +159,9 @@ impl<'a> Checker<'a> {
     }
 
     fn segment(&self, segment: &OfferedSegment) -> Result<(), Refusal> {
+        if segment.children.len() > NODE_CHILDREN_MAX as usize {
+            return Err(lie("a segment has more chunks than a node holds"));
+        }
         let mut hasher = self.printer.node_hasher(segment_level());
         let mut len = 0_u64;
         for child in &segment.children {
@@ -171,10 +176,11 @@ impl<'a> Checker<'a> {
     }
 
     fn child(&self, child: &OfferedChild) -> Result<(), Refusal> {
+        let is_chunk = (1..=u64::from(CHUNK_BYTES_MAX)).contains(&child.len);
         let is_right = match child.place {
-            OfferedPlace::Client => true,
+            OfferedPlace::Client => is_chunk,
             OfferedPlace::Zeros => child.len > 0 && self.printer.zeros(child.len) == child.fingerprint,
-            OfferedPlace::Stored(at) => self.may_read && self.is_at(child, at)?,
+            OfferedPlace::Stored(at) => is_chunk && self.may_read && self.is_at(child, at)?,
         };
         is_right
             .then_some(())

@@ -1,7 +1,7 @@
 //! A client's connection, from its greeting to its end.
 
-use onefold::Monitor;
 use onefold::repository::Repository;
+use onefold::{Monitor, PROGRAM};
 use transport::{Channel, TransportError};
 use types::SessionId;
 use wire::{
@@ -79,7 +79,7 @@ impl<'a> Connection<'a> {
         })?;
         Ok(Welcome {
             version,
-            program: concat!("onefold ", env!("CARGO_PKG_VERSION")).to_owned(),
+            program: PROGRAM.to_owned(),
         })
     }
 

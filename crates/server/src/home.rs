@@ -39,10 +39,10 @@ pub struct Home {
 }
 
 /// A tenant: a store of its own.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Tenant {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Tenant {
     /// The folder of its store, from the server's folder.
-    pub store: PathBuf,
+    store: PathBuf,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -65,15 +65,17 @@ impl Home {
             env: Env::system(Arc::new(storage)),
             folder: folder.to_owned(),
         };
-        let authority = Authority::generate()?;
-        match home.put(AUTHORITY, &[authority.key()]) {
-            Err(ServerError::Storage(StorageError::AlreadyExists { .. })) => {
-                return Err(ServerError::Exists(folder.display().to_string()));
-            }
-            put => put?,
+        let exists = || ServerError::Exists(folder.display().to_string());
+        if home.has_authority()? {
+            return Err(exists());
         }
         home.add_tenant(MAIN, credential, options)?;
-        home.env.storage.barrier()?;
+        // The last object: without it the folder is no server's.
+        let authority = Authority::generate()?;
+        match home.put(AUTHORITY, &[authority.key()]) {
+            Err(ServerError::Storage(StorageError::AlreadyExists { .. })) => return Err(exists()),
+            put => put?,
+        }
         let pin = authority.pin()?;
         Ok((home, pin))
     }
@@ -92,9 +94,17 @@ impl Home {
             env: Env::system(Arc::new(storage)),
             folder: folder.to_owned(),
         };
-        match home.env.storage.head(&ObjectName::new(AUTHORITY)?) {
-            Err(StorageError::NotFound { .. }) => Err(none()),
-            found => found.map(|_| home).map_err(ServerError::from),
+        if home.has_authority()? {
+            Ok(home)
+        } else {
+            Err(none())
+        }
+    }
+
+    fn has_authority(&self) -> Result<bool, ServerError> {
+        match self.env.storage.head(&ObjectName::new(AUTHORITY)?) {
+            Err(StorageError::NotFound { .. }) => Ok(false),
+            found => Ok(found.map(|_| true)?),
         }
     }
 
@@ -108,10 +118,7 @@ impl Home {
     }
 
     /// Makes a tenant with a store in the server's folder.
-    ///
-    /// # Errors
-    /// Of the storage.
-    pub fn add_tenant(
+    fn add_tenant(
         &self,
         name: &str,
         credential: &Credential,
@@ -131,18 +138,12 @@ impl Home {
     }
 
     /// The tenants, by name.
-    ///
-    /// # Errors
-    /// Of the storage; `Damaged`.
-    pub fn tenants(&self) -> Result<Vec<(String, Tenant)>, ServerError> {
+    pub(crate) fn tenants(&self) -> Result<Vec<(String, Tenant)>, ServerError> {
         self.records("tenants")
     }
 
     /// Opens a tenant's store.
-    ///
-    /// # Errors
-    /// Of the store.
-    pub fn store(
+    pub(crate) fn store(
         &self,
         name: &str,
         credential: &Credential,
@@ -159,31 +160,17 @@ impl Home {
     }
 
     /// The tenant of a namespace.
-    ///
-    /// # Errors
-    /// Of the storage; `Damaged`.
-    pub fn tenant_of(&self, namespace: &str) -> Result<Option<String>, ServerError> {
+    pub(crate) fn tenant_of(&self, namespace: &str) -> Result<Option<String>, ServerError> {
         let found: Option<Namespace> = self.record(&format!("namespaces/{namespace}"))?;
         Ok(found.map(|namespace| namespace.tenant))
     }
 
-    /// Makes a namespace of a tenant, unless it exists.
-    ///
-    /// # Errors
-    /// If it belongs to another tenant, or there is no such tenant; of the storage.
-    pub fn ensure_namespace(&self, namespace: &str, tenant: Option<&str>) -> Result<(), ServerError> {
-        if let Some(found) = self.tenant_of(namespace)? {
-            return match tenant {
-                Some(wanted) if wanted != found => Err(ServerError::Refused(format!(
-                    "namespace {namespace} belongs to tenant {found}"
-                ))),
-                _ => Ok(()),
-            };
+    /// Makes a namespace of the first tenant, unless it exists.
+    pub(crate) fn ensure_namespace(&self, namespace: &str) -> Result<(), ServerError> {
+        if self.tenant_of(namespace)?.is_some() {
+            return Ok(());
         }
-        let tenant = tenant.unwrap_or(MAIN).to_owned();
-        if self.record::<Tenant>(&format!("tenants/{tenant}"))?.is_none() {
-            return Err(ServerError::Refused(format!("there is no tenant {tenant}")));
-        }
+        let tenant = MAIN.to_owned();
         self.put_record(&format!("namespaces/{namespace}"), &Namespace { tenant })
     }
 

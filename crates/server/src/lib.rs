@@ -29,7 +29,7 @@ mod tests;
 
 pub use access::{Invited, TokenInfo};
 pub use error::ServerError;
-pub use home::{Home, Tenant};
-pub use listen::{Listener, Place};
+pub use home::Home;
+pub use listen::Listener;
 pub use rights::{Right, Rights};
 pub use server::Server;

@@ -1,16 +1,13 @@
-//! Sockets on which a server accepts clients.
+//! The socket on which a server accepts clients.
 
 use std::fmt;
-use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use env::Clock;
 use transport::{Channel, TransportError};
 
 use crate::error::{ServerError, TARGET};
@@ -20,61 +17,28 @@ use crate::server::Server;
 const STRANGER_WAITS: Duration = Duration::from_secs(20);
 /// More connections at once are refused.
 const CONNECTIONS_MAX: usize = 1024;
-
-/// Where a server listens.
-#[derive(Debug, Clone)]
-pub enum Place {
-    /// Host and port.
-    Tcp(String),
-    /// The path of a Unix socket, which only the server's user may open. The channel has no TLS.
-    Unix(PathBuf),
-}
-
-enum Socket {
-    Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
-}
+/// How long the accepting thread rests after the system gave it no client.
+const REST: Duration = Duration::from_millis(100);
 
 /// A socket on which a server accepts clients, with its thread.
 pub struct Listener {
     server: Arc<Server>,
-    place: String,
-    address: Option<SocketAddr>,
-    path: Option<PathBuf>,
+    address: SocketAddr,
     thread: Option<JoinHandle<()>>,
 }
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(place) => f.write_str(place),
-            Self::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
 impl Listener {
-    /// Listens there, and serves each client on a thread of its own.
+    /// Listens on a host and port, and serves each client on a thread of its own.
     ///
     /// # Errors
     /// `Listen`
-    pub fn start(server: &Arc<Server>, place: &Place) -> Result<Self, ServerError> {
+    pub fn start(server: &Arc<Server>, place: &str) -> Result<Self, ServerError> {
         let failed = |source| ServerError::Listen {
-            place: place.to_string(),
+            place: place.to_owned(),
             source,
         };
-        let socket = match place {
-            Place::Tcp(text) => Socket::Tcp(bind(text).map_err(failed)?),
-            Place::Unix(path) => {
-                let socket = UnixListener::bind(path).map_err(failed)?;
-                fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-                Socket::Unix(socket, path.clone())
-            }
-        };
-        let (address, path) = match &socket {
-            Socket::Tcp(socket) => (Some(socket.local_addr().map_err(failed)?), None),
-            Socket::Unix(_, path) => (None, Some(path.clone())),
-        };
+        let socket = bind(place).map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
         let accepting = Arc::clone(server);
         let thread = thread::Builder::new()
             .name("accept".to_owned())
@@ -82,22 +46,14 @@ impl Listener {
             .map_err(failed)?;
         Ok(Self {
             server: Arc::clone(server),
-            place: address.map_or_else(|| place.to_string(), |address| address.to_string()),
             address,
-            path,
             thread: Some(thread),
         })
     }
 
-    /// Where it listens: the address with its port, or the path.
+    /// Where it listens, with the port that the system has chosen if none was given.
     #[must_use]
-    pub fn place(&self) -> &str {
-        &self.place
-    }
-
-    /// The address, of a TCP socket.
-    #[must_use]
-    pub fn address(&self) -> Option<SocketAddr> {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
@@ -105,20 +61,15 @@ impl Listener {
 impl Drop for Listener {
     /// Accepts no more clients. The server must be ending.
     fn drop(&mut self) {
-        if let Some(mut address) = self.address {
-            if address.ip().is_unspecified() {
-                address.set_ip(match address.ip() {
-                    IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                    IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-                });
-            }
-            // The thread waits for a client. This one wakes it.
-            drop(TcpStream::connect_timeout(&address, Duration::from_secs(1)));
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
         }
-        if let Some(path) = &self.path {
-            drop(UnixStream::connect(path));
-            drop(fs::remove_file(path));
-        }
+        // The thread waits for a client. This one wakes it.
+        drop(TcpStream::connect_timeout(&address, Duration::from_secs(1)));
         if let Some(thread) = self.thread.take().filter(|_| self.server.is_ending()) {
             drop(thread.join());
         }
@@ -128,44 +79,38 @@ impl Drop for Listener {
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listener")
-            .field("place", &self.place)
+            .field("address", &self.address)
             .finish_non_exhaustive()
     }
 }
 
-fn bind(text: &str) -> io::Result<TcpListener> {
-    let addresses: Vec<SocketAddr> = text.to_socket_addrs()?.collect();
+fn bind(place: &str) -> io::Result<TcpListener> {
+    let addresses: Vec<SocketAddr> = place.to_socket_addrs()?.collect();
     TcpListener::bind(&addresses[..])
 }
 
-fn accept(server: &Arc<Server>, socket: &Socket) {
+fn accept(server: &Arc<Server>, socket: &TcpListener) {
+    // Each thread of a client holds a clone.
+    let open = Arc::new(());
     while !server.is_ending() {
-        let accepted = match socket {
-            Socket::Tcp(socket) => socket.accept().and_then(|(client, from)| {
-                client.set_nodelay(true)?;
-                client.set_read_timeout(Some(STRANGER_WAITS))?;
-                rustix::net::sockopt::set_socket_keepalive(&client, true)?;
-                Ok((Client::Tcp(client), from.to_string()))
-            }),
-            Socket::Unix(socket, _) => socket
-                .accept()
-                .map(|(client, _)| (Client::Unix(client), "a local client".to_owned())),
-        };
-        let (client, from) = match accepted {
+        let (client, from) = match socket.accept() {
             Ok(accepted) => accepted,
             Err(error) => {
+                // Without a free descriptor, for example, the next call fails at once, too.
                 tracing::warn!(target: TARGET, %error, "a client was not accepted");
+                server.clock().sleep(REST);
                 continue;
             }
         };
-        if server.is_ending() || server.connections_open() >= CONNECTIONS_MAX {
+        if server.is_ending() || Arc::strong_count(&open) > CONNECTIONS_MAX {
             continue;
         }
-        let serving = Arc::clone(server);
+        let (serving, held) = (Arc::clone(server), Arc::clone(&open));
         let spawned = thread::Builder::new().name("client".to_owned()).spawn(move || {
-            if let Err(error) = client.serve(&serving) {
+            if let Err(error) = serve(&serving, client) {
                 tracing::info!(target: TARGET, %from, %error, "a connection ended");
             }
+            drop(held);
         });
         if let Err(error) = spawned {
             tracing::warn!(target: TARGET, %error, "a client was not accepted");
@@ -173,24 +118,104 @@ fn accept(server: &Arc<Server>, socket: &Socket) {
     }
 }
 
-enum Client {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+fn serve(server: &Server, socket: TcpStream) -> Result<(), TransportError> {
+    socket.set_nodelay(true)?;
+    rustix::net::sockopt::set_socket_keepalive(&socket, true).map_err(io::Error::from)?;
+    let limit = Limit::within(STRANGER_WAITS, server.clock());
+    let limited = Limited {
+        socket: socket.try_clone()?,
+        limit: limit.clone(),
+    };
+    let channel = Channel {
+        input: Box::new(limited),
+        ..Channel::try_from(socket)?
+    };
+    server.serve(server.secure(channel)?, &|| limit.lift())
 }
 
-impl Client {
-    fn serve(self, server: &Server) -> Result<(), TransportError> {
-        match self {
-            Self::Tcp(socket) => {
-                let timeouts = socket.try_clone()?;
-                let secure = server.secure(Channel::try_from(socket)?)?;
-                server.serve(secure, &|| {
-                    if let Err(error) = timeouts.set_read_timeout(None) {
-                        tracing::warn!(target: TARGET, %error, "a socket keeps its time limit");
-                    }
-                })
-            }
-            Self::Unix(socket) => server.serve(Channel::try_from(socket)?, &|| ()),
+/// The moment until which bytes may come, if there is one. Cheap to clone.
+#[derive(Clone)]
+struct Limit {
+    clock: Arc<dyn Clock>,
+    until: Arc<Mutex<Option<Duration>>>,
+}
+
+impl Limit {
+    fn within(time: Duration, clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            clock: Arc::clone(clock),
+            until: Arc::new(Mutex::new(Some(clock.monotonic() + time))),
         }
+    }
+
+    fn until(&self) -> MutexGuard<'_, Option<Duration>> {
+        self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on bytes may come at any time.
+    fn lift(&self) {
+        *self.until() = None;
+    }
+
+    /// The time that is left; `None` if there is no limit.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let Some(until) = *self.until() else {
+            return Ok(None);
+        };
+        let left = until.saturating_sub(self.clock.monotonic());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(Some(left))
+    }
+}
+
+/// A socket that gives bytes within a limit, however slowly they come.
+struct Limited {
+    socket: TcpStream,
+    limit: Limit,
+}
+
+impl Read for Limited {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(self.limit.left()?)?;
+        self.socket.read(into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use env::ManualClock;
+    use types::UnixNanos;
+
+    use super::*;
+
+    /// A client that sends a byte now and then gets no more time than one that sends none.
+    #[test]
+    fn a_stranger_has_one_limit_for_all_its_bytes() {
+        let listener = bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        let manual = Arc::new(ManualClock::new(UnixNanos::new(0)));
+        let clock: Arc<dyn Clock> = manual.clone();
+        let limit = Limit::within(Duration::from_secs(20), &clock);
+        let mut limited = Limited {
+            socket,
+            limit: limit.clone(),
+        };
+        let mut byte = [0];
+        for _ in 0..2 {
+            client.write_all(b"x").unwrap();
+            limited.read_exact(&mut byte).unwrap();
+            manual.advance(Duration::from_secs(9));
+        }
+        manual.advance(Duration::from_secs(2));
+        client.write_all(b"x").unwrap();
+        let error = limited.read(&mut byte).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        limit.lift();
+        limited.read_exact(&mut byte).unwrap();
     }
 }

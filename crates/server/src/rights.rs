@@ -12,18 +12,12 @@ pub enum Right {
     List,
     /// Read the content of backups.
     Read,
-    /// Forget backups.
-    Forget,
-    /// Hold backups, and end holds.
-    Hold,
 }
 
-const ALL: [(Right, &str); 5] = [
+const ALL: [(Right, &str); 3] = [
     (Right::Write, "write"),
     (Right::List, "list"),
     (Right::Read, "read"),
-    (Right::Forget, "forget"),
-    (Right::Hold, "hold"),
 ];
 
 /// Some rights.
@@ -89,7 +83,7 @@ mod tests {
     fn rights_are_read_and_shown() {
         let rights: Rights = "read, write".parse().unwrap();
         assert_eq!(rights.to_string(), "write,read");
-        assert!(rights.has(Right::Read) && !rights.has(Right::Forget));
+        assert!(rights.has(Right::Read) && !rights.has(Right::List));
         assert!(ALL.iter().all(|(right, word)| right.word() == *word));
         assert!("".parse::<Rights>().is_err() && "write,all".parse::<Rights>().is_err());
     }

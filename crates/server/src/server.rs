@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use env::Clock;
 use onefold::{Credential, OpenOptions};
 use transport::{Acceptor, Channel, Closer, TransportError};
 
@@ -23,6 +24,15 @@ pub struct Server {
     acceptor: Acceptor,
     connections: Mutex<BTreeMap<u64, Closer>>,
     next: AtomicU64,
+}
+
+/// An open connection, however it ends.
+struct Open<'a>(&'a Server, u64);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.connections().remove(&self.1);
+    }
 }
 
 impl Server {
@@ -56,13 +66,11 @@ impl Server {
     pub fn serve(&self, channel: Channel, trusted: &dyn Fn()) -> Result<(), TransportError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.connections().insert(number, channel.closer.clone());
-        let served = if self.is_ending() {
-            Ok(())
-        } else {
-            Connection::new(&self.state, channel).serve(trusted)
-        };
-        self.connections().remove(&number);
-        served
+        let _open = Open(self, number);
+        if self.is_ending() {
+            return Ok(());
+        }
+        Connection::new(&self.state, channel).serve(trusted)
     }
 
     fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Closer>> {
@@ -73,17 +81,15 @@ impl Server {
         self.state.is_ending()
     }
 
-    /// The number of open connections.
-    #[must_use]
-    pub fn connections_open(&self) -> usize {
-        self.connections().len()
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.state.home.env.clock
     }
 
     /// Ends the server: no operation begins any more. Running ones may take so long; then their
     /// connections are closed. A backup that is cut is continued by the next one of its series.
     pub fn end(&self, patience: Duration) {
         self.state.end();
-        let clock = &self.state.home.env.clock;
+        let clock = self.clock();
         let until = clock.monotonic() + patience;
         while self.state.is_busy() && clock.monotonic() < until {
             clock.sleep(LOOK);
@@ -91,7 +97,7 @@ impl Server {
         for closer in self.connections().values() {
             closer.close();
         }
-        while self.connections_open() > 0 && clock.monotonic() < until + patience {
+        while !self.connections().is_empty() && clock.monotonic() < until + patience {
             clock.sleep(LOOK);
         }
     }

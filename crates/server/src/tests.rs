@@ -61,7 +61,7 @@ impl Bed {
         let address: Address = format!("onefold://host/{namespace}").parse().unwrap();
         let rights: Rights = rights.parse().unwrap();
         let home = self.home();
-        let invited = home.invite(address, None, rights, None).unwrap();
+        let invited = home.invite(address, rights, None).unwrap();
         home.join(&invited.invitation.code, "test").unwrap().token
     }
 
@@ -116,8 +116,8 @@ impl Client {
         self.ask(request::HELLO, &Hello::new("a test")).unwrap();
     }
 
-    fn begin(&mut self, parents: Parents) -> Result<Begun, Refusal> {
-        let begin = Begin {
+    fn beginning(parents: Parents) -> Begin {
+        Begin {
             name: SeriesName {
                 host: b"host".to_vec(),
                 paths: vec![b"/stream".to_vec()],
@@ -127,8 +127,11 @@ impl Client {
             is_suspect: false,
             insists: false,
             resumes: false,
-        };
-        let begun = self.ask(request::BEGIN, &begin)?;
+        }
+    }
+
+    fn begin(&mut self, parents: Parents) -> Result<Begun, Refusal> {
+        let begun = self.ask(request::BEGIN, &Self::beginning(parents))?;
         Ok(Begun::from_bytes(&begun).unwrap())
     }
 
@@ -348,6 +351,49 @@ fn false_segments_are_caught() {
             client.submit(vec![offered(offer)]);
         });
     }
+}
+
+/// A length beyond what a chunk may have, under the right fingerprint of the segment.
+#[test]
+fn chunks_of_impossible_lengths_are_caught() {
+    for len in [0, u64::from(u32::MAX) + 1, u64::MAX] {
+        caught(|client, terms| {
+            let mut children = children(terms, &[&CHUNK]);
+            children[0].len = len;
+            client.submit(vec![offered(segment(terms, children))]);
+        });
+    }
+}
+
+#[test]
+fn more_chunks_than_a_node_holds_are_caught() {
+    caught(|client, terms| {
+        let child = children(terms, &[&CHUNK]);
+        let many = child.repeat((1 << 16) + 1);
+        client.submit(vec![offered(segment(terms, many))]);
+    });
+}
+
+#[test]
+fn impossible_backups_do_not_begin() {
+    let bed = Bed::new();
+    let mut client = bed.client("web", "write");
+    let fixed = |bytes| ingest::single_stream(Some(bytes));
+    let doubled = [ingest::single_stream(None), ingest::single_stream(None)].concat();
+    for streams in [Vec::new(), doubled, fixed(0), fixed(u32::MAX)] {
+        let begin = Begin {
+            streams,
+            ..Client::beginning(Parents::LatestTree)
+        };
+        let refused = client.ask(request::BEGIN, &begin).unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Malformed, "{refused}");
+    }
+    // With the namespace before it, the host is too long for a manifest.
+    let mut begin = Client::beginning(Parents::LatestTree);
+    begin.name.host = vec![b'x'; format::manifest::NAME_BYTES_MAX];
+    let refused = client.ask(request::BEGIN, &begin).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Failed, "{refused}");
+    honest(&mut client);
 }
 
 #[test]

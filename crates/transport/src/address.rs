@@ -60,10 +60,10 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whether a name can be a namespace: letters, digits, `-`, `_` and `.`, at most 64 of them.
+/// Whether a name can be a namespace: small letters, digits, `-`, `_` and `.`, at most 64 of them.
 #[must_use]
 fn is_namespace(name: &str) -> bool {
-    let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
     (1..=64).contains(&name.len()) && name.chars().all(is_letter) && !name.starts_with('.')
 }
 
@@ -83,7 +83,7 @@ impl FromStr for Address {
             .ok_or_else(|| fault("the namespace is missing: onefold://HOST:PORT/NAMESPACE"))?;
         if !is_namespace(namespace) {
             return Err(fault(
-                "a namespace has 1 to 64 letters, digits, '-', '_' and '.', and does not begin with '.'",
+                "a namespace has 1 to 64 small letters, digits, '-', '_' and '.', and does not begin with '.'",
             ));
         }
         let (host, port) = match place.strip_prefix('[') {
@@ -177,6 +177,7 @@ mod tests {
             "onefold://nas/a/b",
             "onefold://nas/../b",
             "onefold://nas/.b",
+            "onefold://nas/Web",
         ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }

@@ -13,6 +13,9 @@ pub(crate) type Result<T> = std::result::Result<T, FormatError>;
 /// Bytes of a text, at most.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of a list's elements in memory, at most.
+const LIST_BYTES_MAX: usize = 4 * FRAME_BYTES_MAX;
+
 /// A value that can be sent.
 pub trait Wire: Sized {
     /// Appends it.
@@ -48,7 +51,13 @@ impl<T: Wire> Wire for Vec<T> {
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
-        r.list(1, T::read)
+        // An element in memory may be many times as long as its encoding.
+        let mut left = LIST_BYTES_MAX / size_of::<T>().max(1);
+        r.list(1, |r| {
+            let too_many = r.fault("a list is too long for one message");
+            left = left.checked_sub(1).ok_or(too_many)?;
+            T::read(r)
+        })
     }
 }
 

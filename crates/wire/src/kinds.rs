@@ -36,11 +36,9 @@ pub mod request {
     /// A list of backups: pins them and begins to read them. Answered by
     /// [`ReadBegun`](crate::ReadBegun).
     pub const READ: u8 = 16;
-    /// A name and a JSON text: any other operation. Answered by a JSON text.
-    pub const CALL: u8 = 17;
     /// Ends the running backup without a commit, or the reading of backups. Answered by nothing, or
     /// by the warnings of the reading.
-    pub const END: u8 = 18;
+    pub const END: u8 = 17;
 }
 
 /// What a server sends.

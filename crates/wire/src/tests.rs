@@ -235,3 +235,17 @@ fn read_all(bytes: &[u8]) {
         drop(sent.view());
     }
 }
+
+/// A short message cannot take much memory: each element is larger in memory than encoded.
+#[test]
+fn a_list_takes_a_bounded_amount_of_memory() {
+    let list = |count: usize| {
+        let mut bytes = Vec::new();
+        let none = vec![(); count];
+        format::wire::Writer::new(&mut bytes).list(&none, |w, ()| w.u8(0));
+        Vec::<String>::from_bytes(&bytes)
+    };
+    let max = 4 * FRAME_BYTES_MAX / size_of::<String>();
+    assert_eq!(list(max).unwrap().len(), max);
+    assert!(list(max + 1).is_err());
+}

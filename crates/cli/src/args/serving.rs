@@ -15,12 +15,6 @@ pub(crate) struct Serve {
     /// The address and port for clients
     #[arg(long, default_value = LISTEN, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Vec<String>,
-    /// A Unix socket for clients on this machine, which only this user may open
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
-    /// Serve one client over standard input and output, as `ssh` does, and end with it
-    #[arg(long, conflicts_with_all = ["listen", "socket"])]
-    pub(crate) stdio: bool,
     /// When the server is told to end, wait this long for backups and restores that run
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     pub(crate) patience: u32,
@@ -52,7 +46,7 @@ pub(crate) struct Invite {
     /// The namespace: the machine's own, or one that several machines share
     #[arg(long, value_name = "NAME")]
     pub(crate) namespace: String,
-    /// What the machine may do: write, list, read, forget, hold
+    /// What the machine may do: write, list, read
     #[arg(long, default_value = "write,list,read", value_name = "RIGHTS")]
     pub(crate) rights: String,
     /// Where the machine reaches this server; by default this host's name, and port 8440

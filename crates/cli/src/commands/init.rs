@@ -53,7 +53,8 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
         output.line("The group of this folder may read and write the store.")?;
     }
     if matches!(credential, onefold::Credential::None) {
-        output.line("It has no password: whoever can read this folder can read everything in it.")?;
+        output
+            .line("It has no password. Anyone who can read this folder can read everything in the store.")?;
     } else {
         output
             .line("Keep the password safe: without it nobody can read what is in the store, you included.")?;

@@ -1,18 +1,16 @@
 //! `onefold serve`
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use cli_support::{Code, Output};
 use onefold::OpenOptions;
 use serde::Serialize;
-use server::{Home, Listener, Place, Server};
-use transport::{Channel, Closer};
+use server::{Home, Listener, Server};
 
 use crate::args::{Global, Serve};
 use crate::password;
@@ -21,35 +19,22 @@ use crate::password;
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Serialize)]
-struct Listening<'a> {
+struct Listening {
     message_type: &'static str,
-    address: &'a str,
+    address: String,
 }
 
 pub(crate) fn run(global: &Global, args: &Serve, output: Output) -> Result<Code> {
     let server = Arc::new(open(global, &args.folder)?);
-    if args.stdio {
-        let channel = Channel {
-            input: Box::new(io::stdin()),
-            output: Box::new(io::stdout()),
-            // The client's end of the pipe decides.
-            closer: Closer::new(|| ()),
-        };
-        server
-            .serve(channel, &|| ())
-            .context("standard input and output")?;
-        return Ok(Code::Success);
-    }
     let asked = super::cancel_flag()?;
-    let places = args.listen.iter().cloned().map(Place::Tcp);
-    let places = places.chain(args.socket.clone().map(Place::Unix));
     let mut listeners = Vec::new();
-    for place in places {
-        let listener = Listener::start(&server, &place)?;
-        output.line(format!("listening on {}", listener.place()))?;
+    for place in &args.listen {
+        let listener = Listener::start(&server, place)?;
+        let address = listener.address().to_string();
+        output.line(format!("listening on {address}"))?;
         output.object(&Listening {
             message_type: "listening",
-            address: listener.place(),
+            address,
         })?;
         listeners.push(listener);
     }

@@ -44,7 +44,9 @@ fn init(global: &Global, folder: &Path, output: Output) -> Result<Code> {
     let shown = folder.display().to_string();
     output.line(format!("made a server in {shown}"))?;
     if matches!(credential, Credential::None) {
-        output.line("Its store has no password: whoever can read this folder can read everything in it.")?;
+        output.line(
+            "Its store has no password. Anyone who can read this folder can read everything in the store.",
+        )?;
     } else {
         output.line(
             "Keep the password safe: `onefold serve` needs it, and without it nobody can read the store.",
@@ -77,7 +79,7 @@ fn invite(args: &Invite, output: Output) -> Result<Code> {
     };
     let address: Address = format!("onefold://{place}/{}", args.namespace).parse()?;
     let days = args.days.map(|days| i64::from(days) * DAY_NANOS);
-    let invited = home.invite(address, None, rights, days)?;
+    let invited = home.invite(address, rights, days)?;
     output.line("run this on the machine that is to back up here; it works once:")?;
     output.result(format!("onefold join '{}'", invited.invitation))?;
     output.line(format!("it is valid until {}", moment(invited.until)))?;
