@@ -3,6 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use format::manifest::{BackupTotals, SeriesName};
 use ingest::dedup::{Lane, NewChunk, StreamIndex};
@@ -46,6 +47,8 @@ impl Bed {
     /// A connection, and the thread that serves it.
     fn dial(&self) -> Client {
         let (ours, theirs) = UnixStream::pair().unwrap();
+        // A server that does not answer fails the test.
+        ours.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let server = Arc::clone(&self.server);
         let thread = thread::spawn(move || server.serve(Channel::try_from(theirs).unwrap(), &|| ()));
         let channel = Channel::try_from(ours).unwrap();
