@@ -1,4 +1,4 @@
-//! Frames over any stream of bytes: TLS on TCP, a Unix socket, or the pipes of `ssh`.
+//! Frames over any stream of bytes, and TLS around one.
 //!
 //! A [`Channel`] has two halves, which two threads may use at once. A [`Connector`] or an
 //! [`Acceptor`] puts TLS 1.3 around a channel. A client knows its server by the key of the server's

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// The address on which a server listens by default: all of the machine's.
+/// The addresses on which a server listens by default: all of IPv4 that the machine has.
 const LISTEN: &str = "0.0.0.0:8440";
 
 #[derive(Debug, Args)]
