@@ -33,7 +33,7 @@ pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use reading::{Dump, Ls, OverwriteMode, OwnersMode, Restore, SparseMode};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 pub(crate) use series::{Change, Named, Series, Which};
-pub(crate) use serving::{Invite, Join, Serve, Server, Token};
+pub(crate) use serving::{Invite, Join, Namespace, Serve, Server, Tenant, Token};
 pub(crate) use typed::TagList;
 use typed::{name, store_place, tag_list};
 

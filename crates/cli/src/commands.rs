@@ -27,6 +27,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use cli_support::{Code, Output};
+use onefold::repository::Repository;
 use onefold::{Monitor, OpenOptions, Store};
 
 use crate::args::{Cli, Command, Filter, Global, LATEST};
@@ -66,8 +67,8 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
 fn folder(global: &Global) -> Result<PathBuf> {
     match place::place(global)? {
         Place::Folder(folder) => Ok(folder),
-        Place::Server(address) => bail!(
-            "this command works in the store's own folder, and {address} is on a server: run it on the server"
+        place @ (Place::Server(_) | Place::Tunnel(_)) => bail!(
+            "this command works in the store's own folder, and {place} is on a server: run it on the server"
         ),
     }
 }
@@ -140,7 +141,7 @@ fn filter(args: &Filter) -> Result<onefold::Filter> {
 }
 
 /// The given ids, with `latest` replaced by the latest backup that passes the filter.
-fn named(store: &Store, ids: &[String], args: &Filter) -> Result<Vec<String>> {
+fn named(store: &dyn Repository, ids: &[String], args: &Filter) -> Result<Vec<String>> {
     let filter = filter(args)?;
     let one = |id: &String| {
         Ok(if id == LATEST && args.is_given() {

@@ -55,8 +55,13 @@ impl Connection {
 
     /// Sends a request. Its number is for [`Self::wait`].
     pub(crate) fn begin(&self, kind: u8, body: &impl Wire) -> Result<u32, ClientError> {
+        self.begin_with(kind, &body.to_bytes())
+    }
+
+    /// Like [`Self::begin`], with an encoded body.
+    pub(crate) fn begin_with(&self, kind: u8, body: &[u8]) -> Result<u32, ClientError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.send(kind, number, &body.to_bytes())?;
+        self.send(kind, number, body)?;
         Ok(number)
     }
 

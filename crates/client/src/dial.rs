@@ -1,5 +1,6 @@
 //! Calling a server: connecting, greeting, joining, logging in.
 
+use std::ffi::OsString;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use env::Clock;
 use onefold::PROGRAM;
-use transport::{Address, Channel, Connector, Invitation, Pin, Traffic, TransportError};
+use transport::{Address, Channel, Connector, Invitation, Pin, Traffic, TransportError, Tunnel};
 use wire::{Hello, Joined, Joining, Login, Welcome, Wire, request};
 
 use crate::connection::Connection;
@@ -37,13 +38,81 @@ impl std::fmt::Debug for Access {
     }
 }
 
+/// How a client reaches its namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// Over the network, with a token.
+    Network(Access),
+    /// Through a tunnel. The other end knows who this is.
+    Tunnel {
+        /// The tunnel.
+        tunnel: Tunnel,
+        /// The program that opens one to a host.
+        ssh: OsString,
+    },
+}
+
+/// Opens connections to a target that have logged in.
+#[derive(Debug)]
+pub(crate) struct Dialer {
+    target: Target,
+    connector: Option<Connector>,
+    pub(crate) traffic: Traffic,
+}
+
+impl Dialer {
+    pub(crate) fn new(target: Target, clock: &Arc<dyn Clock>) -> Result<Self, ClientError> {
+        let connector = match &target {
+            Target::Network(access) => Some(Connector::new(access.pin, clock)?),
+            Target::Tunnel { .. } => None,
+        };
+        Ok(Self {
+            target,
+            connector,
+            traffic: Traffic::default(),
+        })
+    }
+
+    /// A connection that has logged in.
+    pub(crate) fn log_in(&self) -> Result<Connection, ClientError> {
+        let (channel, login) = match &self.target {
+            Target::Network(access) => (
+                reach(&access.address)?,
+                Login {
+                    token: access.token.clone(),
+                    namespace: access.address.namespace.clone(),
+                },
+            ),
+            Target::Tunnel { tunnel, ssh } => (
+                tunnel.open(ssh)?,
+                Login {
+                    token: String::new(),
+                    namespace: tunnel.namespace.clone(),
+                },
+            ),
+        };
+        let channel = match &self.connector {
+            Some(connector) => connector.connect(channel)?,
+            None => channel,
+        };
+        let connection = Connection::new(channel, &self.traffic)?;
+        // The token goes with the greeting: a round trip less.
+        let hello = connection.begin(request::HELLO, &Hello::new(PROGRAM))?;
+        let login = connection.begin(request::LOGIN, &login);
+        welcome(&connection.wait(hello)?)?;
+        connection.wait(login?)?;
+        Ok(connection)
+    }
+}
+
 /// Trades an invitation for a token.
 ///
 /// # Errors
 /// If the server cannot be reached, is another one, or refuses the invitation.
 pub fn join(invitation: &Invitation, label: &str, clock: &Arc<dyn Clock>) -> Result<Access, ClientError> {
     let connector = Connector::new(invitation.pin, clock)?;
-    let connection = connect(&invitation.address, &connector, &Traffic::default())?;
+    let channel = connector.connect(reach(&invitation.address)?)?;
+    let connection = Connection::new(channel, &Traffic::default())?;
     greet(&connection)?;
     let joining = Joining {
         code: invitation.code.clone(),
@@ -59,25 +128,6 @@ pub fn join(invitation: &Invitation, label: &str, clock: &Arc<dyn Clock>) -> Res
         token: joined.token,
         rights: joined.rights,
     })
-}
-
-/// A connection that has logged in.
-pub(crate) fn log_in(
-    access: &Access,
-    connector: &Connector,
-    traffic: &Traffic,
-) -> Result<Connection, ClientError> {
-    let connection = connect(&access.address, connector, traffic)?;
-    // The token goes with the greeting: a round trip less.
-    let hello = connection.begin(request::HELLO, &Hello::new(PROGRAM))?;
-    let login = Login {
-        token: access.token.clone(),
-        namespace: access.address.namespace.clone(),
-    };
-    let login = connection.begin(request::LOGIN, &login);
-    welcome(&connection.wait(hello)?)?;
-    connection.wait(login?)?;
-    Ok(connection)
 }
 
 fn greet(connection: &Connection) -> Result<(), ClientError> {
@@ -96,15 +146,15 @@ fn welcome(answer: &[u8]) -> Result<(), ClientError> {
     )))
 }
 
-fn connect(address: &Address, connector: &Connector, traffic: &Traffic) -> Result<Connection, ClientError> {
+/// Connects to a server, without TLS.
+fn reach(address: &Address) -> Result<Channel, ClientError> {
     let place = address.place();
-    let socket = reach(&place).map_err(|source| TransportError::Unreachable { place, source })?;
-    let channel = Channel::try_from(socket).map_err(TransportError::from)?;
-    Connection::new(connector.connect(channel)?, traffic)
+    let socket = connect(&place).map_err(|source| TransportError::Unreachable { place, source })?;
+    Ok(Channel::try_from(socket).map_err(TransportError::from)?)
 }
 
 /// Tries all addresses of a host.
-fn reach(place: &str) -> io::Result<TcpStream> {
+fn connect(place: &str) -> io::Result<TcpStream> {
     let mut failed = None;
     for address in place.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, PATIENCE) {

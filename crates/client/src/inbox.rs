@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ingest::Verdict;
 use transport::{FrameReader, TransportError};
-use wire::{FRAME_BYTES_MAX, Head, Refusal, Wire, reply};
+use wire::{FRAME_BYTES_MAX, Head, Progress, Refusal, Wire, reply};
 
 use crate::error::ClientError;
 
@@ -21,6 +21,8 @@ pub(crate) struct Inbox {
 struct Mail {
     verdicts: VecDeque<Verdict>,
     answers: BTreeMap<u32, Result<Vec<u8>, Refusal>>,
+    /// How far the server is with an operation that it runs for this connection.
+    progress: Option<Progress>,
     /// Why the running backup cannot go on.
     failed: Option<Refusal>,
     /// Why nothing comes any more.
@@ -61,6 +63,10 @@ impl Inbox {
                 let refusal = refusal(&body)?;
                 self.lock().failed.get_or_insert(refusal);
             }
+            reply::PROGRESS => {
+                let told = Progress::from_bytes(&body).map_err(|error| ClientError::protocol(&error))?;
+                self.lock().progress = Some(told);
+            }
             reply::ANSWER => drop(self.lock().answers.insert(head.number, Ok(body))),
             reply::REFUSAL => {
                 let refusal = refusal(&body)?;
@@ -75,14 +81,27 @@ impl Inbox {
     pub(crate) fn answer(&self, number: u32) -> Result<Vec<u8>, ClientError> {
         let mut mail = self.lock();
         loop {
-            if let Some(answer) = mail.answers.remove(&number) {
-                return answer.map_err(ClientError::Refused);
-            }
-            if let Some(why) = &mail.ended {
-                return Err(why.clone());
+            if let Some(answer) = mail.answer(number) {
+                return answer;
             }
             mail = self.changed.wait(mail).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// The answer with this number, if it comes within `wait`, and how far the server is.
+    pub(crate) fn answer_within(
+        &self,
+        number: u32,
+        wait: Duration,
+    ) -> (Option<Result<Vec<u8>, ClientError>>, Option<Progress>) {
+        let mut mail = self.lock();
+        let mut answer = mail.answer(number);
+        if answer.is_none() {
+            let waited = self.changed.wait_timeout(mail, wait);
+            (mail, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            answer = mail.answer(number);
+        }
+        (answer, mail.progress.take())
     }
 
     /// Why the running backup cannot go on, if it cannot.
@@ -112,6 +131,12 @@ impl Inbox {
 }
 
 impl Mail {
+    fn answer(&mut self, number: u32) -> Option<Result<Vec<u8>, ClientError>> {
+        let answer = self.answers.remove(&number);
+        let answer = answer.map(|answer| answer.map_err(ClientError::Refused));
+        answer.or_else(|| self.ended.clone().map(Err))
+    }
+
     fn failure(&self) -> Option<ClientError> {
         let failed = self.failed.clone().map(ClientError::Refused);
         failed.or_else(|| self.ended.clone())

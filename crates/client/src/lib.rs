@@ -5,6 +5,7 @@
 //! store.
 
 mod cache;
+mod calls;
 mod connection;
 mod dial;
 mod error;
@@ -14,7 +15,7 @@ mod repository;
 mod session;
 mod tokens;
 
-pub use dial::{Access, join};
+pub use dial::{Access, Target, join};
 pub use error::ClientError;
 pub use repository::RemoteRepository;
 pub use tokens::Tokens;

@@ -9,15 +9,17 @@ use crypto::Fingerprinter;
 use env::Clock;
 use format::manifest::SeriesName;
 use ingest::{BackupSession, ClientPools, IngestError, Sent};
+use onefold::calls::{Call, Report};
 use onefold::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup};
 use onefold::{BackupOptions, BackupReport, Error, Monitor, Snapshot, SnapshotList, Warning};
 use recipe::{RecipeError, StoreReader};
-use transport::{Connector, Traffic};
+use transport::Traffic;
 use types::{ObjectName, UnixNanos};
 use wire::{Begin, Begun, Manifests, Parents, ReadBegun, SentManifest, Wire, request};
 
+use crate::calls;
 use crate::connection::Connection;
-use crate::dial::{Access, log_in};
+use crate::dial::{Dialer, Target};
 use crate::error::ClientError;
 use crate::reader::RemoteReader;
 use crate::session::RemoteSession;
@@ -31,13 +33,11 @@ const PATIENCE: Duration = Duration::from_hours(1);
 
 /// A namespace of a server. An operation has a connection of its own while it runs.
 pub struct RemoteRepository {
-    access: Access,
+    dialer: Dialer,
     clock: Arc<dyn Clock>,
-    connector: Connector,
     /// Connections that no operation uses.
     idle: Mutex<Vec<Connection>>,
     pools: ClientPools,
-    traffic: Traffic,
 }
 
 impl RemoteRepository {
@@ -45,24 +45,31 @@ impl RemoteRepository {
     ///
     /// # Errors
     /// If the server cannot be reached, is another one, or refuses the token.
-    pub fn open(access: Access, clock: &Arc<dyn Clock>) -> Result<Self, ClientError> {
-        let connector = Connector::new(access.pin, clock)?;
-        let traffic = Traffic::default();
-        let first = log_in(&access, &connector, &traffic)?;
+    pub fn open(target: Target, clock: &Arc<dyn Clock>) -> Result<Self, ClientError> {
+        let dialer = Dialer::new(target, clock)?;
+        let first = dialer.log_in()?;
         Ok(Self {
-            access,
+            dialer,
             clock: Arc::clone(clock),
-            connector,
             idle: Mutex::new(vec![first]),
             pools: ClientPools::new(clock),
-            traffic,
         })
     }
 
     /// Bytes that all connections have carried, without what TLS and the network add.
     #[must_use]
     pub fn traffic(&self) -> &Traffic {
-        &self.traffic
+        &self.dialer.traffic
+    }
+
+    /// An idle connection, or a new one.
+    pub(crate) fn connection(&self) -> Result<Connection, ClientError> {
+        let idle = { self.idle().pop() };
+        idle.map_or_else(|| self.dialer.log_in(), Ok)
+    }
+
+    pub(crate) fn keep(&self, connection: Connection) {
+        self.idle().push(connection);
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
@@ -82,7 +89,7 @@ impl RemoteRepository {
                 answer => return answer.map(|answer| (connection, answer)),
             }
         }
-        let connection = log_in(&self.access, &self.connector, &self.traffic)?;
+        let connection = self.dialer.log_in()?;
         let answer = connection.ask(kind, body, &decode)?;
         Ok((connection, answer))
     }
@@ -97,7 +104,7 @@ impl RemoteRepository {
 impl fmt::Debug for RemoteRepository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RemoteRepository")
-            .field("access", &self.access)
+            .field("dialer", &self.dialer)
             .finish_non_exhaustive()
     }
 }
@@ -160,6 +167,10 @@ impl Repository for RemoteRepository {
         &self.pools
     }
 
+    fn call(&self, call: &Call, monitor: &Monitor) -> onefold::Result<Report> {
+        calls::call(self, call, monitor)
+    }
+
     fn recover(&self, error: &Error, attempt: u32, monitor: &Monitor) -> bool {
         if !is_recoverable(error) {
             return false;
@@ -170,7 +181,7 @@ impl Repository for RemoteRepository {
         let mut pause = PAUSE_MIN.saturating_mul(1 << attempt.min(6)).min(PAUSE_MAX);
         while self.clock.monotonic() < until && !monitor.cancel().load(Ordering::Relaxed) {
             self.clock.sleep(pause);
-            match log_in(&self.access, &self.connector, &self.traffic) {
+            match self.dialer.log_in() {
                 Ok(connection) => {
                     self.idle().push(connection);
                     let why = format!("{error}; went on over another connection");

@@ -73,7 +73,7 @@ pub struct Backup {
 }
 
 /// The name of a series: host and paths, unless the user gave another name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct SeriesName {
     /// The host.
     pub host: Vec<u8>,

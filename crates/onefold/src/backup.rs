@@ -15,10 +15,12 @@ use types::SessionId;
 use crate::backup_options::{BackupOptions, ParentStream, StreamOptions, TreeOptions};
 use crate::backup_report::BackupReport;
 use crate::backup_run::BegunBackup;
+use crate::calls::{Call, Report};
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::reading::PinnedBackup;
 use crate::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup, retried};
+use crate::scope::Scope;
 use crate::snapshots::{Snapshot, SnapshotList};
 use crate::store::Store;
 use crate::streams::role;
@@ -239,6 +241,10 @@ impl Repository for Store {
 
     fn client_pools(&self) -> &ClientPools {
         &self.client_pools
+    }
+
+    fn call(&self, call: &Call, monitor: &Monitor) -> Result<Report> {
+        call.run(self, &Scope::default(), monitor)
     }
 
     fn begin(&self, how: &Beginning<'_>, monitor: &Monitor) -> Result<Box<dyn RunningBackup + '_>> {

@@ -24,6 +24,7 @@ use types::{ContainerId, SessionId};
 use crate::error::{Error, Result};
 use crate::monitor::{Monitor, WorkUnit};
 use crate::reading::Reading;
+use crate::scope::Scope;
 use crate::store::Store;
 use crate::warning::Warning;
 
@@ -39,8 +40,19 @@ pub enum ReadData {
     Share(f64),
 }
 
+impl ReadData {
+    /// The share of the containers whose bytes are read; `None` for none.
+    #[must_use]
+    pub const fn share(self) -> Option<f64> {
+        match self {
+            Self::None => None,
+            Self::Share(share) => Some(share),
+        }
+    }
+}
+
 /// The result of a check.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct CheckReport {
     /// Backups that were checked.
@@ -114,9 +126,20 @@ impl Store {
     /// missing because a backup was forgotten and pruned meanwhile. Damage is no error: it is in
     /// the report.
     pub fn check(&self, read_data: ReadData, monitor: &Monitor) -> Result<CheckReport> {
-        let reading = Reading::begin(self, |list| list.backups().map(ManifestEntry::session).collect())?;
+        self.check_within(&Scope::default(), read_data, monitor)
+    }
+
+    /// Checks the backups of a part of the store, and everything that they need.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn check_within(&self, scope: &Scope, read_data: ReadData, monitor: &Monitor) -> Result<CheckReport> {
+        let reading = Reading::begin(self, |list| {
+            let has = |entry: &&ManifestEntry| entry.backup().is_some_and(|backup| scope.has(backup));
+            list.backups().filter(has).map(ManifestEntry::session).collect()
+        })?;
         let mut report = CheckReport::default();
-        let structure = structure::check(self, &reading, monitor, &mut report)?;
+        let structure = structure::check((self, scope), &reading, monitor, &mut report)?;
         let mut bad = structure.bad;
         if let ReadData::Share(share) = read_data {
             let chosen = choose(&structure.containers, share, self.seed());
@@ -138,6 +161,9 @@ impl Store {
             }
         }
         files::find_touched(&reading, &structure.backups, &bad, &mut report)?;
+        if !scope.is_whole() {
+            report.leftovers.clear();
+        }
         // The findings include the damage that the check met on the way.
         drop(self.containers.take_met());
         reading.end(monitor);

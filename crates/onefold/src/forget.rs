@@ -17,10 +17,11 @@ use types::{SeriesId, SessionId, UnixNanos};
 
 use crate::error::{Error, Result};
 use crate::monitor::{Monitor, WorkUnit};
+use crate::scope::Scope;
 use crate::store::Store;
 
 /// The choice of backups to forget.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ForgetWhat {
     /// These: ids, or `latest`.
     Named(Vec<String>),
@@ -38,7 +39,7 @@ pub enum ForgetWhat {
 }
 
 /// A request to forget backups.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct ForgetRequest {
     /// The backups to forget.
@@ -76,7 +77,7 @@ impl ForgetRequest {
 }
 
 /// The result of forgetting, or of a dry run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct ForgetReport {
     /// The decisions of a policy, with reasons.
@@ -125,14 +126,27 @@ impl Store {
     /// A policy that keeps nothing, or a named backup that is held, in doubt or missing: then
     /// nothing is forgotten. `Interrupted`, or of the storage: then some backups may be forgotten.
     pub fn forget(&self, request: &ForgetRequest, monitor: &Monitor) -> Result<ForgetReport> {
+        self.forget_within(&Scope::default(), request, monitor)
+    }
+
+    /// Forgets backups of a part of the store.
+    ///
+    /// # Errors
+    /// As [`Self::forget`]. A backup outside of the scope does not exist.
+    pub fn forget_within(
+        &self,
+        scope: &Scope,
+        request: &ForgetRequest,
+        monitor: &Monitor,
+    ) -> Result<ForgetReport> {
         if !request.is_dry_run {
             self.ensure_writable()?;
         }
-        let mut list = self.manifests.list()?;
+        let mut list = scope.narrow(self.manifests.list()?);
         let mut report = ForgetReport::default();
         let mut lost = Vec::new();
         let mut doomed = match &request.what {
-            ForgetWhat::Named(ids) => self.named(&list, ids, request, (&mut report, &mut lost))?,
+            ForgetWhat::Named(ids) => self.named((scope, &list), ids, request, (&mut report, &mut lost))?,
             ForgetWhat::ByPolicy {
                 policy,
                 group_by,
@@ -144,7 +158,7 @@ impl Store {
                         "this would forget every backup in the store; choose some with --host, --path or --tag".into(),
                     ));
                 }
-                let candidates = chosen(&list, filter);
+                let candidates = chosen(scope, &list, filter);
                 let now = self.now_for_holds(&candidates, request.is_dry_run)?;
                 report.groups = retention::decide_by(candidates, policy, *group_by, now, *times)?;
                 report.damaged.clone_from(&list.damaged);
@@ -266,12 +280,13 @@ impl Store {
 
     fn named(
         &self,
-        list: &ManifestList,
+        (scope, list): (&Scope, &ManifestList),
         ids: &[String],
         request: &ForgetRequest,
         (report, gone): (&mut ForgetReport, &mut Vec<LostBackup>),
     ) -> Result<Vec<Doomed>> {
-        let candidates = retention::candidates(list);
+        let mut candidates = retention::candidates(list);
+        scope.protect(&mut candidates);
         let mut doomed = Vec::new();
         let mut wanted = Vec::new();
         for id in ids {
@@ -290,7 +305,8 @@ impl Store {
                 Err(SessionError::Damaged(object)) => {
                     doomed.extend(unreadable(list, &object, request.force_unreadable)?)
                 }
-                Err(error @ SessionError::NoBackup { .. }) => {
+                // Nobody knows whose a lost backup is.
+                Err(error @ SessionError::NoBackup { .. }) if scope.is_whole() => {
                     let lost = self.lost_backup(id)?.ok_or(error)?;
                     gone.push(lost);
                 }
@@ -346,8 +362,9 @@ impl Store {
 }
 
 /// The backups to which a policy is applied.
-fn chosen(list: &ManifestList, filter: &Filter) -> Vec<Candidate> {
+fn chosen(scope: &Scope, list: &ManifestList, filter: &Filter) -> Vec<Candidate> {
     let mut candidates = retention::candidates(list);
+    scope.protect(&mut candidates);
     candidates.retain(|one| {
         let backup = list.get(one.session).and_then(ManifestEntry::backup);
         backup.is_some_and(|backup| filter.lets_through(backup))

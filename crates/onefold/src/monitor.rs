@@ -23,6 +23,22 @@ pub enum WorkUnit {
     Backups,
 }
 
+impl WorkUnit {
+    const ALL: [Self; 4] = [Self::Bytes, Self::Nodes, Self::Containers, Self::Backups];
+
+    /// Its number, for messages.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The unit with this number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+}
+
 /// Counters to read while an operation runs, and the flag that stops it. One monitor for each run.
 #[derive(Debug, Default)]
 pub struct Monitor {
@@ -104,6 +120,13 @@ impl Monitor {
     /// Sets the total number of bytes, if bytes are counted.
     pub fn set_total(&self, n: u64) {
         self.total.store(n, Ordering::Relaxed);
+    }
+
+    /// Shows the counts of an operation that runs elsewhere.
+    pub fn follow(&self, unit: WorkUnit, done: u64, total: u64) {
+        *self.unit() = unit;
+        self.done.store(done, Ordering::Relaxed);
+        self.set_total(total);
     }
 
     /// Begins another part of the operation, which counts from 0.

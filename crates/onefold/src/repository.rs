@@ -16,6 +16,7 @@ use types::SessionId;
 
 use crate::backup_options::BackupOptions;
 use crate::backup_report::BackupReport;
+use crate::calls::{Call, Report};
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::snapshots::{Snapshot, SnapshotList};
@@ -72,6 +73,13 @@ pub trait Repository: Send + Sync {
     /// # Errors
     /// `Forgotten`; of the storage or the connection.
     fn pin(&self, snapshot: &Snapshot) -> Result<Box<dyn Pinned + '_>>;
+
+    /// Runs an operation where the store is, on all backups of the repository.
+    /// [`operations`](crate::operations) has a function for each.
+    ///
+    /// # Errors
+    /// Of the operation or the connection.
+    fn call(&self, call: &Call, monitor: &Monitor) -> Result<Report>;
 
     /// Threads and buffers of the client's half of backups.
     fn client_pools(&self) -> &ClientPools;

@@ -11,10 +11,11 @@ use session::{Filter, ManifestEntry, ManifestList, Present, SessionError};
 use types::{SessionId, UnixNanos};
 
 use crate::error::{Error, Result};
+use crate::scope::Scope;
 use crate::store::Store;
 
 /// When a hold ends, by the storage's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum HoldEnd {
     /// At this time.
     At(UnixNanos),
@@ -23,7 +24,7 @@ pub enum HoldEnd {
 }
 
 /// A change of tags.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum TagChange {
     /// Replace all tags by these.
     Set(Vec<String>),
@@ -59,7 +60,7 @@ impl TagChange {
 }
 
 /// The backups to change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Which {
     /// These: ids, or `latest`.
     Named(Vec<String>),
@@ -68,7 +69,7 @@ pub enum Which {
 }
 
 /// A backup of the request, and its tags afterwards.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Retagged {
     /// The backup.
@@ -82,7 +83,7 @@ pub struct Retagged {
 }
 
 /// Backups whose holds were set.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Held {
     /// The backups.
@@ -113,8 +114,16 @@ impl Store {
     /// # Errors
     /// If one of them does not exist, or the end is past: then nothing is changed. Of the storage.
     pub fn hold(&self, ids: &[String], end: Option<HoldEnd>) -> Result<Held> {
+        self.hold_within(&Scope::default(), ids, end)
+    }
+
+    /// Like [`Self::hold`], for backups of a part of the store.
+    ///
+    /// # Errors
+    /// As [`Self::hold`]. A backup outside of the scope does not exist.
+    pub fn hold_within(&self, scope: &Scope, ids: &[String], end: Option<HoldEnd>) -> Result<Held> {
         self.ensure_writable()?;
-        let list = self.manifests.list()?;
+        let list = scope.narrow(self.manifests.list()?);
         let entries = self.find_all(&list, &Which::Named(ids.to_vec()))?;
         let until = match end {
             None => None,
@@ -167,6 +176,14 @@ impl Store {
     /// If one of them does not exist, a tag is too long, or the storage does not give a revision of
     /// a backup that was not named: then nothing is changed. Of the storage.
     pub fn tag(&self, which: &Which, change: &TagChange) -> Result<Vec<Retagged>> {
+        self.tag_within(&Scope::default(), which, change)
+    }
+
+    /// Like [`Self::tag`], for backups of a part of the store.
+    ///
+    /// # Errors
+    /// As [`Self::tag`]. A backup outside of the scope does not exist.
+    pub fn tag_within(&self, scope: &Scope, which: &Which, change: &TagChange) -> Result<Vec<Retagged>> {
         self.ensure_writable()?;
         if let Some(tag) = change.new_tags().iter().find(|tag| tag.len() > TEXT_BYTES_MAX) {
             let shown: String = tag.chars().take(20).collect();
@@ -175,7 +192,7 @@ impl Store {
                 tag.len()
             )));
         }
-        let list = self.manifests.list()?;
+        let list = scope.narrow(self.manifests.list()?);
         let mut done = Vec::new();
         let entries = self.find_all(&list, which)?;
         let is_named = matches!(which, Which::Named(_));

@@ -61,7 +61,7 @@ impl StoreStats {
 }
 
 /// The layout of one backup in the store.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct BackupLayout {
     /// The backup.
@@ -71,11 +71,18 @@ pub struct BackupLayout {
     /// Container reads of a restore; a container counts each time that it is read.
     pub containers_read: u64,
     /// MiB restored a container read [Lillibridge 3.1].
+    #[serde(deserialize_with = "or_infinite")]
     pub speed_factor: f64,
     /// The share of the read containers' bytes that the backup uses; 1.0 is perfect.
     pub share_of_perfect: f64,
     /// How long the chain is through which it may refer forward (R2); 0: it is live.
     pub chain: usize,
+}
+
+/// JSON has no infinity.
+fn or_infinite<'de, D: serde::Deserializer<'de>>(d: D) -> std::result::Result<f64, D::Error> {
+    let factor = <Option<f64> as serde::Deserialize>::deserialize(d)?;
+    Ok(factor.unwrap_or(f64::INFINITY))
 }
 
 impl Store {

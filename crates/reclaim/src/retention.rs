@@ -45,7 +45,7 @@ pub use span::{SpanError, TimeSpan};
 use times::Buckets;
 
 /// A backup as retention sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Candidate {
     /// The backup.
     pub session: SessionId,
@@ -105,7 +105,7 @@ fn own_end(backup: &Backup) -> UnixNanos {
 }
 
 /// Which times the rules use.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Times {
     /// The storage's times. It is an error if they contradict the backups' own times and backups
     /// would be forgotten that stay by their own times.
@@ -146,7 +146,7 @@ fn reconcile(series: &mut [Candidate]) {
 }
 
 /// The decision about a backup.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Decision {
     /// The backup.
     pub backup: Candidate,
@@ -163,7 +163,7 @@ impl Decision {
 }
 
 /// The decisions of one group.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Group {
     /// What its backups have in common.
     pub key: GroupKey,

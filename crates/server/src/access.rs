@@ -111,7 +111,7 @@ impl Home {
     }
 
     /// Invites a machine into the namespace of the address, with these rights. Makes the namespace
-    /// if it does not exist. The token will be valid for so many nanoseconds.
+    /// if it does not exist, in the first tenant. The token will be valid for so many nanoseconds.
     ///
     /// # Errors
     /// Of the storage.
@@ -121,7 +121,7 @@ impl Home {
         rights: Rights,
         token_nanos: Option<i64>,
     ) -> Result<Invited, ServerError> {
-        self.ensure_namespace(&address.namespace)?;
+        self.ensure_namespace(&address.namespace, None)?;
         let (id, secret, now) = (self.random(8), self.random(32), self.now());
         let until = now.saturating_add(INVITED_NANOS);
         let invite = Invite {

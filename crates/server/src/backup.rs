@@ -15,6 +15,7 @@ use wire::{Begin, Begun, CommittedBackup, Parents, Refusal, RefusalKind, Sent, W
 
 use crate::checked::Checker;
 use crate::peer::{Ending, Peer, User};
+use crate::quota::Quota;
 use crate::reading;
 use crate::rights::Right;
 
@@ -22,16 +23,11 @@ use crate::rights::Right;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Begins a backup, and serves its client until it is committed or given up.
-pub(crate) fn run(
-    peer: &mut Peer,
-    user: &User<'_>,
-    number: u32,
-    body: &[u8],
-) -> Result<Ending, TransportError> {
+pub(crate) fn run(peer: &mut Peer, user: &User, number: u32, body: &[u8]) -> Result<Ending, TransportError> {
     let begun = Begin::from_bytes(body)
         .map_err(Refusal::from)
         .and_then(|begin| begin_backup(user, begin));
-    let (hosted, about) = match begun {
+    let (hosted, about, quota) = match begun {
         Ok(begun) => begun,
         Err(refusal) => return peer.refuse(number, &refusal).map(|()| Ending::GoOn),
     };
@@ -49,6 +45,7 @@ pub(crate) fn run(
     let session = hosted.session();
     let running = Running {
         session,
+        quota,
         checker: Checker::new(session, about.streams, may_read),
         about,
         may_read,
@@ -80,8 +77,9 @@ struct Facts {
     streams: usize,
 }
 
-fn begin_backup(user: &User<'_>, begin: Begin) -> Result<(HostedBackup, Facts), Refusal> {
+fn begin_backup(user: &User, begin: Begin) -> Result<(HostedBackup, Facts, Quota), Refusal> {
     user.ensure(Right::Write)?;
+    let quota = Quota::of(user)?;
     let is_single = is_single(&begin.streams);
     if !is_single && begin.streams != ingest::tree_streams() {
         let why = "the streams are neither those of files nor a single one";
@@ -114,7 +112,7 @@ fn begin_backup(user: &User<'_>, begin: Begin) -> Result<(HostedBackup, Facts), 
     };
     let hosted = user.store.host(&how);
     let hosted = hosted.map_err(|error| Refusal::new(RefusalKind::Failed, error.to_string()))?;
-    Ok((hosted, facts))
+    Ok((hosted, facts, quota))
 }
 
 /// Whether this is one stream, cut as a client may cut it.
@@ -132,7 +130,7 @@ fn is_single(streams: &[Stream]) -> bool {
 }
 
 /// These backups, if all are of the namespace.
-fn visible(user: &User<'_>, named: &[SessionId]) -> Result<Vec<SessionId>, Refusal> {
+fn visible(user: &User, named: &[SessionId]) -> Result<Vec<SessionId>, Refusal> {
     for id in named {
         user.snapshot(*id)?;
     }
@@ -141,6 +139,7 @@ fn visible(user: &User<'_>, named: &[SessionId]) -> Result<Vec<SessionId>, Refus
 
 struct Running<'a> {
     session: &'a dyn BackupSession,
+    quota: Quota,
     checker: Checker<'a>,
     about: Facts,
     may_read: bool,
@@ -200,7 +199,13 @@ impl Running<'_> {
     }
 
     fn submit(&self, body: &[u8]) -> Result<(), Refusal> {
-        let offers = self.checker.check(Vec::<Sent>::from_bytes(body)?)?;
+        let sent = Vec::<Sent>::from_bytes(body)?;
+        let bytes = sent.iter().map(|one| match one {
+            Sent::Region(region) => region.bytes.bytes().len() as u64,
+            Sent::Offer(_) => 0,
+        });
+        self.quota.take(bytes.sum())?;
+        let offers = self.checker.check(sent)?;
         self.session.submit(offers).map_err(|error| refusal_of(&error))
     }
 

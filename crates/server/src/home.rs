@@ -5,49 +5,37 @@
 //! | `authority` | the secret key of the server's authority, PKCS 8 |
 //! | `tenants/<name>` | JSON: where the tenant's store is |
 //! | `namespaces/<name>` | JSON: the tenant that it belongs to |
+//! | `limits/<namespace>/<revision>` | JSON: the limits of a namespace; the highest revision counts |
 //! | `tokens/<id>` | JSON: a token, with the hash of its secret |
 //! | `invitations/<id>` | JSON: an invitation, with the hash of its code |
 //! | `spent/<id>` | empty: the invitation was used |
 //! | `audit/<time>-<random>` | JSON: an event |
 //!
-//! The objects are in the sub-folder `state`. Each is created once. A token ends by the removal of
-//! its object.
+//! The objects are in the sub-folder `state`. Each is created once, and none is changed. A token ends
+//! by the removal of its object.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use env::{Access, Env, LocalStorage, StorageError};
-use onefold::{Credential, InitOptions, OpenOptions, Store};
+use onefold::{Credential, InitOptions};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use transport::{Authority, Pin};
 use types::ObjectName;
 
 use crate::error::ServerError;
+use crate::namespaces::MAIN;
 
 const AUTHORITY: &str = "authority";
 const STATE: &str = "state";
-/// The first tenant.
-const MAIN: &str = "main";
 
 /// The server's folder.
 #[derive(Clone)]
 pub struct Home {
     pub(crate) env: Env,
-    folder: PathBuf,
-}
-
-/// A tenant: a store of its own.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Tenant {
-    /// The folder of its store, from the server's folder.
-    store: PathBuf,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Namespace {
-    tenant: String,
+    pub(crate) folder: PathBuf,
 }
 
 impl Home {
@@ -69,7 +57,7 @@ impl Home {
         if home.has_authority()? {
             return Err(exists());
         }
-        home.add_tenant(MAIN, credential, options)?;
+        home.add_tenant(MAIN, None, credential, options)?;
         // The last object: without it the folder is no server's.
         let authority = Authority::generate()?;
         match home.put(AUTHORITY, &[authority.key()]) {
@@ -115,63 +103,6 @@ impl Home {
     pub fn authority(&self) -> Result<Authority, ServerError> {
         let key = self.env.storage.get(&ObjectName::new(AUTHORITY)?)?;
         Ok(Authority::from_key(&key)?)
-    }
-
-    /// Makes a tenant with a store in the server's folder.
-    fn add_tenant(
-        &self,
-        name: &str,
-        credential: &Credential,
-        options: &InitOptions,
-    ) -> Result<(), ServerError> {
-        let tenant = Tenant {
-            store: Path::new("stores").join(name),
-        };
-        let failed = |source| ServerError::Store {
-            tenant: name.to_owned(),
-            source: Box::new(source),
-        };
-        let place = self.folder.join(&tenant.store);
-        let env = Env::create_local_for(place, Access::Owner)?;
-        Store::init(&env, credential, options, None).map_err(failed)?;
-        self.put_record(&format!("tenants/{name}"), &tenant)
-    }
-
-    /// The tenants, by name.
-    pub(crate) fn tenants(&self) -> Result<Vec<(String, Tenant)>, ServerError> {
-        self.records("tenants")
-    }
-
-    /// Opens a tenant's store.
-    pub(crate) fn store(
-        &self,
-        name: &str,
-        credential: &Credential,
-        options: &OpenOptions,
-    ) -> Result<Store, ServerError> {
-        let failed = |source| ServerError::Store {
-            tenant: name.to_owned(),
-            source: Box::new(source),
-        };
-        let tenant: Option<Tenant> = self.record(&format!("tenants/{name}"))?;
-        let tenant = tenant.ok_or_else(|| ServerError::Refused(format!("there is no tenant {name}")))?;
-        let env = Store::find_local(&self.folder.join(tenant.store)).map_err(failed)?;
-        Store::open(&env, credential, options).map_err(failed)
-    }
-
-    /// The tenant of a namespace.
-    pub(crate) fn tenant_of(&self, namespace: &str) -> Result<Option<String>, ServerError> {
-        let found: Option<Namespace> = self.record(&format!("namespaces/{namespace}"))?;
-        Ok(found.map(|namespace| namespace.tenant))
-    }
-
-    /// Makes a namespace of the first tenant, unless it exists.
-    pub(crate) fn ensure_namespace(&self, namespace: &str) -> Result<(), ServerError> {
-        if self.tenant_of(namespace)?.is_some() {
-            return Ok(());
-        }
-        let tenant = MAIN.to_owned();
-        self.put_record(&format!("namespaces/{namespace}"), &Namespace { tenant })
     }
 
     pub(crate) fn put(&self, name: &str, parts: &[&[u8]]) -> Result<(), ServerError> {

@@ -13,23 +13,30 @@
 
 mod access;
 mod backup;
+mod calls;
 mod checked;
 mod connection;
 mod error;
 mod home;
 mod listen;
 mod manifests;
+mod namespaces;
 mod peer;
+mod quota;
 mod reading;
 mod rights;
 mod server;
+mod socket;
 mod state;
 #[cfg(test)]
 mod tests;
 
 pub use access::{Invited, TokenInfo};
+pub use connection::Granted;
 pub use error::ServerError;
 pub use home::Home;
 pub use listen::Listener;
+pub use namespaces::{Limits, NamespaceInfo};
 pub use rights::{Right, Rights};
 pub use server::Server;
+pub use socket::SocketListener;

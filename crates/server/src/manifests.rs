@@ -24,8 +24,29 @@ impl Namespace {
     /// The name under which the store keeps a series of a client.
     pub(crate) fn stored(&self, name: SeriesName) -> SeriesName {
         SeriesName {
-            host: [&self.0[..], &name.host].concat(),
+            host: self.stored_host(&name.host),
             paths: name.paths,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        let name = self.0.strip_suffix(b"/").unwrap_or_default();
+        std::str::from_utf8(name).unwrap_or_default()
+    }
+
+    /// What the hosts of its series begin with.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(crate) fn stored_host(&self, host: &[u8]) -> Vec<u8> {
+        [&self.0[..], host].concat()
+    }
+
+    /// Makes the host of a stored series the one that clients know.
+    pub(crate) fn strip_host(&self, host: &mut Vec<u8>) {
+        if host.starts_with(&self.0) {
+            host.drain(..self.0.len());
         }
     }
 

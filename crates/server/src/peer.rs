@@ -1,11 +1,14 @@
 //! The server's end of a connection, and the client at its other end.
 
-use onefold::{Filter, Snapshot, Store};
+use std::sync::Arc;
+
+use onefold::{Filter, Scope, Snapshot, Store};
 use transport::{Channel, Closer, FrameReader, FrameWriter, Traffic, TransportError};
 use types::SessionId;
 use wire::{Refusal, RefusalKind, Wire, reply};
 
 use crate::manifests::Namespace;
+use crate::namespaces::Limits;
 use crate::rights::{Right, Rights};
 
 /// How an operation has ended.
@@ -25,12 +28,14 @@ pub(crate) struct Peer {
 }
 
 /// A client that has shown its token.
-pub(crate) struct User<'a> {
-    /// The token's id.
-    pub(crate) id: String,
+pub(crate) struct User {
+    /// The token's id, if it has one.
+    pub(crate) token: Option<String>,
     pub(crate) rights: Rights,
     pub(crate) namespace: Namespace,
-    pub(crate) store: &'a Store,
+    pub(crate) store: Arc<Store>,
+    /// The namespace's limits, as they were when the present operation began.
+    pub(crate) limits: Limits,
 }
 
 pub(crate) fn not_allowed(why: impl Into<String>) -> Refusal {
@@ -41,7 +46,7 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> Refusal {
     Refusal::new(RefusalKind::Failed, error.to_string())
 }
 
-impl User<'_> {
+impl User {
     /// Refuses what the token does not allow.
     pub(crate) fn ensure(&self, right: Right) -> Result<(), Refusal> {
         if self.rights.has(right) {
@@ -52,6 +57,13 @@ impl User<'_> {
             right.word(),
             self.rights
         )))
+    }
+
+    /// The namespace's part of the store.
+    pub(crate) fn scope(&self) -> Scope {
+        Scope::default()
+            .host_prefix(self.namespace.prefix().to_vec())
+            .minimum_age(self.limits.minimum_age)
     }
 
     /// A backup of the namespace.

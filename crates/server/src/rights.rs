@@ -12,12 +12,18 @@ pub enum Right {
     List,
     /// Read the content of backups.
     Read,
+    /// Forget backups, and change tags: rules decide by tags what is forgotten.
+    Forget,
+    /// Hold backups, and end holds.
+    Hold,
 }
 
-const ALL: [(Right, &str); 3] = [
+const ALL: [(Right, &str); 5] = [
     (Right::Write, "write"),
     (Right::List, "list"),
     (Right::Read, "read"),
+    (Right::Forget, "forget"),
+    (Right::Hold, "hold"),
 ];
 
 /// Some rights.
@@ -37,6 +43,9 @@ impl Right {
 }
 
 impl Rights {
+    /// Every right.
+    pub const ALL: Self = Self((1 << ALL.len()) - 1);
+
     /// Whether the right is among them.
     #[must_use]
     pub fn has(self, right: Right) -> bool {

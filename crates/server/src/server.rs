@@ -9,7 +9,7 @@ use env::Clock;
 use onefold::{Credential, OpenOptions};
 use transport::{Acceptor, Channel, Closer, TransportError};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Granted};
 use crate::error::ServerError;
 use crate::home::Home;
 use crate::state::State;
@@ -64,13 +64,30 @@ impl Server {
     /// # Errors
     /// If the connection breaks, or the client breaks the protocol.
     pub fn serve(&self, channel: Channel, trusted: &dyn Fn()) -> Result<(), TransportError> {
+        self.serve_as(channel, None, trusted)
+    }
+
+    /// Serves a client of a tunnel until it leaves. It needs no token.
+    ///
+    /// # Errors
+    /// If the connection breaks, or the client breaks the protocol.
+    pub fn serve_tunnel(&self, channel: Channel, granted: Granted) -> Result<(), TransportError> {
+        self.serve_as(channel, Some(granted), &|| ())
+    }
+
+    fn serve_as(
+        &self,
+        channel: Channel,
+        granted: Option<Granted>,
+        trusted: &dyn Fn(),
+    ) -> Result<(), TransportError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.connections().insert(number, channel.closer.clone());
         let _open = Open(self, number);
         if self.is_ending() {
             return Ok(());
         }
-        Connection::new(&self.state, channel).serve(trusted)
+        Connection::new(&self.state, channel, granted).serve(trusted)
     }
 
     fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Closer>> {

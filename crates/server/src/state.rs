@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use onefold::{Credential, OpenOptions, Store};
 
@@ -12,7 +13,9 @@ use crate::home::Home;
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) home: Home,
-    stores: BTreeMap<String, Store>,
+    credential: Credential,
+    options: OpenOptions,
+    stores: Mutex<BTreeMap<String, Arc<Store>>>,
     is_ending: AtomicBool,
     running: AtomicUsize,
 }
@@ -33,24 +36,39 @@ impl State {
         credential: &Credential,
         options: &OpenOptions,
     ) -> Result<Self, ServerError> {
-        let mut stores = BTreeMap::new();
-        for (name, _) in home.tenants()? {
-            let store = home.store(&name, credential, options)?;
-            stores.insert(name, store);
-        }
-        Ok(Self {
+        let state = Self {
             home,
-            stores,
+            credential: credential.clone(),
+            options: options.clone(),
+            stores: Mutex::default(),
             is_ending: AtomicBool::new(false),
             running: AtomicUsize::new(0),
-        })
+        };
+        for tenant in state.home.tenants()? {
+            state.store(tenant)?;
+        }
+        Ok(state)
     }
 
     /// The store of a namespace's tenant.
-    pub(crate) fn store_of(&self, namespace: &str) -> Result<&Store, ServerError> {
-        let tenant = self.home.tenant_of(namespace)?;
-        let store = tenant.as_ref().and_then(|tenant| self.stores.get(tenant));
-        store.ok_or_else(|| ServerError::Refused(format!("there is no namespace {namespace}")))
+    pub(crate) fn store_of(&self, namespace: &str) -> Result<Arc<Store>, ServerError> {
+        match self.home.tenant_of(namespace)? {
+            Some(tenant) => self.store(tenant),
+            None => Err(ServerError::Refused(format!(
+                "there is no namespace {namespace}; `onefold server namespace add` makes one"
+            ))),
+        }
+    }
+
+    /// A tenant's store. It is opened if the tenant is new.
+    fn store(&self, tenant: String) -> Result<Arc<Store>, ServerError> {
+        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = stores.get(&tenant) {
+            return Ok(Arc::clone(store));
+        }
+        let store = Arc::new(self.home.store(&tenant, &self.credential, &self.options)?);
+        stores.insert(tenant, Arc::clone(&store));
+        Ok(store)
     }
 
     /// Counts an operation. `None` if the server is ending.

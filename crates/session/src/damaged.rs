@@ -6,7 +6,7 @@ use env::StorageError;
 use types::ObjectName;
 
 /// An object that exists and cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DamagedObject {
     /// Its name.
     pub name: ObjectName,

@@ -16,7 +16,7 @@ use crate::list::{ManifestEntry, ManifestList};
 use crate::manifests::Manifests;
 
 /// Which backups to consider. An empty filter lets all pass.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Filter {
     /// Only backups of these hosts. Empty: any host.

@@ -2,7 +2,8 @@
 //!
 //! A [`Channel`] has two halves, which two threads may use at once. A [`Connector`] or an
 //! [`Acceptor`] puts TLS 1.3 around a channel. A client knows its server by the key of the server's
-//! [`Authority`] ([`Pin`]), not by a name. So servers may move, and certificates may be renewed.
+//! [`Authority`] ([`Pin`]), not by a name. So servers may move, and certificates may be renewed. A
+//! [`Tunnel`] needs no TLS: `ssh`, or a socket of this machine.
 
 mod address;
 mod authority;
@@ -10,6 +11,7 @@ mod channel;
 mod error;
 mod frames;
 mod secure;
+mod tunnel;
 
 pub use address::{Address, Invitation, PORT};
 pub use authority::{Authority, Leaf, Pin};
@@ -17,6 +19,7 @@ pub use channel::{Channel, Closer, Input, Output};
 pub use error::TransportError;
 pub use frames::{FrameReader, FrameWriter, Traffic};
 pub use secure::{Acceptor, Connector};
+pub use tunnel::{Tunnel, TunnelEnd};
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use crate::OutOfRange;
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident, $int:ty, $what:literal, $max:expr) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
         pub struct $name($int);
 
         impl $name {
@@ -46,6 +46,12 @@ macro_rules! number {
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.fmt(f)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                Self::new(<$int>::deserialize(d)?).map_err(serde::de::Error::custom)
             }
         }
     };
@@ -106,7 +112,7 @@ impl Slot {
 /// A container's id: the session that wrote it, its kind, and its sequence number in that session.
 ///
 /// The kind is part of the id so that a reference alone names the object to read.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub struct ContainerId {
     /// The session that claimed the number.
     pub session: SessionId,
@@ -145,7 +151,7 @@ impl fmt::Display for ContainerId {
 
 /// The kind of a container's content. It is the container's folder in the store and a byte in its
 /// header.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum ContainerKind {
     /// Chunks of streams.
     Data,
@@ -217,7 +223,7 @@ impl ContainerKind {
 macro_rules! bytes16 {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         pub struct $name([u8; 16]);
 
         impl $name {

@@ -18,8 +18,17 @@ pub struct NameError {
 /// A checked name: parts of `[a-z0-9._-]` joined by `/`, no part empty or beginning with a dot.
 ///
 /// Upper case is refused because some file systems fold it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String")]
 pub struct ObjectName(String);
+
+impl TryFrom<String> for ObjectName {
+    type Error = NameError;
+
+    fn try_from(name: String) -> Result<Self, NameError> {
+        Self::new(name)
+    }
+}
 
 impl ObjectName {
     /// Checks and wraps a name.

@@ -66,7 +66,7 @@ impl ByteRange {
 }
 
 /// Nanoseconds since 1970-01-01 00:00 UTC; negative before.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub struct UnixNanos(i64);
 
 impl UnixNanos {

@@ -176,6 +176,33 @@ impl Wire for ReadBegun {
     }
 }
 
+/// How far an operation is that the server runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The number of the unit that it counts.
+    pub unit: u8,
+    /// How many are done.
+    pub done: u64,
+    /// How many there are in all; 0 if unknown.
+    pub total: u64,
+}
+
+impl Wire for Progress {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.u8(self.unit);
+        w.u64(self.done);
+        w.u64(self.total);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            unit: r.u8()?,
+            done: r.u64()?,
+            total: r.u64()?,
+        })
+    }
+}
+
 impl Wire for () {
     fn write(&self, _: &mut Writer<'_>) {}
 

@@ -39,6 +39,9 @@ pub mod request {
     /// Ends the running backup without a commit, or the reading of backups. Answered by nothing, or
     /// by the warnings of the reading.
     pub const END: u8 = 17;
+    /// An operation on backups as JSON. Answered by its report as JSON, and its warnings. While it
+    /// runs, [`Progress`](crate::Progress) comes.
+    pub const CALL: u8 = 18;
 }
 
 /// What a server sends.
@@ -51,4 +54,6 @@ pub mod reply {
     pub const VERDICTS: u8 = 3;
     /// [`Refusal`](crate::Refusal): the running backup cannot go on. Unasked.
     pub const FAILED: u8 = 4;
+    /// [`Progress`](crate::Progress) of the request with this number.
+    pub const PROGRESS: u8 = 5;
 }

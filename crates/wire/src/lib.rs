@@ -18,7 +18,7 @@ mod session;
 
 pub use catalog::{AskedRegions, SentCatalog};
 pub use codec::Wire;
-pub use control::{Hello, Joined, Joining, Login, Manifests, ReadBegun, Welcome};
+pub use control::{Hello, Joined, Joining, Login, Manifests, Progress, ReadBegun, Welcome};
 pub use frame::{FRAME_BYTES_MAX, FrameError, HEAD_BYTES, Head, frame};
 pub use kinds::{reply, request};
 pub use offer::Sent;

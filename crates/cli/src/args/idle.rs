@@ -4,10 +4,10 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Command as Clap};
 use cli_support::idle::{Idle, idle_cap, is_typed, option};
 use onefold::Capping;
-use transport::Address;
 
 use super::series::{LayoutMode, Series};
-use super::{ALL, Backup, Cli, Command, CompressionMode, Global, LATEST, Server};
+use super::typed::is_on_server;
+use super::{ALL, Backup, Cli, Command, CompressionMode, Global, LATEST, Server, Tenant};
 
 /// Options of every command that name the store, open it, or configure look-ups.
 const OF_STORES: [&str; 7] = [
@@ -62,8 +62,7 @@ impl Cli {
 
     /// An option was typed about a store in a folder, and the store is on a server.
     fn idle_on_server(&self, matches: &ArgMatches) -> Option<Idle> {
-        let repo = self.global.repo.as_ref().and_then(|repo| repo.to_str());
-        repo.filter(|repo| Address::is_meant(repo))?;
+        self.global.repo.as_ref().filter(|repo| is_on_server(repo))?;
         if matches!(self.command, Command::Serve(_) | Command::Server(_)) {
             return None;
         }
@@ -169,7 +168,9 @@ impl Command {
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
             Self::Analyze(_) | Self::Join(_) => Self::idle_store(matches, &OF_STORES),
-            Self::Server(Server::Init(_)) | Self::Serve(_) => Self::idle_store(matches, &["repo"]),
+            Self::Server(Server::Init(_) | Server::Tenant(Tenant::Add { .. })) | Self::Serve(_) => {
+                Self::idle_store(matches, &["repo"])
+            }
             Self::Server(_) => Self::idle_store(matches, &OF_STORES),
             _ => self.idle_filter(),
         }

@@ -59,7 +59,7 @@ fn unused(text: &str) -> Result<PruneUnused, String> {
 }
 
 /// Parses a size in bytes, or with a letter at the end in KiB, MiB, GiB or TiB.
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let wrong = || "a size is a number, or one followed by K, M, G or T".to_owned();
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let shift = match text.get(digits.len()..).unwrap_or_default() {

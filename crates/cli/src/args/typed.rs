@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
-use transport::Address;
+use transport::{Address, Tunnel};
 
 /// A list of tags, separated by commas. Blanks around a tag are not part of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -106,9 +106,15 @@ pub(crate) fn store_folder() -> impl TypedValueParser<Value = PathBuf> {
 /// Parses the folder of a store, or a namespace of a server.
 pub(crate) fn store_place() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match elsewhere(&path) {
-        Some(prefix) if !path.to_str().is_some_and(Address::is_meant) => Err(told_elsewhere(&path, &prefix)),
+        Some(prefix) if !is_on_server(&path) => Err(told_elsewhere(&path, &prefix)),
         _ => Ok(path),
     })
+}
+
+/// Whether the text is meant as a namespace of a server.
+pub(crate) fn is_on_server(path: &Path) -> bool {
+    let text = path.to_str();
+    text.is_some_and(|text| Address::is_meant(text) || Tunnel::is_meant(text))
 }
 
 /// The text before a colon in the first part of a path, as in `sftp:user@host:/backup` or
@@ -128,7 +134,7 @@ fn told_elsewhere(path: &Path, prefix: &str) -> String {
     };
     format!(
         "{what}: a store is a local folder, or one that is mounted, by NFS or sshfs for example, or on a server, \
-         onefold://HOST:PORT/NAMESPACE; a folder that is called so is `./{}`",
+         onefold://HOST:PORT/NAMESPACE or ssh://HOST/FOLDER/NAMESPACE; a folder that is called so is `./{}`",
         path.display()
     )
 }

@@ -187,7 +187,12 @@ fn tree_options(global: &Global, args: &Backup, output: Output) -> Result<TreeOp
         )?)
         .exclude_caches(args.exclude_caches)
         .one_file_system(args.one_file_system)
-        .leave_out(global.repo.clone().filter(|repo| place::address(repo).is_none()))
+        .leave_out(
+            global
+                .repo
+                .clone()
+                .filter(|repo| place::elsewhere(repo).is_none()),
+        )
         .force(args.force)
         .ignore_ctime(args.ignore_ctime)
         .ignore_inode(args.ignore_inode);

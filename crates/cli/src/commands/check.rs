@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use cli_support::Code;
 use cli_support::output::{Output, bytes, count, lossy};
 use cli_support::progress::{self, Status};
-use onefold::{CheckReport, Finding, Monitor, ReadData};
+use onefold::{CheckReport, Finding, Monitor, ReadData, operations};
 use serde::Serialize;
 
 use crate::args::{Check, Global};
@@ -60,10 +60,13 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
         None => ReadData::None,
         Some(text) => ReadData::Share(share(text)?),
     };
-    let store = super::open(global)?;
+    let opened = super::open_anywhere(global)?;
+    let store = opened.repository();
     let monitor = Monitor::new(super::cancel_flag()?);
     let status = || Status::of(&monitor);
-    let report = progress::beside(output, "check", &status, || store.check(read_data, &monitor))?;
+    let report = progress::beside(output, "check", &status, || {
+        operations::check(store, read_data, &monitor)
+    })?;
     super::tell_notes(&monitor, output)?;
     for finding in &report.findings {
         let covered = if finding.is_covered {

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use cli_support::Code;
 use cli_support::output::{Output, bytes, count, local_time, lossy, moment, utc_time, zone};
 use onefold::{
     Candidate, Decision, ForgetReport, ForgetRequest, ForgetWhat, Group, Monitor, Reason, SessionId, Times,
-    UnixNanos, shell_word,
+    UnixNanos, operations, shell_word,
 };
 use serde::Serialize;
 
+use super::place::open_anywhere;
 use super::prune;
 use crate::args::{Forget, Global};
 
@@ -73,7 +74,13 @@ struct Summary {
 }
 
 pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code> {
-    let store = super::open(global)?;
+    let opened = open_anywhere(global)?;
+    if args.prune && opened.local().is_none() {
+        bail!(
+            "a machine may forget its backups, but only the server prunes: leave out --prune, and run `onefold prune` there"
+        );
+    }
+    let store = opened.repository();
     let what = if args.ids.is_empty() {
         ForgetWhat::ByPolicy {
             policy: args.policy(),
@@ -82,17 +89,19 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
             times: args.times(),
         }
     } else {
-        ForgetWhat::Named(super::named(&store, &args.ids, &args.filter())?)
+        ForgetWhat::Named(super::named(store, &args.ids, &args.filter())?)
     };
     let request = ForgetRequest::new(what)
         .is_dry_run(args.dry_run)
         .force_unreadable(args.force_unreadable);
     let monitor = Monitor::new(super::cancel_flag()?);
-    let report = store.forget(&request, &monitor)?;
+    let report = operations::forget(store, &request, &monitor)?;
+    super::tell_notes(&monitor, output)?;
     let options = prune::options(&args.limits);
-    let preview = args.dry_run.then(|| {
+    // A server tells no namespace what others share with it.
+    let preview = opened.local().filter(|_| args.dry_run).map(|store| {
         let doomed = report.forgotten.iter().copied().collect();
-        prune::preview(&store, &options, &doomed, output)
+        prune::preview(store, &options, &doomed, output)
     });
     // Print the decision even if the preview fails.
     let known = preview.as_ref().and_then(|preview| preview.as_ref().ok());
@@ -110,8 +119,8 @@ pub(crate) fn run(global: &Global, args: &Forget, output: Output) -> Result<Code
     }
     if let Some(preview) = preview {
         prune::say_preview(&preview?, output)?;
-    } else if args.prune {
-        let pruned = prune::prune(&store, &options, output)?;
+    } else if let Some(store) = opened.local().filter(|_| args.prune) {
+        let pruned = prune::prune(store, &options, output)?;
         return Ok(if code == Code::Success { pruned } else { code });
     }
     Ok(code)

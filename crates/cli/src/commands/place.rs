@@ -1,13 +1,15 @@
 //! Where the store is: in a folder, or on a server.
 
+use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use client::{RemoteRepository, Tokens};
+use client::{RemoteRepository, Target, Tokens};
 use onefold::repository::Repository;
 use onefold::{Store, SystemClock};
-use transport::{Address, Traffic};
+use transport::{Address, Traffic, Tunnel};
 
 use super::{open, typed};
 use crate::args::Global;
@@ -16,8 +18,20 @@ use crate::args::Global;
 pub(super) enum Place {
     /// A local or mounted folder.
     Folder(PathBuf),
-    /// A namespace of a server.
+    /// A namespace of a server, over the network.
     Server(Address),
+    /// A namespace of a server, through a tunnel.
+    Tunnel(Tunnel),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(folder) => folder.display().fmt(f),
+            Self::Server(address) => address.fmt(f),
+            Self::Tunnel(tunnel) => tunnel.fmt(f),
+        }
+    }
 }
 
 /// A store that is open.
@@ -56,8 +70,8 @@ pub(super) fn place(global: &Global) -> Result<Place> {
     let Some(named) = &global.repo else {
         bail!("which store? Name its folder with --repo, or set ONEFOLD_REPOSITORY")
     };
-    match address(named) {
-        Some(address) => Ok(Place::Server(address?)),
+    match elsewhere(named) {
+        Some(place) => place,
         None => {
             typed::ensure_expanded(named)?;
             Ok(Place::Folder(named.clone()))
@@ -65,31 +79,41 @@ pub(super) fn place(global: &Global) -> Result<Place> {
     }
 }
 
-/// The address that the text is, if it is meant as one.
-pub(super) fn address(named: &Path) -> Option<Result<Address>> {
-    let text = named.to_str().filter(|text| Address::is_meant(text))?;
-    Some(text.parse().map_err(anyhow::Error::from))
+/// The place that the text names, if it is meant as one that is no folder.
+pub(super) fn elsewhere(named: &Path) -> Option<Result<Place>> {
+    let text = named.to_str()?;
+    if Address::is_meant(text) {
+        return Some(text.parse().map(Place::Server).map_err(Into::into));
+    }
+    let is_tunnel = Tunnel::is_meant(text);
+    is_tunnel.then(|| text.parse().map(Place::Tunnel).map_err(Into::into))
 }
 
 /// Opens the store that the arguments name, wherever it is.
 pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
     match place(global)? {
         Place::Folder(_) => Ok(Opened::Local(Box::new(open(global)?))),
-        Place::Server(address) => {
-            let access = tokens()?.find(&address)?;
-            let clock: Arc<dyn onefold::Clock> = Arc::new(SystemClock);
-            Ok(Opened::Remote(Box::new(RemoteRepository::open(access, &clock)?)))
-        }
+        Place::Server(address) => reach(Target::Network(tokens()?.find(&address)?)),
+        Place::Tunnel(tunnel) => reach(Target::Tunnel {
+            tunnel,
+            ssh: set("ONEFOLD_SSH").unwrap_or_else(|| "ssh".into()),
+        }),
     }
+}
+
+fn reach(target: Target) -> Result<Opened> {
+    let clock: Arc<dyn onefold::Clock> = Arc::new(SystemClock);
+    Ok(Opened::Remote(Box::new(RemoteRepository::open(target, &clock)?)))
+}
+
+/// A variable of the environment that is not empty.
+fn set(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// This user's tokens: in `ONEFOLD_CONFIG_DIR`, or else where the system keeps configurations.
 pub(super) fn tokens() -> Result<Tokens> {
-    let set = |name: &str| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let set = |name: &str| set(name).map(PathBuf::from);
     let folder = set("ONEFOLD_CONFIG_DIR")
         .or_else(|| set("XDG_CONFIG_HOME").map(|folder| folder.join("onefold")))
         .or_else(|| set("HOME").map(|home| home.join(".config/onefold")));

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use cli_support::Code;
 use cli_support::output::{Output, count, moment, utc_time};
-use onefold::{Held, HoldEnd, SessionId, TagChange, Which};
+use onefold::{Held, HoldEnd, Monitor, SessionId, TagChange, Which, operations};
 use serde::Serialize;
 
 use crate::args::{Filter, Global, Hold, Tag, TagList, Unhold};
@@ -39,14 +39,16 @@ pub(crate) fn tag(global: &Global, args: &Tag, output: Output) -> Result<Code> {
             remove: TagList::all(&args.remove),
         },
     };
-    let store = super::open(global)?;
+    let opened = super::open_anywhere(global)?;
+    let store = opened.repository();
     let which = if args.ids.is_empty() {
         Which::All(super::filter(&args.filter)?)
     } else {
-        Which::Named(super::named(&store, &args.ids, &args.filter)?)
+        Which::Named(super::named(store, &args.ids, &args.filter)?)
     };
     let mut changed = 0;
-    for backup in store.tag(&which, &change)? {
+    let monitor = Monitor::new(super::cancel_flag()?);
+    for backup in operations::tag(store, &which, &change, &monitor)? {
         if backup.is_in_doubt {
             tell_of_doubt(backup.id, output)?;
         }
@@ -88,11 +90,13 @@ fn set(
     end: Option<HoldEnd>,
     output: Output,
 ) -> Result<Code> {
-    let store = super::open(global)?;
-    let ids = &super::named(&store, ids, filter)?[..];
+    let opened = super::open_anywhere(global)?;
+    let store = opened.repository();
+    let ids = &super::named(store, ids, filter)?[..];
+    let monitor = Monitor::new(super::cancel_flag()?);
     let Held {
         ids, until, in_doubt, ..
-    } = store.hold(ids, end)?;
+    } = operations::hold(store, ids, end, &monitor)?;
     for id in in_doubt {
         tell_of_doubt(id, output)?;
     }

@@ -1,16 +1,20 @@
 //! `onefold serve`
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use cli_support::{Code, Output};
 use onefold::OpenOptions;
 use serde::Serialize;
-use server::{Home, Listener, Server};
+use server::{Granted, Home, Listener, Rights, Server, SocketListener};
+use transport::{Channel, Closer};
 
 use crate::args::{Global, Serve};
 use crate::password;
@@ -26,6 +30,9 @@ struct Listening {
 
 pub(crate) fn run(global: &Global, args: &Serve, output: Output) -> Result<Code> {
     let server = Arc::new(open(global, &args.folder)?);
+    if args.stdio {
+        return serve_stdio(&server, args);
+    }
     let asked = super::cancel_flag()?;
     let mut listeners = Vec::new();
     for place in &args.listen {
@@ -38,12 +45,42 @@ pub(crate) fn run(global: &Global, args: &Serve, output: Output) -> Result<Code>
         })?;
         listeners.push(listener);
     }
+    let socket = args.socket.as_ref();
+    let socket = socket
+        .map(|path| SocketListener::start(&server, path))
+        .transpose()?;
+    if let Some(path) = args.socket.as_ref().map(|path| path.display().to_string()) {
+        output.line(format!("listening on {path}"))?;
+        output.object(&Listening {
+            message_type: "listening",
+            address: path,
+        })?;
+    }
     while !asked.load(Ordering::Relaxed) {
         thread::park_timeout(LOOK);
     }
     output.line("ending: running backups and restores may finish")?;
     server.end(Duration::from_secs(args.patience.into()));
-    drop(listeners);
+    drop((listeners, socket));
+    Ok(Code::Success)
+}
+
+/// Serves one client by standard input and output. A signal ends the program at once: a backup goes
+/// on from its last checkpoint.
+fn serve_stdio(server: &Server, args: &Serve) -> Result<Code> {
+    let rights = args.rights.as_ref().map(|rights| rights.parse());
+    let rights = rights.transpose().map_err(|why: String| anyhow!(why))?;
+    let channel = Channel {
+        input: Box::new(File::from(io::stdin().as_fd().try_clone_to_owned()?)),
+        output: Box::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+        // The client closes its end.
+        closer: Closer::new(|| ()),
+    };
+    let granted = Granted {
+        namespace: args.namespace.clone(),
+        rights: rights.unwrap_or(Rights::ALL),
+    };
+    server.serve_tunnel(channel, granted)?;
     Ok(Code::Success)
 }
 

@@ -1,5 +1,8 @@
 //! `onefold server`
 
+mod namespaces;
+mod tenants;
+
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
@@ -26,6 +29,8 @@ pub(crate) fn run(global: &Global, args: &Server, output: Output) -> Result<Code
             output.line(format!("revoked token {id}"))?;
             Ok(Code::Success)
         }
+        Server::Namespace(args) => namespaces::run(args, output),
+        Server::Tenant(args) => tenants::run(global, args, output),
     }
 }
 

@@ -6,7 +6,8 @@ use anyhow::Result;
 use cli_support::Code;
 use cli_support::output::{Output, bytes, count, thousands};
 use cli_support::progress::{self, Status};
-use onefold::{BackupLayout, IndexStats, Monitor, Snapshot, Store, StoreStats};
+use onefold::repository::Repository;
+use onefold::{BackupLayout, IndexStats, Monitor, Snapshot, SnapshotList, StoreStats, operations};
 use serde::Serialize;
 
 use crate::args::{ALL, Global, LATEST, Stats};
@@ -19,6 +20,14 @@ struct Totals {
     stored_size: u64,
     hole_size: u64,
     objects: BTreeMap<&'static str, Kind>,
+}
+
+#[derive(Serialize)]
+struct Namespace {
+    message_type: &'static str,
+    backups: u64,
+    total_size: u64,
+    added_size: u64,
 }
 
 #[derive(Serialize)]
@@ -54,11 +63,18 @@ struct Layout {
 }
 
 pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code> {
-    let store = super::open(global)?;
-    let stats = store.stats()?;
-    show_totals(&stats, output)?;
-    show_index(&stats.index, output)?;
-    let chosen = chosen(&store, args, stats.backups)?;
+    let opened = super::open_anywhere(global)?;
+    let store = opened.repository();
+    let backups = match opened.local() {
+        Some(store) => {
+            let stats = store.stats()?;
+            show_totals(&stats, output)?;
+            show_index(&stats.index, output)?;
+            stats.backups
+        }
+        None => show_namespace(&store.snapshots()?, output)?,
+    };
+    let chosen = chosen(store, args, backups)?;
     let monitor = Monitor::new(super::cancel_flag()?);
     monitor.set_total(
         chosen
@@ -68,14 +84,16 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
             .sum(),
     );
     let status = || Status::of(&monitor);
-    let layouts = progress::beside(output, "stats", &status, || store.layouts(&chosen, &monitor))?;
+    let layouts = progress::beside(output, "stats", &status, || {
+        operations::layouts(store, &chosen, &monitor)
+    })?;
     super::tell_notes(&monitor, output)?;
     show_layouts(&layouts, output)?;
     Ok(Code::Success)
 }
 
 /// The backups whose layout is shown: the latest, all, or the named ones.
-fn chosen(store: &Store, args: &Stats, backups: u64) -> Result<Vec<Snapshot>> {
+fn chosen(store: &dyn Repository, args: &Stats, backups: u64) -> Result<Vec<Snapshot>> {
     let filter = super::filter(&args.filter)?;
     match args.ids.as_slice() {
         [] if backups == 0 => Ok(Vec::new()),
@@ -87,6 +105,36 @@ fn chosen(store: &Store, args: &Stats, backups: u64) -> Result<Vec<Snapshot>> {
         }
         ids => ids.iter().map(|id| Ok(store.find(id, &filter)?)).collect(),
     }
+}
+
+/// Prints the bytes of a namespace's backups. The store is shared with other namespaces, so its
+/// space says nothing about one. Returns the number of backups.
+fn show_namespace(list: &SnapshotList, output: Output) -> Result<u64> {
+    let totals = list.snapshots.iter().map(|snapshot| &snapshot.backup.totals);
+    let (backups, total_size, added_size) = totals.fold((0, 0, 0), |(backups, total, added), of_one| {
+        (
+            backups + 1,
+            total + of_one.bytes_logical,
+            added + of_one.bytes_stored,
+        )
+    });
+    output.result(format!("backups  {:>12}", thousands(backups)))?;
+    output.result(format!(
+        "data     {:>12}  as all backups restored would take",
+        bytes(total_size)
+    ))?;
+    output.result(format!(
+        "added    {:>12}  to the server's store, where other namespaces may use it too{}",
+        bytes(added_size),
+        share(total_size, added_size)
+    ))?;
+    output.object(&Namespace {
+        message_type: "stats",
+        backups,
+        total_size,
+        added_size,
+    })?;
+    Ok(backups)
 }
 
 /// Prints the bytes of the backups, and the space of the store.

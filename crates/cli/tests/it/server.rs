@@ -1,141 +1,15 @@
 //! A server and its clients: real processes, real TLS over loopback.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::io::Write;
+use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::bed::{Bed, Ran, feed, last, lines, noise, settle, signal, wait_until};
+use crate::bed::{Bed, Ran, feed, last, noise, settle, signal, wait_until};
 use crate::main_job::plant;
 use crate::picture::{assert_same, picture};
-
-/// A server's folder, and the running server.
-struct Served {
-    bed: Bed,
-    child: Child,
-    place: String,
-}
-
-fn ran(mut command: Command) -> Ran {
-    command.output().unwrap().into()
-}
-
-/// Starts a server in the folder `srv`, at this place.
-fn start(bed: &Bed, place: &str) -> (Child, String) {
-    let mut command = bed.command(["serve", "srv", "--listen", place, "--json"]);
-    command.env_remove("ONEFOLD_REPOSITORY");
-    let mut child = command.spawn().unwrap();
-    let mut first = String::new();
-    let out = child.stdout.take().unwrap();
-    BufReader::new(out).read_line(&mut first).unwrap();
-    let told = lines(first.as_bytes());
-    let place = told[0]["address"].as_str().unwrap().to_owned();
-    (child, place)
-}
-
-impl Served {
-    fn new() -> Self {
-        let bed = Bed::bare();
-        let mut command = bed.command(["server", "init", "srv"]);
-        command.env_remove("ONEFOLD_REPOSITORY");
-        ran(command).expect(0);
-        let (child, place) = start(&bed, "127.0.0.1:0");
-        Self { bed, child, place }
-    }
-
-    /// A machine that has joined a namespace.
-    fn machine(&self, name: &str, namespace: &str, rights: &str) -> Machine<'_> {
-        let invitation = self.invitation(namespace, rights);
-        let machine = Machine {
-            served: self,
-            folder: self.bed.path(format!("conf-{name}")),
-            repository: format!("onefold://{}/{namespace}", self.place),
-        };
-        machine.run(&["join", &invitation]).expect(0);
-        machine
-    }
-
-    fn invitation(&self, namespace: &str, rights: &str) -> String {
-        let mut command = self.bed.plain();
-        command.env_remove("ONEFOLD_REPOSITORY").args([
-            "server",
-            "invite",
-            "srv",
-            "--namespace",
-            namespace,
-            "--rights",
-            rights,
-            "--address",
-            &self.place,
-            "--json",
-        ]);
-        let ran = ran(command).expect(0);
-        last(&ran)["invitation"].as_str().unwrap().to_owned()
-    }
-
-    fn kill(&mut self) {
-        signal(&self.child, Signal::KILL);
-        self.child.wait().unwrap();
-    }
-
-    /// Starts the server again, at the same place.
-    fn restart(&mut self) {
-        (self.child, self.place) = start(&self.bed, &self.place.clone());
-    }
-
-    /// Ends the server, and checks its store.
-    fn end(mut self) {
-        signal(&self.child, Signal::TERM);
-        assert!(self.child.wait().unwrap().success());
-        let store = self.bed.path("srv/stores/main");
-        let mut command = self.bed.command(["check", "--read-data"]);
-        command.env("ONEFOLD_REPOSITORY", store);
-        let checked = ran(command).expect(0);
-        assert!(checked.out().contains("no damage found"), "{}", checked.out());
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // It may have ended.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-/// A machine that backs up to the server.
-struct Machine<'a> {
-    served: &'a Served,
-    folder: PathBuf,
-    repository: String,
-}
-
-impl Machine<'_> {
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = self.served.bed.plain();
-        command
-            .env("ONEFOLD_REPOSITORY", &self.repository)
-            .env("ONEFOLD_CONFIG_DIR", &self.folder)
-            .args(args);
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Ran {
-        ran(self.command(args))
-    }
-
-    fn ok(&self, args: &[&str]) -> Ran {
-        self.run(args).expect(0)
-    }
-
-    fn backups(&self) -> Vec<u64> {
-        let ran = self.ok(&["snapshots", "--json"]);
-        let rows = lines(&ran.out);
-        rows.iter().map(|row| row["id"].as_u64().unwrap()).collect()
-    }
-}
+use crate::served::{Machine, Served, ran};
 
 /// A backup added nothing. Other tests change the folder of temporary files, so one chunk of the
 /// listing may be new.

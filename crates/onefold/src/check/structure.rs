@@ -22,6 +22,7 @@ use crate::damage::{BadSlots, all_slots};
 use crate::error::Result;
 use crate::monitor::{Monitor, WorkUnit};
 use crate::reading::Reading;
+use crate::scope::Scope;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 
@@ -37,19 +38,27 @@ pub(super) struct Structure {
     pub(super) bad: BadSlots,
 }
 
-/// Checks the whole structure, and adds findings to the report.
+/// Checks the structure of the backups in the scope, and adds findings to the report. If the scope
+/// is the whole store, this includes objects that belong to no backup.
 pub(super) fn check(
-    store: &Store,
+    (store, scope): (&Store, &Scope),
     reading: &Reading<'_>,
     monitor: &Monitor,
     report: &mut CheckReport,
 ) -> Result<Structure> {
-    let list = reading.list();
-    for damage in &store.config.damage {
-        let why = damage.to_string();
-        report.find(&damage.name, Damage::ConfigCopy { why }, true);
+    let narrowed;
+    let mut list = reading.list();
+    let mut forgotten = BTreeSet::new();
+    if scope.is_whole() {
+        for damage in &store.config.damage {
+            let why = damage.to_string();
+            report.find(&damage.name, Damage::ConfigCopy { why }, true);
+        }
+        forgotten = objects::check(store, list, report)?;
+    } else {
+        narrowed = scope.narrow(list.clone());
+        list = &narrowed;
     }
-    let forgotten = objects::check(store, list, report)?;
     manifests(store, list, &forgotten, report)?;
     let backups = list
         .backups()

@@ -8,7 +8,7 @@ use types::{shell_word, shell_words};
 use super::Candidate;
 
 /// The properties that backups of one group have in common.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GroupBy {
     /// The host.
     pub host: bool,
@@ -34,7 +34,7 @@ impl Default for GroupBy {
 }
 
 /// The key of a group: the common properties of its backups. `None`: this property may differ.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct GroupKey {
     /// The host.
     pub host: Option<Vec<u8>>,

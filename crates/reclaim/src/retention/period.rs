@@ -1,7 +1,7 @@
 //! Periods: a rule keeps one backup of each.
 
 /// The period of which a rule keeps one backup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Period {
     /// Each backup is a period of its own.
     Each,

@@ -6,7 +6,7 @@ use super::{Period, TimeSpan};
 
 /// The rules that keep backups. Each rule is applied by itself, and a backup stays if any rule
 /// keeps it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Policy {
     /// The rules, in the order in which reasons are given.
     pub rules: Vec<Rule>,
@@ -15,7 +15,7 @@ pub struct Policy {
 }
 
 /// One reason to keep backups.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Rule {
     /// Keeps the newest backup of each of the last `limit` periods that have one. While there are
     /// fewer, it also keeps the group's oldest backup.
@@ -38,7 +38,7 @@ pub enum Rule {
 }
 
 /// How many backups a rule keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Limit {
     /// All backups.
     None,

@@ -7,7 +7,7 @@ use types::UnixNanos;
 use super::{Period, TimeSpan, times};
 
 /// Why a backup is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Reason {
     /// It is the newest of its period.

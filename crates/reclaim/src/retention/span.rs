@@ -10,7 +10,7 @@ use super::times;
 
 /// A span of calendar time, at least one hour. One month before the 31st of March is the last day
 /// of February.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TimeSpan {
     years: u32,
     months: u32,

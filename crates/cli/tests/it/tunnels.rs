@@ -1,0 +1,111 @@
+//! Namespaces behind `ssh` and behind a socket of the server's own machine.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::bed::{Bed, last, noise};
+use crate::main_job::plant;
+use crate::picture::{assert_same, picture};
+use crate::served::{Served, ran, start_with};
+
+/// A server's folder, and a program in place of `ssh`: it runs its last argument here.
+fn bed() -> Bed {
+    let bed = Bed::bare();
+    let mut init = bed.command(["server", "init", "srv"]);
+    init.env_remove("ONEFOLD_REPOSITORY");
+    ran(init).expect(0);
+    let mut add = bed.plain();
+    add.env_remove("ONEFOLD_REPOSITORY")
+        .args(["server", "namespace", "add", "srv", "web"]);
+    ran(add).expect(0);
+    let program = env!("CARGO_BIN_EXE_onefold");
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" >> {log}\nfor last; do :; done\nonefold() {{ exec {program} \"$@\"; }}\n\
+         unset ONEFOLD_REPOSITORY\neval \"$last --insecure-no-password $EXTRA\"\n",
+        log = bed.path("log").display()
+    );
+    fs::write(bed.path("ssh"), script).unwrap();
+    fs::set_permissions(bed.path("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    bed
+}
+
+fn over_ssh(bed: &Bed, args: &[&str]) -> Command {
+    let mut command = bed.plain();
+    let repository = format!("ssh://me@far:23{}/web", bed.path("srv").display());
+    command
+        .env("ONEFOLD_REPOSITORY", repository)
+        .env("ONEFOLD_SSH", bed.path("ssh"))
+        .args(args);
+    command
+}
+
+#[test]
+fn a_tree_is_backed_up_over_ssh() {
+    let bed = bed();
+    plant(&bed.path("tree"));
+    let made = last(&ran(over_ssh(&bed, &["backup", "tree", "--json"])).expect(0));
+    assert!(made["bytes_sent"].as_u64().unwrap() > 3 << 20, "{made}");
+    ran(over_ssh(&bed, &["check", "--read-data"])).expect(0);
+    ran(over_ssh(&bed, &["restore", "latest", "-t", "out"])).expect(0);
+    assert_same(
+        &picture(&bed.path("tree")),
+        &picture(&bed.restored("out", "tree")),
+    );
+    ran(over_ssh(&bed, &["forget", "1"])).expect(0);
+    let log = fs::read_to_string(bed.path("log")).unwrap();
+    let first = log.lines().next().unwrap();
+    assert!(first.starts_with("-p 23 -- me@far onefold serve "), "{first}");
+    assert!(first.ends_with(" --stdio --namespace web"), "{first}");
+}
+
+/// The keys of the host's user may force these options.
+#[test]
+fn what_the_host_grants_counts() {
+    let bed = bed();
+    fs::write(bed.path("file"), noise(5_000, 1)).unwrap();
+    let mut limited = over_ssh(&bed, &["backup", "file"]);
+    limited.env("EXTRA", "--rights write");
+    ran(limited).expect(0);
+    let mut limited = over_ssh(&bed, &["snapshots"]);
+    limited.env("EXTRA", "--rights write");
+    ran(limited).expect(1).says(&["has no right to list"]);
+}
+
+#[test]
+fn an_ssh_that_fails_is_told() {
+    let bed = bed();
+    let mut command = over_ssh(&bed, &["snapshots"]);
+    command.env("ONEFOLD_SSH", "false");
+    ran(command).expect(1).says(&["connection"]);
+    let mut command = over_ssh(&bed, &["snapshots"]);
+    command.env("ONEFOLD_SSH", bed.path("nothing"));
+    ran(command).expect(1).says(&["ssh://me@far:23/"]);
+}
+
+#[test]
+fn a_socket_serves_the_users_of_its_machine() {
+    let mut served = Served::new();
+    served.kill();
+    let (child, _) = start_with(&served.bed, "127.0.0.1:0", &["--socket", "sock"]);
+    served.child = child;
+    let mut add = served.bed.plain();
+    add.env_remove("ONEFOLD_REPOSITORY")
+        .args(["server", "namespace", "add", "srv", "web"]);
+    ran(add).expect(0);
+    let socket = served.bed.path("sock");
+    let on_socket = |args: &[&str]| {
+        let mut command = served.bed.plain();
+        let repository = format!("unix://{}/web", socket.display());
+        command.env("ONEFOLD_REPOSITORY", repository).args(args);
+        ran(command)
+    };
+    fs::write(served.bed.path("file"), noise(5_000, 1)).unwrap();
+    on_socket(&["backup", "file"]).expect(0);
+    on_socket(&["restore", "latest", "-t", "out"]).expect(0);
+    assert!(fs::read(served.bed.restored("out", "file")).unwrap() == noise(5_000, 1));
+    let mode = fs::metadata(&socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    served.end();
+    assert!(!socket.exists());
+}

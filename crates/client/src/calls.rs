@@ -1,0 +1,44 @@
+//! Operations on backups that the server runs.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use onefold::calls::{Call, Report};
+use onefold::errors::RestoreError;
+use onefold::{Error, Monitor, Warning, WorkUnit};
+use wire::{Wire, request};
+
+use crate::error::ClientError;
+use crate::repository::RemoteRepository;
+
+/// How often the client looks whether its user has asked to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs the operation on the server, and shows how far it is. When the user asks to stop, the
+/// connection is closed, and the server stops the operation.
+pub(crate) fn call(repository: &RemoteRepository, call: &Call, monitor: &Monitor) -> onefold::Result<Report> {
+    let protocol = |error: serde_json::Error| ClientError::Protocol(error.to_string());
+    let body = serde_json::to_vec(call).map_err(protocol)?;
+    let connection = repository.connection()?;
+    let number = connection.begin_with(request::CALL, &body)?;
+    let answer = loop {
+        let (answer, progress) = connection.inbox.answer_within(number, LOOK);
+        if let Some(progress) = progress {
+            let unit = WorkUnit::from_number(progress.unit).unwrap_or_default();
+            monitor.follow(unit, progress.done, progress.total);
+        }
+        if let Some(answer) = answer {
+            break answer?;
+        }
+        if monitor.cancel().load(Ordering::Relaxed) {
+            return Err(Error::Restore(RestoreError::Interrupted));
+        }
+    };
+    let (report, notes) =
+        <(Vec<u8>, Vec<String>)>::from_bytes(&answer).map_err(|error| ClientError::protocol(&error))?;
+    for why in notes {
+        monitor.add_note(Warning::Server { why });
+    }
+    repository.keep(connection);
+    Ok(serde_json::from_slice(&report).map_err(protocol)?)
+}

@@ -1,0 +1,130 @@
+//! Operations as values, so that a server can run them for a client: requests, and their reports.
+//!
+//! Both travel as JSON. A client and a server of different versions understand each other's fields
+//! as far as both know them.
+
+use serde::{Deserialize, Serialize};
+use types::SessionId;
+
+use crate::check::{CheckReport, ReadData};
+use crate::error::{Error, Result};
+use crate::forget::{ForgetReport, ForgetRequest};
+use crate::monitor::Monitor;
+use crate::repository::Repository;
+use crate::revise::{Held, HoldEnd, Retagged, TagChange, Which};
+use crate::scope::Scope;
+use crate::snapshots::Snapshot;
+use crate::stats::BackupLayout;
+use crate::store::Store;
+
+/// An operation that runs where the store is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Call {
+    /// [`Store::forget`].
+    Forget(ForgetRequest),
+    /// [`Store::hold`].
+    Hold {
+        /// The backups: ids, or `latest`.
+        ids: Vec<String>,
+        /// When the hold ends. `None` ends it now.
+        end: Option<HoldEnd>,
+    },
+    /// [`Store::tag`].
+    Tag {
+        /// The backups.
+        which: Which,
+        /// The change.
+        change: TagChange,
+    },
+    /// [`Store::check`].
+    Check {
+        /// The share of the containers whose bytes are read.
+        share: Option<f64>,
+    },
+    /// [`Store::layouts`].
+    Layouts(Vec<SessionId>),
+}
+
+/// The report of a [`Call`], of the same variant.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Report {
+    /// Of [`Call::Forget`].
+    Forget(ForgetReport),
+    /// Of [`Call::Hold`].
+    Hold(Held),
+    /// Of [`Call::Tag`].
+    Tag(Vec<Retagged>),
+    /// Of [`Call::Check`].
+    Check(CheckReport),
+    /// Of [`Call::Layouts`].
+    Layouts(Vec<BackupLayout>),
+}
+
+impl Call {
+    /// Runs it within a part of the store.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    pub fn run(&self, store: &Store, scope: &Scope, monitor: &Monitor) -> Result<Report> {
+        Ok(match self {
+            Self::Forget(request) => Report::Forget(store.forget_within(scope, request, monitor)?),
+            Self::Hold { ids, end } => Report::Hold(store.hold_within(scope, ids, *end)?),
+            Self::Tag { which, change } => Report::Tag(store.tag_within(scope, which, change)?),
+            Self::Check { share } => {
+                let read_data = share.map_or(ReadData::None, ReadData::Share);
+                Report::Check(store.check_within(scope, read_data, monitor)?)
+            }
+            Self::Layouts(ids) => {
+                let mut all = store.snapshots()?.snapshots;
+                all.retain(|snapshot| ids.contains(&snapshot.id) && scope.has(&snapshot.backup));
+                // In the order of the request.
+                all.sort_by_key(|snapshot| ids.iter().position(|id| *id == snapshot.id));
+                let streams = all.iter().flat_map(|snapshot| &snapshot.backup.streams);
+                monitor.set_total(streams.map(|stream| stream.len).sum());
+                Report::Layouts(store.layouts(&all, monitor)?)
+            }
+        })
+    }
+}
+
+/// The functions for calls, each with its own request and report.
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $kind:ty),*) -> $report:ident($result:ty) = $call:expr;)+) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// As the method of [`Store`] with the same name; of the connection.
+            pub fn $name(
+                repository: &dyn Repository,
+                $($arg: $kind,)*
+                monitor: &Monitor,
+            ) -> Result<$result> {
+                match repository.call(&$call, monitor)? {
+                    Report::$report(report) => Ok(report),
+                    _ => Err(Error::Elsewhere {
+                        is_broken: false,
+                        why: concat!("the server answered ", stringify!($name), " with another report").to_owned(),
+                    }),
+                }
+            }
+        )+
+    };
+}
+
+functions! {
+    /// Forgets backups.
+    forget(request: &ForgetRequest) -> Forget(ForgetReport) = Call::Forget(request.clone());
+    /// Holds backups until a time, or ends their holds.
+    hold(ids: &[String], end: Option<HoldEnd>) -> Hold(Held) = Call::Hold { ids: ids.to_vec(), end };
+    /// Changes the tags of backups.
+    tag(which: &Which, change: &TagChange) -> Tag(Vec<Retagged>) =
+        Call::Tag { which: which.clone(), change: change.clone() };
+    /// Checks the backups, and everything that they need.
+    check(read_data: ReadData) -> Check(CheckReport) = Call::Check { share: read_data.share() };
+    /// The layout of these backups.
+    layouts(snapshots: &[Snapshot]) -> Layouts(Vec<BackupLayout>) =
+        Call::Layouts(snapshots.iter().map(|snapshot| snapshot.id).collect());
+}

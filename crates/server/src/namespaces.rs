@@ -1,0 +1,213 @@
+//! Tenants, namespaces, and the limits of namespaces.
+
+use std::path::{Path, PathBuf};
+
+use env::{Access, Env, StorageError};
+use onefold::{Credential, InitOptions, OpenOptions, Store, TimeSpan};
+use serde::{Deserialize, Serialize};
+use types::ObjectName;
+
+use crate::error::ServerError;
+use crate::home::Home;
+
+/// The first tenant.
+pub(crate) const MAIN: &str = "main";
+
+/// A tenant: a store of its own.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Tenant {
+    /// The folder of its store. A relative path begins at the server's folder.
+    store: PathBuf,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Namespace {
+    tenant: String,
+}
+
+/// What a namespace may not do. The server enforces it, whatever rights a token has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Nobody forgets a younger backup over the network, by the clock of the store.
+    pub minimum_age: Option<TimeSpan>,
+    /// Bytes that its backups may add to the store.
+    pub quota_bytes: Option<u64>,
+}
+
+/// A namespace of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceInfo {
+    /// Its name.
+    pub name: String,
+    /// The tenant that it belongs to.
+    pub tenant: String,
+    /// Its limits.
+    pub limits: Limits,
+}
+
+impl Home {
+    /// Makes a tenant. Its store is in the given folder, or in the server's.
+    ///
+    /// # Errors
+    /// `Refused` if it exists; of the store.
+    pub fn add_tenant(
+        &self,
+        name: &str,
+        store: Option<&Path>,
+        credential: &Credential,
+        options: &InitOptions,
+    ) -> Result<(), ServerError> {
+        if self.record::<Tenant>(&format!("tenants/{name}"))?.is_some() {
+            return Err(ServerError::Refused(format!("there is a tenant {name} already")));
+        }
+        let tenant = Tenant {
+            store: store.map_or_else(|| Path::new("stores").join(name), Path::to_owned),
+        };
+        let env = Env::create_local_for(self.folder.join(&tenant.store), Access::Owner)?;
+        Store::init(&env, credential, options, None).map_err(|error| of_store(name, error))?;
+        self.put_record(&format!("tenants/{name}"), &tenant)
+    }
+
+    /// The names of the tenants.
+    ///
+    /// # Errors
+    /// Of the storage; `Damaged`.
+    pub fn tenants(&self) -> Result<Vec<String>, ServerError> {
+        let all = self.records::<Tenant>("tenants")?;
+        Ok(all.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Opens a tenant's store.
+    ///
+    /// # Errors
+    /// `Refused` if there is no such tenant; of the store.
+    pub fn store(
+        &self,
+        name: &str,
+        credential: &Credential,
+        options: &OpenOptions,
+    ) -> Result<Store, ServerError> {
+        let tenant: Option<Tenant> = self.record(&format!("tenants/{name}"))?;
+        let tenant = tenant.ok_or_else(|| ServerError::Refused(format!("there is no tenant {name}")))?;
+        let folder = self.folder.join(tenant.store);
+        let store = Store::find_local(&folder).and_then(|env| Store::open(&env, credential, options));
+        store.map_err(|error| of_store(name, error))
+    }
+
+    /// The tenant of a namespace.
+    pub(crate) fn tenant_of(&self, namespace: &str) -> Result<Option<String>, ServerError> {
+        let found: Option<Namespace> = self.record(&format!("namespaces/{namespace}"))?;
+        Ok(found.map(|namespace| namespace.tenant))
+    }
+
+    /// Makes a namespace of this tenant. It may exist.
+    ///
+    /// # Errors
+    /// `Refused` if it belongs to another tenant, or there is no such tenant; of the storage.
+    pub fn ensure_namespace(&self, namespace: &str, tenant: Option<&str>) -> Result<(), ServerError> {
+        if let Some(present) = self.tenant_of(namespace)? {
+            return match tenant.filter(|tenant| *tenant != present) {
+                None => Ok(()),
+                Some(_) => Err(ServerError::Refused(format!(
+                    "the namespace {namespace} belongs to the tenant {present}"
+                ))),
+            };
+        }
+        let tenant = tenant.unwrap_or(MAIN).to_owned();
+        if self.record::<Tenant>(&format!("tenants/{tenant}"))?.is_none() {
+            return Err(ServerError::Refused(format!(
+                "there is no tenant {tenant}; `onefold server tenant add` makes one"
+            )));
+        }
+        self.put_record(&format!("namespaces/{namespace}"), &Namespace { tenant })?;
+        self.record_event("namespace", namespace)
+    }
+
+    /// All namespaces, by name.
+    ///
+    /// # Errors
+    /// Of the storage; `Damaged`.
+    pub fn namespaces(&self) -> Result<Vec<NamespaceInfo>, ServerError> {
+        let all = self.records::<Namespace>("namespaces")?.into_iter();
+        all.map(|(name, Namespace { tenant })| {
+            Ok(NamespaceInfo {
+                limits: self.limits(&name)?,
+                name,
+                tenant,
+            })
+        })
+        .collect()
+    }
+
+    /// The limits of a namespace.
+    ///
+    /// # Errors
+    /// Of the storage; `Damaged`.
+    pub fn limits(&self, namespace: &str) -> Result<Limits, ServerError> {
+        loop {
+            let Some(newest) = self.limits_of(namespace)?.pop() else {
+                return Ok(Limits::default());
+            };
+            // It is gone if a newer one replaced it meanwhile.
+            if let Some(limits) = self.record(newest.as_str())? {
+                return Ok(limits);
+            }
+        }
+    }
+
+    /// Changes the limits of a namespace. They hold from its next operation on.
+    ///
+    /// # Errors
+    /// `Refused` if there is no such namespace; of the storage.
+    pub fn change_limits(
+        &self,
+        namespace: &str,
+        change: impl Fn(Limits) -> Limits,
+    ) -> Result<Limits, ServerError> {
+        if self.tenant_of(namespace)?.is_none() {
+            return Err(ServerError::Refused(format!(
+                "there is no namespace {namespace}; `onefold server namespace list` shows them"
+            )));
+        }
+        loop {
+            let before = self.limits_of(namespace)?;
+            let revision = before.last().map_or(0, |name| revision_of(name) + 1);
+            let limits = change(self.limits(namespace)?);
+            match self.put_record(&format!("limits/{namespace}/{revision:010}"), &limits) {
+                // Somebody else changed them at the same time.
+                Err(ServerError::Storage(StorageError::AlreadyExists { .. })) => continue,
+                put => put?,
+            }
+            for old in before {
+                match self.env.storage.delete(&old) {
+                    Err(StorageError::NotFound { .. }) => {}
+                    deleted => deleted?,
+                }
+            }
+            self.record_event("limits", namespace)?;
+            return Ok(limits);
+        }
+    }
+
+    /// The revisions of a namespace's limits, in order.
+    fn limits_of(&self, namespace: &str) -> Result<Vec<ObjectName>, ServerError> {
+        let listed = self.env.storage.list(&format!("limits/{namespace}"))?;
+        let mut names: Vec<ObjectName> = listed.into_iter().map(|meta| meta.name).collect();
+        names.sort();
+        Ok(names)
+    }
+}
+
+fn revision_of(name: &ObjectName) -> u64 {
+    name.parts()
+        .last()
+        .and_then(|last| last.parse().ok())
+        .unwrap_or(0)
+}
+
+fn of_store(tenant: &str, error: onefold::Error) -> ServerError {
+    ServerError::Store {
+        tenant: tenant.to_owned(),
+        source: Box::new(error),
+    }
+}
