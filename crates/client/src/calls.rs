@@ -8,18 +8,17 @@ use onefold::errors::RestoreError;
 use onefold::{Error, Monitor, Warning, WorkUnit};
 use wire::{Wire, request};
 
+use crate::connection::Connection;
 use crate::error::ClientError;
-use crate::repository::RemoteRepository;
 
 /// How often the client looks whether its user has asked to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Runs the operation on the server, and shows how far it is. When the user asks to stop, the
-/// connection is closed, and the server stops the operation.
-pub(crate) fn call(repository: &RemoteRepository, call: &Call, monitor: &Monitor) -> onefold::Result<Report> {
+/// Runs the operation on the server, and shows how far it is. After an error the caller must close
+/// the connection, and then the server stops the operation.
+pub(crate) fn call(connection: &Connection, call: &Call, monitor: &Monitor) -> onefold::Result<Report> {
     let protocol = |error: serde_json::Error| ClientError::Protocol(error.to_string());
     let body = serde_json::to_vec(call).map_err(protocol)?;
-    let connection = repository.connection()?;
     let number = connection.begin_with(request::CALL, &body)?;
     let answer = loop {
         let (answer, progress) = connection.inbox.answer_within(number, LOOK);
@@ -39,6 +38,5 @@ pub(crate) fn call(repository: &RemoteRepository, call: &Call, monitor: &Monitor
     for why in notes {
         monitor.add_note(Warning::Server { why });
     }
-    repository.keep(connection);
     Ok(serde_json::from_slice(&report).map_err(protocol)?)
 }

@@ -62,16 +62,6 @@ impl RemoteRepository {
         &self.dialer.traffic
     }
 
-    /// An idle connection, or a new one.
-    pub(crate) fn connection(&self) -> Result<Connection, ClientError> {
-        let idle = { self.idle().pop() };
-        idle.map_or_else(|| self.dialer.log_in(), Ok)
-    }
-
-    pub(crate) fn keep(&self, connection: Connection) {
-        self.idle().push(connection);
-    }
-
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -168,7 +158,11 @@ impl Repository for RemoteRepository {
     }
 
     fn call(&self, call: &Call, monitor: &Monitor) -> onefold::Result<Report> {
-        calls::call(self, call, monitor)
+        let idle = { self.idle().pop() };
+        let connection = idle.map_or_else(|| self.dialer.log_in(), Ok)?;
+        let report = calls::call(&connection, call, monitor)?;
+        self.idle().push(connection);
+        Ok(report)
     }
 
     fn recover(&self, error: &Error, attempt: u32, monitor: &Monitor) -> bool {

@@ -5,14 +5,14 @@
 //! | `authority` | the secret key of the server's authority, PKCS 8 |
 //! | `tenants/<name>` | JSON: where the tenant's store is |
 //! | `namespaces/<name>` | JSON: the tenant that it belongs to |
-//! | `limits/<namespace>/<revision>` | JSON: the limits of a namespace; the highest revision counts |
+//! | `limits/<namespace>/<revision>` | JSON: limits; the highest revision counts |
 //! | `tokens/<id>` | JSON: a token, with the hash of its secret |
 //! | `invitations/<id>` | JSON: an invitation, with the hash of its code |
 //! | `spent/<id>` | empty: the invitation was used |
 //! | `audit/<time>-<random>` | JSON: an event |
 //!
-//! The objects are in the sub-folder `state`. Each is created once, and none is changed. A token ends
-//! by the removal of its object.
+//! The objects are in the sub-folder `state`. Each is created once, and none is changed. A token
+//! ends by the removal of its object.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,10 +26,11 @@ use transport::{Authority, Pin};
 use types::ObjectName;
 
 use crate::error::ServerError;
-use crate::namespaces::MAIN;
 
 const AUTHORITY: &str = "authority";
 const STATE: &str = "state";
+/// The first tenant.
+pub(crate) const MAIN: &str = "main";
 
 /// The server's folder.
 #[derive(Clone)]

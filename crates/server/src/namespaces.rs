@@ -8,10 +8,7 @@ use serde::{Deserialize, Serialize};
 use types::ObjectName;
 
 use crate::error::ServerError;
-use crate::home::Home;
-
-/// The first tenant.
-pub(crate) const MAIN: &str = "main";
+use crate::home::{Home, MAIN};
 
 /// A tenant: a store of its own.
 #[derive(Debug, Serialize, Deserialize)]
