@@ -8,6 +8,7 @@ use std::time::Duration;
 use crypto::Fingerprinter;
 use env::Clock;
 use format::manifest::SeriesName;
+use ingest::brief::BriefOffers;
 use ingest::{BackupSession, ClientPools, IngestError, Sent};
 use onefold::calls::{Call, Report};
 use onefold::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup};
@@ -210,6 +211,7 @@ impl Repository for RemoteRepository {
             session: RemoteSession {
                 reader: RemoteReader::new(connection, begun.terms.fingerprinter.clone()),
                 terms: begun.terms,
+                brief: BriefOffers::default(),
             },
             parents: begun.parents.into_iter().map(snapshot).collect(),
             name: how.name.clone(),

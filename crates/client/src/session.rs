@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use ingest::brief::{BriefOffers, Noted};
 use ingest::{About, BackupSession, Committed, IngestError, Offer, Terms, Verdict};
 use recipe::{StoreReader, TreeRoot};
 use types::ByteRange;
 use wire::{CommittedBackup, FRAME_BYTES_MAX, Sent, Wire, request};
 
 use crate::connection::Connection;
+use crate::error::ClientError;
 use crate::reader::RemoteReader;
 
 /// A message of offers is sent once it has so many bytes.
@@ -18,6 +20,7 @@ const MESSAGE_BYTES: usize = FRAME_BYTES_MAX / 8;
 pub(crate) struct RemoteSession {
     pub(crate) terms: Terms,
     pub(crate) reader: RemoteReader,
+    pub(crate) brief: BriefOffers,
 }
 
 impl RemoteSession {
@@ -47,13 +50,19 @@ impl BackupSession for RemoteSession {
         if let Some(why) = self.connection().inbox.failure() {
             return Err(why.into());
         }
+        let has_segments = offers.iter().any(|offer| !matches!(offer, Offer::Region(_)));
+        while has_segments && !self.brief.wait() {
+            if let Some(why) = self.connection().inbox.failure() {
+                return Err(why.into());
+            }
+        }
         // Many long segments may not fit into one message.
         let mut sent: Vec<Sent> = Vec::new();
         let mut bytes = 0;
         for offer in offers {
             let one = match offer {
                 Offer::Region(region) => Sent::Region(region.into_stored()?),
-                other => Sent::Offer(other),
+                other => Sent::Offer(self.brief.offer(other)),
             };
             bytes += bytes_of(&one);
             sent.push(one);
@@ -70,7 +79,22 @@ impl BackupSession for RemoteSession {
     }
 
     fn verdicts(&self, wait: Duration) -> Result<Vec<Verdict>, IngestError> {
-        Ok(self.connection().inbox.verdicts(wait)?)
+        let came = self.connection().inbox.verdicts(wait)?;
+        let mut verdicts = Vec::with_capacity(came.len());
+        for verdict in came {
+            match self.brief.note(verdict) {
+                Some(Noted::Verdict(verdict)) => verdicts.push(verdict),
+                Some(Noted::Asked(children)) => {
+                    let sent = vec![Sent::Offer(children)];
+                    self.connection().tell(request::SUBMIT, &sent.to_bytes())?;
+                }
+                None => {
+                    let why = "it asks for chunks that it has".to_owned();
+                    return Err(ClientError::Protocol(why).into());
+                }
+            }
+        }
+        Ok(verdicts)
     }
 
     fn commit(&self, about: About) -> Result<Committed, IngestError> {

@@ -7,6 +7,7 @@
 
 mod backup;
 mod backup_session;
+pub mod brief;
 mod buffer;
 mod client;
 #[cfg(feature = "testing")]

@@ -5,9 +5,12 @@
 //! The client sends these in regions. Every wanted chunk has a number ([`NewChunk`]). So a region
 //! states where it belongs, and the order of arrival decides nothing.
 //!
+//! A client that sends messages over a network may offer a segment without its chunks
+//! ([`Offer::Brief`]). The store asks for them if it does not know the segment whole (B1).
+//!
 //! Invariant: for each offered segment of a stream, read or copied, the store returns one
 //! [`Verdict::Segment`], in the order of the stream. If it has none for the last ones that were
-//! offered, it has sent [`Verdict::Waits`] after them.
+//! offered, it has sent [`Verdict::Waits`] or [`Verdict::Unknown`] after them.
 
 use recipe::KnownNode;
 use types::{ChunkLocation, Fingerprint};
@@ -24,6 +27,22 @@ pub enum Offer {
         stream: StreamIndex,
         /// Its fingerprints.
         segment: OfferedSegment,
+    },
+    /// The next segment of a stream, read from the source, without its chunks.
+    Brief {
+        /// The stream.
+        stream: StreamIndex,
+        /// Of the segment's node.
+        fingerprint: Fingerprint,
+        /// Bytes of stream.
+        len: u64,
+    },
+    /// The chunks of the segment for which the store has asked.
+    Children {
+        /// The stream.
+        stream: StreamIndex,
+        /// In stream order.
+        children: Vec<OfferedChild>,
     },
     /// The next segment of a stream is a whole segment of an earlier backup (B3).
     Copy {
@@ -88,6 +107,9 @@ pub enum Verdict {
     /// The store decides on the last segments of a stream when more of it has come. A client that
     /// waits for their verdicts would wait for ever.
     Waits(StreamIndex),
+    /// The store does not know the first brief segment of the stream that has no verdict. It decides
+    /// on nothing more before the segment's chunks have come.
+    Unknown(StreamIndex),
     /// A request to send the regions that the client has begun, because a stream has ended, or a
     /// checkpoint waits for them.
     Flush(Option<Lane>),

@@ -20,6 +20,14 @@ use wire::{Refusal, RefusalKind, Sent};
 /// A chunk: fingerprint and length.
 type Chunk = (Fingerprint, u64);
 
+/// An offered segment that has no verdict.
+enum Expected {
+    /// Its chunks.
+    Chunks(Vec<Chunk>),
+    /// Its fingerprint and length: the client has not sent its chunks.
+    Brief(Fingerprint, u64),
+}
+
 /// The state of a running backup's checks.
 pub(crate) struct Checker<'a> {
     session: &'a dyn BackupSession,
@@ -31,8 +39,10 @@ pub(crate) struct Checker<'a> {
 
 #[derive(Default)]
 struct State {
-    /// The chunks of each stream's segments without a verdict, in order.
-    offered: Vec<VecDeque<Vec<Chunk>>>,
+    /// Each stream's segments without a verdict, in order.
+    offered: Vec<VecDeque<Expected>>,
+    /// The stream of the brief segment whose chunks the store waits for.
+    asked: Option<StreamIndex>,
     /// The chunks that the store waits for, by lane and number.
     wanted: HashMap<(usize, u64), Chunk>,
     /// All streams have ended, and each segment has its verdict.
@@ -68,13 +78,18 @@ impl<'a> Checker<'a> {
             match verdict {
                 Verdict::Segment { stream, wanted } => {
                     let queue = state.offered.get_mut(usize::from(stream.0));
-                    let chunks = queue.and_then(VecDeque::pop_front).unwrap_or_default();
+                    let chunks = match queue.and_then(VecDeque::pop_front) {
+                        Some(Expected::Chunks(chunks)) => chunks,
+                        // It is known whole.
+                        Some(Expected::Brief(..)) | None => Vec::new(),
+                    };
                     for one in wanted {
                         if let Some(chunk) = chunks.get(one.child as usize) {
                             state.wanted.insert(key(one.new), *chunk);
                         }
                     }
                 }
+                Verdict::Unknown(stream) => state.asked = Some(*stream),
                 Verdict::Done => state.is_done = true,
                 Verdict::Waits(_) | Verdict::Flush(_) => {}
             }
@@ -117,10 +132,18 @@ impl<'a> Checker<'a> {
         match offer {
             Offer::Segment { stream, segment } => {
                 self.segment(&segment)?;
-                let chunk = |child: &OfferedChild| (child.fingerprint, child.len);
-                self.expect(stream, segment.children.iter().map(chunk).collect())?;
+                self.expect(stream, Expected::Chunks(chunks_of(&segment.children)))?;
                 Ok(Offer::Segment { stream, segment })
             }
+            Offer::Brief {
+                stream,
+                fingerprint,
+                len,
+            } => {
+                self.expect(stream, Expected::Brief(fingerprint, len))?;
+                Ok(offer)
+            }
+            Offer::Children { stream, children } => self.children(stream, children),
             Offer::Copy {
                 stream,
                 fingerprint,
@@ -128,7 +151,7 @@ impl<'a> Checker<'a> {
                 node,
             } => {
                 let node = self.copied(fingerprint, len, node.location)?;
-                self.expect(stream, Vec::new())?;
+                self.expect(stream, Expected::Chunks(Vec::new()))?;
                 Ok(Offer::Copy {
                     stream,
                     fingerprint,
@@ -147,15 +170,43 @@ impl<'a> Checker<'a> {
     fn queue_of<T>(
         &self,
         stream: StreamIndex,
-        then: impl FnOnce(&mut VecDeque<Vec<Chunk>>) -> T,
+        then: impl FnOnce(&mut VecDeque<Expected>) -> T,
     ) -> Result<T, Refusal> {
         let mut state = self.state();
         let queue = state.offered.get_mut(usize::from(stream.0));
         queue.map(then).ok_or_else(|| lie("a stream that was not begun"))
     }
 
-    fn expect(&self, stream: StreamIndex, chunks: Vec<Chunk>) -> Result<(), Refusal> {
-        self.queue_of(stream, |queue| queue.push_back(chunks))
+    fn expect(&self, stream: StreamIndex, expected: Expected) -> Result<(), Refusal> {
+        self.queue_of(stream, |queue| queue.push_back(expected))
+    }
+
+    /// The chunks of a brief segment, if the store has asked for them and they are its own.
+    fn children(&self, stream: StreamIndex, children: Vec<OfferedChild>) -> Result<Offer, Refusal> {
+        let unasked = || lie("chunks that the store has not asked for");
+        let (fingerprint, len) = {
+            let mut state = self.state();
+            state
+                .asked
+                .take_if(|asked| *asked == stream)
+                .ok_or_else(unasked)?;
+            let brief = brief_in(&mut state.offered[usize::from(stream.0)]);
+            match brief.ok_or_else(unasked)? {
+                Expected::Brief(fingerprint, len) => (*fingerprint, *len),
+                Expected::Chunks(_) => return Err(unasked()),
+            }
+        };
+        let segment = OfferedSegment {
+            fingerprint,
+            len,
+            children,
+        };
+        self.segment(&segment)?;
+        if let Some(brief) = brief_in(&mut self.state().offered[usize::from(stream.0)]) {
+            *brief = Expected::Chunks(chunks_of(&segment.children));
+        }
+        let children = segment.children;
+        Ok(Offer::Children { stream, children })
     }
 
     fn segment(&self, segment: &OfferedSegment) -> Result<(), Refusal> {
@@ -221,6 +272,18 @@ impl<'a> Checker<'a> {
             containers_max: node.containers_max,
         })
     }
+}
+
+/// The first brief segment of a queue.
+fn brief_in(queue: &mut VecDeque<Expected>) -> Option<&mut Expected> {
+    queue
+        .iter_mut()
+        .find(|expected| matches!(expected, Expected::Brief(..)))
+}
+
+fn chunks_of(children: &[OfferedChild]) -> Vec<Chunk> {
+    let chunk = |child: &OfferedChild| (child.fingerprint, child.len);
+    children.iter().map(chunk).collect()
 }
 
 fn segment_level() -> Level {

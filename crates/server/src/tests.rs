@@ -1,5 +1,6 @@
 //! Clients that lie, over the protocol's own messages: none of them changes what others back up.
 
+use std::collections::VecDeque;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -234,7 +235,8 @@ fn about() -> About {
     }
 }
 
-const CHUNK: [u8; 5000] = [7; 5000];
+/// Longer than the share of a container that a reference needs by default.
+const CHUNK: [u8; 60_000] = [7; 60_000];
 
 /// Backs up one chunk. Returns the backup's number.
 fn honest(client: &mut Client) -> SessionId {
@@ -292,7 +294,7 @@ fn wanted_of(client: &mut Client, terms: &Terms) -> NewChunk {
 fn wrong_bytes_are_caught() {
     caught(|client, terms| {
         let new = wanted_of(client, terms);
-        client.submit(vec![region(terms, new, &CHUNK, &[8; 5000])]);
+        client.submit(vec![region(terms, new, &CHUNK, &[8; 60_000])]);
     });
 }
 
@@ -312,7 +314,7 @@ fn a_chunk_under_a_wrong_number_is_caught() {
 fn another_chunk_than_the_wanted_one_is_caught() {
     caught(|client, terms| {
         let new = wanted_of(client, terms);
-        client.submit(vec![region(terms, new, &[8; 5000], &[8; 5000])]);
+        client.submit(vec![region(terms, new, &[8; 60_000], &[8; 60_000])]);
     });
 }
 
@@ -397,6 +399,107 @@ fn impossible_backups_do_not_begin() {
     let refused = client.ask(request::BEGIN, &begin).unwrap_err();
     assert_eq!(refused.kind, RefusalKind::Failed, "{refused}");
     honest(&mut client);
+}
+
+fn brief(segment: &OfferedSegment, len: u64) -> Sent {
+    Sent::Offer(Offer::Brief {
+        stream: STREAM,
+        fingerprint: segment.fingerprint,
+        len,
+    })
+}
+
+fn chunks_of(children: Vec<OfferedChild>) -> Sent {
+    Sent::Offer(Offer::Children {
+        stream: STREAM,
+        children,
+    })
+}
+
+/// A segment that another namespace has stored is known by its fingerprint, but not under another
+/// length.
+#[test]
+fn a_brief_segment_is_known_under_its_own_length_alone() {
+    let bed = Bed::new();
+    honest(&mut bed.client("mail", "write"));
+    let mut client = bed.client("web", "write");
+    let terms = client.begin(Parents::Named(Vec::new())).unwrap().terms;
+    let known = segment(&terms, children(&terms, &[&CHUNK]));
+    client.submit(vec![brief(&known, known.len), brief(&known, known.len + 1)]);
+    let verdicts = client.verdicts_until(|verdict| matches!(verdict, Verdict::Unknown(_)));
+    let wanted = Vec::new();
+    assert_eq!(
+        verdicts[0],
+        Verdict::Segment {
+            stream: STREAM,
+            wanted
+        }
+    );
+    client.submit(vec![chunks_of(known.children)]);
+    client.end_caught();
+}
+
+#[test]
+fn false_chunks_of_a_brief_segment_are_caught() {
+    caught(|client, terms| {
+        let true_one = segment(terms, children(terms, &[&CHUNK]));
+        client.submit(vec![brief(&true_one, true_one.len)]);
+        client.verdicts_until(|verdict| matches!(verdict, Verdict::Unknown(_)));
+        client.submit(vec![chunks_of(children(terms, &[&[8; 60_000]]))]);
+    });
+}
+
+#[test]
+fn chunks_that_nobody_asked_for_are_caught() {
+    caught(|client, terms| {
+        client.submit(vec![chunks_of(children(terms, &[&CHUNK]))]);
+    });
+    caught(|client, terms| {
+        let true_one = segment(terms, children(terms, &[&CHUNK]));
+        client.submit(vec![brief(&true_one, true_one.len)]);
+        client.verdicts_until(|verdict| matches!(verdict, Verdict::Unknown(_)));
+        let chunks = || chunks_of(true_one.children.clone());
+        client.submit(vec![chunks(), chunks()]);
+    });
+}
+
+/// A brief segment that is new is stored when its chunks have come, and what is behind it too.
+#[test]
+fn a_brief_segment_that_is_new_is_stored() {
+    let bed = Bed::new();
+    let mut client = bed.client("web", "write");
+    let terms = client.begin(Parents::Named(Vec::new())).unwrap().terms;
+    let (one, two) = (
+        segment(&terms, children(&terms, &[&CHUNK])),
+        segment(&terms, children(&terms, &[&[9; 3000]])),
+    );
+    client.submit(vec![brief(&one, one.len), brief(&two, two.len), end()]);
+    let mut chunks = [(one, &CHUNK[..]), (two, &[9; 3000][..])].into_iter();
+    let mut asked: VecDeque<&[u8]> = VecDeque::new();
+    let mut is_done = false;
+    while !is_done {
+        for verdict in client.verdicts_until(|_| true) {
+            match verdict {
+                Verdict::Unknown(_) => {
+                    let (segment, bytes) = chunks.next().unwrap();
+                    asked.push_back(bytes);
+                    client.submit(vec![chunks_of(segment.children)]);
+                }
+                Verdict::Segment { wanted, .. } => {
+                    let bytes = asked.pop_front().unwrap();
+                    client.submit(vec![region(&terms, wanted[0].new, bytes, bytes)]);
+                }
+                verdict => is_done = verdict == Verdict::Done,
+            }
+        }
+    }
+    client.ask(request::COMMIT, &about()).unwrap();
+    let store = bed.store();
+    let backup = store.find("latest", &onefold::Filter::default()).unwrap();
+    let mut file = store.open_file(&backup, None, &Monitor::default()).unwrap();
+    let mut restored = Vec::new();
+    std::io::Read::read_to_end(&mut file, &mut restored).unwrap();
+    assert!(restored == [&CHUNK[..], &[9; 3000]].concat());
 }
 
 #[test]

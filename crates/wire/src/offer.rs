@@ -82,6 +82,21 @@ impl Wire for Sent {
                 w.u8(2);
                 w.u16(stream.0);
             }
+            Self::Offer(Offer::Brief {
+                stream,
+                fingerprint,
+                len,
+            }) => {
+                w.u8(4);
+                w.u16(stream.0);
+                w.fingerprint(*fingerprint);
+                w.varint(*len);
+            }
+            Self::Offer(Offer::Children { stream, children }) => {
+                w.u8(5);
+                w.u16(stream.0);
+                children.write(w);
+            }
             Self::Offer(Offer::Region(_)) => unreachable!("a region travels by its stored bytes"),
             Self::Region(region) => {
                 w.u8(3);
@@ -135,6 +150,15 @@ impl Wire for Sent {
                 },
             },
             2 => Offer::End(stream),
+            4 => Offer::Brief {
+                stream,
+                fingerprint: r.fingerprint()?,
+                len: r.varint()?,
+            },
+            5 => Offer::Children {
+                stream,
+                children: Wire::read(r)?,
+            },
             _ => return Err(r.fault("no offer")),
         }))
     }
@@ -161,6 +185,10 @@ impl Wire for Verdict {
                 w.u8(3);
                 w.u16(stream.0);
             }
+            Self::Unknown(stream) => {
+                w.u8(4);
+                w.u16(stream.0);
+            }
         }
     }
 
@@ -181,6 +209,7 @@ impl Wire for Verdict {
             1 => Self::Flush(r.option(lane)?),
             2 => Self::Done,
             3 => Self::Waits(StreamIndex(r.u16()?)),
+            4 => Self::Unknown(StreamIndex(r.u16()?)),
             _ => return Err(r.fault("no verdict")),
         })
     }

@@ -54,6 +54,32 @@ fn messages_have_their_golden_bytes() {
         "04686f737402042f657463052f686f6d650103000100000100010107000100"
     );
     assert_eq!(again(&begin()), begin());
+    let brief = vec![
+        Sent::Offer(Offer::Brief {
+            stream: StreamIndex(1),
+            fingerprint: Fingerprint::from_bytes([0xab; 32]),
+            len: 4 << 20,
+        }),
+        Sent::Offer(Offer::Children {
+            stream: StreamIndex(1),
+            children: vec![OfferedChild {
+                fingerprint: Fingerprint::from_bytes([0xcd; 32]),
+                len: 300,
+                place: OfferedPlace::Client,
+            }],
+        }),
+    ];
+    let expected = [
+        "02",
+        "040100",
+        &"ab".repeat(32),
+        "80808002",
+        "05010001",
+        &"cd".repeat(32),
+        "ac0200",
+    ];
+    assert_eq!(hex(&brief.to_bytes()), expected.concat());
+    assert_eq!(hex(&again(&brief).to_bytes()), expected.concat());
     let refusal = Refusal::new(RefusalKind::NotAllowed, "no");
     assert_eq!(hex(&refusal.to_bytes()), "02026e6f");
     assert_eq!(again(&refusal), refusal);
@@ -180,6 +206,7 @@ proptest! {
         let verdicts = vec![
             Verdict::Segment { stream, wanted: wanted.collect() },
             Verdict::Waits(stream),
+            Verdict::Unknown(stream),
             Verdict::Flush(None),
             Verdict::Flush(Some(Lane::Metadata)),
             Verdict::Done,

@@ -74,6 +74,9 @@ impl GatherStage<'_> {
                 match verdict {
                     Verdict::Segment { stream, wanted } => self.take(stream, &wanted)?,
                     Verdict::Waits(stream) => self.ungathered.excuse(stream),
+                    Verdict::Unknown(_) => {
+                        return Err(IngestError::Internal("a question about a segment with chunks").into());
+                    }
                     Verdict::Flush(lane) => {
                         for each in [Lane::Content, Lane::Metadata] {
                             if lane.is_none_or(|lane| lane == each) {

@@ -147,6 +147,7 @@ impl Gatherer<'_> {
                         self.tell(Heard::Verdict(stream));
                     }
                     Verdict::Waits(stream) => self.tell(Heard::Waits(stream)),
+                    Verdict::Unknown(_) => panic!("the store asks for chunks that it has"),
                     Verdict::Flush(lane) => {
                         for each in [Lane::Content, Lane::Metadata] {
                             if lane.is_none_or(|lane| lane == each) {

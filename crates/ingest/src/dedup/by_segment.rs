@@ -40,12 +40,12 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
     {
         let at = usize::from(stream.0);
         let holdings = look_up();
-        if let Some(known) = self.find_whole(&holdings, segment)? {
+        if let Some(known) = self.find_whole(&holdings, &segment.fingerprint)? {
             let body = self.refer_to_whole(at, known);
             return outlet.place(stream, placed(segment, body));
         }
         if let Some(children) = self.find_taken_over(&holdings, segment)? {
-            let number = self.own_segments.add(segment.fingerprint, 0);
+            let number = self.own_segments.add((segment.fingerprint, segment.len), 0);
             let body = SegmentBody::Fresh { number, children };
             return outlet.place(stream, placed(segment, body));
         }
@@ -82,7 +82,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             };
             children.push(placed_child(child, place));
         }
-        let number = self.own_segments.add(segment.fingerprint, 0);
+        let number = self.own_segments.add((segment.fingerprint, segment.len), 0);
         Ok(SegmentBody::Fresh { number, children })
     }
 

@@ -27,6 +27,7 @@ pub(super) struct OwnSegments {
 pub(super) struct OwnSegment {
     pub(super) number: u64,
     pub(super) containers: usize,
+    len: u64,
 }
 
 /// A segment that need not be written.
@@ -36,6 +37,21 @@ pub(super) enum Whole {
 }
 
 impl Whole {
+    /// Whether the segment has so many bytes.
+    pub(super) fn has_len(&self, len: u64) -> bool {
+        match self {
+            Self::Own(own) => own.len == len,
+            Self::Known(_, node) => {
+                let lens = node.entries.iter().map(|entry| match entry {
+                    NodeEntry::Zeros { len, .. } => *len,
+                    NodeEntry::Run { logical_len, .. } => *logical_len,
+                    NodeEntry::Forward { .. } => 0,
+                });
+                lens.sum::<u64>() == len
+            }
+        }
+    }
+
     /// How many containers the window would be charged for it.
     pub(super) fn charge(&self, accounts: &Accounts) -> usize {
         match self {
@@ -86,12 +102,17 @@ impl OwnSegments {
         }
     }
 
-    /// Adds a segment that refers to so many containers. Returns its number.
-    pub(super) fn add(&mut self, fingerprint: Fingerprint, containers: usize) -> u64 {
+    /// Adds a segment of so many bytes that refers to so many containers. Returns its number.
+    pub(super) fn add(&mut self, (fingerprint, len): (Fingerprint, u64), containers: usize) -> u64 {
         let number = self.next;
         self.next += 1;
         self.order.push_back(fingerprint);
-        self.held.insert(fingerprint, OwnSegment { number, containers });
+        let own = OwnSegment {
+            number,
+            containers,
+            len,
+        };
+        self.held.insert(fingerprint, own);
         if self.order.len() > self.max
             && let Some(oldest) = self.order.pop_front()
             && self

@@ -188,7 +188,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         }
         let holdings = look_up();
         let left = self.streams[at].accounts.left_so_far(len);
-        let known = self.find_whole(&holdings, &segment)?;
+        let known = self.find_whole(&holdings, &segment.fingerprint)?;
         let accounts = &self.streams[at].accounts;
         let charge = known.as_ref().map(|known| known.charge(accounts));
         let is_worth_it = |known: &Whole| known.is_worth(accounts, len, accounts.least());
@@ -213,6 +213,50 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         }
         drop(holdings);
         self.count(look_up, outlet, stream, len)
+    }
+
+    /// Takes the next segment of a stream without its chunks, if it is known whole and
+    /// [`Self::take`] would refer to it at once. Returns whether it did. If not, the caller must
+    /// take the segment with its chunks.
+    ///
+    /// # Errors
+    /// Those of [`Self::take`].
+    pub fn take_brief<H, O>(
+        &mut self,
+        look_up: &impl Fn() -> H,
+        outlet: &mut O,
+        stream: StreamIndex,
+        (fingerprint, len): (Fingerprint, u64),
+    ) -> Result<bool, O::Error>
+    where
+        H: Holdings<Index = I, Catalogs = C>,
+        O: Outlet<B>,
+    {
+        let at = usize::from(stream.0);
+        if !self.streams[at].waiting.is_empty() {
+            return Ok(false);
+        }
+        let holdings = look_up();
+        let known = self.find_whole(&holdings, &fingerprint)?;
+        let accounts = &self.streams[at].accounts;
+        let is_decided = |known: &Whole| {
+            known.has_len(len)
+                && known.charge(accounts) <= accounts.left_so_far(len)
+                && known.is_worth(accounts, len, accounts.least())
+        };
+        let Some(known) = known.filter(is_decided) else {
+            return Ok(false);
+        };
+        self.counters.segments.add(1);
+        let segment = PlacedSegment {
+            fingerprint,
+            len,
+            body: self.refer_to_whole(at, known),
+        };
+        outlet.place(stream, segment)?;
+        drop(holdings);
+        self.count(look_up, outlet, stream, len)?;
+        Ok(true)
     }
 
     /// Takes a segment that was copied from an earlier backup. The backup refers to it, whatever
@@ -341,7 +385,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
                 Waiting::Open(segment) => {
                     // A known segment needs no new node, and no more containers than the choice
                     // leaves.
-                    let known = self.find_whole(holdings, &segment)?;
+                    let known = self.find_whole(holdings, &segment.fingerprint)?;
                     let accounts = &self.streams[at].accounts;
                     let is_had = |known: &Whole| {
                         known.charge(accounts) <= accounts.left()
@@ -378,7 +422,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         let mut wholes = Vec::new();
         for item in waiting {
             let Waiting::Open(segment) = item else { continue };
-            match self.find_whole(holdings, segment)? {
+            match self.find_whole(holdings, &segment.fingerprint)? {
                 Some(whole) => wholes.push(whole),
                 None => return Ok(None),
             }
@@ -390,12 +434,12 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
     pub(super) fn find_whole(
         &mut self,
         holdings: &impl Holdings<Index = I, Catalogs = C>,
-        segment: &Segment<B>,
+        fingerprint: &Fingerprint,
     ) -> Result<Option<Whole>, IngestError> {
-        if let Some(own) = self.own_segments.held.get(&segment.fingerprint) {
+        if let Some(own) = self.own_segments.held.get(fingerprint) {
             return Ok(Some(Whole::Own(*own)));
         }
-        let found = holdings.find_segment(&mut self.segments, &segment.fingerprint)?;
+        let found = holdings.find_segment(&mut self.segments, fingerprint)?;
         Ok(found.map(|(known, node)| Whole::Known(known, node)))
     }
 
@@ -477,7 +521,9 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         } else {
             0
         };
-        let number = self.own_segments.add(segment.fingerprint, containers);
+        let number = self
+            .own_segments
+            .add((segment.fingerprint, segment.len), containers);
         Ok(SegmentBody::Fresh { number, children })
     }
 }

@@ -5,6 +5,7 @@
 //! It identifies the session's own chunks by these numbers, sealed or not. So the time at which
 //! containers are sealed does not change what it finds.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,9 @@ use crate::store::session::StoreSession;
 
 /// How often the stage looks for requests, so that a slow source does not make reclamation wait.
 const POLL: Duration = Duration::from_millis(500);
+
+/// More offers than this never wait for the chunks of a brief segment.
+const BEHIND_MAX: usize = 4096;
 
 /// A message to the packer. Segments come in order within each stream. Regions state where they
 /// belong.
@@ -64,6 +68,10 @@ pub(crate) struct DecideStage {
     pub(crate) sealed: crossbeam_channel::Receiver<SealedNotice>,
     pub(crate) dedup: Deduplicator<Arc<Counters>, Index, Containers, ChunkBytes>,
     pub(crate) outlet: Decisions,
+    /// The brief segment whose chunks the stage waits for: its stream, fingerprint and length.
+    pub(crate) asked: Option<(StreamIndex, Fingerprint, u64)>,
+    /// The offers behind it.
+    pub(crate) behind: VecDeque<Offer>,
     /// Streams that have not ended.
     pub(crate) open: usize,
     /// Set at the end.
@@ -169,11 +177,45 @@ impl DecideStage {
             self.note_sealed();
             self.let_collect()?;
             for offer in offers {
-                self.take(offer)?;
-                self.note_sealed();
-                self.let_collect()?;
+                self.take_in_turn(offer)?;
             }
         }
+    }
+
+    /// Takes an offer, or leaves it behind a segment whose chunks have not come. Decisions follow
+    /// from the order of the offers alone, whatever the time at which the chunks come.
+    fn take_in_turn(&mut self, offer: Offer) -> Result<(), Halt> {
+        let mut next = match (offer, self.asked) {
+            (Offer::Children { stream, children }, Some((asked, fingerprint, len))) if stream == asked => {
+                self.asked = None;
+                let segment = OfferedSegment {
+                    fingerprint,
+                    len,
+                    children,
+                };
+                Some(Offer::Segment { stream, segment })
+            }
+            (Offer::Children { .. }, _) => {
+                return Err(IngestError::Internal("chunks that nobody has asked for").into());
+            }
+            (offer, Some(_)) => {
+                if self.behind.len() >= BEHIND_MAX {
+                    return Err(
+                        IngestError::Internal("too many offers before chunks that were asked for").into(),
+                    );
+                }
+                self.behind.push_back(offer);
+                None
+            }
+            (offer, None) => Some(offer),
+        };
+        while let Some(offer) = next {
+            self.take(offer)?;
+            self.note_sealed();
+            self.let_collect()?;
+            next = self.asked.is_none().then(|| self.behind.pop_front()).flatten();
+        }
+        Ok(())
     }
 
     fn take(&mut self, offer: Offer) -> Result<(), Halt> {
@@ -184,6 +226,18 @@ impl DecideStage {
                 self.dedup
                     .take(&look_up, &mut self.outlet, stream, for_decision(segment))?;
                 self.tell_whether_it_waits(stream)
+            }
+            Offer::Brief {
+                stream,
+                fingerprint,
+                len,
+            } => {
+                let brief = (fingerprint, len);
+                if !self.dedup.take_brief(&look_up, &mut self.outlet, stream, brief)? {
+                    self.asked = Some((stream, fingerprint, len));
+                    self.outlet.verdicts.send(Verdict::Unknown(stream))?;
+                }
+                Ok(())
             }
             Offer::Copy {
                 stream,
@@ -213,6 +267,7 @@ impl DecideStage {
                 }
                 Ok(())
             }
+            Offer::Children { .. } => Err(IngestError::Internal("chunks out of turn").into()),
             // Regions must go to the packer directly. Behind offers, whose verdicts the client must
             // take first, they would cause a deadlock.
             Offer::Region(_) => Err(IngestError::Internal("a region among the offers").into()),

@@ -356,6 +356,8 @@ impl Parts<'_> {
                 refetch: Refetch::new(store.containers().clone()),
                 insists: store.insists(),
             },
+            asked: None,
+            behind: VecDeque::new(),
             open: self.local.streams.len(),
             stats: Arc::clone(&self.local.shared.lookups),
             session: Arc::clone(store),

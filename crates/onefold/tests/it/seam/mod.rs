@@ -26,12 +26,17 @@ fn a_store_elsewhere_decides_as_one_here() {
     for referring in KINDS {
         for case in CASES {
             let here = LocalHost::new(&Process::new(700), referring);
-            let elsewhere = RemoteHost::new(&Process::new(700), referring, None);
-            let (local, remote) = (made(&here, *case), made(&elsewhere, *case));
-            assert_eq!(local, remote, "{}, {referring:?}", case.0);
-            assert!(elsewhere.messages() >= 4, "{}: it talked over the pipe", case.0);
+            let local = made(&here, *case);
             assert_sound(&here.store, case.0);
-            assert_sound(&elsewhere.here.store, case.0);
+            // Every segment with its chunks, some of them, and none.
+            for streak in [u32::MAX, 1, 0] {
+                let mut elsewhere = RemoteHost::new(&Process::new(700), referring, None);
+                elsewhere.streak = streak;
+                let remote = made(&elsewhere, *case);
+                assert_eq!(local, remote, "{}, {referring:?}, {streak}", case.0);
+                assert!(elsewhere.messages() >= 4, "{}: it talked over the pipe", case.0);
+                assert_sound(&elsewhere.here.store, case.0);
+            }
         }
     }
 }

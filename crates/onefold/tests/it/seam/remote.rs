@@ -11,6 +11,7 @@ use crypto::Fingerprinter;
 use format::manifest::BackupTotals;
 use format::node::Node;
 use ingest::Granularity;
+use ingest::brief::{BriefOffers, Noted};
 use ingest::conformance::{Begun, Host};
 use ingest::{About, BackupSession, Committed, IngestError, IngestOptions, Offer, Stream, Terms, Verdict};
 use recipe::{NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
@@ -27,13 +28,19 @@ use crate::common::Process;
 pub(crate) struct RemoteHost {
     pub(crate) here: LocalHost,
     cut: Arc<Cut>,
+    /// After so many known segments of a stream, the client leaves the chunks out.
+    pub(crate) streak: u32,
 }
+
+/// The usual client leaves the chunks out after one known segment: short streams have both kinds.
+const STREAK: u32 = 1;
 
 impl RemoteHost {
     pub(crate) fn new(machine: &Process, referring: Referring, cut_after: Option<usize>) -> Self {
         Self {
             here: LocalHost::new(machine, referring),
             cut: Cut::new(cut_after),
+            streak: STREAK,
         }
     }
 
@@ -42,6 +49,7 @@ impl RemoteHost {
         Self {
             here: LocalHost::on(machine, referring),
             cut: Cut::new(cut_after),
+            streak: STREAK,
         }
     }
 
@@ -69,6 +77,7 @@ impl Host for RemoteHost {
                 next: AtomicU64::new(0),
                 threads: vec![store, listener],
             }),
+            brief: BriefOffers::after(self.streak),
         };
         Ok(Box::new(RemoteBackup { session, parents }))
     }
@@ -333,6 +342,7 @@ impl StoreReader for RemoteReader {
 #[derive(Debug)]
 struct RemoteSession {
     reader: RemoteReader,
+    brief: BriefOffers,
 }
 
 impl RemoteSession {
@@ -366,7 +376,7 @@ impl BackupSession for RemoteSession {
         for offer in offers {
             sent.push(match offer {
                 Offer::Region(region) => Sent::Region(region.into_stored()?),
-                other => Sent::Offer(other),
+                other => Sent::Offer(self.brief.offer(other)),
             });
         }
         if let Some(why) = &self.connection().inbox.lock().failed {
@@ -384,10 +394,23 @@ impl BackupSession for RemoteSession {
             let waited = inbox.changed.wait_timeout(mail, wait);
             (mail, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        match &mail.failed {
-            Some(why) if mail.verdicts.is_empty() => Err(broken(why.clone())),
-            _ => Ok(mail.verdicts.drain(..).collect()),
+        if let Some(why) = mail.failed.as_ref().filter(|_| mail.verdicts.is_empty()) {
+            return Err(broken(why.clone()));
         }
+        let came: Vec<Verdict> = mail.verdicts.drain(..).collect();
+        drop(mail);
+        let mut verdicts = Vec::new();
+        for verdict in came {
+            match self.brief.note(verdict).unwrap() {
+                Noted::Verdict(verdict) => verdicts.push(verdict),
+                Noted::Asked(children) => {
+                    let sent = vec![Sent::Offer(children)];
+                    let sent = self.connection().send(serve::SUBMIT, 0, &sent.to_bytes());
+                    sent.map_err(broken)?;
+                }
+            }
+        }
+        Ok(verdicts)
     }
 
     fn commit(&self, about: About) -> Result<Committed, IngestError> {

@@ -1,0 +1,223 @@
+//! When a client leaves the chunks out of its offers (B1).
+//!
+//! A segment's fingerprint and length have some 40 bytes, and its chunks some 18,000. If the store
+//! knew the last segments of a stream whole, it probably knows the next ones. So the client offers
+//! them briefly, and keeps their chunks for the case that the store asks. A wrong guess costs a
+//! round trip. After it, a few segments travel with their chunks again.
+//!
+//! Any number of threads: one offers, and another takes verdicts.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::dedup::StreamIndex;
+use crate::message::{Offer, OfferedChild, OfferedSegment, Verdict};
+
+/// A segment is offered briefly after so many known ones of its stream, if the caller does not say
+/// otherwise.
+const STREAK: u32 = 4;
+/// At most so many segments wait for verdicts while one of them is brief. The server keeps no more.
+const WAITING_MAX: usize = 1024;
+/// How long one wait lasts, before the caller looks whether the backup still runs.
+const WAIT: Duration = Duration::from_millis(200);
+
+/// The offered segments of a backup, as far as they have no verdict.
+#[derive(Debug)]
+pub struct BriefOffers {
+    streak: u32,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    streams: Vec<Stream>,
+    /// Segments without a verdict, in all streams.
+    waiting: usize,
+    /// Those among them that were offered briefly.
+    brief: usize,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    /// The last verdicts that said "known", without a break.
+    known: u32,
+    /// The segments without a verdict: the chunks of a brief one.
+    offered: VecDeque<Option<Vec<OfferedChild>>>,
+}
+
+impl State {
+    fn stream(&mut self, stream: StreamIndex) -> &mut Stream {
+        let at = usize::from(stream.0);
+        if self.streams.len() <= at {
+            self.streams.resize_with(at + 1, Stream::default);
+        }
+        &mut self.streams[at]
+    }
+}
+
+impl Default for BriefOffers {
+    fn default() -> Self {
+        Self::after(STREAK)
+    }
+}
+
+impl BriefOffers {
+    /// A segment is offered briefly after so many known ones of its stream. 0: every segment.
+    #[must_use]
+    pub fn after(streak: u32) -> Self {
+        Self {
+            streak,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until more segments may be offered. Returns whether they may; if not, the caller looks
+    /// whether the backup still runs, and calls again.
+    #[must_use]
+    pub fn wait(&self) -> bool {
+        let mut state = self.state();
+        let is_full = |state: &State| state.brief > 0 && state.waiting >= WAITING_MAX;
+        if is_full(&state) {
+            let waited = self.changed.wait_timeout(state, WAIT);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        !is_full(&state)
+    }
+
+    /// The offer to send in place of this one.
+    #[must_use]
+    pub fn offer(&self, offer: Offer) -> Offer {
+        let mut state = self.state();
+        let (stream, kept, offer) = match offer {
+            Offer::Segment { stream, segment } if state.stream(stream).known >= self.streak => {
+                let OfferedSegment {
+                    fingerprint,
+                    len,
+                    children,
+                } = segment;
+                let brief = Offer::Brief {
+                    stream,
+                    fingerprint,
+                    len,
+                };
+                (stream, Some(children), brief)
+            }
+            Offer::Segment { stream, .. } | Offer::Copy { stream, .. } => (stream, None, offer),
+            other => return other,
+        };
+        state.waiting += 1;
+        state.brief += usize::from(kept.is_some());
+        state.stream(stream).offered.push_back(kept);
+        offer
+    }
+
+    /// Notes a verdict. Returns it, or the chunks for which it asks. `None`: the server asks for
+    /// chunks that were not left out.
+    #[must_use]
+    pub fn note(&self, verdict: Verdict) -> Option<Noted> {
+        let mut state = self.state();
+        match &verdict {
+            Verdict::Segment { stream, wanted } => {
+                let of_stream = state.stream(*stream);
+                of_stream.known = if wanted.is_empty() { of_stream.known + 1 } else { 0 };
+                if let Some(kept) = of_stream.offered.pop_front() {
+                    state.waiting -= 1;
+                    state.brief -= usize::from(kept.is_some());
+                }
+                self.changed.notify_all();
+                Some(Noted::Verdict(verdict))
+            }
+            Verdict::Unknown(stream) => {
+                let of_stream = state.stream(*stream);
+                of_stream.known = 0;
+                let kept = of_stream.offered.iter_mut().find_map(Option::take)?;
+                state.brief -= 1;
+                self.changed.notify_all();
+                Some(Noted::Asked(Offer::Children {
+                    stream: *stream,
+                    children: kept,
+                }))
+            }
+            _ => Some(Noted::Verdict(verdict)),
+        }
+    }
+}
+
+/// What a verdict leads to.
+#[derive(Debug)]
+pub enum Noted {
+    /// The client's half takes it.
+    Verdict(Verdict),
+    /// This offer must be sent.
+    Asked(Offer),
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Fingerprint;
+
+    use super::*;
+
+    const ONE: StreamIndex = StreamIndex(0);
+
+    fn segment(number: u8) -> Offer {
+        Offer::Segment {
+            stream: ONE,
+            segment: OfferedSegment {
+                fingerprint: Fingerprint::from_bytes([number; 32]),
+                len: 5,
+                children: Vec::new(),
+            },
+        }
+    }
+
+    fn known() -> Verdict {
+        Verdict::Segment {
+            stream: ONE,
+            wanted: Vec::new(),
+        }
+    }
+
+    fn is_brief(offer: &Offer) -> bool {
+        matches!(offer, Offer::Brief { .. })
+    }
+
+    #[test]
+    fn segments_are_brief_after_known_ones_until_one_is_unknown() {
+        let offers = BriefOffers::default();
+        for number in 0..6 {
+            assert!(!is_brief(&offers.offer(segment(number))));
+        }
+        (0..4).for_each(|_| drop(offers.note(known())));
+        assert!(is_brief(&offers.offer(segment(6))));
+        assert!(is_brief(&offers.offer(segment(7))));
+        // The verdicts of 4 and 5, and then 6 is unknown.
+        (0..2).for_each(|_| drop(offers.note(known())));
+        let asked = offers.note(Verdict::Unknown(ONE)).unwrap();
+        assert!(matches!(asked, Noted::Asked(Offer::Children { .. })));
+        assert!(!is_brief(&offers.offer(segment(8))));
+        (0..3).for_each(|_| drop(offers.note(known())));
+        assert!(offers.note(Verdict::Unknown(ONE)).is_none());
+    }
+
+    #[test]
+    fn few_segments_wait_beside_a_brief_one() {
+        let offers = BriefOffers::default();
+        (0..4).for_each(|number| drop(offers.offer(segment(number))));
+        (0..4).for_each(|_| drop(offers.note(known())));
+        for number in 0..WAITING_MAX {
+            assert!(offers.wait(), "{number}");
+            assert!(is_brief(&offers.offer(segment(9))));
+        }
+        assert!(!offers.wait());
+        drop(offers.note(known()));
+        assert!(offers.wait());
+    }
+}
