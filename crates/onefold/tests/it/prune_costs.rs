@@ -144,9 +144,9 @@ fn manifests_are_listed_once_where_nobody_else_is_there() {
         let other =
             is_there.then(|| Session::begin_read(reclaimer.sealer(), 1, SessionPolicy::default()).unwrap());
         drop(process.watched.take_requests());
-        let pulse = other.as_ref().map(|other| other.start_pulse().unwrap());
+        let heartbeats = other.as_ref().map(|other| other.start_heartbeats().unwrap());
         let report = store.prune(&everything(), &Monitor::default()).unwrap().0;
-        drop(pulse);
+        drop(heartbeats);
         assert_eq!(report.epochs, 1);
         listings(&process.watched.take_requests())
     };
