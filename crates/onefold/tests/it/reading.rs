@@ -340,7 +340,7 @@ fn a_read_only_reader_continues_and_distinguishes_pruning_from_damage() {
     );
     let text = error.to_string();
     for words in [
-        "forgotten and pruned while it was being read",
+        "forgotten, and pruned while it was read without a pin",
         "`onefold snapshots` lists",
     ] {
         assert!(text.contains(words), "{text}");
