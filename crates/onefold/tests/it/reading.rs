@@ -253,7 +253,7 @@ fn a_backup_that_a_reader_declared_stays_after_forget_and_prune() {
         &monitor,
     );
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("has been forgotten;"), "{error}");
+    assert!(error.contains("has been forgotten. `onefold"), "{error}");
 }
 
 #[test]
