@@ -20,8 +20,9 @@ need_space() {
   [ "$free" -ge $(($2 + 2048)) ] || fail "$1: $free MiB free, $(($2 + 2048)) needed"
 }
 
-# discard FOLDER: put aside until all is done. ext4 passes over inodes freed in the last minutes one by one, so that
-# creating files after deleting as many takes several times as long, with any program.
+# discard FOLDER: put aside until all is done. ext4 passes over inodes freed in the last minutes one
+# by one, so that creating files after deleting as many takes several times as long, with any
+# program.
 discard() {
   if [ ! -e "$1" ]; then return; fi
   mkdir -p "$work/aside"

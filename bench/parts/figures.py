@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-# Counted as peers that compress, and as peers at zstd level 3, which `onefold-zstd` is told to take.
+# Counted as peers that compress, and as peers at zstd level 3, which `onefold-zstd` is told to
+# take.
 COMPRESSING = ("restic", "rustic", "kopia-zstd", "borg", "borg-zstd")
 EQUAL_LEVEL = ("restic", "rustic", "kopia-zstd", "borg-zstd")
 MEMORY_MB_MOST, MEMORY_MB_GOAL = 300, 200

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes successive states of one disk image: Debian in ext4, packages installed in place between the states.
-# image.sh yes|no FOLDER (yes: a small one). Needs root: it mounts the image through a loop device.
+# Makes successive states of one disk image: Debian in ext4, packages installed in place between the
+# states. image.sh yes|no FOLDER (yes: a small one). Needs root: it mounts the image through a loop
+# device.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=bench/parts/common.sh

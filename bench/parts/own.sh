@@ -1,5 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
-# The limits of the machine that figures are held against: the disk alone, tar, a walk. Sourced, never run.
+# The limits of the machine that figures are held against: the disk alone, tar, a walk. Sourced,
+# never run.
 
 # read_store FOLDER cat|direct: every file above 1 MiB, in order of names, thrown away.
 read_store() {
@@ -59,7 +60,8 @@ build_bound() {
   cargo build --quiet --release --manifest-path "$root/bench/bound/Cargo.toml" --target-dir "$root/bench/bound/target"
 }
 
-# store_figures: what the index of the store that stands costs; on disk, and held in memory that is nearly full.
+# store_figures: what the index of the store that stands costs; on disk, and held in memory that is
+# nearly full.
 store_figures() {
   local memory_mib
   for memory_mib in "" 4; do

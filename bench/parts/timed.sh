@@ -20,10 +20,12 @@ json_row() {
   echo "{$line}" >>"$rows"
 }
 
-# read_all PATH...: so that the page cache holds them. tar skips reading where its output is /dev/null itself.
+# read_all PATH...: so that the page cache holds them. tar skips reading where its output is
+# /dev/null itself.
 read_all() { tar cf - -P "$@" 2>/dev/null | cat >/dev/null; }
 
-# prepare warm|cold PATH...: what the command will read is in the page cache, or nothing is; nothing waits to be written.
+# prepare warm|cold PATH...: what the command will read is in the page cache, or nothing is; nothing
+# waits to be written.
 prepare() {
   local state=$1
   shift
@@ -38,9 +40,9 @@ prepare() {
 # seconds_since EPOCHREALTIME
 seconds_since() { awk -v from="$1" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.3f", to - from }'; }
 
-# timed DATA STEP WHO STATE COMMAND...: one row; standard output is thrown away. A command that fails gives a row
-# that says so, and status 1; one that takes longer than is allowed, a row without a time. The time that `sync`
-# takes afterwards is told apart: programs differ in what they
+# timed DATA STEP WHO STATE COMMAND...: one row; standard output is thrown away. A command that
+# fails gives a row that says so, and status 1; one that takes longer than is allowed, a row without
+# a time. The time that `sync` takes afterwards is told apart: programs differ in what they
 # leave to the system. Standard output goes to `$kept` where that is set.
 timed() {
   local data=$1 step=$2 who=$3 state=$4 status=0 from seconds synced user system peak

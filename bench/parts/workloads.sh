@@ -1,9 +1,11 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
 # The steps that every program goes through with one data set. Sourced, never run.
 #
-# Reads: data_root, work, run, versions_max, backup_state, restore_state, verify_all, scout, narrow, and the drivers.
+# Reads: data_root, work, run, versions_max, backup_state, restore_state, verify_all, scout, narrow,
+# and the drivers.
 
-# place VERSION_FOLDER: it gets the name that is backed up, the same for every version. unplace gives it back its own.
+# place VERSION_FOLDER: it gets the name that is backed up, the same for every version. unplace
+# gives it back its own.
 place() {
   unplace "$(dirname "$1")"
   basename "$1" >"$(dirname "$1")/current.is"
@@ -65,7 +67,8 @@ largest_mib() {
 # is_versioned DATA: 1 where each folder in it is a version, else 0.
 is_versioned() { if compgen -G "$data_root/$1/v[0-9]*" >/dev/null; then echo 1; else echo 0; fi; }
 
-# workload DATA: all steps for the program `who` (its driver and variant are set). A backup that fails ends them.
+# workload DATA: all steps for the program `who` (its driver and variant are set). A backup that
+# fails ends them.
 workload() {
   local data=$1 folder="$data_root/$1" versions=() result=0
   mapfile -t versions < <(find "$folder" -maxdepth 1 -name 'v[0-9]*' -type d | sort | head -n "$versions_max")
@@ -93,7 +96,8 @@ workload() {
   return "$result"
 }
 
-# one_version, many_versions: the backups and restores of a workload, with its variables. Status 2: a backup failed.
+# one_version, many_versions: the backups and restores of a workload, with its variables. Status 2:
+# a backup failed.
 one_version() {
   local result=0
   backup "$data" first "$folder" one no || return 2
@@ -124,7 +128,8 @@ many_versions() {
   return $result
 }
 
-# dump DATA LABEL FILE: the file to /dev/null, for programs that can; for ours, its stored bytes alone beside it.
+# dump DATA LABEL FILE: the file to /dev/null, for programs that can; for ours, its stored bytes
+# alone beside it.
 dump() {
   if [ "$who" = onefold ]; then raw_read "$1" || return 1; fi
   if ! wants "$1" dump || ! "${driver}_dump" "$2" "$3"; then return; fi

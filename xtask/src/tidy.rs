@@ -18,10 +18,11 @@ pub(crate) fn check() -> Result<()> {
         .context("xtask lies in the workspace")?;
     let mut files = Vec::new();
     for folder in ["crates", "model", "testfs", "xtask", "fuzz", "bench"] {
-        collect(&root.join(folder), "rs", &mut files)?;
+        collect(&root.join(folder), &has_extension("rs"), &mut files)?;
     }
     let mut faults = Vec::new();
     check_pages(root, &mut faults)?;
+    check_scripts(root, &mut faults)?;
     for file in files {
         let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
         let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
@@ -59,7 +60,7 @@ pub(crate) fn check() -> Result<()> {
 /// Checks every Markdown page, of all folders.
 fn check_pages(root: &Path, faults: &mut Vec<String>) -> Result<()> {
     let mut pages = Vec::new();
-    collect(root, "md", &mut pages)?;
+    collect(root, &has_extension("md"), &mut pages)?;
     for page in pages {
         let text = fs::read_to_string(&page).with_context(|| format!("reading {}", page.display()))?;
         let shown = page.strip_prefix(root).unwrap_or(&page).display().to_string();
@@ -68,8 +69,32 @@ fn check_pages(root: &Path, faults: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Finds the files below a folder whose name ends with an extension, except those of builds.
-fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) -> Result<()> {
+/// Checks the comments of every script, and of TOML and YAML. A file without an extension is a
+/// script if it begins with `#!`.
+fn check_scripts(root: &Path, faults: &mut Vec<String>) -> Result<()> {
+    const EXTENSIONS: [&str; 4] = ["sh", "py", "toml", "yml"];
+    let may_be_script = |path: &Path| {
+        path.extension()
+            .is_none_or(|extension| EXTENSIONS.iter().any(|one| extension == *one))
+    };
+    let mut files = Vec::new();
+    collect(root, &may_be_script, &mut files)?;
+    for file in files {
+        let bytes = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
+        if file.extension().is_some() || bytes.starts_with(b"#!") {
+            let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+            crate::width::check_script(&shown, &String::from_utf8_lossy(&bytes), faults);
+        }
+    }
+    Ok(())
+}
+
+fn has_extension(extension: &str) -> impl Fn(&Path) -> bool {
+    move |path| path.extension().is_some_and(|of_file| of_file == extension)
+}
+
+/// Finds the files below a folder that are wanted, except those of builds.
+fn collect(folder: &Path, is_wanted: &dyn Fn(&Path) -> bool, files: &mut Vec<PathBuf>) -> Result<()> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Ok(());
     };
@@ -80,9 +105,9 @@ fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) -> Result<(
                 .file_name()
                 .is_some_and(|name| name != "target" && name != ".git")
             {
-                collect(&path, extension, files)?;
+                collect(&path, is_wanted, files)?;
             }
-        } else if path.extension().is_some_and(|of_file| of_file == extension) {
+        } else if path.is_file() && is_wanted(&path) {
             files.push(path);
         }
     }

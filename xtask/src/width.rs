@@ -1,6 +1,7 @@
 //! The width of text: Markdown and comments have at most 100 columns.
 //!
-//! Exempt are tables, code blocks and the targets of links, which cannot be wrapped.
+//! Exempt are the targets of links, which cannot be wrapped, and in Markdown and Rust tables and
+//! code blocks too.
 
 /// Columns of a line of text.
 const COLUMNS_MAX: usize = 100;
@@ -23,6 +24,16 @@ pub(crate) fn check_comments(name: &str, text: &str, faults: &mut Vec<String>) {
     report(name, lines, faults);
 }
 
+/// Adds a fault for each line of a script or of TOML that is a comment and too wide. Its indented
+/// lines are lists of options, and no code.
+pub(crate) fn check_script(name: &str, text: &str, faults: &mut Vec<String>) {
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with('#') {
+            judge(name, index + 1, line, faults);
+        }
+    }
+}
+
 /// Goes through lines as (number, whole line, its text without a comment's mark).
 fn report<'a>(name: &str, lines: impl Iterator<Item = (usize, &'a str, &'a str)>, faults: &mut Vec<String>) {
     let mut is_code = false;
@@ -30,12 +41,19 @@ fn report<'a>(name: &str, lines: impl Iterator<Item = (usize, &'a str, &'a str)>
         let is_fence = text.trim_start().starts_with("```");
         is_code ^= is_fence;
         let is_exempt = is_code || is_fence || text.starts_with("    ") || text.trim_start().starts_with('|');
-        let columns = columns(line);
-        if columns > COLUMNS_MAX && !is_exempt {
-            faults.push(format!(
-                "{name}:{number}: {columns} columns, at most {COLUMNS_MAX}"
-            ));
+        if !is_exempt {
+            judge(name, number, line, faults);
         }
+    }
+}
+
+/// Adds a fault if the line is too wide.
+fn judge(name: &str, number: usize, line: &str, faults: &mut Vec<String>) {
+    let columns = columns(line);
+    if columns > COLUMNS_MAX {
+        faults.push(format!(
+            "{name}:{number}: {columns} columns, at most {COLUMNS_MAX}"
+        ));
     }
 }
 
@@ -60,7 +78,7 @@ fn columns(line: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_comments, check_page};
+    use super::{check_comments, check_page, check_script};
 
     fn faults_of(check: fn(&str, &str, &mut Vec<String>), text: &str) -> usize {
         let mut faults = Vec::new();
@@ -88,5 +106,19 @@ mod tests {
             faults_of(check_comments, &format!("    /// {wide}\nlet code = \"{wide}\";")),
             1
         );
+    }
+
+    #[test]
+    fn comments_of_scripts_are_held_to_the_width_and_commands_are_not() {
+        let wide = "word ".repeat(21);
+        for (text, expected) in [
+            (format!("#!/bin/sh\n# {wide}"), 1),
+            (format!("  # {wide}"), 1),
+            (format!("#              {wide}"), 1),
+            (format!("echo {wide} # {wide}"), 0),
+            (format!("# see https://example.org/{}", "x".repeat(101)), 0),
+        ] {
+            assert_eq!(faults_of(check_script, &text), expected, "{text}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
-# How borg is told to do each step; see onefold.sh. By default it compresses with lz4. Variant: zstd (level 3).
+# How borg is told to do each step; see onefold.sh. By default it compresses with lz4. Variant: zstd
+# (level 3).
 
 export BORG_PASSPHRASE=bench BORG_RELOCATED_REPO_ACCESS_IS_OK=yes
 # The program itself: a shim of pyenv in its place would cost a shell at every start.

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
-# How kopia is told to do each step; see onefold.sh. By default it does not compress. Variant: zstd (its zstd at the
-# default level). Retention is widened, or it would drop the oldest backup by itself; folders that say that they are
-# caches are not left out.
+# How kopia is told to do each step; see onefold.sh. By default it does not compress. Variant: zstd
+# (its zstd at the default level). Retention is widened, or it would drop the oldest backup by
+# itself; folders that say that they are caches are not left out.
 
 export KOPIA_PASSWORD=bench KOPIA_CHECK_FOR_UPDATES=false
 kopia_run() { command=(env KOPIA_CONFIG_PATH="$state/kopia.config" kopia --no-progress --log-level=error --log-dir="$state/kopia-log" "$@"); }

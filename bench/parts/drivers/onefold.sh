@@ -1,7 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
-# How Onefold is told to do each step. A driver only says commands: it sets `command`, and `restored`, the folder
-# where the source's copy will be. Reads: store, state, variant, onefold. Variants: off (no compression), zstd
-# (at level 3, which is the peers'), image (a disk image in fixed chunks of 4 KiB).
+# How Onefold is told to do each step. A driver only says commands: it sets `command`, and
+# `restored`, the folder where the source's copy will be. Reads: store, state, variant, onefold.
+# Variants: off (no compression), zstd (at level 3, which is the peers'), image (a disk image in
+# fixed chunks of 4 KiB).
 
 onefold_version() { "$onefold" --version; }
 onefold_new() { ONEFOLD_PASSWORD=bench "$onefold" -q -r "$store" init --reserve-mib 0; }

@@ -1,5 +1,6 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
-# How restic is told to do each step; see onefold.sh. Its default compression, "auto", is zstd's default level.
+# How restic is told to do each step; see onefold.sh. Its default compression, "auto", is zstd's
+# default level.
 
 export RESTIC_PASSWORD=bench RESTIC_PROGRESS_FPS=0
 restic_run() { command=(env RESTIC_CACHE_DIR="$state/restic" restic -q -r "$store" "$@"); }

@@ -43,7 +43,8 @@ rustic_together() {
   command+=(--prune --instant-delete)
   if [ "$limit" != default ]; then command+=(--max-repack unlimited --max-unused "$limit"); fi
 }
-# By default it copies no more than a tenth of the store, and deletes what is free a day later, with another run.
+# By default it copies no more than a tenth of the store, and deletes what is free a day later, with
+# another run.
 rustic_prune() {
   rustic_run prune --instant-delete
   if [ "$1" != default ]; then command+=(--max-repack unlimited --max-unused "$1"); fi

@@ -14,10 +14,10 @@ pub const NODE_AVG_CHILDREN_MAX: u32 = 1 << 14;
 
 /// The cut rule of one level: the end of a segment or higher node [RevDedup 2.2.2].
 ///
-/// After at least `avg / 2` children, a node ends after a child whose `node_bits` are a multiple of
-/// `avg / 2`, but at the latest after `2 * avg` children. On random fingerprints the mean is `avg /
-/// 2`, plus that of a geometric number capped at `3 * avg / 2`, less one: 0.97 of `avg` for large
-/// averages.
+/// After at least `avg / 2` children, a node ends after a child whose node bits (bytes 0-3 of its
+/// fingerprint, little-endian) are a multiple of `avg / 2`, but at the latest after `2 * avg`
+/// children. On random fingerprints the mean is `avg / 2`, plus that of a geometric number capped
+/// at `3 * avg / 2`, less one: 0.97 of `avg` for large averages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeCutter {
     min: u32,
@@ -66,12 +66,6 @@ impl NodeCutter {
     #[must_use]
     pub const fn pending(&self) -> u32 {
         self.pending
-    }
-
-    /// The most children that a node can have.
-    #[must_use]
-    pub const fn children_max(&self) -> u32 {
-        self.max
     }
 
     /// Drops the open node: the next child begins a new one.

@@ -42,7 +42,7 @@ use typed::{name, store_place, tag_list};
 #[command(
     name = "onefold",
     version,
-    about = "Deduplicating backups: what is equal is stored once",
+    about = "Deduplicating backups: equal data is stored once",
     max_term_width = 110
 )]
 pub(crate) struct Cli {
@@ -171,7 +171,7 @@ pub(crate) enum Command {
     Prune(Prune),
     /// Change the tags of backups
     Tag(Tag),
-    /// Hold backups: nothing forgets them before a date
+    /// Hold backups, so that no command forgets them before a date
     Hold(Hold),
     /// End the hold of backups
     Unhold(Unhold),
@@ -182,9 +182,10 @@ pub(crate) enum Command {
     /// Show or set how the backups of a series are stored
     #[command(subcommand)]
     Series(Series),
-    /// Store backups as their series are set to, of all series or of one. With layout hybrid, older
-    /// backups then refer to data of newer ones, and backups beyond the archival window are
-    /// forgotten. With repair, scattered data of the newest backup is copied together
+    /// Rewrite the backups of all series, or of one, as the settings of their series say. With
+    /// layout hybrid, older backups then refer to data of newer ones, and `optimize` forgets
+    /// backups beyond the archival window. With repair, it copies scattered data of the newest
+    /// backup together
     Optimize(Optimize),
     /// Rebuild the index
     #[command(subcommand)]
@@ -229,7 +230,7 @@ pub(crate) enum CompressionMode {
 
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
-    /// Files and folders; a `/` at the end of a symbolic link's path follows the link
+    /// Files and folders; to follow a symbolic link, end its path with `/`
     #[arg(value_name = "PATH", required_unless_present = "stdin")]
     pub(crate) paths: Vec<PathBuf>,
     /// Back up standard input
@@ -253,15 +254,15 @@ pub(crate) struct Backup {
         value_parser = clap::value_parser!(u32).range(4..=1024)
     )]
     pub(crate) image_kib: Option<u32>,
-    /// Go on where an interrupted backup of the same stream or image was, without reading again
-    /// what comes before; it must have the same bytes up to there
+    /// Continue an interrupted backup of the same stream or image, without reading again the bytes
+    /// that it stored; these must still be the same
     #[arg(long)]
     pub(crate) resume: bool,
     /// Leave out entries that match this pattern (may be repeated): `/x` from the root, `./x` from
     /// here, `x` in any folder; `\[` is a bracket
     #[arg(short, long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<String>,
-    /// The same, with letters of either case
+    /// Like --exclude, but `a` matches `A` too
     #[arg(long, value_name = "PATTERN")]
     pub(crate) iexclude: Vec<String>,
     /// Leave out entries that match a line of this file; variables and `~` are not replaced

@@ -70,11 +70,6 @@ impl CatalogCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The catalog, without loading or waiting.
-    pub(crate) fn peek(&self, id: ContainerId) -> Option<Arc<CatalogView>> {
-        self.lock().touch(id)
-    }
-
     /// The catalog, or the duty to load it.
     pub(crate) fn get_or_load(&self, id: ContainerId) -> Found<'_> {
         let mut state = self.lock();

@@ -187,12 +187,6 @@ impl Containers {
         }
     }
 
-    /// The catalog, if it is in the cache; never reads.
-    #[must_use]
-    pub fn cached_catalog(&self, id: ContainerId) -> Option<Arc<CatalogView>> {
-        self.inner.cache.peek(id)
-    }
-
     /// Adds a catalog to the cache, or replaces the one of an older generation.
     pub fn insert_catalog(&self, view: Arc<CatalogView>) {
         self.inner.cache.insert(view);

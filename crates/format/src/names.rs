@@ -149,12 +149,6 @@ pub fn parse_config(name: &ObjectName) -> Option<(Revision, ConfigCopy)> {
     Some((parse_revision(revision)?, copy))
 }
 
-/// `<kind>`: all containers of a kind.
-#[must_use]
-pub const fn containers_folder(kind: ContainerKind) -> &'static str {
-    kind.folder()
-}
-
 /// `<kind>/<session>`: the containers of one kind that a session wrote.
 #[must_use]
 pub fn container_folder(kind: ContainerKind, session: SessionId) -> String {

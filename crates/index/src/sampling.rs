@@ -268,16 +268,3 @@ pub fn efficiency_of(rate: SamplingRate, hooks: u64, containers: u64) -> f64 {
     let period = rate.period() as f64;
     predicted_efficiency(period, hooks as f64 * period / containers.max(1) as f64)
 }
-
-/// The longest period that finds this share of duplicates: `T = Tmin (1 - f) + 1` [Guo, equation
-/// 2].
-#[must_use]
-pub fn period_for(efficiency: f64, container_chunks: f64) -> f64 {
-    container_chunks * (1.0 - efficiency.clamp(0.0, 1.0)) + 1.0
-}
-
-/// The memory that finds this share of duplicates: `M = E C / (S T)` [Guo, equation 2]. In bytes.
-#[must_use]
-pub fn memory_for(efficiency: f64, container_chunks: f64, entry: f64, chunk: f64, stored: f64) -> f64 {
-    entry * stored / (chunk * period_for(efficiency, container_chunks))
-}

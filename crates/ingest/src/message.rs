@@ -107,8 +107,8 @@ pub enum Verdict {
     /// The store decides on the last segments of a stream when more of it has come. A client that
     /// waits for their verdicts would wait for ever.
     Waits(StreamIndex),
-    /// The store does not know the first brief segment of the stream that has no verdict. It decides
-    /// on nothing more before the segment's chunks have come.
+    /// The store cannot decide on the first brief segment of the stream that has no verdict. It
+    /// decides on nothing more before the segment's chunks have come.
     Unknown(StreamIndex),
     /// A request to send the regions that the client has begun, because a stream has ended, or a
     /// checkpoint waits for them.

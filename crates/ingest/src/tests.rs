@@ -124,7 +124,7 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
     let (chunked_tx, chunked_rx) = unbounded::<Chunked>("look-up", &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
     let stages = ClientStages::new();
-    let mut feeder = SourceInput::new(
+    let mut input = SourceInput::new(
         2,
         BufferPool::new(buffer_bytes, headroom),
         batch_tx,
@@ -136,27 +136,27 @@ fn feed(streams: [&[Said]; 2], buffer_bytes: usize, read_max: usize, fixed: bool
             let stream = StreamIndex(number);
             match said.get(step) {
                 None => {}
-                Some(Said::Cut) => feeder.cut(stream).unwrap(),
-                Some(Said::Zeros(len)) => feeder.zeros(stream, *len).unwrap(),
-                // Both inputs of the feeder: copied bytes, and bytes read in place.
-                Some(Said::Bytes(bytes)) if step % 2 == 0 => feeder.bytes(stream, bytes).unwrap(),
+                Some(Said::Cut) => input.cut(stream).unwrap(),
+                Some(Said::Zeros(len)) => input.zeros(stream, *len).unwrap(),
+                // Both ways into the input: copied bytes, and bytes read in place.
+                Some(Said::Bytes(bytes)) if step % 2 == 0 => input.bytes(stream, bytes).unwrap(),
                 Some(Said::Bytes(bytes)) => {
                     let mut rest = bytes.as_slice();
                     while !rest.is_empty() {
-                        let spare = feeder.spare(stream).unwrap();
+                        let spare = input.spare(stream).unwrap();
                         assert!(!spare.is_empty());
                         let len = rest.len().min(spare.len()).min(read_max);
                         spare[..len].copy_from_slice(&rest[..len]);
-                        feeder.advance(stream, len);
+                        input.advance(stream, len);
                         rest = &rest[len..];
                     }
                 }
             }
         }
     }
-    feeder.end(StreamIndex(0)).unwrap();
-    feeder.end(StreamIndex(1)).unwrap();
-    drop(feeder);
+    input.end(StreamIndex(0)).unwrap();
+    input.end(StreamIndex(1)).unwrap();
+    drop(input);
     let pool = ThreadPool::new("work", 4, &clock());
     let workers = pool.workers(1, &stages.work).unwrap();
     let states = vec![ChunkState::new(chunker()), ChunkState::new(chunker())];
@@ -264,11 +264,11 @@ proptest! {
             kind: kind(of),
             sequence: SequenceNumber::new(number).unwrap(),
         };
-        let mut ledger = SealedContainers::default();
+        let mut containers = SealedContainers::default();
         for (place, of) in (0..).zip(&numbers) {
-            ledger.add(place, id(*of));
+            containers.add(place, id(*of));
         }
-        let spans = ledger.all();
+        let spans = containers.all();
         let named: Vec<ContainerId> = spans.iter().flat_map(|span| span.ids(session)).collect();
         let mut wanted: Vec<ContainerId> = numbers.iter().map(|of| id(*of)).collect();
         wanted.sort_by_key(|id| (id.kind, id.sequence));
@@ -281,35 +281,35 @@ proptest! {
 }
 
 #[test]
-fn a_feeder_that_is_to_stop_says_so() {
+fn an_input_that_is_to_stop_says_so() {
     let (tx, rx) = unbounded("chunker", &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
     let stages = ClientStages::new();
-    let mut feeder = SourceInput::new(
+    let mut input = SourceInput::new(
         1,
         BufferPool::new(64, 0),
         tx.clone(),
         ThreadPool::new("section", 1, &clock()),
         around(&counters, &cancel, &failure, &stages),
     );
-    feeder.bytes(StreamIndex(0), &[1; 200]).unwrap();
+    input.bytes(StreamIndex(0), &[1; 200]).unwrap();
     cancel.store(true, Ordering::Relaxed);
-    let stopped = feeder.bytes(StreamIndex(0), &[1; 200]);
+    let stopped = input.bytes(StreamIndex(0), &[1; 200]);
     assert!(matches!(stopped, Err(Halt::Failed(IngestError::Interrupted))));
     assert!(matches!(
-        feeder.end(StreamIndex(0)),
+        input.end(StreamIndex(0)),
         Err(Halt::Failed(IngestError::Interrupted))
     ));
     cancel.store(false, Ordering::Relaxed);
     // A stage failed somewhere, and its reason is the one to report.
     failure.note(Err(Halt::Closed));
-    feeder.bytes(StreamIndex(0), &[1; 200]).unwrap();
+    input.bytes(StreamIndex(0), &[1; 200]).unwrap();
     failure.note(Err(IngestError::Internal("a test").into()));
-    let stopped = feeder.bytes(StreamIndex(0), &[1; 200]);
+    let stopped = input.bytes(StreamIndex(0), &[1; 200]);
     assert!(matches!(stopped, Err(Halt::Closed)));
     assert!(matches!(failure.take(), Some(IngestError::Internal("a test"))));
     let failure = Failure::default();
-    feeder = SourceInput::new(
+    input = SourceInput::new(
         1,
         BufferPool::new(64, 0),
         tx,
@@ -318,7 +318,7 @@ fn a_feeder_that_is_to_stop_says_so() {
     );
     // Without a receiver, it is the receiver's reason that counts.
     drop(rx);
-    assert!(matches!(feeder.end(StreamIndex(0)), Err(Halt::Closed)));
+    assert!(matches!(input.end(StreamIndex(0)), Err(Halt::Closed)));
 }
 
 /// Waits of a directory backup's threads do not count as work, and every thread counts.
@@ -365,7 +365,7 @@ fn many_steps_without_bytes_do_not_gather_for_ever() {
     let (tx, rx) = unbounded("chunker", &clock());
     let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
     let stages = ClientStages::new();
-    let mut feeder = SourceInput::new(
+    let mut input = SourceInput::new(
         1,
         BufferPool::new(64, 0),
         tx,
@@ -373,7 +373,7 @@ fn many_steps_without_bytes_do_not_gather_for_ever() {
         around(&counters, &cancel, &failure, &stages),
     );
     for _ in 0..10_000 {
-        feeder.zeros(StreamIndex(0), 5).unwrap();
+        input.zeros(StreamIndex(0), 5).unwrap();
     }
     assert!(
         rx.recv_within(Duration::ZERO).unwrap().is_some(),

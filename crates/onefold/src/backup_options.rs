@@ -109,11 +109,20 @@ pub struct StreamOptions {
 
 /// A stream of an earlier backup, of any series of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ParentStream {
     /// The backup. It must not be forgotten.
     pub backup: SessionId,
     /// The role of the stream.
     pub role: StreamRole,
+}
+
+impl ParentStream {
+    /// The stream with this role of a backup.
+    #[must_use]
+    pub const fn new(backup: SessionId, role: StreamRole) -> Self {
+        Self { backup, role }
+    }
 }
 
 types::setters!(StreamOptions {

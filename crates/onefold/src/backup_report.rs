@@ -47,7 +47,7 @@ pub struct BackupReport {
     /// Damaged containers of earlier backups that this backup healed.
     pub healed: Vec<Healed>,
     /// Errors that did not affect the backup, which is safe: a damaged manifest of the series,
-    /// trouble with the index, housekeeping that the next backup tries again.
+    /// trouble with the index, maintenance that the next backup tries again.
     pub warnings: Vec<Warning>,
 }
 

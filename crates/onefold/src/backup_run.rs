@@ -1,7 +1,7 @@
 //! A backup from its claim to its commit.
 //!
 //! To begin, it claims a number, takes over data of dead sessions of the series, chooses the
-//! parent, does the store's housekeeping, and starts the store's half of the pipeline. The commit
+//! parent, does the store's maintenance, and starts the store's half of the pipeline. The commit
 //! makes the backup durable. A failure after that is a warning, and costs the next backup some
 //! time.
 
@@ -180,14 +180,14 @@ impl Store {
         };
         let session = Session::begin(&self.sealer, begin)?;
         self.refresh_caches(&session.view());
-        let heartbeat = self.pulse.add(&session)?;
+        let heartbeat = self.heartbeats.add(&session)?;
         // The first heartbeat is durable before any container is put: who left containers and no
         // trace besides had a manifest.
         self.sealer.barrier()?;
         Ok((session, heartbeat))
     }
 
-    /// The store's housekeeping, which each backup does beside its own work: a reserve for full
+    /// The store's maintenance, which each backup does beside its own work: a reserve for full
     /// disks, an index that has the hooks of all backups, removal of objects of ended sessions, two
     /// readable copies of the config.
     fn maintain(

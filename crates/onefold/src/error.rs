@@ -70,9 +70,9 @@ pub enum Error {
     Setting(String),
     /// A backup that was forgotten while or before it was read, and was not pinned for the reader.
     #[error(
-        "backup {id} has been forgotten{}; `onefold snapshots` lists the backups that are left",
+        "backup {id} has been forgotten{}. `onefold snapshots` lists the backups that are left",
         why.as_ref().map_or_else(String::new, |why| {
-            format!(" and pruned while it was being read, without a pin that would have kept it ({why})")
+            format!(", and pruned while it was read without a pin ({why})")
         })
     )]
     Forgotten {

@@ -184,9 +184,9 @@ impl Store {
             return Ok(<_>::default());
         }
         let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
-        let pulse = self.pulse.add(&session)?;
+        let heartbeats = self.heartbeats.add(&session)?;
         let healed = self.heal_as(&session, index, fresh, monitor);
-        drop(pulse);
+        drop(heartbeats);
         let ended = session.end();
         let report = healed?;
         ended?;

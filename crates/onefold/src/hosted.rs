@@ -3,16 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use format::manifest::SeriesName;
-use ingest::{BackupSession, Counters, Stream};
+use ingest::{BackupSession, Counters};
 use recipe::TreeRoot;
 use session::ManifestEntry;
-use types::SessionId;
 
-use crate::backup_options::BackupOptions;
 use crate::backup_run::BegunBackup;
 use crate::error::Result;
-use crate::repository::{Beginning, ParentChoice};
+use crate::repository::Beginning;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 use crate::warning::Warning;
@@ -25,35 +22,11 @@ pub struct HostedBackup {
 
 impl Store {
     /// Begins a backup of a series, and leaves its client's half to the caller. It may copy from
-    /// the backups in `upon`. With `resumes` it continues an interrupted one, if it can
-    /// ([`ingest::Terms`] has the position). The store trusts the client: later backups rely on the
-    /// fingerprints that it states.
+    /// its parents. If it resumes an interrupted backup, [`ingest::Terms`] has the position. The
+    /// store trusts the client: later backups rely on the fingerprints that it states.
     ///
     /// # Errors
-    /// If no backup can begin; if a backup in `upon` no longer exists, or cannot be copied from.
-    pub fn host_backup(
-        &self,
-        options: &BackupOptions,
-        name: SeriesName,
-        streams: Vec<Stream>,
-        upon: &[SessionId],
-        resumes: bool,
-    ) -> Result<HostedBackup> {
-        self.host(&Beginning {
-            options,
-            name,
-            streams,
-            is_suspect: false,
-            insists: false,
-            parents: ParentChoice::Named(upon),
-            resumes,
-        })
-    }
-
-    /// Like [`Self::host_backup`].
-    ///
-    /// # Errors
-    /// As [`Self::host_backup`].
+    /// If no backup can begin; if a named parent no longer exists, or cannot be copied from.
     pub fn host(&self, how: &Beginning<'_>) -> Result<HostedBackup> {
         let begun = self.begin_backup(how, &Arc::new(Counters::default()))?;
         Ok(HostedBackup { begun })
@@ -67,7 +40,7 @@ impl HostedBackup {
         &self.begun.local
     }
 
-    /// The streams of each backup in `upon`, in the same order.
+    /// The streams of each backup of [`Self::parent_backups`], in the same order.
     #[must_use]
     pub fn parents(&self) -> Vec<Vec<TreeRoot>> {
         let backups = self.begun.parents.iter().filter_map(ManifestEntry::backup);
@@ -76,7 +49,7 @@ impl HostedBackup {
             .collect()
     }
 
-    /// The backups in `upon`, or the chosen parent.
+    /// The named parents, or the chosen one.
     #[must_use]
     pub fn parent_backups(&self) -> Vec<Snapshot> {
         self.begun.parents.iter().filter_map(Snapshot::of).collect()

@@ -45,6 +45,7 @@ mod dump;
 mod error;
 pub mod errors;
 mod forget;
+pub mod halves;
 mod heal;
 mod hosted;
 mod image;

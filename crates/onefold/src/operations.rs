@@ -1,6 +1,6 @@
 //! The operations on any repository: backing up, listing, restoring, forgetting and the rest.
 //!
-//! They run where they are called. The [`Repository`](crate::repository::Repository) says where the
+//! They run where they are called. The [`Repository`] says where the
 //! store is. [`Store`](crate::Store) has the same operations as methods.
 
 use crate::calls::{Call, Report};
@@ -25,7 +25,7 @@ macro_rules! functions {
             $(#[$doc])*
             ///
             /// # Errors
-            /// As the method of [`Store`] with the same name; of the connection.
+            /// As the method of [`Store`](crate::Store) with the same name; of the connection.
             pub fn $name(
                 repository: &dyn Repository,
                 $($arg: $kind,)*

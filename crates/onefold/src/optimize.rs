@@ -146,10 +146,10 @@ impl Store {
         };
         // The process that publishes a rewrite has a running session.
         let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
-        let pulse = self.pulse.add(&session)?;
+        let heartbeats = self.heartbeats.add(&session)?;
         let mut report = OptimizeReport::default();
         let done = self.optimize_beside(&session, &options, request, monitor, &mut report);
-        drop(pulse);
+        drop(heartbeats);
         let ended = session.end().map(drop).map_err(Error::from);
         let done = done.and(ended);
         if done.is_err() {

@@ -90,15 +90,15 @@ impl<'a> Reading<'a> {
         store.ensure_writable()?;
         let session =
             Session::begin_read_with(&store.manifests, store.options.process, store.options.policy)?;
-        let pulse = store.pulse.add(&session);
+        let heartbeats = store.heartbeats.add(&session);
         let (list, chosen) = (&mut self.list, &mut self.chosen);
         let declared = session.choose_parents(|listed| {
             list.clone_from(listed);
             chosen.clone_from(&choose(listed));
             chosen.clone()
         });
-        match (pulse, declared) {
-            (Ok(pulse), Ok(_)) => {
+        match (heartbeats, declared) {
+            (Ok(heartbeats), Ok(_)) => {
                 if session.id().get().is_multiple_of(SESSIONS_A_TIDY) {
                     // The next one removes the rest.
                     self.notes.extend(
@@ -108,7 +108,7 @@ impl<'a> Reading<'a> {
                             .map(|error| Warning::traces_left(&error)),
                     );
                 }
-                self.pin = Some((session, pulse));
+                self.pin = Some((session, heartbeats));
                 Ok(())
             }
             (Err(error), _) | (_, Err(error)) => {

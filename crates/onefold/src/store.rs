@@ -18,7 +18,7 @@ use ingest::{ClientPools, StorePools};
 use object::config::{self, NewSlot, OpenConfig, SlotId};
 use object::{ObjectError, Sealer};
 use recipe::NodeCache;
-use session::{Manifests, Pulse, ReclaimView, SessionPolicy};
+use session::{HeartbeatThread, Manifests, ReclaimView, SessionPolicy};
 use tracing::info;
 use types::{Epoch, StoreId};
 
@@ -175,7 +175,7 @@ pub struct Store {
     pub(crate) client_pools: ClientPools,
     pub(crate) store_pools: StorePools,
     /// Ticks the sessions of backups and readers.
-    pub(crate) pulse: Pulse,
+    pub(crate) heartbeats: HeartbeatThread,
     /// Opened by the first who needs it.
     index: Mutex<Option<Index>>,
     /// The newest epoch that was known when the caches were last empty.
@@ -293,7 +293,7 @@ impl Store {
         Self {
             client_pools: ClientPools::new(&env.clock),
             store_pools,
-            pulse: Pulse::default(),
+            heartbeats: HeartbeatThread::default(),
             env: env.clone(),
             config,
             options,

@@ -18,8 +18,8 @@ pub enum Warning {
     Index(index::Warning),
     /// The second copy of a container was read, because the first one is damaged.
     #[error(
-        "container {container}: its first copy is damaged ({why}), the second one was read and nothing is missing; \
-         `onefold check --read-data` finds what else is damaged"
+        "the first copy of container {container} is damaged ({why}). The second copy was read, so nothing is missing; \
+         run `onefold check --read-data` to find other damage"
     )]
     MirrorRead {
         /// The container.
@@ -29,80 +29,87 @@ pub enum Warning {
     },
     /// A container was found damaged for the first time.
     #[error(
-        "{container} is damaged, and is listed as such: the next backup of what lay there stores it again, and heals the older \
-         ones; `onefold check --read-data` names the files"
+        "container {container} is damaged, and is now on the list of damage. The next backup of the same data stores it \
+         again, and heals the older backups. `onefold check --read-data` names the files"
     )]
     ContainerDamaged {
         /// The container.
         container: ContainerId,
     },
     /// Damage of earlier backups could not be healed.
-    #[error("what is damaged of earlier backups could not be healed: {why}; the next prune tries again")]
+    #[error("the damage of earlier backups could not be healed: {why}. The next prune tries again")]
     NotHealed {
         /// Why not.
         why: String,
     },
     /// Damage that a reader met could not be listed for other commands.
-    #[error("what could not be read could not be listed as damaged: {why}")]
+    #[error(
+        "the damage that this command met could not be put on the list of damage: {why}. \
+         Run `onefold check --read-data`, which lists it"
+    )]
     MetNotListed {
         /// Why not.
         why: String,
     },
     /// Damage that a check found could not be listed for other commands.
-    #[error("what is damaged could not be listed for the next backup, which may refer to it: {why}")]
+    #[error(
+        "the damage that was found could not be put on the list of damage: {why}. Run the check again before the next \
+         backup, which may otherwise refer to damaged data"
+    )]
     FoundNotListed {
         /// Why not.
         why: String,
     },
     /// A revision of the settings of a series cannot be read.
-    #[error("{why}")]
+    #[error("{why}. So older settings or the default apply; set them again with `onefold series set`")]
     SettingsUnread {
         /// What is wrong, with the object's name.
         why: String,
     },
     /// A manifest of the series that is backed up is lost.
     #[error(
-        "{lost}; this may be the latest backup before this one, which was built upon an older one, or upon none"
+        "{lost}. It may be the latest backup of the series before this one. So this backup was built upon an older one, \
+         or upon none. Run `onefold check`"
     )]
     ManifestLost {
         /// The object, with what is wrong.
         lost: String,
     },
     /// A dead session could not be taken over, because an ending cannot be read.
-    #[error("{why}")]
+    #[error("{why}. So this backup took over no data of that session, and may store some of it again")]
     NotAdopted {
         /// What is wrong, with the object's name.
         why: String,
     },
     /// The reserve for a full disk could not be made, or could not grow.
-    #[error("the reserve could not be made: {why}")]
+    #[error("the reserve for a full disk could not be made: {why}. The next backup or prune tries again")]
     NoReserve {
         /// Why not.
         why: String,
     },
     /// The disk is too full for the reserve.
-    #[error("there is no room for the reserve yet; the next prune may need some free space")]
+    #[error("the disk has no room for the reserve yet. So the next prune may need some free space")]
     NoRoomForReserve,
     /// The runs of the index could not be merged. The next backup tries again.
-    #[error("{why}")]
+    #[error("the runs of the index could not be merged: {why}. The next backup tries again")]
     IndexNotMerged {
         /// Why not.
         why: String,
     },
     /// The hooks of a backup are not in the index yet. The next backup adds them.
-    #[error("{why}")]
+    #[error("this backup is not in the index yet: {why}. The next backup adds it")]
     IndexNotUpdated {
         /// Why not.
         why: String,
     },
     /// Small objects of ended sessions stay until a later session removes them.
-    #[error("{why}")]
+    #[error("small objects of ended sessions could not be deleted: {why}. A later session deletes them")]
     TracesLeft {
         /// Why they stay.
         why: String,
     },
     /// A damaged copy of the config could not be replaced.
-    #[error("{why}")]
+    #[error("a damaged copy of the config could not be replaced: {why}. The next backup tries again")]
     ConfigNotMended {
         /// Why not.
         why: String,
@@ -114,27 +121,32 @@ pub enum Warning {
         why: String,
     },
     /// A reader works without a pin.
-    #[error("what is read is not kept, should `forget` and `prune` run now: {why}")]
+    #[error(
+        "the data that this command reads is not kept if `forget` and `prune` run meanwhile: {why}. \
+         Do not run them before it has ended"
+    )]
     NotPinned {
         /// Why not.
         why: String,
     },
     /// A reader's pin was ended while it read.
-    #[error("what was read was not kept to the end: {how}; all that was read is verified")]
+    #[error(
+        "the data that this command read was not kept to the end: {how}. All bytes that it read are verified"
+    )]
     PinLost {
         /// How it was ended.
         how: String,
     },
     /// A reader's session could not be ended.
-    #[error("ending the read session failed; the next backup ends it: {why}")]
+    #[error("the read session could not be ended: {why}. The next backup ends it")]
     PinNotEnded {
         /// Why not.
         why: String,
     },
     /// Paths were searched for without the fences of the listing.
     #[error(
-        "the listing of backup {backup} was read up to the paths asked for, which takes longer: {why}; nothing of the \
-         backup is missing for it"
+        "the fences of backup {backup}, which say where in its listing a path begins, could not be used: {why}. So the \
+         command read all of the listing up to the requested paths, which takes longer; nothing of the backup is missing"
     )]
     FencesUnread {
         /// The backup.
@@ -144,7 +156,8 @@ pub enum Warning {
     },
     /// Restored files have the content of an earlier backup.
     #[error(
-        "{files} of the files could not be read when backup {backup} was made and are of an earlier backup; `onefold ls --long {backup}` says which"
+        "{files} of the files are of an earlier backup, because they could not be read when backup {backup} was made. \
+         `onefold ls --long {backup}` names them"
     )]
     OlderFiles {
         /// The backup.
@@ -154,7 +167,7 @@ pub enum Warning {
     },
     /// The file that was read has the content of an earlier backup.
     #[error(
-        "{}: could not be read when backup {backup} was made; this is the version of an earlier backup",
+        "{}: this is the version of an earlier backup, because the file could not be read when backup {backup} was made",
         String::from_utf8_lossy(path)
     )]
     OlderFile {
@@ -164,28 +177,28 @@ pub enum Warning {
         path: Vec<u8>,
     },
     /// A backup left the windows of its series before `optimize` failed.
-    #[error("backup {backup} had left the windows of its series, and is forgotten all the same")]
+    #[error("backup {backup} had left the windows of its series, and `optimize` forgot it before it failed")]
     ExpiredAllTheSame {
         /// The backup.
         backup: SessionId,
     },
     /// A backup has left the window of its series, and may be held.
     #[error(
-        "backup {backup} has left the window of its series and stays: its newest manifest revision cannot be read and may be a \
-         hold"
+        "backup {backup} has left the window of its series, but stays: its newest manifest revision cannot be read, and \
+         may be a hold. If it is not held, run `onefold unhold {backup}`"
     )]
     MayBeHeld {
         /// The backup.
         backup: SessionId,
     },
     /// A backup was held or tagged after the decision to forget it.
-    #[error("backup {backup} was held or tagged by somebody meanwhile, and stays; the next run decides anew")]
+    #[error("somebody held or tagged backup {backup} meanwhile, so it stays. The next run decides anew")]
     RevisedMeanwhile {
         /// The backup.
         backup: SessionId,
     },
     /// A backup is due and its newest manifest revision cannot be read.
-    #[error("{why}: backup {backup} stays as it is for now")]
+    #[error("{why}. So backup {backup} stays as it is until that revision can be read")]
     BackupUnread {
         /// The backup.
         backup: SessionId,

@@ -119,17 +119,12 @@ impl TreeBuilder {
     }
 
     /// Whether a run of zeros is held back, because it might continue.
-    #[must_use]
-    pub const fn has_open_zeros(&self) -> bool {
+    const fn has_open_zeros(&self) -> bool {
         self.zeros > 0
     }
 
-    /// Ends the held-back run of zeros, so that the builder is aligned. The caller must know that
-    /// no zeros follow.
-    ///
-    /// # Errors
-    /// [`RecipeError::TooLong`], and errors of the sink.
-    pub fn close_zeros(&mut self, sink: &mut dyn NodeSink) -> Result<(), RecipeError> {
+    /// Ends the held-back run of zeros: no zeros follow.
+    fn close_zeros(&mut self, sink: &mut dyn NodeSink) -> Result<(), RecipeError> {
         match std::mem::take(&mut self.zeros) {
             0 => Ok(()),
             len => self.add(Child::zeros(self.printer.zeros(len), len), sink),

@@ -182,24 +182,6 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         Ok(None)
     }
 
-    /// Whether the next leaf is a whole chunk of the range. Then no zeros follow the leaf before
-    /// it.
-    ///
-    /// # Errors
-    /// Every error of this crate that names a node.
-    pub fn next_is_chunk(&mut self) -> Result<bool, RecipeError> {
-        while !self.is_done() {
-            let next = self.settle()?;
-            let whole = next.begin == self.at && next.end() <= self.end;
-            match next.child.as_root() {
-                None => return Ok(whole && next.child.place != Place::Zeros),
-                Some(reference) if whole => return Ok(!self.has_zeros_at(&reference, Side::First)?),
-                Some(reference) => self.open(&reference, next.begin)?,
-            }
-        }
-        Ok(false)
-    }
-
     /// Opens nodes down to the lowest one with the next byte. Returns its child with that byte.
     fn settle(&mut self) -> Result<Placed, RecipeError> {
         loop {
@@ -248,7 +230,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
             return Ok(true);
         }
         let reference = node.child.as_root().expect("a node has a place");
-        Ok(!self.has_zeros_at(&reference, Side::Last)?)
+        Ok(!self.ends_in_zeros(&reference)?)
     }
 
     /// The end of the range, or the beginning of the chunk that this end cuts.
@@ -286,16 +268,13 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         Ok(seam)
     }
 
-    /// Whether the first or last leaf below a node is zeros. Reads one node for each level.
-    fn has_zeros_at(&self, reference: &TreeRoot, side: Side) -> Result<bool, RecipeError> {
+    /// Whether the last leaf below a node is zeros. Reads one node for each level.
+    fn ends_in_zeros(&self, reference: &TreeRoot) -> Result<bool, RecipeError> {
         use format::node::NodeEntry::{Forward, Run, Zeros};
         let mut node = read_node(self.source, reference)?;
         let mut location = reference.location;
         loop {
-            let entry = match side {
-                Side::First => node.entries.first(),
-                Side::Last => node.entries.last(),
-            };
+            let entry = node.entries.last();
             let (container, first, count) = match *entry.ok_or(RecipeError::EmptyPart { node: location })? {
                 Zeros { .. } => return Ok(true),
                 // A forward reference begins and ends with chunks, or cannot be opened.
@@ -310,10 +289,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
             if node.level <= SEGMENT_LEVEL {
                 return Ok(false);
             }
-            let slot = match side {
-                Side::First => Some(first),
-                Side::Last => first.checked_add(count.saturating_sub(1)),
-            };
+            let slot = first.checked_add(count.saturating_sub(1));
             let missing = ChunkLocation {
                 container,
                 slot: slot.unwrap_or(types::Slot::MAX),
@@ -335,12 +311,6 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
             location = below;
         }
     }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Side {
-    First,
-    Last,
 }
 
 impl Frame {

@@ -28,8 +28,8 @@ pub enum ReclaimError {
     Index(#[from] index::IndexError),
     /// It is not known what a backup reaches.
     #[error(
-        "what backup {backup} reaches cannot be told, so nothing may be removed: {source}; run `check`, and forget \
-         the backups that it names as damaged"
+        "which data backup {backup} needs is not known, so nothing may be removed: {source}. Run `onefold check`, and \
+         forget the backups that it names as damaged"
     )]
     Unmarkable {
         /// The backup, or the session that refers to it.
@@ -38,9 +38,7 @@ pub enum ReclaimError {
         source: RecipeError,
     },
     /// A backup cannot be rewritten as an archival one.
-    #[error(
-        "backup {backup} is left as it is, for it cannot be rewritten as an archival one: {source}; run `check`"
-    )]
+    #[error("backup {backup} cannot be made archival: {source}. Run `onefold check`")]
     NotRewritten {
         /// The backup.
         backup: SessionId,
@@ -49,7 +47,9 @@ pub enum ReclaimError {
     },
     /// The layout of a backup cannot be repaired, or a backup that shares chunks with it cannot be
     /// read.
-    #[error("the layout stays as it is, for backup {backup} cannot be rewritten: {source}; run `check`")]
+    #[error(
+        "backup {backup} cannot be rewritten, so the layout is not repaired: {source}. Run `onefold check`"
+    )]
     NotRepaired {
         /// The backup.
         backup: SessionId,
@@ -58,7 +58,7 @@ pub enum ReclaimError {
     },
     /// Rewriting needs more chunks or nodes than one session may write.
     #[error(
-        "backup {backup} is left as it is: rewriting it needs more containers than one session may write"
+        "backup {backup} cannot be rewritten, because that needs more containers than one session may write"
     )]
     TooLarge {
         /// The backup.
@@ -66,8 +66,8 @@ pub enum ReclaimError {
     },
     /// Manifests that cannot be read.
     #[error(
-        "{what}; what it reaches cannot be told, so nothing may be removed: run `check`, and forget that backup if \
-         it is lost"
+        "{what}. Which data it needs is not known, so nothing may be removed. Run `onefold check`, and forget that \
+         backup if it is lost"
     )]
     DamagedManifest {
         /// Which, and what is wrong with it.
@@ -75,24 +75,24 @@ pub enum ReclaimError {
     },
     /// The storage does not give a manifest, now or for good.
     #[error(
-        "{what}; what it reaches cannot be told now, so nothing may be removed: run the command again when the storage \
-         can be read. If it never gives that manifest again, `forget --force-unreadable` lets the backup go"
+        "{what}. Which data it needs is not known now, so nothing may be removed. Run the command again when the storage \
+         can be read. If that manifest is lost for good, run `onefold forget --force-unreadable`"
     )]
     UnreadManifest {
         /// Which, and what the storage says.
         what: String,
     },
     /// An object that reclamation needs cannot be read.
-    #[error("{what}; nothing was removed")]
+    #[error("{what}. Nothing was removed")]
     Damaged {
         /// Which, and what is wrong with it.
         what: String,
     },
     /// Another reclaimer got ahead.
-    #[error("another prune works on this store; it will do what there is to do. Run again when it has ended")]
+    #[error("another prune works on this store. Run the command again when that one has ended")]
     Overtaken,
     /// The caller asked to stop.
-    #[error("interrupted; what was begun is finished by the next prune")]
+    #[error("interrupted. The next prune finishes the work that was begun")]
     Interrupted,
 }
 

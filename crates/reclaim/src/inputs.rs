@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::epochs::Epochs;
 use crate::error::Result;
 use crate::final_list::{self, Ground};
-use crate::mark_spill::Spill;
+use crate::mark_overflow::MarkOverflow;
 use crate::mark_sweep::{self, Before, Ended, Plan};
 use crate::marks::InForce;
 use crate::options::PruneOptions;
@@ -109,7 +109,7 @@ impl Known {
         context: &Context<'_>,
         options: &PruneOptions,
         list: &ManifestList,
-        spill: Option<&mut Spill<'_>>,
+        overflow: Option<&mut MarkOverflow<'_>>,
     ) -> Result<Plan> {
         let before = Before {
             in_force: &self.in_force,
@@ -119,7 +119,7 @@ impl Known {
             ended: &self.ended,
             epoch: self.epochs.next(),
         };
-        mark_sweep::plan(context, options, list, &before, spill)
+        mark_sweep::plan(context, options, list, &before, overflow)
     }
 
     /// If a list is lost, no dead slot may stay that only this list named. A node that reaches

@@ -26,7 +26,7 @@ mod log;
 mod lost_backups;
 mod manifests;
 mod mark;
-mod mark_spill;
+mod mark_overflow;
 mod mark_sweep;
 mod marks;
 mod objects;

@@ -23,7 +23,7 @@ use crate::in_use::has_ended;
 use crate::lost_backups;
 use crate::manifests::{backup_of, unreadable};
 use crate::mark::{self, Marker, Walk};
-use crate::mark_spill::Spill;
+use crate::mark_overflow::MarkOverflow;
 use crate::marks::{self, Change, InForce, Member, StoredMarks};
 use crate::options::PruneOptions;
 use crate::slots::{SlotSet, entry};
@@ -113,14 +113,14 @@ impl Ended {
     }
 }
 
-/// Marks and sweeps. With `spill`, it puts marks that exceed the memory budget; it writes nothing
-/// else.
+/// Marks and sweeps. With `overflow`, it puts marks that exceed the memory budget; it writes
+/// nothing else.
 pub(crate) fn plan(
     context: &Context<'_>,
     options: &PruneOptions,
     list: &ManifestList,
     before: &Before<'_>,
-    spill: Option<&mut Spill<'_>>,
+    overflow: Option<&mut MarkOverflow<'_>>,
 ) -> Result<Plan> {
     let covers = before.in_force.covers();
     ensure_readable(list, &covers, context.manifests, options.allow_missing_manifests)?;
@@ -136,7 +136,7 @@ pub(crate) fn plan(
         options,
         list,
         before,
-        spill,
+        overflow,
         covers: covers.into_keys().collect(),
         kept: &kept,
         swept: BTreeSet::new(),
@@ -204,7 +204,7 @@ struct Planning<'a, 's> {
     list: &'a ManifestList,
     before: &'a Before<'a>,
     /// `None`: all marks stay in memory.
-    spill: Option<&'a mut Spill<'s>>,
+    overflow: Option<&'a mut MarkOverflow<'s>>,
     /// Sessions that some marks cover.
     covers: BTreeSet<SessionId>,
     kept: &'a ForwardPins,
@@ -259,8 +259,8 @@ impl Planning<'_, '_> {
         }
         let revision = self.before.in_force.next_revision(group);
         self.plan.marked.push((group, revision));
-        let stored = match &mut self.spill {
-            Some(spill) => spill.hold(&self.before.in_force.budget, group, revision, marks)?,
+        let stored = match &mut self.overflow {
+            Some(overflow) => overflow.hold(&self.before.in_force.budget, group, revision, marks)?,
             None => StoredMarks::new(revision, marks),
         };
         self.plan.after.groups.insert(group, Arc::new(stored));

@@ -6,7 +6,7 @@
 //!
 //! Memory: for all groups, which manifests their marks cover; and the encoded slots, some five
 //! bytes a container, within one budget for all, new marks included. Marks beyond the budget are
-//! put at once ([`crate::mark_spill`]), and read again when needed, one group at a time.
+//! put at once ([`crate::mark_overflow`]), and read again when needed, one group at a time.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -16,7 +16,7 @@ use crate::heal::{self};
 use crate::inputs::Known;
 use crate::log::PRUNE;
 use crate::lost_backups;
-use crate::mark_spill::Spill;
+use crate::mark_overflow::MarkOverflow;
 use crate::marks::{self, InForce};
 use crate::open;
 use crate::options::{PruneOptions, PruneReport};
@@ -36,10 +36,10 @@ const EPOCHS_MAX: usize = 2;
 pub fn prune(context: &Context<'_>, options: &PruneOptions) -> Result<PruneReport> {
     let context = &context.with_policy(options.policy);
     let (session, listing) = Session::begin_read_listed(context.manifests, context.process, context.policy)?;
-    let pulse = session.start_pulse()?;
+    let heartbeats = session.start_heartbeats()?;
     info!(target: PRUNE, session = %session.id(), "begins");
     let done = with_lease(context, options, &session, listing);
-    drop(pulse);
+    drop(heartbeats);
     // The session ends after success and after failure, and releases what it held.
     let ended = session.end();
     match &done {
@@ -243,11 +243,11 @@ fn begin(
     known: &Known,
     report: &mut PruneReport,
 ) -> Result<Begun> {
-    let mut spill = Spill::new(context.sealer, lease, known.epochs.next());
-    let begun = begin_with(context, options, (session, lease), known, &mut spill, report);
+    let mut overflow = MarkOverflow::new(context.sealer, lease, known.epochs.next());
+    let begun = begin_with(context, options, (session, lease), known, &mut overflow, report);
     if !matches!(begun, Ok(Begun { epoch: Some(_), .. })) {
         // Marks that stay behind never count.
-        drop(spill.take_back());
+        drop(overflow.take_back());
     }
     begun
 }
@@ -257,10 +257,10 @@ fn begin_with(
     options: &PruneOptions,
     (session, lease): (&Session, &HeldLease),
     known: &Known,
-    spill: &mut Spill<'_>,
+    overflow: &mut MarkOverflow<'_>,
     report: &mut PruneReport,
 ) -> Result<Begun> {
-    let mut plan = known.plan(context, options, &known.listing.manifests, Some(spill))?;
+    let mut plan = known.plan(context, options, &known.listing.manifests, Some(overflow))?;
     debug!(
         target: PRUNE,
         groups = plan.marked.len(), nodes = plan.nodes, condemned = plan.condemned.len(),

@@ -10,24 +10,26 @@ use types::{ContainerId, SeriesId, SessionId};
 pub enum Warning {
     /// A full disk has no room for the list of containers whose generations are to be united.
     #[error(
-        "there is no room to say which containers have generations to unite: a prune with more room does it"
+        "the disk has no room for the list of containers whose generations are to be united. Free some space, and run \
+         `onefold prune` again"
     )]
     NoRoomToList,
     /// A rewritten container is not in the index.
-    #[error("{why}; what was rewritten is not in the index: `onefold index rebuild` puts it there")]
+    #[error("{why}. So the rewritten containers are not in the index; `onefold index rebuild` adds them")]
     NotIndexed {
         /// Why not.
         why: String,
     },
     /// A list of removed slots cannot be read.
-    #[error("{why}; all containers are looked at instead")]
+    #[error("{why}. So all containers are examined instead, which takes longer")]
     RemovedListUnread {
         /// What is wrong, with the object's name.
         why: String,
     },
     /// Marks of a group of backups cannot be read.
     #[error(
-        "the marks of the backups from {first} on of series {series} cannot be read; all containers are looked at instead"
+        "the marks of the backups from {first} on of series {series} cannot be read. So all containers are examined \
+         instead, which takes longer"
     )]
     MarksUnread {
         /// The group's series.
@@ -37,7 +39,7 @@ pub enum Warning {
     },
     /// A lost tombstone was put again.
     #[error(
-        "backup {backup} was forgotten, and the manifest revision that said so is lost: it was put again"
+        "backup {backup} was forgotten, and the manifest revision that said so was lost. This run put it again"
     )]
     TombstoneRestored {
         /// The backup.
@@ -45,7 +47,8 @@ pub enum Warning {
     },
     /// Another host's prune held the lease, and this one waited to see whether it is dead.
     #[error(
-        "waited for the prune of session {session}, which is not on this host: dead if silent for {minutes} minutes"
+        "waited for the prune of session {session}, which is not on this host. It counts as dead after {minutes} minutes \
+         of silence"
     )]
     WaitedForPrune {
         /// The other prune's session.
@@ -54,14 +57,15 @@ pub enum Warning {
         minutes: u64,
     },
     /// A committed rewrite of a dead process could not be completed.
-    #[error("what an optimize that died had begun could not be completed: {why}")]
+    #[error("an `optimize` died, and its work could not be completed: {why}. The next prune tries again")]
     RewriteNotCompleted {
         /// Why not.
         why: String,
     },
     /// A rewrite is committed, and a backup cannot get its new roots yet.
     #[error(
-        "backup {backup} is rewritten, but its newest manifest revision cannot be read now: session {session} waits for it"
+        "backup {backup} is rewritten, but its newest manifest revision cannot be read now. When it can, run \
+         `onefold prune`, which completes the rewrite of session {session}"
     )]
     RewriteWaits {
         /// The backup.
@@ -71,7 +75,8 @@ pub enum Warning {
     },
     /// A backup cannot be rewritten with the one whose layout is repaired.
     #[error(
-        "backup {backup} goes on referring to what it has, for it cannot be rewritten: {why}; run `check`"
+        "backup {backup} still refers to the chunks that were copied, because it cannot be rewritten: {why}. \
+         Run `onefold check`"
     )]
     BackupNotRewritten {
         /// The backup.
@@ -80,7 +85,9 @@ pub enum Warning {
         why: String,
     },
     /// A backup cannot be walked, so what it shares with an archival one is stored twice.
-    #[error("what backup {backup} shares cannot be told: {why}; run `check`")]
+    #[error(
+        "which data backup {backup} shares is not known, so some of it may be stored twice: {why}. Run `onefold check`"
+    )]
     SharingUnknown {
         /// The backup.
         backup: SessionId,
@@ -88,7 +95,7 @@ pub enum Warning {
         why: String,
     },
     /// A container's catalog cannot be read, so nothing of it is removed.
-    #[error("{container} stays as it is: {why}")]
+    #[error("container {container} stays as it is: {why}. Run `onefold check`")]
     ContainerUnread {
         /// The container.
         container: ContainerId,

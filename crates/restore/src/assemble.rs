@@ -35,8 +35,8 @@ use crate::send::{Sender as Sending, Sink};
 /// time of one.
 const REQUESTS: usize = 8;
 
-/// With more scouts, catalogs would leave the cache before the planner uses them.
-const SCOUTS_MAX: usize = 32;
+/// With more prefetch threads, catalogs would leave the cache before the planner uses them.
+const PREFETCH_THREADS_MAX: usize = 32;
 
 /// How a restore uses the machine.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ pub struct AssembleOptions {
     pub workers: usize,
     /// Threads that read recipes ahead of the planner. Without any, the planner waits for each
     /// request.
-    pub scouts: usize,
+    pub prefetch_threads: usize,
     /// Threads that create small files, at least 2: they wait for the file system as often as for a
     /// core.
     pub finishers: usize,
@@ -57,7 +57,7 @@ pub struct AssembleOptions {
 types::setters!(AssembleOptions {
     budget_bytes: u64,
     workers: usize,
-    scouts: usize,
+    prefetch_threads: usize,
     finishers: usize,
 });
 
@@ -76,7 +76,7 @@ impl AssembleOptions {
         let options = Self {
             budget_bytes: 96 << 20,
             workers: threads,
-            scouts: threads,
+            prefetch_threads: threads,
             finishers: threads,
         };
         // With these, some threads wait for the disk while others compute.
@@ -89,7 +89,7 @@ impl AssembleOptions {
     pub fn with_requests(self, requests: usize) -> Self {
         Self {
             workers: requests,
-            scouts: requests.min(SCOUTS_MAX),
+            prefetch_threads: requests.min(PREFETCH_THREADS_MAX),
             ..self
         }
     }

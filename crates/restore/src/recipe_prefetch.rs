@@ -98,9 +98,9 @@ pub(crate) fn references_by<'scope, 'a: 'scope>(
     let (order_tx, order_rx) = bounded::<Coming>(AHEAD_OF_EACH * threads);
     let ahead = Arc::new(ReadAheadBytes::default());
     let spawn = |name: String| thread::Builder::new().name(name);
-    let scouts = (0..threads).filter(|number| {
+    let prefetch_threads = (0..threads).filter(|number| {
         let (jobs, ahead) = (jobs_rx.clone(), Arc::clone(&ahead));
-        let scout = move || {
+        let prefetch = move || {
             for (part, waiting) in jobs {
                 if ahead.is_over() {
                     return;
@@ -109,15 +109,15 @@ pub(crate) fn references_by<'scope, 'a: 'scope>(
                 drop(waiting.send(part.open(reader)));
             }
         };
-        spawn(format!("scout-{number}"))
-            .spawn_scoped(scope, scout)
+        spawn(format!("prefetch-{number}"))
+            .spawn_scoped(scope, prefetch)
             .is_ok()
     });
-    let is_scouted = scouts.count() > 0;
+    let has_threads = prefetch_threads.count() > 0;
     drop(jobs_rx);
     let taking = Taking(Arc::clone(&ahead));
     let lead = move || lead(Parts::new(reader, root, ranges), &ahead, &order_tx, &jobs_tx);
-    if !is_scouted || spawn("scouts".to_owned()).spawn_scoped(scope, lead).is_err() {
+    if !has_threads || spawn("prefetch".to_owned()).spawn_scoped(scope, lead).is_err() {
         return Box::new(crate::references(reader, root, ranges));
     }
     let opened = order_rx.into_iter().map(move |(coming, len)| {
@@ -141,8 +141,8 @@ fn lead(parts: Parts<'_>, ahead: &ReadAheadBytes, order: &Sender<Coming>, jobs: 
         if order.send((coming, len)).is_err() {
             return;
         }
-        // The receiver of `waiting` was just queued, and the scouts end only after this thread, so
-        // both are there.
+        // The receiver of `waiting` was just queued, and the prefetch threads end only after this
+        // thread, so both are there.
         match part {
             Part::Segment(part) => drop(jobs.send((part, waiting))),
             Part::Failed(error) => drop(waiting.send(Err(error))),

@@ -29,7 +29,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn scouts_return_the_same_recipes_as_one_thread(
+    fn prefetch_threads_return_the_same_recipes_as_one_thread(
         gone in prop::collection::btree_set(0..CONTAINERS, 0..4),
         without_nodes in prop::bool::weighted(0.1),
         ends in prop::collection::btree_set(0..STREAM_BYTES as u64, 0..7),
@@ -114,7 +114,7 @@ fn short_streams_come_as_they_are() {
 }
 
 #[test]
-fn a_reader_with_enough_recipes_ends_the_scouts() {
+fn a_reader_with_enough_recipes_ends_the_prefetch_threads() {
     let containers = containers();
     let root = store(&containers, 0, &stream());
     containers.clear_catalogs();

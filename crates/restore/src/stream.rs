@@ -71,7 +71,7 @@ pub fn restore_stream(
         cancel,
     };
     let stats = thread::scope(|scope| {
-        let refs = references_by(scope, assembling.scouts, reader, root, &ranges);
+        let refs = references_by(scope, assembling.prefetch_threads, reader, root, &ranges);
         assemble(reader, printer, refs, assembling, &mut sink)
     })?;
     counters.files.fetch_add(1, Ordering::Relaxed);

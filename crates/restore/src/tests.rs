@@ -205,7 +205,7 @@ fn options(budget_bytes: u64, workers: usize) -> AssembleOptions {
     AssembleOptions {
         budget_bytes,
         workers,
-        scouts: 0,
+        prefetch_threads: 0,
         finishers: 2,
     }
 }

@@ -115,7 +115,13 @@ pub fn restore_tree(
             faults,
             full: None,
         };
-        let refs = references_by(scope, assembling.scouts, source.reader, source.content, &ranges);
+        let refs = references_by(
+            scope,
+            assembling.prefetch_threads,
+            source.reader,
+            source.content,
+            &ranges,
+        );
         let printer = recipe::NodeSource::fingerprinter(source.reader);
         sink.stats.assemble = assemble(source.reader, printer, refs, assembling, &mut sink)?;
         sink.place_rest()?;

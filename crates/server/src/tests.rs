@@ -236,7 +236,7 @@ fn about() -> About {
 }
 
 /// Longer than the share of a container that a reference needs by default.
-const CHUNK: [u8; 60_000] = [7; 60_000];
+static CHUNK: [u8; 60_000] = [7; 60_000];
 
 /// Backs up one chunk. Returns the backup's number.
 fn honest(client: &mut Client) -> SessionId {

@@ -5,7 +5,7 @@
 //! answers the new epoch at once; the checkpoint of a backup is written by its owner. A session
 //! that could put no heartbeat for a day gives up. It measures the day with a clock that counts
 //! suspended time, before and after each put, so it notices every sleep. The caller calls
-//! [`Session::tick`], or lets a [`Pulse`](crate::Pulse) do so.
+//! [`Session::tick`], or lets a [`HeartbeatThread`](crate::HeartbeatThread) do so.
 
 use format::names;
 use format::session::{ARCHIVAL_SERIES, Heartbeat};

@@ -156,8 +156,8 @@ impl Session {
     }
 
     /// The name of the series; empty for a read session.
-    #[must_use]
-    pub fn series_name(&self) -> &SeriesName {
+    #[cfg(test)]
+    pub(crate) fn series_name(&self) -> &SeriesName {
         &self.inner.name
     }
 

@@ -33,12 +33,6 @@ impl Fingerprint {
         out
     }
 
-    /// The bits that decide whether a node ends here (bytes 0-3, little-endian).
-    #[must_use]
-    pub fn node_bits(&self) -> u32 {
-        u32::from_le_bytes([self.0[0], self.0[1], self.0[2], self.0[3]])
-    }
-
     /// The bits that decide whether the fingerprint is a hook (bytes 4-7, little-endian).
     #[must_use]
     pub fn sample_bits(&self) -> u32 {

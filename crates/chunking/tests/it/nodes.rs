@@ -57,7 +57,6 @@ fn the_mean_is_near_the_average() {
 #[test]
 fn children_that_never_end_a_node_are_cut_at_the_most() {
     let mut cutter = NodeCutter::new(8);
-    assert_eq!(cutter.children_max(), 16);
     assert_eq!(
         runs(&mut cutter, &[Fingerprint::from_bytes([1; 32]); 40]),
         [16, 16]

@@ -168,7 +168,7 @@ fn optimize_after(store: &Store, report: &BackupReport, output: Output) -> Resul
             optimize::say_unpruned(&done, output)
         }
         Err(error) => Ok(output.warn(format!(
-            "backup {} is safe; not all was done that `optimize` does after it: {error:#}; `onefold optimize` tries again",
+            "backup {} is safe, but the optimize after it failed: {error:#}. Run `onefold optimize` to try again",
             report.id
         ))?),
     }
@@ -223,7 +223,7 @@ fn image(
     monitor: &Monitor,
 ) -> Result<BackupReport> {
     let [path] = args.paths.as_slice() else {
-        bail!("--image-kib takes one path: the image")
+        bail!("--image-kib takes one path, the image; name exactly one")
     };
     typed::ensure_expanded(path)?;
     let found = path.metadata().with_context(|| path.display().to_string())?;
@@ -245,14 +245,14 @@ fn image(
 fn tell_damage(output: Output, report: &BackupReport) -> Result<()> {
     for (container, _) in &report.verified.bad {
         output.warn(format!(
-            "warning: {container}, which earlier backups refer to, is damaged; what this backup needs of it was stored again"
+            "warning: {container}, which earlier backups refer to, is damaged. This backup stored again what it needs of it"
         ))?;
     }
     for healed in &report.healed {
         let rest = match healed.left {
             0 => String::new(),
             left => format!(
-                "; {} still damaged, and `onefold check --read-data` names the files",
+                ". {} still damaged; `onefold check --read-data` names the files",
                 count(left, "chunk is", "chunks are")
             ),
         };
@@ -386,8 +386,8 @@ fn tell_resumed(output: Output, report: &BackupReport) -> Result<()> {
             bytes(position)
         ))?,
         None => output.warn(
-            "warning: no interrupted backup of this name could be resumed, so this one began anew: there is none \
-             since the last prune, it had not come far, it has other chunks, or something of it is damaged",
+            "warning: no interrupted backup of this name could be resumed, so this one began anew. Either there is none \
+             since the last prune, or it had stored little, or its chunks have other lengths, or it is damaged",
         )?,
     }
     Ok(())

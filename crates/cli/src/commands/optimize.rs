@@ -99,8 +99,8 @@ pub(crate) fn run(global: &Global, args: &Optimize, output: Output) -> Result<Co
         let series = series::existing(&store, &args.series)?;
         if !series.settings.is_optimized() && args.repair.is_none() {
             output.line(
-                "the layout of this series is inline, and no repair is set: no backup leaves a live window there, and none is put in \
-                 order",
+                "this series has layout inline and no repair, so there is nothing to rewrite; `onefold series set` changes \
+                 that",
             )?;
         }
         wanted = Some(series.id);
@@ -171,19 +171,22 @@ pub(crate) fn say(report: &OptimizeReport, output: Output) -> Result<()> {
         })?;
         if !done.is_done {
             output.line(format!(
-                "backup {id} stays as it is: it was forgotten, held or rewritten meanwhile, or its manifest cannot be read now"
+                "backup {id} stays as it is, because it was forgotten, held or rewritten meanwhile, or its manifest cannot \
+                 be read now"
             ))?;
             continue;
         }
         let (shared, apart) = (bytes(done.bytes_shared), bytes(done.bytes_archived));
         output.line(match done.onto {
             Some(onto) => format!(
-                "backup {id} is archival now: of its {}, {} refer to backup {onto}, {shared} are shared with other backups, {apart} are stored for it alone",
+                "backup {id} is archival now. Of its {}, {} refer to backup {onto}, {shared} are shared with other backups, \
+                 and {apart} are stored for it alone",
                 bytes(done.bytes),
                 bytes(done.bytes_forward),
             ),
             None => format!(
-                "backup {id} refers to no later backup any more: of its {}, {shared} are shared with other backups, {apart} are stored for it alone",
+                "backup {id} refers to no later backup any more. Of its {}, {shared} are shared with other backups, and \
+                 {apart} are stored for it alone",
                 bytes(done.bytes),
             ),
         })?;
@@ -260,7 +263,7 @@ fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
         // It was not examined, or its rewrite came too late.
         if !done.is_done && (done.bytes_budget == 0 || done.bytes_copied > 0) {
             output.line(format!(
-                "backup {id} stays as it is: another was made, or it was forgotten, held or rewritten meanwhile"
+                "backup {id} stays as it is, because a newer one was made, or it was forgotten, held or rewritten meanwhile"
             ))?;
             continue;
         }
@@ -272,7 +275,7 @@ fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
         }
         if !done.is_done {
             output.line(format!(
-                "backup {id} stays as it is: it needs {}, and at least {}; copying {} would gain little",
+                "backup {id} stays as it is: it needs {}, and cannot need fewer than {}. Copying {} would gain little",
                 count(done.containers_before, "container", "containers"),
                 done.containers_least,
                 bytes(done.bytes_budget)
@@ -280,7 +283,8 @@ fn say_repaired(report: &OptimizeReport, output: Output) -> Result<(u64, u64)> {
             continue;
         }
         output.line(format!(
-            "backup {id} now needs {} instead of {}, and at least {}: copied {} of at most {}; {} refer to the copies too",
+            "backup {id} now needs {} instead of {}; it cannot need fewer than {}. `optimize` copied {} of at most {}, and \
+             {} refer to the copies too",
             count(done.containers_after, "container", "containers"),
             done.containers_before,
             done.containers_least,

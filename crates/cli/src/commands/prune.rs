@@ -95,8 +95,8 @@ impl Kept {
 pub(crate) fn say_kept(kept: &BTreeMap<SessionId, SessionId>, would: bool, output: Output) -> Result<()> {
     for (id, by) in kept {
         output.line(format!(
-            "forgotten backup {id} {} stored, because backup {by} refers to its data; `onefold optimize` ends that \
-             unless backup {by} is held, and the next prune then frees the space",
+            "forgotten backup {id} {} stored, because backup {by} refers to its data. Unless backup {by} is held, \
+             `onefold optimize` rewrites or forgets it, and the next prune then frees the space",
             if would { "would stay" } else { "stays" }
         ))?;
     }
@@ -183,7 +183,7 @@ pub(crate) fn prune(store: &Store, options: &PruneOptions, output: Output) -> Re
     let (report, warnings) = watched("prune", output, |monitor| store.prune(options, monitor))?;
     for id in &report.sessions_expired {
         output.warn(format!(
-            "ended session {id}, which was dead or did not answer; if it was making a backup, run that backup again"
+            "ended session {id}, which was dead or did not answer. If it was making a backup, run that backup again"
         ))?;
     }
     for warning in warnings {
@@ -191,23 +191,23 @@ pub(crate) fn prune(store: &Store, options: &PruneOptions, output: Output) -> Re
     }
     for (container, why) in &report.damaged {
         output.warn(format!(
-            "{container} stays as it is: {why}; run `onefold check --read-data`"
+            "{container} stays as it is: {why}. Run `onefold check --read-data`, which names the files"
         ))?;
     }
     for container in &report.given_up {
         output.warn(format!(
-            "{container} was not rewritten: the disk has no room for that; run `onefold prune` again when it has"
+            "{container} was not rewritten, because the disk has no room for it. Free some space, and run `onefold prune` again"
         ))?;
     }
     if report.mirrors_made > 0 {
         let made = count(report.mirrors_made, "second copy", "second copies");
         output.warn(format!(
-            "made {made} of containers, which an interrupted prune had not made"
+            "made {made} of containers that an interrupted prune had left without one"
         ))?;
     }
     for (container, why) in &report.unhealed {
         output.warn(format!(
-            "{container} stays damaged: {why}; `onefold check` names the backups that need it"
+            "{container} stays damaged: {why}. `onefold check` names the backups that need it"
         ))?;
     }
     say(&report, output)?;
@@ -236,16 +236,16 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
     }
     if report.bytes_left_dead > 0 {
         output.line(format!(
-            "{} of about {} stay unused, in containers that backups still need in part; `onefold prune --max-unused 0` rewrites these \
-             containers and frees the rest",
+            "{} of about {} stay unused, in containers that backups still need in part. `onefold prune --max-unused 0` \
+             rewrites these containers and frees this space",
             bytes(report.bytes_left_dead),
             bytes(report.bytes_stored)
         ))?;
     }
     if report.containers_trimmed > 0 {
         output.line(format!(
-            "{} now with holes, which take no space on this disk; a copy of the store that keeps no holes takes this space \
-             again (`onefold stats` says how much)",
+            "{} now with holes, which take no space on this disk. A copy of the store that keeps no holes takes this space \
+             again; `onefold stats` says how much",
             count(
                 report.containers_trimmed,
                 "container keeps its length,",
@@ -256,7 +256,7 @@ fn say(report: &PruneReport, output: Output) -> Result<()> {
     say_kept(&report.kept, false, output)?;
     for healed in &report.healed {
         output.line(format!(
-            "healed {} of {}; {} still damaged",
+            "healed {} of {}. {} still damaged",
             count(healed.slots, "damaged chunk", "damaged chunks"),
             healed.container,
             count(healed.left, "chunk is", "chunks are")

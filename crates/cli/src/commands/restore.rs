@@ -102,8 +102,8 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     if report.faults > 0 {
         output.line(count(
             report.faults,
-            "entry was not restored as it was",
-            "entries were not restored as they were",
+            "entry was not restored as it was; the errors above say why",
+            "entries were not restored as they were; the errors above say why",
         ))?;
     }
     output.object(&Summary {
@@ -145,7 +145,9 @@ fn refuse_of_trees(args: &Restore, id: onefold::SessionId) -> Result<()> {
         ("--owners", args.owners != OwnersMode::Numbers),
     ];
     match typed.iter().find(|(_, is_typed)| *is_typed) {
-        Some((option, _)) => bail!("{option} concerns files and folders, and backup {id} is of one stream"),
+        Some((option, _)) => bail!(
+            "{option} concerns files and folders, but backup {id} is of one stream; leave the option out"
+        ),
         None => Ok(()),
     }
 }
@@ -182,7 +184,7 @@ fn keep_out_of_store(global: &Global, target: &Path) -> Result<()> {
     while !existing.exists() && existing.pop() {}
     if existing.canonicalize()?.starts_with(&store) {
         bail!(
-            "{} lies in the store's own folder; restore to a folder outside of it",
+            "{} is in the store's own folder; restore to a folder outside of it",
             target.display()
         );
     }

@@ -302,22 +302,6 @@ impl<'a> ContainerTail<'a> {
         }
     }
 
-    /// Checks that the object's first [`HEADER_BYTES`] bytes are the header that the footer
-    /// repeats.
-    ///
-    /// # Errors
-    /// `Invalid` if they are not.
-    pub fn verify_header(&self, bytes: &[u8]) -> Result<()> {
-        if bytes == self.header.encode() {
-            Ok(())
-        } else {
-            Err(FormatError::Invalid {
-                what: HEADER,
-                why: "it is not the one that the footer repeats",
-            })
-        }
-    }
-
     /// The trailer's plain bytes as at the object's end: body, rows and footer.
     #[must_use]
     pub fn encode_plain(&self) -> Vec<u8> {

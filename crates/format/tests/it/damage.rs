@@ -22,7 +22,7 @@ fn scrub(object: &[u8]) -> Option<Noticed> {
     let Ok(TailParse::Whole(tail)) = ContainerTail::parse(object, object.len() as u64) else {
         return Some(Noticed::Trailer);
     };
-    if tail.verify_header(&object[..HEADER_BYTES]).is_err() {
+    if object[..HEADER_BYTES] != tail.header.encode() {
         return Some(Noticed::Header);
     }
     for (n, row) in tail.rows.iter().enumerate() {

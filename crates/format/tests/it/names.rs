@@ -58,7 +58,7 @@ proptest! {
             name.as_str().strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
         };
         let container = names::container(id, generation);
-        prop_assert!(within(&container, names::containers_folder(id.kind)));
+        prop_assert!(within(&container, id.kind.folder()));
         prop_assert!(within(&container, &names::container_folder(id.kind, id.session)));
         if let Some(mirror) = names::mirror(id, generation) {
             prop_assert!(within(&mirror, &names::mirror_folder(id.session)));

@@ -3,8 +3,7 @@
 use index::HookKind;
 use index::conformance::fingerprint;
 use index::sampling::{
-    Anchors, SampleLevel, SamplingRate, SamplingRates, Standing, memory_for, period_for,
-    predicted_efficiency, rate_that_fits,
+    Anchors, SampleLevel, SamplingRate, SamplingRates, Standing, predicted_efficiency, rate_that_fits,
 };
 use proptest::prelude::*;
 use types::Fingerprint;
@@ -13,6 +12,17 @@ use crate::store::bits;
 
 const GB: f64 = (1u64 << 30) as f64;
 const TB: f64 = 1024.0 * GB;
+
+/// The longest period that finds this share of duplicates: `T = Tmin (1 - f) + 1` [Guo, equation
+/// 2].
+fn period_for(efficiency: f64, container_chunks: f64) -> f64 {
+    container_chunks * (1.0 - efficiency) + 1.0
+}
+
+/// The memory that finds this share of duplicates: `M = E C / (S T)` [Guo, equation 2]. In bytes.
+fn memory_for(efficiency: f64, container_chunks: f64, entry: f64, chunk: f64, stored: f64) -> f64 {
+    entry * stored / (chunk * period_for(efficiency, container_chunks))
+}
 
 fn any_fingerprint() -> impl Strategy<Value = Fingerprint> {
     // The sample bits end in few different values, so that ties and high levels occur.

@@ -1,4 +1,4 @@
-//! The content of a group of files, on its way from the read buffer to the feeder.
+//! The content of a group of files, on its way from the read buffer to the `SourceInput`.
 
 use crate::buffer::Buffer;
 use crate::client::piece::CopyRange;
@@ -8,7 +8,7 @@ use crate::error::Halt;
 use crate::parent::CONTENT;
 
 /// Passes on a group's content in the buffer into which it was read. If that buffer would be mostly
-/// empty, or if other content comes between, it copies the content into the feeder's buffer.
+/// empty, or if other content comes between, it copies the content into the input's buffer.
 pub(crate) struct Content {
     buffer: Option<Buffer>,
     /// How many bytes of the buffer were passed on.
@@ -32,7 +32,7 @@ impl Content {
         }
     }
 
-    /// For content that goes through the feeder's own buffer.
+    /// For content that goes through the input's own buffer.
     pub(crate) const fn of_nobody() -> Self {
         Self {
             buffer: None,
@@ -41,47 +41,47 @@ impl Content {
         }
     }
 
-    pub(crate) fn data(&mut self, feeder: &mut SourceInput<'_>, len: usize) -> Result<(), Halt> {
-        feeder.counters().bytes_logical.add(len as u64);
+    pub(crate) fn data(&mut self, input: &mut SourceInput<'_>, len: usize) -> Result<(), Halt> {
+        input.counters().bytes_logical.add(len as u64);
         if let Some(ops) = &mut self.whole {
             ops.bytes(len);
         } else if let Some(buffer) = &self.buffer {
-            feeder.bytes(CONTENT, &buffer.filled()[self.used..self.used + len])?;
-            feeder.counters().bytes_read.add(len as u64);
+            input.bytes(CONTENT, &buffer.filled()[self.used..self.used + len])?;
+            input.counters().bytes_read.add(len as u64);
             self.used += len;
         }
         Ok(())
     }
 
-    pub(crate) fn zeros(&mut self, feeder: &mut SourceInput<'_>, len: u64) -> Result<(), Halt> {
-        feeder.counters().bytes_logical.add(len);
+    pub(crate) fn zeros(&mut self, input: &mut SourceInput<'_>, len: u64) -> Result<(), Halt> {
+        input.counters().bytes_logical.add(len);
         match &mut self.whole {
             Some(ops) => ops.zeros(len),
-            None => feeder.zeros(CONTENT, len)?,
+            None => input.zeros(CONTENT, len)?,
         }
         Ok(())
     }
 
-    pub(crate) fn copy(&mut self, feeder: &mut SourceInput<'_>, range: CopyRange) -> Result<(), Halt> {
-        feeder.counters().bytes_logical.add(range.len);
+    pub(crate) fn copy(&mut self, input: &mut SourceInput<'_>, range: CopyRange) -> Result<(), Halt> {
+        input.counters().bytes_logical.add(range.len);
         match &mut self.whole {
             Some(ops) => ops.copy(range),
-            None => feeder.copy(CONTENT, range)?,
+            None => input.copy(CONTENT, range)?,
         }
         Ok(())
     }
 
-    pub(crate) fn cut(&mut self, feeder: &mut SourceInput<'_>) -> Result<(), Halt> {
+    pub(crate) fn cut(&mut self, input: &mut SourceInput<'_>) -> Result<(), Halt> {
         match &mut self.whole {
             Some(ops) => ops.cut(),
-            None => feeder.cut(CONTENT)?,
+            None => input.cut(CONTENT)?,
         }
         Ok(())
     }
 
-    pub(crate) fn finish(self, feeder: &mut SourceInput<'_>) -> Result<(), Halt> {
+    pub(crate) fn finish(self, input: &mut SourceInput<'_>) -> Result<(), Halt> {
         match (self.buffer, self.whole) {
-            (Some(buffer), Some(ops)) => feeder.whole(CONTENT, buffer, ops),
+            (Some(buffer), Some(ops)) => input.whole(CONTENT, buffer, ops),
             _ => Ok(()),
         }
     }

@@ -37,7 +37,7 @@ pub type Faults<'a> = dyn FnMut(&TreeError) + Send + 'a;
 
 /// Feeds a whole tree.
 pub(crate) fn feed(
-    feeder: &mut SourceInput<'_>,
+    input: &mut SourceInput<'_>,
     walk: WalkOptions,
     session: &dyn BackupSession,
     parent: Option<&ParentTree>,
@@ -60,7 +60,7 @@ pub(crate) fn feed(
     let mut source = Source {
         previous: parent.map(|parent| Arc::new(parent.content)),
         kept: parent.map(|parent| UnchangedEntries::new(session, parent)),
-        feeder,
+        input,
         writer: ListingWriter::new(),
         lost: LostLinks::default(),
         listing: Vec::with_capacity(2 * LISTING_PIECE_BYTES),
@@ -68,8 +68,8 @@ pub(crate) fn feed(
         faults,
     };
     thread::scope(|scope| {
-        let around = source.feeder.around();
-        let mut ahead = Ahead::start(scope, walk, previous, source.feeder.pool(), around)?;
+        let around = source.input.around();
+        let mut ahead = Ahead::start(scope, walk, previous, source.input.pool(), around)?;
         while let Some(group) = ahead.next()? {
             source.take(group)?;
         }
@@ -78,7 +78,7 @@ pub(crate) fn feed(
 }
 
 struct Source<'f, 'c, 'd> {
-    feeder: &'d mut SourceInput<'c>,
+    input: &'d mut SourceInput<'c>,
     previous: Option<Arc<TreeRoot>>,
     kept: Option<UnchangedEntries<'d>>,
     writer: ListingWriter,
@@ -96,7 +96,7 @@ impl Source<'_, '_, '_> {
             .iter()
             .find(|item| matches!(item, Item::File { .. } | Item::Unchanged(..)))
         {
-            self.feeder.counters().set_current(&found.entry.path);
+            self.input.counters().set_current(&found.entry.path);
         }
         for item in group.items {
             match item {
@@ -108,7 +108,7 @@ impl Source<'_, '_, '_> {
                 Item::Unread(before) => self.unread(&before, &mut content)?,
             }
         }
-        content.finish(self.feeder)
+        content.finish(self.input)
     }
 
     fn unlistable(&mut self, found: &WalkEntry, fault: &TreeError) {
@@ -126,7 +126,7 @@ impl Source<'_, '_, '_> {
                 return Ok(());
             }
         }
-        let counters = self.feeder.counters();
+        let counters = self.input.counters();
         match found.entry.kind {
             // A link whose first name was lost.
             EntryKind::File { .. } => return self.read(&found, before),
@@ -146,7 +146,7 @@ impl Source<'_, '_, '_> {
     }
 
     fn unchanged(&mut self, found: &WalkEntry, range: ByteRange, content: &mut Content) -> Result<(), Halt> {
-        let counters = self.feeder.counters();
+        let counters = self.input.counters();
         counters.files_unchanged.add(1);
         counters.files.add(1);
         if let Some(root) = &self.previous {
@@ -155,7 +155,7 @@ impl Source<'_, '_, '_> {
                 offset: range.offset,
                 len: range.len,
             };
-            content.copy(self.feeder, range)?;
+            content.copy(self.input, range)?;
         }
         self.list(&found.entry)
     }
@@ -166,7 +166,7 @@ impl Source<'_, '_, '_> {
         let Some((entry, bytes)) = self.kept.as_mut().and_then(|kept| kept.stays(before)) else {
             return Ok(());
         };
-        let counters = self.feeder.counters();
+        let counters = self.input.counters();
         match entry.kind {
             EntryKind::File { .. } => {
                 counters.files.add(1);
@@ -176,7 +176,7 @@ impl Source<'_, '_, '_> {
             _ => counters.others.add(1),
         }
         if let Some(bytes) = bytes {
-            content.copy(self.feeder, bytes)?;
+            content.copy(self.input, bytes)?;
         }
         self.list(&entry)
     }
@@ -192,8 +192,8 @@ impl Source<'_, '_, '_> {
             Read::Pending | Read::Late => self.read(found, before),
             Read::Failed(fault) => self.not_opened(found, before, &fault, content),
             Read::Whole { len, attributes } => {
-                content.data(self.feeder, len)?;
-                content.cut(self.feeder)?;
+                content.data(self.input, len)?;
+                content.cut(self.input)?;
                 attributes.iter().for_each(|fault| self.fault(fault));
                 self.count(before.is_none());
                 self.list(&found.entry)
@@ -201,12 +201,12 @@ impl Source<'_, '_, '_> {
             Read::Pieces { pieces, read, fault } => {
                 for piece in pieces {
                     match piece {
-                        Piece::Data(len) => content.data(self.feeder, len)?,
-                        Piece::Hole(len) => content.zeros(self.feeder, len)?,
+                        Piece::Data(len) => content.data(self.input, len)?,
+                        Piece::Hole(len) => content.zeros(self.input, len)?,
                         Piece::End => {}
                     }
                 }
-                content.cut(self.feeder)?;
+                content.cut(self.input)?;
                 match fault {
                     None => self.was_read(found, &read, before.is_none()),
                     Some(fault) => self.broke_off(found, before, *read, &fault, content),
@@ -217,28 +217,28 @@ impl Source<'_, '_, '_> {
 
     /// Reads a file, and counts it unless it cannot be opened.
     fn read(&mut self, found: &WalkEntry, before: Option<Box<Listed>>) -> Result<(), Halt> {
-        let counters = self.feeder.counters();
+        let counters = self.input.counters();
         counters.set_current(&found.entry.path);
         let mut reader = match open_file(found) {
             Ok(reader) => reader,
             Err(fault) => return self.not_opened(found, before, &fault, &mut Content::of_nobody()),
         };
-        sections::feed(self.feeder, CONTENT, &mut reader)?;
+        sections::feed(self.input, CONTENT, &mut reader)?;
         let fault = loop {
-            match reader.next(self.feeder.spare(CONTENT)?) {
+            match reader.next(self.input.spare(CONTENT)?) {
                 Ok(Piece::Data(len)) => {
-                    self.feeder.advance(CONTENT, len);
+                    self.input.advance(CONTENT, len);
                     counters.bytes_logical.add(len as u64);
                 }
                 Ok(Piece::Hole(len)) => {
-                    self.feeder.zeros(CONTENT, len)?;
+                    self.input.zeros(CONTENT, len)?;
                     counters.bytes_logical.add(len);
                 }
                 Ok(Piece::End) => break None,
                 Err(fault) => break Some(fault),
             }
         };
-        self.feeder.cut(CONTENT)?;
+        self.input.cut(CONTENT)?;
         let read = reader.finish();
         match fault {
             None => self.was_read(found, &read, before.is_none()),
@@ -256,7 +256,7 @@ impl Source<'_, '_, '_> {
     }
 
     fn count(&self, is_new: bool) {
-        let counters = self.feeder.counters();
+        let counters = self.input.counters();
         counters.files.add(1);
         if is_new {
             counters.files_new.add(1);
@@ -306,7 +306,7 @@ impl Source<'_, '_, '_> {
             of: read.len.unwrap_or(0),
         };
         self.lost.stored(found, entry.state.content);
-        self.feeder.counters().files.add(1);
+        self.input.counters().files.add(1);
         self.list(&entry)
     }
 
@@ -337,10 +337,10 @@ impl Source<'_, '_, '_> {
             *its = lead;
         }
         self.lost.stored(found, entry.state.content);
-        let counters = self.feeder.counters();
+        let counters = self.input.counters();
         counters.files.add(1);
         counters.files_kept.add(1);
-        content.copy(self.feeder, bytes)?;
+        content.copy(self.input, bytes)?;
         self.list(&entry)
     }
 
@@ -376,23 +376,23 @@ impl Source<'_, '_, '_> {
     }
 
     fn hand_on(&mut self) -> Result<(), Halt> {
-        self.feeder.bytes(LISTING, &self.listing)?;
+        self.input.bytes(LISTING, &self.listing)?;
         self.listing.clear();
-        self.feeder.bytes(FENCES, &self.fences)?;
+        self.input.bytes(FENCES, &self.fences)?;
         self.fences.clear();
         Ok(())
     }
 
     fn fault(&mut self, fault: &TreeError) {
-        self.feeder.counters().files_failed.add(1);
+        self.input.counters().files_failed.add(1);
         (self.faults)(fault);
     }
 
     fn finish(mut self) -> Result<(), Halt> {
         std::mem::take(&mut self.writer).finish(&mut self.fences);
         self.hand_on()?;
-        self.feeder.end(CONTENT)?;
-        self.feeder.end(LISTING)?;
-        self.feeder.end(FENCES)
+        self.input.end(CONTENT)?;
+        self.input.end(LISTING)?;
+        self.input.end(FENCES)
     }
 }

@@ -29,18 +29,18 @@ enum Coming {
 /// Feeds a file as far as it can be read in sections; usually the whole file. It reads nothing of a
 /// file that is not large.
 pub(crate) fn feed(
-    feeder: &mut SourceInput<'_>,
+    input: &mut SourceInput<'_>,
     stream: StreamIndex,
     reader: &mut FileReader,
 ) -> Result<(), Halt> {
     let Some(mut sections) = reader.sections() else {
         return Ok(());
     };
-    let (counters, readers) = (feeder.counters(), feeder.readers(READERS)?);
+    let (counters, readers) = (input.counters(), input.readers(READERS)?);
     let mut coming = VecDeque::new();
     loop {
         while coming.len() < IN_FLIGHT_MAX {
-            let mut buffer = feeder.pool().take();
+            let mut buffer = input.pool().take();
             let room = buffer.spare_mut().len();
             match sections.next(room) {
                 Some(Section::Data(data)) => {
@@ -65,13 +65,13 @@ pub(crate) fn feed(
                 let Some(buffer) = buffer else { return Ok(()) };
                 let mut ops = Ops::default();
                 ops.bytes(buffer.filled().len());
-                feeder.whole(stream, buffer, ops)?;
+                input.whole(stream, buffer, ops)?;
                 section
             }
         };
         match &section {
             Section::Hole(len) => {
-                feeder.zeros(stream, *len)?;
+                input.zeros(stream, *len)?;
                 counters.bytes_logical.add(*len);
             }
             Section::Data(data) => counters.bytes_logical.add(data.len() as u64),

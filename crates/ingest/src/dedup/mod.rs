@@ -15,6 +15,7 @@ mod candidate;
 mod cap;
 mod decide;
 mod granularity;
+mod known;
 mod placed;
 mod places;
 mod segment;

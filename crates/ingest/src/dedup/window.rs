@@ -34,16 +34,16 @@ use crate::error::IngestError;
 
 /// One stream.
 #[derive(Debug)]
-struct Stream<B> {
+pub(super) struct Stream<B> {
     lane: Lane,
-    accounts: Accounts,
+    pub(super) accounts: Accounts,
     /// Segments that wait for the end of their window.
-    waiting: Vec<Waiting<B>>,
+    pub(super) waiting: Vec<Waiting<B>>,
 }
 
 /// A segment that waits.
 #[derive(Debug)]
-enum Waiting<B> {
+pub(super) enum Waiting<B> {
     /// A decided segment behind an open one.
     Placed(PlacedSegment),
     /// A segment that waits for its window.
@@ -55,7 +55,7 @@ enum Waiting<B> {
 pub struct Deduplicator<K, I, C, B> {
     pub(super) counters: K,
     unit: Granularity,
-    streams: Vec<Stream<B>>,
+    pub(super) streams: Vec<Stream<B>>,
     pub(super) decider: Decider<I, C>,
     segments: Resolver<I, C>,
     pub(super) own_segments: OwnSegments,
@@ -215,50 +215,6 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         self.count(look_up, outlet, stream, len)
     }
 
-    /// Takes the next segment of a stream without its chunks, if it is known whole and
-    /// [`Self::take`] would refer to it at once. Returns whether it did. If not, the caller must
-    /// take the segment with its chunks.
-    ///
-    /// # Errors
-    /// Those of [`Self::take`].
-    pub fn take_brief<H, O>(
-        &mut self,
-        look_up: &impl Fn() -> H,
-        outlet: &mut O,
-        stream: StreamIndex,
-        (fingerprint, len): (Fingerprint, u64),
-    ) -> Result<bool, O::Error>
-    where
-        H: Holdings<Index = I, Catalogs = C>,
-        O: Outlet<B>,
-    {
-        let at = usize::from(stream.0);
-        if !self.streams[at].waiting.is_empty() {
-            return Ok(false);
-        }
-        let holdings = look_up();
-        let known = self.find_whole(&holdings, &fingerprint)?;
-        let accounts = &self.streams[at].accounts;
-        let is_decided = |known: &Whole| {
-            known.has_len(len)
-                && known.charge(accounts) <= accounts.left_so_far(len)
-                && known.is_worth(accounts, len, accounts.least())
-        };
-        let Some(known) = known.filter(is_decided) else {
-            return Ok(false);
-        };
-        self.counters.segments.add(1);
-        let segment = PlacedSegment {
-            fingerprint,
-            len,
-            body: self.refer_to_whole(at, known),
-        };
-        outlet.place(stream, segment)?;
-        drop(holdings);
-        self.count(look_up, outlet, stream, len)?;
-        Ok(true)
-    }
-
     /// Takes a segment that was copied from an earlier backup. The backup refers to it, whatever
     /// the cap. `node` returns its node, which only a cap needs.
     ///
@@ -293,7 +249,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         self.count(look_up, outlet, stream, len)
     }
 
-    fn count<H, O>(
+    pub(super) fn count<H, O>(
         &mut self,
         look_up: &impl Fn() -> H,
         outlet: &mut O,

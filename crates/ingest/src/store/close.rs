@@ -93,7 +93,7 @@ pub(crate) struct CloseStage {
     pub(crate) options: IngestOptions,
     pub(crate) notices: crossbeam_channel::Sender<SealedNotice>,
     pub(crate) copies: CopyLane,
-    pub(crate) ledger: SealedContainers,
+    pub(crate) containers: SealedContainers,
     pub(crate) checkpoint_clock: CheckpointClock,
     /// The references of the last answer. Later checkpoints have them too.
     pub(crate) references: Vec<(ContainerId, SlotRange)>,
@@ -147,28 +147,28 @@ impl CloseStage {
                 }
                 Some(ToClose::Finish { submitted, roots }) => finish = Some((submitted, roots)),
             }
-            if let Some(answer) = collected.take_if(|answer| self.ledger.has_all(answer.submitted))
+            if let Some(answer) = collected.take_if(|answer| self.containers.has_all(answer.submitted))
                 && let Some(turn) = turn.take()
             {
                 (self.references, self.streams) = (answer.references, answer.streams);
                 self.bytes_at_position = self.counters.bytes_stored.get();
                 self.position_at = self.session.clock().monotonic();
                 let draft = Draft {
-                    containers: self.ledger.answer(answer.submitted),
+                    containers: self.containers.answer(answer.submitted),
                     references: self.references.clone(),
                     streams: self.streams.clone(),
                 };
                 turn.write(draft).map_err(IngestError::from)?;
                 self.restart_checkpoint_clock();
             }
-            if let Some((_, roots)) = finish.take_if(|(count, _)| self.ledger.has_all(*count)) {
+            if let Some((_, roots)) = finish.take_if(|(count, _)| self.containers.has_all(*count)) {
                 // An epoch that waits for an answer gets the manifest instead.
                 if let Some(id) = self.copies.finish()? {
-                    self.ledger.add_copies(id);
+                    self.containers.add_copies(id);
                 }
                 return Ok(Closed {
                     roots,
-                    containers: self.ledger.all(),
+                    containers: self.containers.all(),
                 });
             }
             if turn.is_none() && finish.is_none() && (session.checkpoint_wanted() || self.checkpoint_is_due())
@@ -182,11 +182,11 @@ impl CloseStage {
         let id = notice.catalog.id();
         self.counters.bytes_stored.add(notice.stored_bytes);
         self.checkpoint_clock.bytes += notice.stored_bytes;
-        self.ledger.add(notice.number, id);
+        self.containers.add(notice.number, id);
         if id.kind == ContainerKind::Data
             && let Some(copied) = self.copies.add(&notice.catalog)?
         {
-            self.ledger.add_copies(copied);
+            self.containers.add_copies(copied);
         }
         self.session.publish(&notice.catalog)?;
         // The look-up stage is done, and gone, before the last containers are put.
@@ -235,7 +235,7 @@ impl CloseStage {
             return Ok(Some(turn));
         }
         let draft = Draft {
-            containers: self.ledger.safe_to_adopt(),
+            containers: self.containers.safe_to_adopt(),
             references: self.references.clone(),
             streams: self.streams.clone(),
         };

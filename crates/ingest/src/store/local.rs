@@ -444,7 +444,7 @@ impl Parts<'_> {
                 self.limits,
                 self.sequences.clone(),
             ),
-            ledger: SealedContainers::default(),
+            containers: SealedContainers::default(),
             streams: Vec::new(),
             bytes_at_position: self.counters.bytes_stored.get(),
             position_at: store.clock().monotonic(),

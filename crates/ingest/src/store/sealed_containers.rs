@@ -154,25 +154,25 @@ mod tests {
 
     #[test]
     fn a_container_that_overtakes_another_does_not_stand_for_it() {
-        let mut ledger = SealedContainers::default();
-        ledger.add(0, id(ContainerKind::Data, 0));
-        ledger.add(2, id(ContainerKind::Data, 2));
-        assert!(ledger.has_all(1));
-        assert!(!ledger.has_all(2), "the second is not put, though two are");
-        ledger.add(1, id(ContainerKind::Recipe, 1));
-        assert!(ledger.has_all(3));
+        let mut containers = SealedContainers::default();
+        containers.add(0, id(ContainerKind::Data, 0));
+        containers.add(2, id(ContainerKind::Data, 2));
+        assert!(containers.has_all(1));
+        assert!(!containers.has_all(2), "the second is not put, though two are");
+        containers.add(1, id(ContainerKind::Recipe, 1));
+        assert!(containers.has_all(3));
     }
 
     #[test]
     fn an_answer_names_no_nodes_that_were_packed_after_it() {
-        let mut ledger = SealedContainers::default();
-        ledger.add(0, id(ContainerKind::Recipe, 0));
-        ledger.add(1, id(ContainerKind::Recipe, 1));
-        ledger.add(2, id(ContainerKind::Data, 2));
-        let answer = ledger.answer(1);
+        let mut containers = SealedContainers::default();
+        containers.add(0, id(ContainerKind::Recipe, 0));
+        containers.add(1, id(ContainerKind::Recipe, 1));
+        containers.add(2, id(ContainerKind::Data, 2));
+        let answer = containers.answer(1);
         assert_eq!(sequences(&answer, ContainerKind::Recipe), [0]);
         assert_eq!(sequences(&answer, ContainerKind::Data), [2]);
-        assert_eq!(sequences(&ledger.safe_to_adopt(), ContainerKind::Recipe), [0]);
-        assert_eq!(sequences(&ledger.all(), ContainerKind::Recipe), [0, 1]);
+        assert_eq!(sequences(&containers.safe_to_adopt(), ContainerKind::Recipe), [0]);
+        assert_eq!(sequences(&containers.all(), ContainerKind::Recipe), [0, 1]);
     }
 }

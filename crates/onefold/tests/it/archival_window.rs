@@ -280,7 +280,7 @@ fn a_backup_that_is_held_meanwhile_stays() {
         report
             .warnings
             .iter()
-            .any(|said| said.to_string().contains("held or tagged by somebody meanwhile")),
+            .any(|said| said.to_string().contains("somebody held or tagged backup")),
         "{report:?}"
     );
     snapshot(&base.machine.open(), first);

@@ -32,10 +32,7 @@ impl StreamSource for Pieces {
 }
 
 fn upon(backup: SessionId, fixed: Option<u32>) -> StreamOptions {
-    let parent = ParentStream {
-        backup,
-        role: StreamRole::Whole,
-    };
+    let parent = ParentStream::new(backup, StreamRole::Whole);
     StreamOptions::default()
         .fixed_chunk_bytes(fixed)
         .parents(vec![parent])
@@ -136,10 +133,8 @@ fn invalid_copies_are_refused() {
     let odd = vec![copy(0, 0, 5000), StreamPiece::Zeros(10)];
     refused(&blocks, odd, "multiples of the chunks' 4096 bytes");
     refused(&blocks, vec![copy(0, 0, 5000), copy(0, 8192, 10)], "multiples of");
-    let listing = StreamOptions::default().parents(vec![ParentStream {
-        backup: first.id,
-        role: StreamRole::Listing,
-    }]);
+    let listing = ParentStream::new(first.id, StreamRole::Listing);
+    let listing = StreamOptions::default().parents(vec![listing]);
     refused(&listing, Vec::new(), "has no stream");
     forget(&store, first.id);
     refused(&stream, vec![copy(0, 0, 10)], "no backup");

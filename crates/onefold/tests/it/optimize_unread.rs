@@ -42,7 +42,7 @@ fn the_last_revision_of_a_forgotten_backup_decides_which_backups_it_reaches() {
             .unwrap_err()
             .to_string();
         assert!(
-            refused.contains(bad.as_str()) && refused.contains("cannot be told now"),
+            refused.contains(bad.as_str()) && refused.contains("is not known now"),
             "{refused}"
         );
         assert!(

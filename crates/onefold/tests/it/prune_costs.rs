@@ -144,9 +144,9 @@ fn manifests_are_listed_once_where_nobody_else_is_there() {
         let other =
             is_there.then(|| Session::begin_read(reclaimer.sealer(), 1, SessionPolicy::default()).unwrap());
         drop(process.watched.take_requests());
-        let pulse = other.as_ref().map(|other| other.start_pulse().unwrap());
+        let heartbeats = other.as_ref().map(|other| other.start_heartbeats().unwrap());
         let report = store.prune(&everything(), &Monitor::default()).unwrap().0;
-        drop(pulse);
+        drop(heartbeats);
         assert_eq!(report.epochs, 1);
         listings(&process.watched.take_requests())
     };
@@ -341,7 +341,10 @@ fn a_prune_that_fails_leaves_no_marks_behind_that_it_could_not_hold() {
     for _ in 0..2 {
         let failed = machine.open().prune(&options, &Monitor::default());
         assert!(
-            failed.unwrap_err().to_string().contains("cannot be"),
+            failed
+                .unwrap_err()
+                .to_string()
+                .contains("is not known, so nothing may be removed"),
             "a node is gone"
         );
         assert_eq!(machine.names("groups"), before);

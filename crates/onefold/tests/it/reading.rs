@@ -253,7 +253,7 @@ fn a_backup_that_a_reader_declared_stays_after_forget_and_prune() {
         &monitor,
     );
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("has been forgotten;"), "{error}");
+    assert!(error.contains("has been forgotten. `onefold"), "{error}");
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn a_read_only_reader_continues_and_distinguishes_pruning_from_damage() {
     );
     let text = error.to_string();
     for words in [
-        "forgotten and pruned while it was being read",
+        "forgotten, and pruned while it was read without a pin",
         "`onefold snapshots` lists",
     ] {
         assert!(text.contains(words), "{text}");

@@ -54,7 +54,7 @@ fn no_lower_revision_is_marked_in_the_place_of_one_that_was_rewritten() {
         let says = if is_rotten {
             "so nothing may be removed"
         } else {
-            "cannot be told now"
+            "is not known now"
         };
         assert!(
             refused.contains(bad.as_str()) && refused.contains(says),
@@ -174,11 +174,8 @@ fn one_backup_that_cannot_be_read_stops_no_repair() {
     };
     let (_, done) = only(&report);
     assert!(done.is_done && done.backups > 0, "{done:?}");
-    let told = |warning: &onefold::Warning| {
-        warning
-            .to_string()
-            .contains(&format!("backup {id} goes on referring"))
-    };
+    let told =
+        |warning: &onefold::Warning| warning.to_string().contains(&format!("backup {id} still refers"));
     assert!(report.warnings.iter().any(told), "{report:?}");
     series.assert_all(&machine, &[], "repaired");
 }

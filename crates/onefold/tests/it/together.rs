@@ -148,7 +148,7 @@ fn a_sleeper_wakes(ticks_after_waking: bool) {
         if ticks_after_waking {
             // Its heartbeat thread wakes first, and finds that the session was ended.
             drop(sleeper.watched.take_requests());
-            wait_for_heartbeat(&sleeper.clock, "the sleeper's pulse", || {
+            wait_for_heartbeat(&sleeper.clock, "the sleeper's heartbeat", || {
                 let asked = sleeper.watched.take_requests();
                 asked.iter().any(|request| request.is_in("backups"))
             });

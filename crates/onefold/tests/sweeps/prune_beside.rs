@@ -552,7 +552,7 @@ fn a_prune_waits_for_one_that_lives_on_another_host() {
     let first = Process::on(machine.storage.handle_elsewhere(), machine.clock.clone(), 7001);
     let reclaimer = Reclaimer::new(first);
     let session = Session::begin_read(reclaimer.sealer(), 1, SessionPolicy::default()).unwrap();
-    let pulse = session.start_pulse().unwrap();
+    let heartbeats = session.start_heartbeats().unwrap();
     let lease = session.acquire_lease(LeaseRole::Reclaim).unwrap();
     let store = machine.beside(7002).striding().open();
     let second = std::thread::spawn(move || store.prune(&everything(), &Monitor::default()));
@@ -565,7 +565,7 @@ fn a_prune_waits_for_one_that_lives_on_another_host() {
     assert!(lease.is_held().unwrap());
     lease.release().unwrap();
     session.end().unwrap();
-    drop(pulse);
+    drop(heartbeats);
     let (report, warnings) = second.join().unwrap().unwrap();
     assert!(
         report.epochs == 1 && report.bytes_deleted > 0 && report.sessions_expired.is_empty(),

@@ -50,11 +50,6 @@ impl<'a, S: NodeSource + ?Sized> Splice<'a, S> {
         sink: &mut dyn NodeSink,
     ) -> Result<Option<PartOfChunk>, RecipeError> {
         loop {
-            // Held-back zeros keep the builder from being aligned. Here it is known that no zeros
-            // follow.
-            if builder.has_open_zeros() && self.walker.next_is_chunk()? {
-                builder.close_zeros(sink)?;
-            }
             let Some(piece) = self.walker.next_up_to(builder.aligned_level())? else {
                 return Ok(None);
             };

@@ -80,12 +80,12 @@ pub(crate) fn run<T>(
     };
     let session = Session::begin(context.sealer, begin)?;
     debug!(target: OPTIMIZE, session = %session.id(), "a rewrite begins");
-    let pulse = session.start_pulse()?;
+    let heartbeats = session.start_heartbeats()?;
     // The first heartbeat is durable before any container is put. So a session that left containers
     // and no other trace had a manifest.
     context.sealer.barrier()?;
     let written = write(&session).and_then(|written| without_held(context, &session, written));
-    drop(pulse);
+    drop(heartbeats);
     match written {
         Ok(Some((backup, all, found))) => {
             let put = looked_up(&backup, session.id());

@@ -11,7 +11,7 @@ use object::Sealer;
 use types::{ByteRange, ObjectName, Revision};
 
 use super::{Host, backup_of, begin, id, sealer};
-use crate::{EndedBy, Manifests, Pulse, Session, SessionError, SessionTable};
+use crate::{EndedBy, HeartbeatThread, Manifests, Session, SessionError, SessionTable};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -387,7 +387,7 @@ fn a_pulse_ticks_by_itself_and_stops_when_dropped() {
     let mut quick = begin(1);
     quick.policy.heartbeat_every = Duration::from_millis(5);
     let session = Session::begin(&sealer, quick).unwrap();
-    let pulse = session.start_pulse().unwrap();
+    let thread = session.start_heartbeats().unwrap();
     let counter = || SessionTable::list(&sealer).unwrap().running[0].counter;
     let mut naps = 0;
     while counter() < Some(3) {
@@ -395,7 +395,7 @@ fn a_pulse_ticks_by_itself_and_stops_when_dropped() {
         naps += 1;
         assert!(naps < 2000, "no heartbeat in ten seconds");
     }
-    drop(pulse);
+    drop(thread);
     // A tick under way may finish; then the session is silent.
     env.clock.sleep(Duration::from_millis(100));
     let last = counter();
@@ -421,9 +421,9 @@ fn sessions_of_a_pulse_share_its_listings_and_leave_one_by_one() {
         Session::begin(&sealer, quick).unwrap()
     });
     let sessions: Vec<_> = sessions.collect();
-    let pulse = Pulse::default();
+    let thread = HeartbeatThread::default();
     storage.start_trace();
-    let tasks = sessions.iter().map(|session| pulse.add(session).unwrap());
+    let tasks = sessions.iter().map(|session| thread.add(session).unwrap());
     let mut tasks: Vec<_> = tasks.collect();
     let counters = || {
         let running = SessionTable::list(&sealer).unwrap().running;
@@ -460,8 +460,8 @@ fn sessions_of_a_pulse_share_its_listings_and_leave_one_by_one() {
     assert_eq!(counters()[0], before[0]);
     drop(tasks);
     env.clock.sleep(Duration::from_millis(300));
-    assert!(!pulse.has_thread(), "nobody is left to tick");
-    let task = pulse.add(&sessions[0]).unwrap();
+    assert!(!thread.has_thread(), "nobody is left to tick");
+    let task = thread.add(&sessions[0]).unwrap();
     wait_for(&|now| now[0] > before[0]);
     drop(task);
 }

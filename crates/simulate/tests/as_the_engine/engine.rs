@@ -118,7 +118,7 @@ fn reads(store: &Store, id: SessionId) -> Vec<u64> {
             // The planner has half of it.
             .budget_bytes(2 * bytes)
             .workers(1)
-            .scouts(0)
+            .prefetch_threads(0)
             .finishers(2);
         let monitor = Monitor::default();
         let stats = store.dump(snapshot, None, &mut std::io::sink(), assembling, &monitor);

@@ -21,13 +21,18 @@ const WAYS: usize = 3;
 /// Restores of the newest backup.
 pub(super) const RESTORES: usize = STORAGES.len() * 2 * WAYS;
 
-/// Three ways: fetching threads for the cores alone and no scouts; the default; 32 requests at
-/// once.
+/// Three ways: fetching threads for the cores alone and no prefetch threads; the default; 32
+/// requests at once.
 fn ways() -> [(String, AssembleOptions); WAYS] {
     let default = AssembleOptions::for_cores(cores());
-    let few = default.with_requests(cores() + 2).scouts(0);
+    let few = default.with_requests(cores() + 2).prefetch_threads(0);
     let many = default.with_requests(32);
-    [few, default, many].map(|options| (format!("{} and {}", options.workers, options.scouts), options))
+    [few, default, many].map(|options| {
+        (
+            format!("{} and {}", options.workers, options.prefetch_threads),
+            options,
+        )
+    })
 }
 
 /// Restores the newest backup of both layouts in each way.

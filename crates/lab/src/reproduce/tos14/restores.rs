@@ -57,7 +57,7 @@ pub(super) fn bytes(size: &Size) -> u64 {
 pub(super) fn run(size: &Size, stores: &Stores, run: &mut Run<'_>) -> Result<(), LabError> {
     run.progress.begin("figures 6 and 8");
     let default = AssembleOptions::for_cores(cores());
-    let one = default.workers(1).scouts(0);
+    let one = default.workers(1).prefetch_threads(0);
     let all = |engine: &Engine, options| restore_all(size, stores, engine, options, run);
     let [conventional, conventional_one] = [
         all(&stores.conventional, default)?,

@@ -9,6 +9,7 @@ use ingest::Granularity;
 use ingest::conformance::{Begun, Host};
 use ingest::{About, BackupSession, IngestError, IngestOptions, Stream};
 use object::config;
+use onefold::repository::{Beginning, ParentChoice};
 use onefold::{BackupOptions, HostedBackup, Layout, SeriesName, Store};
 use recipe::{NodeCache, StreamBytes, TreeRoot};
 use types::{SessionId, UnixNanos};
@@ -52,9 +53,15 @@ impl LocalHost {
     }
 
     pub(crate) fn host(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<HostedBackup, IngestError> {
-        let hosted = self
-            .store
-            .host_backup(&self.backup_options(), Self::name(), streams, upon, false);
+        let hosted = self.store.host(&Beginning {
+            options: &self.backup_options(),
+            name: Self::name(),
+            streams,
+            is_suspect: false,
+            insists: false,
+            parents: ParentChoice::Named(upon),
+            resumes: false,
+        });
         hosted.map_err(|error| IngestError::Connection(error.into()))
     }
 

@@ -17,14 +17,14 @@ use crate::error::{ReclaimError, Result};
 use crate::marks::{self, Budget, StoredMarks};
 
 /// Puts marks that exceed the memory budget.
-pub(crate) struct Spill<'a> {
+pub(crate) struct MarkOverflow<'a> {
     sealer: &'a Sealer,
     lease: &'a HeldLease,
     epoch: Epoch,
     put: Vec<(GroupId, Revision)>,
 }
 
-impl<'a> Spill<'a> {
+impl<'a> MarkOverflow<'a> {
     pub(crate) fn new(sealer: &'a Sealer, lease: &'a HeldLease, epoch: Epoch) -> Self {
         Self {
             sealer,

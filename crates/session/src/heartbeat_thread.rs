@@ -1,8 +1,8 @@
 //! The thread that ticks the sessions of a process.
 //!
-//! All sessions of a pulse are of one store. It lists the store's epochs once a round, for all of
-//! them, and each session then puts its heartbeat. The thread starts with the first session, and
-//! ends with the last one.
+//! All its sessions are of one store. It lists the store's epochs once a round, for all of them,
+//! and each session then puts its heartbeat. The thread starts with the first session, and ends
+//! with the last one.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,12 +21,12 @@ const NAP: Duration = Duration::from_millis(200);
 
 /// Ticks any number of sessions of one store. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Pulse {
+pub struct HeartbeatThread {
     ticked: Arc<Mutex<Ticked>>,
 }
 
-/// A session that a pulse ticks. Dropped, it is ticked no more; the pulse may finish the tick it is
-/// at.
+/// A session that the thread ticks. Once this value is dropped, the thread ticks the session no
+/// more. It may finish the tick that it has begun.
 #[derive(Debug)]
 pub struct HeartbeatTask {
     stop: Arc<AtomicBool>,
@@ -45,7 +45,7 @@ struct Member {
     stop: Arc<AtomicBool>,
 }
 
-impl Pulse {
+impl HeartbeatThread {
     /// Ticks the session until the returned value, or its last handle, is dropped.
     ///
     /// # Errors
@@ -54,10 +54,10 @@ impl Pulse {
         let stop = Arc::new(AtomicBool::new(false));
         let mut ticked = self.lock();
         if !ticked.has_thread {
-            let pulse = self.clone();
+            let ticking = self.clone();
             let clock = Arc::clone(session.inner.objects.clock());
-            let thread = thread::Builder::new().name("pulse".to_owned());
-            let started = thread.spawn(move || pulse.run(&*clock));
+            let thread = thread::Builder::new().name("heartbeat".to_owned());
+            let started = thread.spawn(move || ticking.run(&*clock));
             started.map_err(|source| SessionError::Thread { source })?;
             ticked.has_thread = true;
         }
@@ -136,8 +136,8 @@ impl Session {
     ///
     /// # Errors
     /// `Thread` where the system gives none.
-    pub fn start_pulse(&self) -> Result<HeartbeatTask> {
-        Pulse::default().add(self)
+    pub fn start_heartbeats(&self) -> Result<HeartbeatTask> {
+        HeartbeatThread::default().add(self)
     }
 }
 

@@ -1,0 +1,40 @@
+//! The types of the interface between the two halves of a backup.
+//!
+//! The traits of [`repository`](crate::repository) name them. So a program that uses this crate
+//! alone can wrap a repository:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use onefold::halves::ClientPools;
+//! use onefold::repository::{Beginning, Pinned, Repository, RunningBackup};
+//! use onefold::{Clock, Monitor, Result, Snapshot, SnapshotList};
+//!
+//! /// A repository that hides the backups of other hosts.
+//! struct OfHost<'a>(&'a dyn Repository, &'a [u8]);
+//!
+//! impl Repository for OfHost<'_> {
+//!     fn clock(&self) -> &Arc<dyn Clock> {
+//!         self.0.clock()
+//!     }
+//!     fn snapshots(&self) -> Result<SnapshotList> {
+//!         let mut list = self.0.snapshots()?;
+//!         list.snapshots.retain(|snapshot| snapshot.backup.series.host == self.1);
+//!         Ok(list)
+//!     }
+//!     fn pin(&self, snapshot: &Snapshot) -> Result<Box<dyn Pinned + '_>> {
+//!         self.0.pin(snapshot)
+//!     }
+//!     fn client_pools(&self) -> &ClientPools {
+//!         self.0.client_pools()
+//!     }
+//!     fn begin(&self, how: &Beginning<'_>, monitor: &Monitor) -> Result<Box<dyn RunningBackup + '_>> {
+//!         self.0.begin(how, monitor)
+//!     }
+//! }
+//! ```
+
+pub use ingest::dedup::Lane;
+pub use ingest::{About, BackupSession, ClientPools, Committed, Granularity, Offer, ResumedStream, Sent};
+pub use ingest::{Stream, Terms, Verdict};
+pub use recipe::{NodeSource, StoreReader, TreeRoot};
