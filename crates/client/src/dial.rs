@@ -60,6 +60,15 @@ pub(crate) struct Dialer {
     pub(crate) traffic: Traffic,
 }
 
+impl std::fmt::Display for Dialer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.target {
+            Target::Network(access) => access.address.fmt(f),
+            Target::Tunnel { tunnel, .. } => tunnel.fmt(f),
+        }
+    }
+}
+
 impl Dialer {
     pub(crate) fn new(target: Target, clock: &Arc<dyn Clock>) -> Result<Self, ClientError> {
         let connector = match &target {

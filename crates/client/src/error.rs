@@ -26,6 +26,9 @@ pub enum ClientError {
         "this machine has not joined {0}; ask for an invitation (`onefold server invite`), and run `onefold join`"
     )]
     NotJoined(Address),
+    /// The folder for listings cannot be made.
+    #[error("the folder for what this machine keeps of its backups: {0}")]
+    Cache(String),
     /// The folder with tokens cannot be read or written.
     #[error("the folder with tokens: {0}")]
     Tokens(String),

@@ -10,6 +10,7 @@ mod connection;
 mod dial;
 mod error;
 mod inbox;
+mod listings;
 mod reader;
 mod repository;
 mod session;
@@ -17,5 +18,6 @@ mod tokens;
 
 pub use dial::{Access, Target, join};
 pub use error::ClientError;
+pub use listings::Listings;
 pub use repository::RemoteRepository;
 pub use tokens::Tokens;

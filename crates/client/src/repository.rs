@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crypto::Fingerprinter;
 use env::Clock;
-use format::manifest::SeriesName;
+use format::manifest::{SeriesName, StreamRole};
 use ingest::brief::BriefOffers;
 use ingest::{BackupSession, ClientPools, IngestError, Sent};
 use onefold::calls::{Call, Report};
 use onefold::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup};
 use onefold::{BackupOptions, BackupReport, Error, Monitor, Snapshot, SnapshotList, Warning};
-use recipe::{RecipeError, StoreReader};
+use recipe::{RecipeError, StoreReader, TreeRoot};
 use transport::Traffic;
 use types::{ObjectName, UnixNanos};
 use wire::{Begin, Begun, Manifests, Parents, ReadBegun, SentManifest, Wire, request};
@@ -22,6 +22,7 @@ use crate::calls;
 use crate::connection::Connection;
 use crate::dial::{Dialer, Target};
 use crate::error::ClientError;
+use crate::listings::Listings;
 use crate::reader::RemoteReader;
 use crate::session::RemoteSession;
 
@@ -39,6 +40,7 @@ pub struct RemoteRepository {
     /// Connections that no operation uses.
     idle: Mutex<Vec<Connection>>,
     pools: ClientPools,
+    listings: Option<Listings>,
 }
 
 impl RemoteRepository {
@@ -54,7 +56,15 @@ impl RemoteRepository {
             clock: Arc::clone(clock),
             idle: Mutex::new(vec![first]),
             pools: ClientPools::new(clock),
+            listings: None,
         })
+    }
+
+    /// Keeps the listings of backups here. So the next backup of a series reads none from the server.
+    #[must_use]
+    pub fn keeping(mut self, listings: Listings) -> Self {
+        self.listings = Some(listings);
+        self
     }
 
     /// Bytes that all connections have carried, without what TLS and the network add.
@@ -212,6 +222,10 @@ impl Repository for RemoteRepository {
                 reader: RemoteReader::new(connection, begun.terms.fingerprinter.clone()),
                 terms: begun.terms,
                 brief: BriefOffers::default(),
+                listings: self.listings.as_ref().map(|listings| {
+                    let repository = self.dialer.to_string();
+                    listings.series(&repository, &how.name)
+                }),
             },
             parents: begun.parents.into_iter().map(snapshot).collect(),
             name: how.name.clone(),
@@ -288,6 +302,13 @@ impl RunningBackup for RemoteBackup<'_> {
         let elapsed_nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         let about = options.about(self.name, self.source_time, elapsed_nanos, &monitor.counters);
         let mut committed = self.session.commit(about).map_err(Error::from)?;
+        let listing = committed
+            .streams
+            .iter()
+            .find(|stream| stream.role == StreamRole::Listing);
+        if let (Some(listings), Some(listing)) = (&self.session.listings, listing) {
+            listings.finish(&TreeRoot::from(listing));
+        }
         let told = std::mem::take(&mut committed.warnings);
         let told = told.iter().map(ToString::to_string);
         let warnings = self.warnings.into_iter().chain(told);

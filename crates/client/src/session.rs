@@ -1,5 +1,6 @@
 //! A running backup in a store that a server has.
 
+use std::io::Read;
 use std::time::Duration;
 
 use ingest::brief::{BriefOffers, Noted};
@@ -10,6 +11,7 @@ use wire::{CommittedBackup, FRAME_BYTES_MAX, Sent, Wire, request};
 
 use crate::connection::Connection;
 use crate::error::ClientError;
+use crate::listings::SeriesListings;
 use crate::reader::RemoteReader;
 
 /// A message of offers is sent once it has so many bytes.
@@ -21,6 +23,8 @@ pub(crate) struct RemoteSession {
     pub(crate) terms: Terms,
     pub(crate) reader: RemoteReader,
     pub(crate) brief: BriefOffers,
+    /// The listings of this series that this machine keeps.
+    pub(crate) listings: Option<SeriesListings>,
 }
 
 impl RemoteSession {
@@ -44,6 +48,17 @@ impl BackupSession for RemoteSession {
             .connection()
             .ask(request::UNSOUND, &asked, Vec::<ByteRange>::from_bytes);
         Ok(ranges?)
+    }
+
+    fn kept_listing(&self, listing: &TreeRoot) -> Option<Box<dyn Read + Send + '_>> {
+        let kept = self.listings.as_ref()?.find(listing)?;
+        Some(Box::new(kept))
+    }
+
+    fn keep_listing(&self, bytes: &[u8]) {
+        if let Some(listings) = &self.listings {
+            listings.push(bytes);
+        }
     }
 
     fn submit(&self, offers: Vec<Offer>) -> Result<(), IngestError> {

@@ -5,6 +5,7 @@
 //! directly ([`crate::LocalSession`]), a store elsewhere by messages. The client cannot distinguish
 //! them, and they make the same decisions.
 
+use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,6 +120,16 @@ pub trait BackupSession: Send + Sync {
     /// # Errors
     /// If the store does not answer.
     fn unsound(&self, stream: &TreeRoot, range: ByteRange) -> Result<Vec<ByteRange>, IngestError>;
+
+    /// The listing of an earlier backup, if this machine has kept it and it can be read. Otherwise it
+    /// is read from the store.
+    fn kept_listing(&self, _listing: &TreeRoot) -> Option<Box<dyn Read + Send + '_>> {
+        None
+    }
+
+    /// Takes the next bytes of this backup's listing, for [`Self::kept_listing`] of the next one. The
+    /// store gets them by offers, whether they are kept or not.
+    fn keep_listing(&self, _bytes: &[u8]) {}
 
     /// Sends the next offers. Waits while the store is busy. The store stays busy while nobody
     /// takes verdicts, so another thread must take them until the last offer is sent.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use client::{RemoteRepository, Target, Tokens};
+use client::{Listings, RemoteRepository, Target, Tokens};
 use onefold::repository::Repository;
 use onefold::{Store, SystemClock};
 use transport::{Address, Traffic, Tunnel};
@@ -103,7 +103,22 @@ pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
 
 fn reach(target: Target) -> Result<Opened> {
     let clock: Arc<dyn onefold::Clock> = Arc::new(SystemClock);
-    Ok(Opened::Remote(Box::new(RemoteRepository::open(target, &clock)?)))
+    let mut repository = RemoteRepository::open(target, &clock)?;
+    // Without such a folder, backups read more from the server.
+    if let Some(folder) = folder_for("ONEFOLD_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
+        && let Ok(listings) = Listings::of(&folder, &clock)
+    {
+        repository = repository.keeping(listings);
+    }
+    Ok(Opened::Remote(Box::new(repository)))
+}
+
+/// The folder that the first variable names, or `onefold` in that of the second, or in the home.
+fn folder_for(own: &str, of_all: &str, in_home: &str) -> Option<PathBuf> {
+    set(own)
+        .map(PathBuf::from)
+        .or_else(|| set(of_all).map(|folder| PathBuf::from(folder).join("onefold")))
+        .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(in_home).join("onefold")))
 }
 
 /// A variable of the environment that is not empty.
@@ -113,10 +128,7 @@ fn set(name: &str) -> Option<OsString> {
 
 /// This user's tokens: in `ONEFOLD_CONFIG_DIR`, or else where the system keeps configurations.
 pub(super) fn tokens() -> Result<Tokens> {
-    let set = |name: &str| set(name).map(PathBuf::from);
-    let folder = set("ONEFOLD_CONFIG_DIR")
-        .or_else(|| set("XDG_CONFIG_HOME").map(|folder| folder.join("onefold")))
-        .or_else(|| set("HOME").map(|home| home.join(".config/onefold")));
+    let folder = folder_for("ONEFOLD_CONFIG_DIR", "XDG_CONFIG_HOME", ".config");
     match folder {
         Some(folder) => Ok(Tokens::of(folder)),
         None => bail!("where are this user's tokens? Set ONEFOLD_CONFIG_DIR or HOME"),

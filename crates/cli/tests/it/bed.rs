@@ -56,6 +56,7 @@ impl Bed {
         }
         command
             .env("ONEFOLD_REPOSITORY", self.store())
+            .env("ONEFOLD_CACHE_DIR", self.path("cache"))
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

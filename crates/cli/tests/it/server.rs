@@ -49,6 +49,50 @@ fn a_tree_is_backed_up_to_a_server_and_restored() {
     served.end();
 }
 
+/// An unchanged backup reads no listing over the network, if this machine has kept it whole.
+#[test]
+fn a_machine_keeps_the_listing_of_its_last_backup() {
+    let served = Served::new();
+    let bed = &served.bed;
+    fs::create_dir(bed.path("tree")).unwrap();
+    for number in 0..3000 {
+        fs::write(bed.path(format!("tree/file with a longer name {number}")), b"x").unwrap();
+    }
+    settle();
+    let machine = served.machine("one", "web", "write,list,read");
+    let back_up = || last(&machine.ok(&["backup", "tree", "--json"]));
+    let received = |made: &serde_json::Value| {
+        assert_eq!(made["bytes_read"], 0, "{made}");
+        made["bytes_received"].as_u64().unwrap()
+    };
+    back_up();
+    let kept = received(&back_up());
+    fs::remove_dir_all(bed.path("cache")).unwrap();
+    let without = received(&back_up());
+    assert!(kept + 50_000 < without, "{kept} and {without}");
+    assert!(received(&back_up()) < kept + 10_000);
+    let mut pieces = Vec::new();
+    let mut folders = vec![bed.path("cache/listings")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else if entry.file_name() == "0" {
+                pieces.push(entry.path());
+            }
+        }
+    }
+    assert_eq!(pieces.len(), 1, "{pieces:?}");
+    fs::write(&pieces[0], b"damaged").unwrap();
+    assert!(received(&back_up()) + 10_000 > without);
+    machine.ok(&["restore", "latest", "-t", "out"]);
+    assert_same(
+        &picture(&bed.path("tree")),
+        &picture(&bed.restored("out", "tree")),
+    );
+    served.end();
+}
+
 #[test]
 fn streams_and_images_are_backed_up_to_a_server() {
     let served = Served::new();

@@ -6,11 +6,12 @@
 //! of the previous backup ([`crate::client::unchanged_entries`]). The rest of the backup is not
 //! affected.
 
+use std::io;
 use std::sync::Arc;
 use std::thread;
 
 use format::listing::{Content as Stored, EntryKind, EntryState, ListingEntry};
-use recipe::{StreamBytes, TreeRoot};
+use recipe::{RecipeError, StreamBytes, TreeRoot};
 use tree::{
     Listed, ListingReader, ListingWriter, LostLinks, Piece, ReadFile, TreeError, Unchanged, WalkEntry,
     WalkOptions, open_file,
@@ -45,7 +46,7 @@ pub(crate) fn feed(
 ) -> Result<(), Halt> {
     let previous = match parent {
         None => None,
-        Some(parent) => match StreamBytes::new(session.reader(), &parent.listing, 0, parent.listing.len) {
+        Some(parent) => match listing_of(session, parent) {
             Ok(bytes) => Some(Previous {
                 files: Unchanged::new(ListingReader::new(bytes), parent.trust),
                 sound: ParentCheck::new(session, parent.content),
@@ -60,6 +61,7 @@ pub(crate) fn feed(
     let mut source = Source {
         previous: parent.map(|parent| Arc::new(parent.content)),
         kept: parent.map(|parent| UnchangedEntries::new(session, parent)),
+        session,
         input,
         writer: ListingWriter::new(),
         lost: LostLinks::default(),
@@ -77,7 +79,25 @@ pub(crate) fn feed(
     })
 }
 
+/// The parent's listing: as this machine has kept it, or from the store.
+fn listing_of<'a>(
+    session: &'a dyn BackupSession,
+    parent: &ParentTree,
+) -> Result<Box<dyn io::Read + Send + 'a>, RecipeError> {
+    let listing = &parent.listing;
+    if let Some(kept) = session.kept_listing(listing) {
+        return Ok(kept);
+    }
+    Ok(Box::new(StreamBytes::new(
+        session.reader(),
+        listing,
+        0,
+        listing.len,
+    )?))
+}
+
 struct Source<'f, 'c, 'd> {
+    session: &'d dyn BackupSession,
     input: &'d mut SourceInput<'c>,
     previous: Option<Arc<TreeRoot>>,
     kept: Option<UnchangedEntries<'d>>,
@@ -376,6 +396,7 @@ impl Source<'_, '_, '_> {
     }
 
     fn hand_on(&mut self) -> Result<(), Halt> {
+        self.session.keep_listing(&self.listing);
         self.input.bytes(LISTING, &self.listing)?;
         self.listing.clear();
         self.input.bytes(FENCES, &self.fences)?;

@@ -13,12 +13,12 @@
 //! stops, the others end with their next step.
 
 use std::collections::VecDeque;
+use std::io;
 use std::thread::{self, Scope};
 
 use crossbeam_channel::{Receiver, Sender};
 use env::Clock;
 use format::listing::EntryKind;
-use recipe::{StoreReader, StreamBytes};
 use tree::{
     Comparison, Listed, Piece, ReadFile, SmallRead, TreeError, Unchanged, WalkEntry, WalkOptions, read_small,
 };
@@ -41,7 +41,7 @@ const GROUP_ENTRIES: usize = 512;
 
 /// The previous backup, followed along the walk.
 pub(crate) struct Previous<'a> {
-    pub(crate) files: Unchanged<StreamBytes<'a, dyn StoreReader + 'a>>,
+    pub(crate) files: Unchanged<Box<dyn io::Read + Send + 'a>>,
     pub(crate) sound: ParentCheck<'a>,
     /// Entries that could not be read now, and stay as they were.
     pub(crate) unread: Unread,
