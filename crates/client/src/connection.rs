@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 
-use transport::{Channel, Closer, FrameReader, FrameWriter, Traffic};
+use transport::{Channel, Closer, FrameReader, FrameWriter, Traffic, TransportError};
 use wire::Wire;
 
 use crate::error::ClientError;
@@ -42,26 +42,28 @@ impl Connection {
     }
 
     /// Sends a message that has no answer.
-    pub(crate) fn tell(&self, kind: u8, body: &[u8]) -> Result<(), ClientError> {
-        self.send(kind, 0, body)
+    pub(crate) fn tell(&self, kind: u8, body: &impl Wire) -> Result<(), ClientError> {
+        self.send(|writer| writer.send_value(kind, 0, body))
     }
 
-    fn send(&self, kind: u8, number: u32, body: &[u8]) -> Result<(), ClientError> {
+    fn send(&self, send: impl FnOnce(&FrameWriter) -> Result<(), TransportError>) -> Result<(), ClientError> {
         let closed = || ClientError::Connection("the connection is closed".to_owned());
-        let sent = self.writer.as_ref().ok_or_else(closed)?.send(kind, number, body);
+        let sent = send(self.writer.as_ref().ok_or_else(closed)?);
         // The server may have said why before it closed.
         sent.map_err(|error| self.inbox.failure().unwrap_or_else(|| error.into()))
     }
 
     /// Sends a request. Its number is for [`Self::wait`].
     pub(crate) fn begin(&self, kind: u8, body: &impl Wire) -> Result<u32, ClientError> {
-        self.begin_with(kind, &body.to_bytes())
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.send(|writer| writer.send_value(kind, number, body))?;
+        Ok(number)
     }
 
     /// Like [`Self::begin`], with an encoded body.
     pub(crate) fn begin_with(&self, kind: u8, body: &[u8]) -> Result<u32, ClientError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.send(kind, number, body)?;
+        self.send(|writer| writer.send(kind, number, body))?;
         Ok(number)
     }
 

@@ -82,13 +82,13 @@ impl BackupSession for RemoteSession {
             bytes += bytes_of(&one);
             sent.push(one);
             if bytes >= MESSAGE_BYTES {
-                self.connection().tell(request::SUBMIT, &sent.to_bytes())?;
+                self.connection().tell(request::SUBMIT, &sent)?;
                 sent.clear();
                 bytes = 0;
             }
         }
         if !sent.is_empty() {
-            self.connection().tell(request::SUBMIT, &sent.to_bytes())?;
+            self.connection().tell(request::SUBMIT, &sent)?;
         }
         Ok(())
     }
@@ -101,7 +101,7 @@ impl BackupSession for RemoteSession {
                 Some(Noted::Verdict(verdict)) => verdicts.push(verdict),
                 Some(Noted::Asked(children)) => {
                     let sent = vec![Sent::Offer(children)];
-                    self.connection().tell(request::SUBMIT, &sent.to_bytes())?;
+                    self.connection().tell(request::SUBMIT, &sent)?;
                 }
                 None => {
                     let why = "it asks for chunks that it has".to_owned();

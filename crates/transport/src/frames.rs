@@ -5,7 +5,7 @@ use std::io::{BufReader, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use wire::{HEAD_BYTES, Head};
+use wire::{HEAD_BYTES, Head, Wire};
 
 use crate::channel::{Input, Output};
 use crate::error::TransportError;
@@ -79,9 +79,13 @@ impl FrameReader {
     }
 }
 
+/// The memory of a longer frame is given back.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
 /// Writes frames, for any number of threads.
 pub struct FrameWriter {
-    output: Mutex<Output>,
+    /// And the last frame, whose memory the next one uses.
+    output: Mutex<(Output, Vec<u8>)>,
     traffic: Traffic,
 }
 
@@ -90,7 +94,7 @@ impl FrameWriter {
     #[must_use]
     pub fn new(output: Output, traffic: Traffic) -> Self {
         Self {
-            output: Mutex::new(output),
+            output: Mutex::new((output, Vec::new())),
             traffic,
         }
     }
@@ -100,11 +104,32 @@ impl FrameWriter {
     /// # Errors
     /// `Frame` if the body is too long; `Broken`.
     pub fn send(&self, kind: u8, number: u32, body: &[u8]) -> Result<(), TransportError> {
-        let frame = wire::frame(kind, number, body)?;
-        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        output.write_all(&frame)?;
+        self.send_with(kind, number, |frame| frame.extend_from_slice(body))
+    }
+
+    /// Sends a frame with this value.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn send_value(&self, kind: u8, number: u32, value: &impl Wire) -> Result<(), TransportError> {
+        self.send_with(kind, number, |frame| value.append_to(frame))
+    }
+
+    fn send_with(
+        &self,
+        kind: u8,
+        number: u32,
+        write_body: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), TransportError> {
+        let mut locked = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let (output, frame) = &mut *locked;
+        wire::frame_into(frame, kind, number, write_body)?;
+        output.write_all(frame)?;
         output.flush()?;
         self.traffic.counts[1].fetch_add(frame.len() as u64, Ordering::Relaxed);
+        if frame.capacity() > KEPT_BYTES_MAX {
+            *frame = Vec::new();
+        }
         Ok(())
     }
 }

@@ -265,7 +265,10 @@ fn secured(mut channel: Channel, mut state: Connection) -> Result<Channel, Trans
     state.reader().read_exact(&mut plain)?;
     let shared = Arc::new(Shared {
         state: Mutex::new(state),
-        output: Mutex::new(channel.output),
+        output: Mutex::new(Locked {
+            output: channel.output,
+            encrypted: Vec::new(),
+        }),
     });
     let ending = channel.closer.clone();
     Ok(Channel {
@@ -284,14 +287,21 @@ fn secured(mut channel: Channel, mut state: Connection) -> Result<Channel, Trans
 /// What both directions need.
 struct Shared {
     state: Mutex<Connection>,
-    output: Mutex<Output>,
+    /// And memory for encrypted bytes.
+    output: Mutex<Locked>,
+}
+
+struct Locked {
+    output: Output,
+    encrypted: Vec<u8>,
 }
 
 impl Shared {
     /// Encrypts these bytes, if there are any, and sends all that waits.
-    fn send(&self, output: &mut Output, mut bytes: &[u8]) -> io::Result<()> {
+    fn send(&self, locked: &mut Locked, mut bytes: &[u8]) -> io::Result<()> {
+        let Locked { output, encrypted } = locked;
         loop {
-            let mut encrypted = Vec::new();
+            encrypted.clear();
             {
                 let mut state = lock(&self.state);
                 if !bytes.is_empty() {
@@ -299,10 +309,10 @@ impl Shared {
                     bytes = &bytes[taken..];
                 }
                 while state.wants_write() {
-                    state.write_tls(&mut encrypted)?;
+                    state.write_tls(encrypted)?;
                 }
             }
-            output.write_all(&encrypted)?;
+            output.write_all(encrypted)?;
             if bytes.is_empty() {
                 return output.flush();
             }

@@ -29,8 +29,13 @@ pub trait Wire: Sized {
     /// Its bytes.
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        self.write(&mut Writer::new(&mut out));
+        self.append_to(&mut out);
         out
+    }
+
+    /// Appends its bytes.
+    fn append_to(&self, out: &mut Vec<u8>) {
+        self.write(&mut Writer::new(out));
     }
 
     /// The value that these bytes are, all of them.

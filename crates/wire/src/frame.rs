@@ -60,15 +60,31 @@ impl Head {
 /// # Errors
 /// [`FrameError::Long`]
 pub fn frame(kind: u8, number: u32, body: &[u8]) -> Result<Vec<u8>, FrameError> {
-    let (len, max) = (body.len(), FRAME_BYTES_MAX);
-    let stated = u32::try_from(len + COUNTED_BYTES).ok().filter(|_| len <= max);
-    let stated = stated.ok_or(FrameError::Long { len, max })?;
-    let mut out = Vec::with_capacity(HEAD_BYTES + len);
-    out.extend_from_slice(&stated.to_le_bytes());
+    let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
+    frame_into(&mut out, kind, number, |out| out.extend_from_slice(body))?;
+    Ok(out)
+}
+
+/// Writes a whole frame into `out`, in place of what it has. `write_body` appends the body.
+///
+/// # Errors
+/// [`FrameError::Long`]
+pub fn frame_into(
+    out: &mut Vec<u8>,
+    kind: u8,
+    number: u32,
+    write_body: impl FnOnce(&mut Vec<u8>),
+) -> Result<(), FrameError> {
+    out.clear();
+    out.extend_from_slice(&[0; 4]);
     out.push(kind);
     out.extend_from_slice(&number.to_le_bytes());
-    out.extend_from_slice(body);
-    Ok(out)
+    write_body(out);
+    let (len, max) = (out.len() - HEAD_BYTES, FRAME_BYTES_MAX);
+    let stated = u32::try_from(len + COUNTED_BYTES).ok().filter(|_| len <= max);
+    let stated = stated.ok_or(FrameError::Long { len, max })?;
+    out[..4].copy_from_slice(&stated.to_le_bytes());
+    Ok(())
 }
 
 #[cfg(test)]
