@@ -109,3 +109,15 @@ fn a_socket_serves_the_users_of_its_machine() {
     served.end();
     assert!(!socket.exists());
 }
+
+#[test]
+fn a_tunnel_without_a_folder_is_told() {
+    let bed = Bed::bare();
+    let mut command = bed.plain();
+    command
+        .env("ONEFOLD_REPOSITORY", "ssh://me@nas/backup")
+        .arg("snapshots");
+    ran(command)
+        .expect(1)
+        .says(&["the server's folder is missing", "ssh://HOST/FOLDER/NAMESPACE"]);
+}

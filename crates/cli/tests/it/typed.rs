@@ -83,7 +83,6 @@ fn a_place_on_another_machine_is_refused_and_no_folder_is_made() {
         "gs:bucket:/",
         "azure:box:/",
         "swift:box:/",
-        "ssh://me@nas/backup",
         "http://nas/backup",
         "https://nas/backup",
         "onefold:nas/backup",
