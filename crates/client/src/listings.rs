@@ -7,8 +7,8 @@
 //! | `listings/<series>/<name>/end` | JSON: of which stream it is, and how many pieces it has |
 //!
 //! `<series>` is a hash of the server, the namespace and the series. A listing counts once its end
-//! is there, so an interrupted backup leaves no half of one. A listing that does not fit the backup,
-//! or cannot be read, is read over the network: nothing depends on these objects.
+//! is there, so an interrupted backup leaves no half of one. If a listing is of another backup, or
+//! cannot be read, the client reads it over the network: nothing depends on these objects.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -276,7 +276,7 @@ mod tests {
 
     fn bytes(seed: u32) -> Vec<u8> {
         (0..3_000_000_u32)
-            .map(|at| (at.wrapping_mul(seed) >> 7) as u8)
+            .map(|at| at.wrapping_mul(seed).to_le_bytes()[1])
             .collect()
     }
 

@@ -60,7 +60,8 @@ impl RemoteRepository {
         })
     }
 
-    /// Keeps the listings of backups here. So the next backup of a series reads none from the server.
+    /// Keeps the listings of backups here. So the next backup of a series reads none from the
+    /// server.
     #[must_use]
     pub fn keeping(mut self, listings: Listings) -> Self {
         self.listings = Some(listings);

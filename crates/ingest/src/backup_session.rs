@@ -121,14 +121,14 @@ pub trait BackupSession: Send + Sync {
     /// If the store does not answer.
     fn unsound(&self, stream: &TreeRoot, range: ByteRange) -> Result<Vec<ByteRange>, IngestError>;
 
-    /// The listing of an earlier backup, if this machine has kept it and it can be read. Otherwise it
-    /// is read from the store.
+    /// The listing of an earlier backup, if this machine has kept it and it can be read. Otherwise
+    /// the client reads it from the store.
     fn kept_listing(&self, _listing: &TreeRoot) -> Option<Box<dyn Read + Send + '_>> {
         None
     }
 
-    /// Takes the next bytes of this backup's listing, for [`Self::kept_listing`] of the next one. The
-    /// store gets them by offers, whether they are kept or not.
+    /// Takes the next bytes of this backup's listing, for [`Self::kept_listing`] of the next one.
+    /// The store gets them by offers, whether they are kept or not.
     fn keep_listing(&self, _bytes: &[u8]) {}
 
     /// Sends the next offers. Waits while the store is busy. The store stays busy while nobody
