@@ -356,3 +356,68 @@ fn verbs_and_options_of_folders_are_refused_for_a_store_on_a_server() {
     unknown.env("ONEFOLD_REPOSITORY", "onefold://nowhere");
     ran(unknown).expect(1).says(&["the namespace is missing"]);
 }
+
+/// The README's lines about a server work as they are printed there, besides names and numbers.
+#[test]
+fn the_readme_is_right_about_the_server() {
+    let readme = include_str!("../../../../README.md");
+    let bed = Bed::bare();
+    fs::create_dir(bed.path("home")).unwrap();
+    fs::write(bed.path("home/file"), b"a letter").unwrap();
+    let folder = bed.path("srv").display().to_string();
+    let (mut place, mut invitation) = (String::new(), String::new());
+    let mut serving = None;
+    let block = readme.split("Many machines back up").nth(1).unwrap();
+    let block = block.split("Verbs, exit codes").next().unwrap();
+    let mut printed = String::new();
+    let mut done = 0;
+    for line in block.lines().filter_map(|line| line.strip_prefix("    ")) {
+        let Some(words) = line.strip_prefix("$ onefold ") else {
+            let expected = line
+                .replace("/srv/onefold", &folder)
+                .replace("0.0.0.0:8440", &place)
+                .replace("backup.example.org:8440", &place);
+            let expected = expected.split("#c646").next().unwrap();
+            assert!(printed.contains(expected), "{expected:?} in {printed:?}");
+            continue;
+        };
+        let words = words
+            .replace("backup.example.org:8440", &place)
+            .replace("backup.example.org", &place)
+            .replace("/srv/onefold", &folder)
+            .replace("~/", "home");
+        let mut command = bed.plain();
+        command
+            .env_remove("ONEFOLD_REPOSITORY")
+            .env("ONEFOLD_PASSWORD", "of the server")
+            .env("ONEFOLD_CONFIG_DIR", bed.path("conf"));
+        if let Some(words) = words.strip_suffix(" &") {
+            command.args(words.split(' ')).args(["--listen", "127.0.0.1:0"]);
+            let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+            printed.clear();
+            let out = child.stdout.take().unwrap();
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut printed).unwrap();
+            place = printed.trim().strip_prefix("listening on ").unwrap().to_owned();
+            serving = Some(child);
+        } else {
+            let words = words.split(' ').map(|word| match word.strip_prefix('\'') {
+                Some(_) => invitation.clone(),
+                None => word.to_owned(),
+            });
+            printed = ran({
+                command.args(words);
+                command
+            })
+            .expect(0)
+            .out();
+            if let Some(made) = printed.split('\'').nth(1) {
+                invitation = made.to_owned();
+            }
+        }
+        done += 1;
+    }
+    assert_eq!(done, 5);
+    let mut serving = serving.unwrap();
+    signal(&serving, Signal::TERM);
+    serving.wait().unwrap();
+}
