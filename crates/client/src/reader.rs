@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use container::{CatalogView, ContainerError, PlainRegion, RegionBuffer};
+use container::{CatalogView, CompressedRegion, ContainerError, PlainRegion, RegionBuffer};
 use crypto::Fingerprinter;
 use format::node::Node;
 use recipe::{NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
@@ -38,18 +38,23 @@ impl RemoteReader {
             slot,
         };
         let index = view.region_of(slot).ok_or_else(missing)?;
-        let mut sent = self.regions(view, &[index])?;
-        Ok(PlainRegion::from_sent(index, sent.pop().unwrap_or_default()))
+        let sent = self.regions(view, &[index])?;
+        let plain = sent.first().and_then(CompressedRegion::decompress);
+        Ok(PlainRegion::from_sent(index, plain.ok_or_else(garbled)?))
     }
 
-    /// The bytes of each of these regions.
-    fn regions(&self, view: &CatalogView, regions: &[RegionIndex]) -> Result<Vec<Vec<u8>>, RecipeError> {
+    /// Each of these regions.
+    fn regions(
+        &self,
+        view: &CatalogView,
+        regions: &[RegionIndex],
+    ) -> Result<Vec<CompressedRegion>, RecipeError> {
         let asked = AskedRegions {
             container: view.id(),
             generation: view.generation(),
             regions: regions.to_vec(),
         };
-        let sent = self.ask(request::REGIONS, &asked, Vec::<Vec<u8>>::from_bytes)?;
+        let sent = self.ask(request::REGIONS, &asked, Vec::<CompressedRegion>::from_bytes)?;
         if sent.len() != regions.len() {
             let why = format!("{} regions for {}", sent.len(), regions.len());
             return Err(ClientError::Protocol(why).into());
@@ -67,14 +72,28 @@ impl RemoteReader {
     }
 }
 
+fn garbled() -> RecipeError {
+    ClientError::Protocol("a region does not decompress".to_owned()).into()
+}
+
 impl NodeSource for RemoteReader {
     fn node(&self, location: ChunkLocation) -> Result<Arc<Node>, RecipeError> {
         if let Some(node) = self.received.nodes.get(&location) {
             return Ok(node);
         }
-        let node = self.ask(request::NODE, &location, Node::decode)?;
-        let bytes = node_bytes(&node);
-        Ok(self.received.nodes.keep(location, node, bytes))
+        let sent = self.ask(request::NODE, &location, Vec::<Vec<u8>>::from_bytes)?;
+        let mut asked = None;
+        let mut next = Some(location.slot);
+        for node in &sent {
+            let Some(slot) = next else { break };
+            let node = Node::decode(node).map_err(|error| ClientError::protocol(&error))?;
+            let bytes = node_bytes(&node);
+            let at = ChunkLocation { slot, ..location };
+            let kept = self.received.nodes.keep(at, node, bytes);
+            asked.get_or_insert(kept);
+            next = slot.checked_add(1);
+        }
+        asked.ok_or_else(|| ClientError::Protocol("no node".to_owned()).into())
     }
 
     fn catalog(&self, container: ContainerId) -> Result<Arc<CatalogView>, RecipeError> {
@@ -121,8 +140,7 @@ impl StoreReader for RemoteReader {
         buffer.clear();
         let sent = self.regions(view, regions)?;
         let sent: Vec<_> = regions.iter().copied().zip(sent).collect();
-        buffer.hold_sent(&sent);
-        Ok(())
+        buffer.hold_sent(&sent).ok_or_else(garbled)
     }
 
     fn newer_catalog(&self, view: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError> {

@@ -9,6 +9,7 @@ use std::ops::Range;
 use env::AlignedBuffer;
 use types::{RegionIndex, Slot};
 
+use crate::compress::CompressedRegion;
 use crate::view::CatalogView;
 
 /// Some regions' plain bytes. They are authentic, but not yet compared with fingerprints. Raw
@@ -136,21 +137,24 @@ impl RegionBuffer {
     }
 
     /// Holds these regions from now on, which a remote store has read and sent, in ascending order.
-    pub fn hold_sent(&mut self, regions: &[(RegionIndex, Vec<u8>)]) {
+    /// `None`, and no region, if one of them does not decompress.
+    pub fn hold_sent(&mut self, regions: &[(RegionIndex, CompressedRegion)]) -> Option<()> {
         self.clear();
         self.plain
-            .reserve(regions.iter().map(|(_, bytes)| bytes.len()).sum());
-        for (index, bytes) in regions {
-            let Ok(range) = self.plain.add(bytes.len(), |room| {
-                room.copy_from_slice(bytes);
-                Ok::<(), std::convert::Infallible>(())
-            });
+            .reserve(regions.iter().map(|(_, region)| region.plain_len()).sum());
+        for (index, region) in regions {
+            let open = |room: &mut [u8]| region.decompress_into(room).ok_or(());
+            let Ok(range) = self.plain.add(region.plain_len(), open) else {
+                self.clear();
+                return None;
+            };
             let at = BytesAt {
                 half: Half::Plain,
                 range,
             };
             self.regions.push((*index, at));
         }
+        Some(())
     }
 
     /// Plain bytes of all regions.

@@ -10,6 +10,8 @@ use format::container::Codec;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
 
+use crate::regions::DECOMPRESSOR;
+
 /// Shorter regions are compressed without a test: the test would cost as much.
 const JUDGED_BYTES_MIN: usize = 8 << 10;
 /// Pieces of a region whose bytes are counted, evenly spread.
@@ -100,6 +102,23 @@ impl CompressedRegion {
             Codec::Zstd => zstd::bulk::decompress(&self.bytes, self.plain_len).ok()?,
         };
         (plain.len() == self.plain_len).then_some(plain)
+    }
+
+    /// Fills the room, which has [`Self::plain_len`] bytes, with the plain bytes. `None` if they
+    /// do not decompress to so many.
+    pub(crate) fn decompress_into(&self, room: &mut [u8]) -> Option<()> {
+        match self.codec {
+            Codec::Raw => room.copy_from_slice(&self.bytes),
+            Codec::Zstd => {
+                let len = DECOMPRESSOR
+                    .with_borrow_mut(|zstd| zstd.decompress_to_buffer(&self.bytes, room))
+                    .ok()?;
+                if len != room.len() {
+                    return None;
+                }
+            }
+        }
+        Some(())
     }
 }
 

@@ -26,7 +26,7 @@ use crate::identity::{CopyOf, Identity};
 use crate::view::CatalogView;
 
 thread_local! {
-    static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::new(Decompressor::default());
+    pub(crate) static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::new(Decompressor::default());
 }
 
 /// A region's plain bytes. They are authentic, but not yet compared with fingerprints.

@@ -6,6 +6,7 @@
 //! ```
 //! use std::sync::Arc;
 //!
+//! use onefold::calls::{Call, Report};
 //! use onefold::halves::ClientPools;
 //! use onefold::repository::{Beginning, Pinned, Repository, RunningBackup};
 //! use onefold::{Clock, Monitor, Result, Snapshot, SnapshotList};
@@ -27,6 +28,9 @@
 //!     }
 //!     fn client_pools(&self) -> &ClientPools {
 //!         self.0.client_pools()
+//!     }
+//!     fn call(&self, call: &Call, monitor: &Monitor) -> Result<Report> {
+//!         self.0.call(call, monitor)
 //!     }
 //!     fn begin(&self, how: &Beginning<'_>, monitor: &Monitor) -> Result<Box<dyn RunningBackup + '_>> {
 //!         self.0.begin(how, monitor)

@@ -1,12 +1,17 @@
 //! Requests of a client that reads the store.
 
-use container::RegionBuffer;
+use container::{CompressedRegion, RegionBuffer};
 use recipe::{RecipeError, StoreReader, StreamName};
-use types::{ChunkLocation, ContainerId};
+use types::{ChunkLocation, ContainerId, RegionIndex};
 use wire::{AskedRegions, Refusal, RefusalKind, SentCatalog, Wire, request};
 
 /// Bytes that a client may ask for at once, of regions.
 const ASKED_REGIONS_MAX: usize = 120;
+
+/// Nodes of one answer, at most, ...
+const NODES_MAX: usize = 64;
+/// ... and about so many bytes.
+const NODES_BYTES_MAX: usize = 32 << 10;
 
 fn unread(error: RecipeError) -> Refusal {
     let kind = if error.is_gone() {
@@ -33,10 +38,7 @@ pub(crate) fn answer(reader: &dyn StoreReader, kind: u8, body: &[u8]) -> Option<
 
 fn read(reader: &dyn StoreReader, kind: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(match kind {
-        request::NODE => {
-            let node = reader.node(Wire::from_bytes(body)?);
-            node.map_err(unread)?.to_bytes()
-        }
+        request::NODE => nodes(reader, Wire::from_bytes(body)?)?.to_bytes(),
         request::CATALOG => {
             let catalog = reader.catalog(ContainerId::from_bytes(body)?);
             SentCatalog::of(&*catalog.map_err(unread)?).to_bytes()
@@ -59,8 +61,32 @@ fn read(reader: &dyn StoreReader, kind: u8, body: &[u8]) -> Result<Vec<u8>, Refu
     })
 }
 
-/// The bytes of each region that the client asks for.
-fn regions(reader: &dyn StoreReader, asked: &AskedRegions) -> Result<Vec<Vec<u8>>, Refusal> {
+/// The node at a place, and those behind it in its container: they are mostly the next ones of its
+/// stream.
+fn nodes(reader: &dyn StoreReader, first: ChunkLocation) -> Result<Vec<Vec<u8>>, Refusal> {
+    let mut sent = vec![reader.node(first).map_err(unread)?.to_bytes()];
+    let mut bytes = sent[0].len();
+    let Ok(view) = reader.catalog(first.container) else {
+        return Ok(sent);
+    };
+    let mut slot = first.slot;
+    while sent.len() < NODES_MAX && bytes < NODES_BYTES_MAX {
+        let Some(next) = slot.checked_add(1).filter(|next| view.entry(*next).is_some()) else {
+            break;
+        };
+        slot = next;
+        // Behind the nodes of a small backup there are chunks.
+        let location = ChunkLocation { slot, ..first };
+        let Ok(node) = reader.node(location) else { break };
+        let node = node.to_bytes();
+        bytes += node.len();
+        sent.push(node);
+    }
+    Ok(sent)
+}
+
+/// Each region that the client asks for, compressed if the store has it so.
+fn regions(reader: &dyn StoreReader, asked: &AskedRegions) -> Result<Vec<CompressedRegion>, Refusal> {
     let is_ascending = asked.regions.is_sorted_by(|a, b| a < b);
     if asked.regions.len() > ASKED_REGIONS_MAX || !is_ascending {
         return Err(Refusal::new(
@@ -79,5 +105,9 @@ fn regions(reader: &dyn StoreReader, asked: &AskedRegions) -> Result<Vec<Vec<u8>
     reader
         .read_regions_into(&view, &asked.regions, &mut buffer)
         .map_err(unread)?;
-    Ok(buffer.regions().map(|(_, bytes)| bytes.to_vec()).collect())
+    let sent = |(index, plain): (RegionIndex, &[u8])| match buffer.packed(index) {
+        Some(packed) => CompressedRegion::as_read(packed, plain.len()),
+        None => CompressedRegion::raw(plain.to_vec()),
+    };
+    Ok(buffer.regions().map(sent).collect())
 }

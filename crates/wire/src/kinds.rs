@@ -21,7 +21,8 @@ pub mod request {
     pub const COMMIT: u8 = 7;
     /// A tree root and a range: which parts of it must not be referred to. Answered by ranges.
     pub const UNSOUND: u8 = 8;
-    /// The location of a node. Answered by the node.
+    /// The location of a node. Answered by a list of nodes: this one, and some behind it in its
+    /// container, which the client probably asks for next.
     pub const NODE: u8 = 9;
     /// A container. Answered by [`SentCatalog`](crate::SentCatalog).
     pub const CATALOG: u8 = 10;
@@ -29,7 +30,8 @@ pub mod request {
     pub const STREAM: u8 = 11;
     /// The location of a chunk. Answered by its bytes.
     pub const CHUNK: u8 = 13;
-    /// [`AskedRegions`](crate::AskedRegions). Answered by the bytes of each region.
+    /// [`AskedRegions`](crate::AskedRegions). Answered by each region, compressed if the store has
+    /// it so.
     pub const REGIONS: u8 = 14;
     /// [`SentCatalog`](crate::SentCatalog): asks for a newer generation. Answered by none or one.
     pub const NEWER: u8 = 15;

@@ -13,6 +13,8 @@ mod control;
 mod frame;
 mod kinds;
 mod offer;
+#[doc(hidden)]
+pub mod probe;
 mod refusal;
 mod session;
 

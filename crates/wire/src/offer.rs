@@ -46,6 +46,27 @@ impl Wire for OfferedChild {
     }
 }
 
+/// Whether it is compressed, its plain length, and its bytes.
+impl Wire for CompressedRegion {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.flag(self.codec() == Codec::Zstd);
+        w.varint(self.plain_len() as u64);
+        w.bytes(self.bytes());
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let (is_packed, plain_len) = (r.flag()?, r.varint()?);
+        let bytes = r.bytes(FRAME_BYTES_MAX)?;
+        if !is_packed {
+            return Ok(Self::raw(bytes.to_vec()));
+        }
+        let plain_len = usize::try_from(plain_len).ok();
+        let plain_len = plain_len.filter(|len| *len <= FRAME_BYTES_MAX);
+        let plain_len = plain_len.ok_or_else(|| r.fault("a region is too long"))?;
+        Ok(Self::as_read(bytes, plain_len))
+    }
+}
+
 /// An offer in the form to send: a region by its stored bytes.
 #[derive(Debug)]
 pub enum Sent {
@@ -106,9 +127,7 @@ impl Wire for Sent {
                     w.fingerprint(*fingerprint);
                     w.varint32(*len);
                 });
-                w.flag(region.bytes.codec() == Codec::Zstd);
-                w.varint(region.bytes.plain_len() as u64);
-                w.bytes(region.bytes.bytes());
+                region.bytes.write(w);
             }
         }
     }
@@ -118,16 +137,11 @@ impl Wire for Sent {
         if kind == 3 {
             let (lane, first) = (lane(r)?, r.varint()?);
             let chunks = r.list(33, |r| Ok((r.fingerprint()?, r.varint32()?)))?;
-            let (is_packed, plain_len) = (r.flag()?, r.varint()?);
-            let bytes = r.bytes(FRAME_BYTES_MAX)?;
             return Ok(Self::Region(StoredRegion {
                 lane,
                 first,
                 chunks,
-                bytes: match is_packed {
-                    true => CompressedRegion::as_read(bytes, usize::try_from(plain_len).unwrap_or(0)),
-                    false => CompressedRegion::raw(bytes.to_vec()),
-                },
+                bytes: Wire::read(r)?,
             }));
         }
         let stream = StreamIndex(r.u16()?);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use container::{CatalogView, ContainerError, PlainRegion, RegionBuffer};
+use container::{CatalogView, CompressedRegion, ContainerError, PlainRegion, RegionBuffer};
 use crypto::Fingerprinter;
 use format::manifest::BackupTotals;
 use format::node::Node;
@@ -318,9 +318,11 @@ impl StoreReader for RemoteReader {
             generation: view.generation(),
             regions: regions.to_vec(),
         };
-        let sent = self.0.ask(serve::REGIONS, &asked, Vec::<Vec<u8>>::from_bytes);
+        let sent = self
+            .0
+            .ask(serve::REGIONS, &asked, Vec::<CompressedRegion>::from_bytes);
         let sent = regions.iter().copied().zip(sent.map_err(unread)?);
-        buffer.hold_sent(&sent.collect::<Vec<_>>());
+        buffer.hold_sent(&sent.collect::<Vec<_>>()).unwrap();
         Ok(())
     }
 

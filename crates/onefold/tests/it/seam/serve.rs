@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use container::RegionBuffer;
+use container::{CompressedRegion, RegionBuffer};
 use ingest::{About, BackupSession, IngestError, Offer, Verdict};
 use onefold::HostedBackup;
 use recipe::{RecipeError, StreamName, TreeRoot};
@@ -169,8 +169,8 @@ fn reply(session: &dyn BackupSession, kind: u8, body: &[u8]) -> Result<Vec<u8>, 
     })
 }
 
-/// The bytes of each region that the client asks for.
-fn regions(session: &dyn BackupSession, asked: &AskedRegions) -> Result<Vec<Vec<u8>>, Refused> {
+/// Each region that the client asks for, compressed if the store has it so.
+fn regions(session: &dyn BackupSession, asked: &AskedRegions) -> Result<Vec<CompressedRegion>, Refused> {
     let reader = session.reader();
     let view = reader.catalog(asked.container).map_err(unread)?;
     if view.generation() != asked.generation {
@@ -183,5 +183,9 @@ fn regions(session: &dyn BackupSession, asked: &AskedRegions) -> Result<Vec<Vec<
     reader
         .read_regions_into(&view, &asked.regions, &mut buffer)
         .map_err(unread)?;
-    Ok(buffer.regions().map(|(_, bytes)| bytes.to_vec()).collect())
+    let sent = |(index, plain): (_, &[u8])| match buffer.packed(index) {
+        Some(packed) => CompressedRegion::as_read(packed, plain.len()),
+        None => CompressedRegion::raw(plain.to_vec()),
+    };
+    Ok(buffer.regions().map(sent).collect())
 }
