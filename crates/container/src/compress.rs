@@ -7,10 +7,8 @@
 use std::cell::RefCell;
 
 use format::container::Codec;
-use zstd::bulk::Compressor;
+use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::CParameter;
-
-use crate::regions::DECOMPRESSOR;
 
 /// Shorter regions are compressed without a test: the test would cost as much.
 const JUDGED_BYTES_MIN: usize = 8 << 10;
@@ -37,6 +35,10 @@ pub enum Compression {
     /// Compresses every region at this zstd level (1 to 22; negative: faster). zstd clamps other
     /// values.
     Level(i32),
+}
+
+thread_local! {
+    pub(crate) static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::new(Decompressor::default());
 }
 
 /// A region ready to be appended to a container and sealed in place.

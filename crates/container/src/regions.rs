@@ -8,7 +8,6 @@
 //! generation. (For INV-5 the caller then compares chunks with their fingerprints.) The entries
 //! bound a region's plain length before anything is allocated (INV-8).
 
-use std::cell::RefCell;
 use std::ops::Range;
 
 use crypto::TAG_BYTES;
@@ -16,18 +15,14 @@ use env::{AlignedBuffer, StorageError};
 use format::container::{Codec, RegionRow};
 use format::wire;
 use types::{ByteRange, RegionIndex, Slot};
-use zstd::bulk::Decompressor;
 
 use crate::buffer::{BytesAt, Half, PlainBuffer, RegionBuffer};
+use crate::compress::DECOMPRESSOR;
 use crate::containers::Containers;
 use crate::error::{ContainerError, Part};
 use crate::generations::is_absent;
 use crate::identity::{CopyOf, Identity};
 use crate::view::CatalogView;
-
-thread_local! {
-    pub(crate) static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::new(Decompressor::default());
-}
 
 /// A region's plain bytes. They are authentic, but not yet compared with fingerprints.
 #[derive(Debug, Clone, PartialEq, Eq)]
