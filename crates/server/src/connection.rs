@@ -139,6 +139,7 @@ impl<'a> Connection<'a> {
             token: id,
             rights,
             limits: Limits::default(),
+            running_bytes: self.state.running_bytes.of(&login.namespace),
             namespace,
             store: self.state.store_of(&login.namespace).map_err(failed)?,
         })

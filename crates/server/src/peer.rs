@@ -1,6 +1,7 @@
 //! The server's end of a connection, and the client at its other end.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use onefold::{Filter, Scope, Snapshot, Store};
 use transport::{Channel, Closer, FrameReader, FrameWriter, Traffic, TransportError};
@@ -34,6 +35,8 @@ pub(crate) struct User {
     pub(crate) rights: Rights,
     pub(crate) namespace: Namespace,
     pub(crate) store: Arc<Store>,
+    /// The bytes that running backups of the namespace have added.
+    pub(crate) running_bytes: Arc<AtomicU64>,
     /// The namespace's limits, as they were when the present operation began.
     pub(crate) limits: Limits,
 }

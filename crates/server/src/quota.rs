@@ -1,33 +1,58 @@
 //! The bytes that a namespace may add to the store.
+//!
+//! Backups that run at the same time share what is left. Data of a backup that is cut is not counted
+//! once the backup has ended: the next backup of its series takes it over, or prune frees it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use wire::Refusal;
 
 use crate::peer::{User, failed, not_allowed};
 
+/// The bytes that running backups have added, by namespace.
+#[derive(Debug, Default)]
+pub(crate) struct RunningBytes(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
+
+impl RunningBytes {
+    /// Of one namespace.
+    pub(crate) fn of(&self, namespace: &str) -> Arc<AtomicU64> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(namespace.to_owned()).or_default())
+    }
+}
+
 /// What is left of a namespace's quota while a backup runs.
 #[derive(Debug)]
 pub(crate) struct Quota {
     limit: Option<u64>,
-    used: AtomicU64,
+    /// Bytes of committed backups.
+    committed: u64,
+    /// Bytes of all running ones, ...
+    running: Arc<AtomicU64>,
+    /// ... and of this one among them.
+    own: AtomicU64,
 }
 
 impl Quota {
     /// The quota of the user's namespace. Refuses if nothing of it is left.
     pub(crate) fn of(user: &User) -> Result<Self, Refusal> {
-        let Some(limit) = user.limits.quota_bytes else {
-            return Ok(Self {
-                limit: None,
-                used: AtomicU64::new(0),
-            });
+        let limit = user.limits.quota_bytes;
+        let committed = match limit {
+            None => 0,
+            Some(_) => {
+                let list = user.store.snapshots().map_err(failed)?;
+                let own = list.snapshots.iter().map(|snapshot| &snapshot.backup);
+                let own = own.filter(|backup| user.namespace.has(backup));
+                own.map(|backup| backup.totals.bytes_stored).sum()
+            }
         };
-        let list = user.store.snapshots().map_err(failed)?;
-        let own = list.snapshots.iter().map(|snapshot| &snapshot.backup);
-        let own = own.filter(|backup| user.namespace.has(backup));
         let quota = Self {
-            limit: Some(limit),
-            used: AtomicU64::new(own.map(|backup| backup.totals.bytes_stored).sum()),
+            limit,
+            committed,
+            running: Arc::clone(&user.running_bytes),
+            own: AtomicU64::new(0),
         };
         quota.take(0)?;
         Ok(quota)
@@ -35,15 +60,53 @@ impl Quota {
 
     /// Takes bytes from it.
     pub(crate) fn take(&self, bytes: u64) -> Result<(), Refusal> {
-        let used = self
-            .used
+        self.own.fetch_add(bytes, Ordering::Relaxed);
+        let running = self
+            .running
             .fetch_add(bytes, Ordering::Relaxed)
             .saturating_add(bytes);
+        let used = self.committed.saturating_add(running);
         let Some(limit) = self.limit.filter(|limit| used >= *limit) else {
             return Ok(());
         };
         Err(not_allowed(format!(
             "the namespace's quota of {limit} bytes is used up; forget backups, or ask the server's operator to raise it"
         )))
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        self.running
+            .fetch_sub(self.own.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quota(running: &Arc<AtomicU64>) -> Quota {
+        Quota {
+            limit: Some(100),
+            committed: 30,
+            running: Arc::clone(running),
+            own: AtomicU64::new(0),
+        }
+    }
+
+    #[test]
+    fn backups_that_run_at_the_same_time_share_what_is_left() {
+        let all = RunningBytes::default();
+        let (one, other) = (quota(&all.of("web")), quota(&all.of("web")));
+        one.take(40).unwrap();
+        other.take(20).unwrap();
+        assert!(other.take(20).is_err());
+        drop(other);
+        one.take(20).unwrap();
+        assert!(one.take(10).is_err());
+        quota(&all.of("mail")).take(60).unwrap();
+        drop(one);
+        quota(&all.of("web")).take(60).unwrap();
     }
 }

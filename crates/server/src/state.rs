@@ -8,6 +8,7 @@ use onefold::{Credential, OpenOptions, Store};
 
 use crate::error::ServerError;
 use crate::home::Home;
+use crate::quota::RunningBytes;
 
 /// The server's folder, its stores, and what runs.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub(crate) struct State {
     credential: Credential,
     options: OpenOptions,
     stores: Mutex<BTreeMap<String, Arc<Store>>>,
+    pub(crate) running_bytes: RunningBytes,
     is_ending: AtomicBool,
     running: AtomicUsize,
 }
@@ -41,6 +43,7 @@ impl State {
             credential: credential.clone(),
             options: options.clone(),
             stores: Mutex::default(),
+            running_bytes: RunningBytes::default(),
             is_ending: AtomicBool::new(false),
             running: AtomicUsize::new(0),
         };
