@@ -1,7 +1,7 @@
 //! The bytes that a namespace may add to the store.
 //!
-//! Backups that run at the same time share what is left. Data of a backup that is cut is not counted
-//! once the backup has ended: the next backup of its series takes it over, or prune frees it.
+//! Backups that run at the same time share what is left. Data of an interrupted backup is not
+//! counted once that backup has ended: the next one of its series takes it over, or prune frees it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
