@@ -26,10 +26,15 @@ impl Connection {
     pub(crate) fn new(channel: Channel, traffic: &Traffic) -> Result<Self, ClientError> {
         let inbox = Arc::new(Inbox::default());
         let filled = Arc::clone(&inbox);
+        let ending = channel.closer.clone();
         let mut reader = FrameReader::new(channel.input, traffic.clone());
         let thread = thread::Builder::new()
             .name("inbox".to_owned())
-            .spawn(move || filled.fill(&mut reader))
+            .spawn(move || {
+                filled.fill(&mut reader);
+                // A server that broke the protocol must not wait until this end takes more.
+                ending.close();
+            })
             .map_err(|error| ClientError::Connection(format!("no thread for the connection: {error}")))?;
         Ok(Self {
             writer: Some(FrameWriter::new(channel.output, traffic.clone())),

@@ -17,8 +17,10 @@ use crate::message::{Offer, OfferedChild, OfferedSegment, Verdict};
 /// A segment is offered briefly after so many known ones of its stream, if the caller does not say
 /// otherwise.
 const STREAK: u32 = 4;
-/// At most so many segments wait for verdicts while one of them is brief. The server keeps no more.
+/// At most so many segments wait for verdicts while one of them is brief, ...
 const WAITING_MAX: usize = 1024;
+/// ... with at most so many chunks, and those of one segment more. The server keeps no more.
+const WAITING_CHUNKS_MAX: usize = 1 << 19;
 /// How long one wait lasts, before the caller looks whether the backup still runs.
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -35,6 +37,8 @@ struct State {
     streams: Vec<Stream>,
     /// Segments without a verdict, in all streams.
     waiting: usize,
+    /// Their chunks.
+    chunks: usize,
     /// Those among them that were offered briefly.
     brief: usize,
 }
@@ -43,8 +47,17 @@ struct State {
 struct Stream {
     /// The last verdicts that said "known", without a break.
     known: u32,
-    /// The segments without a verdict: the chunks of a brief one.
-    offered: VecDeque<Option<Vec<OfferedChild>>>,
+    /// The segments without a verdict.
+    offered: VecDeque<Waiting>,
+}
+
+/// A segment without a verdict.
+#[derive(Debug)]
+struct Waiting {
+    /// How many chunks it has.
+    chunks: usize,
+    /// The chunks, if it was offered briefly.
+    kept: Option<Vec<OfferedChild>>,
 }
 
 impl State {
@@ -83,7 +96,10 @@ impl BriefOffers {
     #[must_use]
     pub fn wait(&self) -> bool {
         let mut state = self.state();
-        let is_full = |state: &State| state.brief > 0 && state.waiting >= WAITING_MAX;
+        let is_full = |state: &State| {
+            let are_many = state.waiting >= WAITING_MAX || state.chunks >= WAITING_CHUNKS_MAX;
+            state.brief > 0 && are_many
+        };
         if is_full(&state) {
             let waited = self.changed.wait_timeout(state, WAIT);
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +111,7 @@ impl BriefOffers {
     #[must_use]
     pub fn offer(&self, offer: Offer) -> Offer {
         let mut state = self.state();
-        let (stream, kept, offer) = match offer {
+        let (stream, chunks, kept, offer) = match offer {
             Offer::Segment { stream, segment } if state.stream(stream).known >= self.streak => {
                 let OfferedSegment {
                     fingerprint,
@@ -107,14 +123,17 @@ impl BriefOffers {
                     fingerprint,
                     len,
                 };
-                (stream, Some(children), brief)
+                (stream, children.len(), Some(children), brief)
             }
-            Offer::Segment { stream, .. } | Offer::Copy { stream, .. } => (stream, None, offer),
+            Offer::Segment { stream, ref segment } => (stream, segment.children.len(), None, offer),
+            Offer::Copy { stream, .. } => (stream, 0, None, offer),
             other => return other,
         };
         state.waiting += 1;
+        state.chunks += chunks;
         state.brief += usize::from(kept.is_some());
-        state.stream(stream).offered.push_back(kept);
+        let waiting = Waiting { chunks, kept };
+        state.stream(stream).offered.push_back(waiting);
         offer
     }
 
@@ -127,9 +146,10 @@ impl BriefOffers {
             Verdict::Segment { stream, wanted } => {
                 let of_stream = state.stream(*stream);
                 of_stream.known = if wanted.is_empty() { of_stream.known + 1 } else { 0 };
-                if let Some(kept) = of_stream.offered.pop_front() {
+                if let Some(waited) = of_stream.offered.pop_front() {
                     state.waiting -= 1;
-                    state.brief -= usize::from(kept.is_some());
+                    state.chunks -= waited.chunks;
+                    state.brief -= usize::from(waited.kept.is_some());
                 }
                 self.changed.notify_all();
                 Some(Noted::Verdict(verdict))
@@ -137,7 +157,7 @@ impl BriefOffers {
             Verdict::Unknown(stream) => {
                 let of_stream = state.stream(*stream);
                 of_stream.known = 0;
-                let kept = of_stream.offered.iter_mut().find_map(Option::take)?;
+                let kept = of_stream.offered.iter_mut().find_map(|one| one.kept.take())?;
                 state.brief -= 1;
                 self.changed.notify_all();
                 Some(Noted::Asked(Offer::Children {

@@ -1,7 +1,10 @@
 //! Operations as values, so that a server can run them for a client: requests, and their reports.
 //!
-//! Both travel as JSON. A client and a server of different versions understand each other's fields
-//! as far as both know them.
+//! Both travel as JSON. A request with a field that the server does not know is refused: an
+//! operation must not do less, or more, than its client has asked for. A client ignores fields of a
+//! report that it does not know.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use types::SessionId;
@@ -17,6 +20,7 @@ use crate::store::Store;
 
 /// An operation that runs where the store is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Call {
     /// [`Store::forget`].
@@ -75,10 +79,11 @@ impl Call {
                 Report::Check(store.check_within(scope, read_data, monitor)?)
             }
             Self::Layouts(ids) => {
-                let mut all = store.snapshots()?.snapshots;
-                all.retain(|snapshot| ids.contains(&snapshot.id) && scope.has(&snapshot.backup));
                 // In the order of the request.
-                all.sort_by_key(|snapshot| ids.iter().position(|id| *id == snapshot.id));
+                let places: BTreeMap<_, _> = ids.iter().rev().zip((0..ids.len()).rev()).collect();
+                let mut all = store.snapshots()?.snapshots;
+                all.retain(|snapshot| places.contains_key(&snapshot.id) && scope.has(&snapshot.backup));
+                all.sort_by_key(|snapshot| places[&snapshot.id]);
                 let streams = all.iter().flat_map(|snapshot| &snapshot.backup.streams);
                 monitor.set_total(streams.map(|stream| stream.len).sum());
                 Report::Layouts(store.layouts(&all, monitor)?)

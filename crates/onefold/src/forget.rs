@@ -22,6 +22,7 @@ use crate::store::Store;
 
 /// The choice of backups to forget.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub enum ForgetWhat {
     /// These: ids, or `latest`.
     Named(Vec<String>),
@@ -40,6 +41,7 @@ pub enum ForgetWhat {
 
 /// A request to forget backups.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ForgetRequest {
     /// The backups to forget.
@@ -287,18 +289,15 @@ impl Store {
     ) -> Result<Vec<Doomed>> {
         let mut candidates = retention::candidates(list);
         scope.protect(&mut candidates);
+        let mut candidates: BTreeMap<_, _> = candidates.into_iter().map(|one| (one.session, one)).collect();
         let mut doomed = Vec::new();
         let mut wanted = Vec::new();
-        for id in ids {
+        // A client of a server may name one many times.
+        for id in ids.iter().collect::<BTreeSet<_>>() {
             match self.manifests.resolve(list, id, &Filter::default()) {
                 Ok(entry) => {
                     doomed.push(Doomed::of(entry));
-                    wanted.extend(
-                        candidates
-                            .iter()
-                            .filter(|one| one.session == entry.session())
-                            .cloned(),
-                    );
+                    wanted.extend(candidates.remove(&entry.session()));
                 }
                 Err(SessionError::Forgotten { session }) => report.already_forgotten.push(session),
                 // Nobody can restore it, and only a tombstone ends it.
@@ -326,13 +325,18 @@ impl Store {
             }
             if let Some(until) = one.held(now) {
                 let reason = Reason::HeldUntil(until);
+                let own_hold = list.get(id).and_then(ManifestEntry::backup);
+                if own_hold.and_then(|backup| backup.hold_until) != Some(until) {
+                    return Err(Error::Held(format!(
+                        "backup {id} is {reason}, and none is forgotten: it is younger than the minimum age here"
+                    )));
+                }
                 return Err(Error::Held(format!(
                     "backup {id} is {reason}, and none is forgotten; `onefold unhold {id}` ends the hold"
                 )));
             }
         }
         wanted.sort_by_key(|one| one.session);
-        wanted.dedup_by_key(|one| one.session);
         report.named = wanted;
         Ok(doomed)
     }

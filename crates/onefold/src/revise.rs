@@ -5,6 +5,8 @@
 //! backup, a new revision is made from an older one, and the user is told. If only a filter chose
 //! the backup, it is left alone while the unreadable revision may become readable.
 
+use std::collections::BTreeSet;
+
 use format::manifest::{Backup, TEXT_BYTES_MAX};
 use reclaim::retention::{Reason, TimeSpan};
 use session::{Filter, ManifestEntry, ManifestList, Present, SessionError};
@@ -25,6 +27,7 @@ pub enum HoldEnd {
 
 /// A change of tags.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub enum TagChange {
     /// Replace all tags by these.
     Set(Vec<String>),
@@ -241,7 +244,9 @@ impl Store {
                 .collect(),
             Which::Named(ids) => {
                 let resolve = |id: &String| Ok(self.manifests.resolve(list, id, &Filter::default())?);
-                ids.iter().map(resolve).collect::<Result<Vec<_>>>()?
+                // A client of a server may name one many times.
+                let ids: BTreeSet<&String> = ids.iter().collect();
+                ids.into_iter().map(resolve).collect::<Result<Vec<_>>>()?
             }
         };
         entries.sort_by_key(|entry| entry.session());

@@ -85,6 +85,9 @@ fn is_equal(one: &str, other: &str) -> bool {
     one.len() == other.len() && differs == 0
 }
 
+/// Letters of a text from a client that the audit keeps.
+const AUDIT_LETTERS_MAX: usize = 64;
+
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase())
 }
@@ -100,11 +103,13 @@ impl Home {
         self.env.clock.wall().get()
     }
 
-    /// Records an event of security.
+    /// Records an event of security. `about` may come from a client.
     ///
     /// # Errors
     /// Of the storage.
     pub(crate) fn record_event(&self, event: &str, about: &str) -> Result<(), ServerError> {
+        let kept = about.chars().filter(|c| !c.is_control());
+        let about: &str = &kept.take(AUDIT_LETTERS_MAX).collect::<String>();
         tracing::info!(target: TARGET, event, about, "audit");
         let name = format!("audit/{:020}-{}", self.now().max(0), self.random(4));
         self.put_record(&name, &Event { event, about })

@@ -11,7 +11,7 @@ use onefold::{BackupOptions, HostedBackup};
 use recipe::TreeRoot;
 use transport::{FrameWriter, TransportError};
 use types::{ByteRange, SessionId};
-use wire::{Begin, Begun, CommittedBackup, Parents, Refusal, RefusalKind, Sent, Wire, reply, request};
+use wire::{Begin, Begun, CommittedBackup, Head, Parents, Refusal, RefusalKind, Sent, Wire, reply, request};
 
 use crate::checked::Checker;
 use crate::peer::{Ending, Peer, User};
@@ -44,6 +44,7 @@ pub(crate) fn run(peer: &mut Peer, user: &User, number: u32, body: &[u8]) -> Res
     peer.answer(number, &answer.to_bytes())?;
     let session = hosted.session();
     let running = Running {
+        user,
         session,
         quota,
         checker: Checker::new(session, about.streams, may_read),
@@ -59,7 +60,7 @@ pub(crate) fn run(peer: &mut Peer, user: &User, number: u32, body: &[u8]) -> Res
             match reader.next(max) {
                 Ok(None) => break Ok(Ending::Over),
                 Err(error) => break Err(error),
-                Ok(Some((head, body))) => match running.take(writer, head.kind, head.number, &body) {
+                Ok(Some((head, body))) => match running.take(writer, head, &body) {
                     Ok(None) => {}
                     Ok(Some(ending)) => break Ok(ending),
                     Err(error) => break Err(error),
@@ -138,6 +139,7 @@ fn visible(user: &User, named: &[SessionId]) -> Result<Vec<SessionId>, Refusal> 
 }
 
 struct Running<'a> {
+    user: &'a User,
     session: &'a dyn BackupSession,
     quota: Quota,
     checker: Checker<'a>,
@@ -168,10 +170,13 @@ impl Running<'_> {
     fn take(
         &self,
         writer: &FrameWriter,
-        kind: u8,
-        number: u32,
+        Head { kind, number, .. }: Head,
         body: &[u8],
     ) -> Result<Option<Ending>, TransportError> {
+        if let Err(refusal) = self.user.ensure_still_valid() {
+            failed(writer, &refusal);
+            return Ok(Some(Ending::Over));
+        }
         if kind == request::SUBMIT {
             return match self.submit(body) {
                 Ok(()) => Ok(None),
@@ -241,6 +246,7 @@ impl Running<'_> {
                 "a commit before all was sent",
             ));
         }
+        self.quota.ensure(self.user)?;
         let made = self.session.commit(about).map_err(|error| refusal_of(&error))?;
         Ok(CommittedBackup::from(made).to_bytes())
     }

@@ -13,7 +13,7 @@ use crate::backup;
 use crate::calls;
 use crate::manifests::Namespace;
 use crate::namespaces::Limits;
-use crate::peer::{Ending, Peer, User, failed, not_allowed};
+use crate::peer::{Ending, Peer, Token, User, failed, not_allowed};
 use crate::reading;
 use crate::rights::{Right, Rights};
 use crate::state::State;
@@ -116,15 +116,20 @@ impl<'a> Connection<'a> {
         let known = match &self.granted {
             Some(granted) => {
                 let own = granted.namespace.as_ref();
-                let is_own = own.is_none_or(|own| *own == login.namespace);
-                is_own.then_some((None, granted.rights))
+                if let Some(own) = own.filter(|own| **own != login.namespace) {
+                    return Err(not_allowed(format!(
+                        "the server lets you use the namespace {own} alone"
+                    )));
+                }
+                Some((None, granted.rights))
             }
             None => {
                 let known = self.state.home.login(&login.token, &login.namespace);
-                known.map_err(failed)?.map(|(id, rights)| (Some(id), rights))
+                let known = known.map_err(failed)?;
+                known.map(|(id, rights)| (Some(Token::new(id, &self.state.home)), rights))
             }
         };
-        let Some((id, rights)) = known else {
+        let Some((token, rights)) = known else {
             self.state
                 .home
                 .record_event("refused token", &login.namespace)
@@ -136,7 +141,7 @@ impl<'a> Connection<'a> {
         };
         let namespace = Namespace::new(&login.namespace);
         Ok(User {
-            token: id,
+            token,
             rights,
             limits: Limits::default(),
             running_bytes: self.state.running_bytes.of(&login.namespace),
@@ -147,14 +152,8 @@ impl<'a> Connection<'a> {
 
     fn requests(&mut self, mut user: User) -> Result<(), TransportError> {
         while let Some((head, body)) = self.peer.reader.next(FRAME_BYTES_MAX)? {
-            let is_valid = match &user.token {
-                Some(id) => self.state.home.is_valid(id).unwrap_or(false),
-                None => true,
-            };
-            if !is_valid {
-                return self
-                    .peer
-                    .refuse(head.number, &not_allowed("this machine's token was revoked"));
+            if let Err(refusal) = user.ensure_valid() {
+                return self.peer.refuse(head.number, &refusal);
             }
             match self.state.home.limits(user.namespace.name()) {
                 Ok(limits) => user.limits = limits,
@@ -228,6 +227,9 @@ impl<'a> Connection<'a> {
                 let notes: Vec<String> = monitor.notes().iter().map(ToString::to_string).collect();
                 self.peer.answer(head.number, &notes.to_bytes())?;
                 return Ok(Ending::GoOn);
+            }
+            if let Err(refusal) = user.ensure_still_valid() {
+                return self.peer.refuse(head.number, &refusal).map(|()| Ending::Over);
             }
             let unknown = || {
                 let why = format!("no request of kind {} while a backup is read", head.kind);

@@ -11,6 +11,7 @@
 //!   rights that the token has.
 //! - Secrets of tokens and invitations are stored hashed.
 
+mod accepting;
 mod access;
 mod backup;
 mod calls;

@@ -1,30 +1,24 @@
 //! The socket on which a server accepts clients.
 
-use std::fmt;
 use std::io::{self, Read};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use env::Clock;
 use transport::{Channel, TransportError};
 
-use crate::error::{ServerError, TARGET};
+use crate::accepting::Accepting;
+use crate::error::ServerError;
 use crate::server::Server;
 
 /// A client must show its token within this time.
 const STRANGER_WAITS: Duration = Duration::from_secs(20);
-/// More connections at once are refused.
-const CONNECTIONS_MAX: usize = 1024;
-/// How long the accepting thread rests after the system gave it no client.
-const REST: Duration = Duration::from_millis(100);
-
-/// A socket on which a server accepts clients, with its thread.
+/// A socket on which a server accepts clients. Dropping it accepts no more.
+#[derive(Debug)]
 pub struct Listener {
-    server: Arc<Server>,
     address: SocketAddr,
-    thread: Option<JoinHandle<()>>,
+    _accepting: Accepting,
 }
 
 impl Listener {
@@ -39,15 +33,9 @@ impl Listener {
         };
         let socket = bind(place).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        let accepting = Arc::clone(server);
-        let thread = thread::Builder::new()
-            .name("accept".to_owned())
-            .spawn(move || accept(&accepting, &socket))
-            .map_err(failed)?;
         Ok(Self {
-            server: Arc::clone(server),
             address,
-            thread: Some(thread),
+            _accepting: Accepting::start(server, socket, serve).map_err(failed)?,
         })
     }
 
@@ -58,64 +46,9 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
-    /// Accepts no more clients. The server must be ending.
-    fn drop(&mut self) {
-        let mut address = self.address;
-        if address.ip().is_unspecified() {
-            address.set_ip(match address.ip() {
-                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-            });
-        }
-        // The thread waits for a client. This one wakes it.
-        drop(TcpStream::connect_timeout(&address, Duration::from_secs(1)));
-        if let Some(thread) = self.thread.take().filter(|_| self.server.is_ending()) {
-            drop(thread.join());
-        }
-    }
-}
-
-impl fmt::Debug for Listener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listener")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
-    }
-}
-
 fn bind(place: &str) -> io::Result<TcpListener> {
     let addresses: Vec<SocketAddr> = place.to_socket_addrs()?.collect();
     TcpListener::bind(&addresses[..])
-}
-
-fn accept(server: &Arc<Server>, socket: &TcpListener) {
-    // Each thread of a client holds a clone.
-    let open = Arc::new(());
-    while !server.is_ending() {
-        let (client, from) = match socket.accept() {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Without a free descriptor, for example, the next call fails at once, too.
-                tracing::warn!(target: TARGET, %error, "a client was not accepted");
-                server.clock().sleep(REST);
-                continue;
-            }
-        };
-        if server.is_ending() || Arc::strong_count(&open) > CONNECTIONS_MAX {
-            continue;
-        }
-        let (serving, held) = (Arc::clone(server), Arc::clone(&open));
-        let spawned = thread::Builder::new().name("client".to_owned()).spawn(move || {
-            if let Err(error) = serve(&serving, client) {
-                tracing::info!(target: TARGET, %from, %error, "a connection ended");
-            }
-            drop(held);
-        });
-        if let Err(error) = spawned {
-            tracing::warn!(target: TARGET, %error, "a client was not accepted");
-        }
-    }
 }
 
 fn serve(server: &Server, socket: TcpStream) -> Result<(), TransportError> {

@@ -54,6 +54,7 @@ impl Home {
         credential: &Credential,
         options: &InitOptions,
     ) -> Result<(), ServerError> {
+        ensure_name(name)?;
         if self.record::<Tenant>(&format!("tenants/{name}"))?.is_some() {
             return Err(ServerError::Refused(format!("there is a tenant {name} already")));
         }
@@ -110,6 +111,7 @@ impl Home {
                 ))),
             };
         }
+        ensure_name(namespace)?;
         let tenant = tenant.unwrap_or(MAIN).to_owned();
         if self.record::<Tenant>(&format!("tenants/{tenant}"))?.is_none() {
             return Err(ServerError::Refused(format!(
@@ -193,6 +195,16 @@ impl Home {
         names.sort();
         Ok(names)
     }
+}
+
+/// Refuses names that no address can have.
+fn ensure_name(name: &str) -> Result<(), ServerError> {
+    if transport::is_namespace(name) {
+        return Ok(());
+    }
+    Err(ServerError::Refused(format!(
+        "{name:?} is no name: it needs 1 to 64 small letters, digits, '-', '_' and '.', and does not begin with '.'"
+    )))
 }
 
 fn revision_of(name: &ObjectName) -> u64 {

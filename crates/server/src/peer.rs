@@ -1,13 +1,15 @@
 //! The server's end of a connection, and the client at its other end.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use onefold::{Filter, Scope, Snapshot, Store};
 use transport::{Channel, Closer, FrameReader, FrameWriter, Traffic, TransportError};
 use types::SessionId;
 use wire::{Refusal, RefusalKind, Wire, reply};
 
+use crate::home::Home;
 use crate::manifests::Namespace;
 use crate::namespaces::Limits;
 use crate::rights::{Right, Rights};
@@ -28,10 +30,49 @@ pub(crate) struct Peer {
     pub(crate) closer: Closer,
 }
 
+/// How long a running operation may go on with a token that was revoked.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A token that has logged in.
+pub(crate) struct Token {
+    id: String,
+    home: Home,
+    looked_at: Mutex<Duration>,
+}
+
+impl Token {
+    pub(crate) fn new(id: String, home: &Home) -> Self {
+        Self {
+            id,
+            home: home.clone(),
+            looked_at: Mutex::new(home.env.clock.monotonic()),
+        }
+    }
+
+    /// Refuses if the token was valid no longer when the server last looked. It looks if that is at
+    /// least so long ago.
+    fn ensure_valid(&self, after: Duration) -> Result<(), Refusal> {
+        let now = self.home.env.clock.monotonic();
+        {
+            let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+            if now < looked_at.saturating_add(after) {
+                return Ok(());
+            }
+            *looked_at = now;
+        }
+        if self.home.is_valid(&self.id).map_err(failed)? {
+            return Ok(());
+        }
+        Err(not_allowed(
+            "this machine's token was revoked, or is too old; join again",
+        ))
+    }
+}
+
 /// A client that has shown its token.
 pub(crate) struct User {
-    /// The token's id, if it has one.
-    pub(crate) token: Option<String>,
+    /// Its token. A client of a tunnel has none.
+    pub(crate) token: Option<Token>,
     pub(crate) rights: Rights,
     pub(crate) namespace: Namespace,
     pub(crate) store: Arc<Store>,
@@ -60,6 +101,18 @@ impl User {
             right.word(),
             self.rights
         )))
+    }
+
+    /// Refuses an operation if the token is not valid.
+    pub(crate) fn ensure_valid(&self) -> Result<(), Refusal> {
+        let token = self.token.as_ref();
+        token.map_or(Ok(()), |token| token.ensure_valid(Duration::ZERO))
+    }
+
+    /// Refuses to go on with an operation if the token has not been valid for a while.
+    pub(crate) fn ensure_still_valid(&self) -> Result<(), Refusal> {
+        let token = self.token.as_ref();
+        token.map_or(Ok(()), |token| token.ensure_valid(LOOK_EVERY))
     }
 
     /// The namespace's part of the store.

@@ -39,18 +39,9 @@ impl Quota {
     /// The quota of the user's namespace. Refuses if nothing of it is left.
     pub(crate) fn of(user: &User) -> Result<Self, Refusal> {
         let limit = user.limits.quota_bytes;
-        let committed = match limit {
-            None => 0,
-            Some(_) => {
-                let list = user.store.snapshots().map_err(failed)?;
-                let own = list.snapshots.iter().map(|snapshot| &snapshot.backup);
-                let own = own.filter(|backup| user.namespace.has(backup));
-                own.map(|backup| backup.totals.bytes_stored).sum()
-            }
-        };
         let quota = Self {
             limit,
-            committed,
+            committed: limit.map_or(Ok(0), |_| committed(user))?,
             running: Arc::clone(&user.running_bytes),
             own: AtomicU64::new(0),
         };
@@ -58,14 +49,31 @@ impl Quota {
         Ok(quota)
     }
 
-    /// Takes bytes from it.
+    /// Takes bytes from it. Takes none if it refuses.
     pub(crate) fn take(&self, bytes: u64) -> Result<(), Refusal> {
-        self.own.fetch_add(bytes, Ordering::Relaxed);
-        let running = self
-            .running
-            .fetch_add(bytes, Ordering::Relaxed)
-            .saturating_add(bytes);
-        let used = self.committed.saturating_add(running);
+        let running = self.running.fetch_add(bytes, Ordering::Relaxed);
+        let used = self.committed.saturating_add(running).saturating_add(bytes);
+        match self.within(used) {
+            Ok(()) => drop(self.own.fetch_add(bytes, Ordering::Relaxed)),
+            Err(refusal) => {
+                self.running.fetch_sub(bytes, Ordering::Relaxed);
+                return Err(refusal);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses if the namespace's backups, with this one, have more bytes than the quota. Others
+    /// may have been committed since this one began.
+    pub(crate) fn ensure(&self, user: &User) -> Result<(), Refusal> {
+        if self.limit.is_none() {
+            return Ok(());
+        }
+        let own = self.own.load(Ordering::Relaxed);
+        self.within(committed(user)?.saturating_add(own))
+    }
+
+    fn within(&self, used: u64) -> Result<(), Refusal> {
         let Some(limit) = self.limit.filter(|limit| used >= *limit) else {
             return Ok(());
         };
@@ -80,6 +88,14 @@ impl Drop for Quota {
         self.running
             .fetch_sub(self.own.load(Ordering::Relaxed), Ordering::Relaxed);
     }
+}
+
+/// The bytes that the namespace's backups have added to the store.
+fn committed(user: &User) -> Result<u64, Refusal> {
+    let list = user.store.snapshots().map_err(failed)?;
+    let backups = list.snapshots.iter().map(|snapshot| &snapshot.backup);
+    let own = backups.filter(|backup| user.namespace.has(backup));
+    Ok(own.map(|backup| backup.totals.bytes_stored).sum())
 }
 
 #[cfg(test)]
@@ -102,6 +118,11 @@ mod tests {
         one.take(40).unwrap();
         other.take(20).unwrap();
         assert!(other.take(20).is_err());
+        assert_eq!(
+            all.of("web").load(Ordering::Relaxed),
+            60,
+            "a refused take takes nothing"
+        );
         drop(other);
         one.take(20).unwrap();
         assert!(one.take(10).is_err());

@@ -9,26 +9,21 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use transport::{Channel, TransportError};
 
+use crate::accepting::Accepting;
 use crate::connection::Granted;
 use crate::error::{ServerError, TARGET};
 use crate::rights::Rights;
 use crate::server::Server;
 
-/// How long the accepting thread rests after the system gave it no client.
-const REST: Duration = Duration::from_millis(100);
-
-/// A Unix socket on which a server accepts clients, with its thread. Dropping it removes the
-/// socket.
+/// A Unix socket on which a server accepts clients. Dropping it removes the socket, and accepts no
+/// more.
 #[derive(Debug)]
 pub struct SocketListener {
-    server: Arc<Server>,
     path: PathBuf,
-    thread: Option<JoinHandle<()>>,
+    _accepting: Accepting,
 }
 
 impl SocketListener {
@@ -44,27 +39,15 @@ impl SocketListener {
         };
         let socket = bind(path).map_err(failed)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        let accepting = Arc::clone(server);
-        let thread = thread::Builder::new()
-            .name("accept".to_owned())
-            .spawn(move || accept(&accepting, &socket))
-            .map_err(failed)?;
         Ok(Self {
-            server: Arc::clone(server),
             path: path.to_owned(),
-            thread: Some(thread),
+            _accepting: Accepting::start(server, socket, serve).map_err(failed)?,
         })
     }
 }
 
 impl Drop for SocketListener {
-    /// Accepts no more clients. The server must be ending.
     fn drop(&mut self) {
-        // The thread waits for a client. This one wakes it.
-        drop(UnixStream::connect(&self.path));
-        if let Some(thread) = self.thread.take().filter(|_| self.server.is_ending()) {
-            drop(thread.join());
-        }
         // A socket that stays is replaced by the next server.
         drop(fs::remove_file(&self.path));
     }
@@ -82,31 +65,6 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
             UnixListener::bind(path)
         }
         bound => bound,
-    }
-}
-
-fn accept(server: &Arc<Server>, socket: &UnixListener) {
-    while !server.is_ending() {
-        let client = match socket.accept() {
-            Ok((client, _)) => client,
-            Err(error) => {
-                tracing::warn!(target: TARGET, %error, "a client was not accepted");
-                server.clock().sleep(REST);
-                continue;
-            }
-        };
-        if server.is_ending() {
-            return;
-        }
-        let serving = Arc::clone(server);
-        let spawned = thread::Builder::new().name("client".to_owned()).spawn(move || {
-            if let Err(error) = serve(&serving, client) {
-                tracing::info!(target: TARGET, %error, "a connection of this machine ended");
-            }
-        });
-        if let Err(error) = spawned {
-            tracing::warn!(target: TARGET, %error, "a client was not accepted");
-        }
     }
 }
 

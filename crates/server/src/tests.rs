@@ -23,6 +23,8 @@ use wire::{
 
 use crate::{Home, Rights, Server};
 
+mod limits;
+
 /// A server, and its folder.
 struct Bed {
     folder: TempDir,
@@ -71,7 +73,10 @@ impl Bed {
 
     /// A client that has logged in to a namespace.
     fn client(&self, namespace: &str, rights: &str) -> Client {
-        let token = self.token(namespace, rights);
+        self.logged_in(namespace, self.token(namespace, rights))
+    }
+
+    fn logged_in(&self, namespace: &str, token: String) -> Client {
         let mut client = self.dial();
         client.greet();
         let namespace = namespace.to_owned();

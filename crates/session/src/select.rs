@@ -17,6 +17,7 @@ use crate::manifests::Manifests;
 
 /// Which backups to consider. An empty filter lets all pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Filter {
     /// Only backups of these hosts. Empty: any host.

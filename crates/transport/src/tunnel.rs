@@ -155,6 +155,10 @@ impl FromStr for Tunnel {
             if host.is_empty() || host.starts_with('-') {
                 return Err(fault("the host is missing"));
             }
+            let in_brackets = host.rsplit('@').next().unwrap_or_default();
+            if in_brackets.starts_with('[') != in_brackets.ends_with(']') {
+                return Err(fault("one of the brackets around the host's number is missing"));
+            }
             TunnelEnd::Ssh {
                 host: host.to_owned(),
                 port,
@@ -186,6 +190,7 @@ mod tests {
         }
         for text in [
             "ssh://host/web",
+            "ssh://[::1/srv/web",
             "ssh:///srv/web",
             "ssh://-oProxyCommand=x/srv/web",
             "ssh://host:x/srv/web",

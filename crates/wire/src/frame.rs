@@ -55,16 +55,6 @@ impl Head {
     }
 }
 
-/// A whole frame with this body.
-///
-/// # Errors
-/// [`FrameError::Long`]
-pub fn frame(kind: u8, number: u32, body: &[u8]) -> Result<Vec<u8>, FrameError> {
-    let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
-    frame_into(&mut out, kind, number, |out| out.extend_from_slice(body))?;
-    Ok(out)
-}
-
 /// Writes a whole frame into `out`, in place of what it has. `write_body` appends the body.
 ///
 /// # Errors
@@ -90,6 +80,12 @@ pub fn frame_into(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn frame(kind: u8, number: u32, body: &[u8]) -> Result<Vec<u8>, FrameError> {
+        let mut out = Vec::new();
+        frame_into(&mut out, kind, number, |out| out.extend_from_slice(body))?;
+        Ok(out)
+    }
 
     #[test]
     fn a_frame_is_read_as_it_was_written() {

@@ -21,7 +21,7 @@ mod session;
 pub use catalog::{AskedRegions, SentCatalog};
 pub use codec::Wire;
 pub use control::{Hello, Joined, Joining, Login, Manifests, Progress, ReadBegun, Welcome};
-pub use frame::{FRAME_BYTES_MAX, FrameError, HEAD_BYTES, Head, frame, frame_into};
+pub use frame::{FRAME_BYTES_MAX, FrameError, HEAD_BYTES, Head, frame_into};
 pub use kinds::{reply, request};
 pub use offer::Sent;
 pub use refusal::{Refusal, RefusalKind};

@@ -59,21 +59,17 @@ impl Served {
         machine
     }
 
-    pub(crate) fn invitation(&self, namespace: &str, rights: &str) -> String {
+    /// A command on the server's own machine.
+    pub(crate) fn operator(&self, args: &[&str]) -> Ran {
         let mut command = self.bed.plain();
-        command.env_remove("ONEFOLD_REPOSITORY").args([
-            "server",
-            "invite",
-            "srv",
-            "--namespace",
-            namespace,
-            "--rights",
-            rights,
-            "--address",
-            &self.place,
-            "--json",
-        ]);
-        let ran = ran(command).expect(0);
+        command.env_remove("ONEFOLD_REPOSITORY").args(args);
+        ran(command)
+    }
+
+    pub(crate) fn invitation(&self, namespace: &str, rights: &str) -> String {
+        let invite = ["server", "invite", "srv", "--namespace", namespace];
+        let more = ["--rights", rights, "--address", &self.place, "--json"];
+        let ran = self.operator(&[&invite[..], &more].concat()).expect(0);
         last(&ran)["invitation"].as_str().unwrap().to_owned()
     }
 

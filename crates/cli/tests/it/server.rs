@@ -191,20 +191,13 @@ fn invitations_work_once_and_tokens_until_they_are_revoked() {
         .expect(1)
         .says(&["unknown, used, or too old"]);
     assert!(machine.backups().is_empty());
-    let mut list = served.bed.plain();
-    list.env_remove("ONEFOLD_REPOSITORY")
-        .args(["server", "token", "list", "srv", "--json"]);
-    let token = last(&ran(list).expect(0));
+    let list = served.operator(&["server", "token", "list", "srv", "--json"]);
+    let token = last(&list.expect(0));
     assert_eq!(token["rights"], "write,list", "{token}");
-    let mut revoke = served.bed.plain();
-    revoke.env_remove("ONEFOLD_REPOSITORY").args([
-        "server",
-        "token",
-        "revoke",
-        "srv",
-        token["id"].as_str().unwrap(),
-    ]);
-    ran(revoke).expect(0);
+    let id = token["id"].as_str().unwrap();
+    served
+        .operator(&["server", "token", "revoke", "srv", id])
+        .expect(0);
     machine.run(&["snapshots"]).expect(1).says(&["join again"]);
 }
 

@@ -31,12 +31,6 @@ fn strip(value: &mut Value) {
     }
 }
 
-fn operator(served: &Served, args: &[&str]) -> Ran {
-    let mut command = served.bed.plain();
-    command.env_remove("ONEFOLD_REPOSITORY").args(args);
-    ran(command)
-}
-
 fn back_up_thrice(run: impl Fn(&[&str]) -> Ran, bed: &Bed) {
     for round in 0..3 {
         fs::write(bed.path("file"), noise(50_000, round)).unwrap();
@@ -60,7 +54,7 @@ fn forgetting_holding_and_tagging_tell_the_same_as_on_a_folder() {
         &["snapshots"],
         &["forget", "--keep-last", "1"],
         &["unhold", "2"],
-        &["forget", "2"],
+        &["forget", "2", "2", "02"],
         &["snapshots"],
         &["forget", "7"],
         &["check", "--read-data"],
@@ -85,8 +79,9 @@ fn a_namespace_forgets_holds_and_checks_only_its_own() {
     fs::write(served.bed.path("file"), noise(50_000, 1)).unwrap();
     let one = served.machine("one", "web", ALL);
     let other = served.machine("two", "webs", ALL);
-    one.ok(&["backup", "file"]);
-    other.ok(&["backup", "file"]);
+    for machine in [&one, &one, &other, &other] {
+        machine.ok(&["backup", "--host", "h", "file"]);
+    }
     for args in [
         &["forget", "1"][..],
         &["hold", "1", "--for", "1d"],
@@ -96,13 +91,14 @@ fn a_namespace_forgets_holds_and_checks_only_its_own() {
     ] {
         other.run(args).expect(1).says(&["backup 1"]);
     }
-    other.ok(&["forget", "--unsafe-allow-remove-all", "--keep-last", "1"]);
-    assert_eq!((one.backups(), other.backups()), (vec![1], vec![2]));
+    // The policy would leave one of all four, and does leave one of the two.
+    other.ok(&["forget", "--group-by", "", "--keep-last", "1"]);
+    assert_eq!((one.backups(), other.backups()), (vec![1, 2], vec![4]));
     let checked = last(&other.ok(&["check", "--json"]));
     assert_eq!(checked["backups"], 1, "{checked}");
     let stats = lines(&other.ok(&["stats", "--json"]).out);
     assert_eq!(stats[0]["backups"], 1, "{stats:?}");
-    assert_eq!(stats.last().unwrap()["snapshot_id"], 2, "{stats:?}");
+    assert_eq!(stats.last().unwrap()["snapshot_id"], 4, "{stats:?}");
     served.end();
 }
 
@@ -140,17 +136,14 @@ fn limits_of_a_namespace_hold_against_every_right() {
     machine.ok(&["backup", "file"]);
     machine.ok(&["backup", "file"]);
     let set = |args: &[&str]| {
-        operator(
-            &served,
-            &[&["server", "namespace", "set", "srv", "web"], args].concat(),
-        )
-        .expect(0)
+        let all = [&["server", "namespace", "set", "srv", "web"], args].concat();
+        served.operator(&all).expect(0)
     };
     set(&["--minimum-age", "1d", "--quota", "1M"]);
     machine
         .run(&["forget", "1"])
         .expect(1)
-        .says(&["backup 1 is held until"]);
+        .says(&["backup 1 is held until", "younger than the minimum age"]);
     machine.ok(&["forget", "--keep-last", "1"]);
     assert_eq!(machine.backups(), [1, 2]);
     fs::write(served.bed.path("file"), noise(3 << 20, 2)).unwrap();
@@ -159,7 +152,11 @@ fn limits_of_a_namespace_hold_against_every_right() {
         .expect(1)
         .says(&["quota", "used up"]);
     assert_eq!(machine.backups(), [1, 2]);
-    let listed = last(&operator(&served, &["server", "namespace", "list", "srv", "--json"]).expect(0));
+    let listed = last(
+        &served
+            .operator(&["server", "namespace", "list", "srv", "--json"])
+            .expect(0),
+    );
     assert_eq!(listed["minimum_age"], "1d", "{listed}");
     assert_eq!(listed["quota"], 1 << 20, "{listed}");
     set(&["--quota", "none"]);
@@ -169,12 +166,10 @@ fn limits_of_a_namespace_hold_against_every_right() {
     machine.ok(&["forget", "1"]);
     let left = machine.backups();
     assert!(left.len() == 2 && left[0] == 2, "{left:?}");
-    operator(
-        &served,
-        &["server", "namespace", "set", "srv", "none", "--quota", "1M"],
-    )
-    .expect(1)
-    .says(&["there is no namespace none"]);
+    served
+        .operator(&["server", "namespace", "set", "srv", "none", "--quota", "1M"])
+        .expect(1)
+        .says(&["there is no namespace none"]);
     served.end();
 }
 
@@ -185,34 +180,28 @@ fn tenants_share_nothing() {
     fs::write(served.bed.path("file"), noise(300_000, 1)).unwrap();
     let one = served.machine("one", "web", ALL);
     one.ok(&["backup", "file"]);
-    operator(
-        &served,
-        &[
+    served
+        .operator(&[
             "--insecure-no-password",
             "server",
             "tenant",
             "add",
             "srv",
             "guest",
-        ],
-    )
-    .expect(0);
-    operator(
-        &served,
-        &["server", "namespace", "add", "srv", "lab", "--tenant", "guest"],
-    )
-    .expect(0);
-    operator(
-        &served,
-        &["server", "namespace", "add", "srv", "web", "--tenant", "guest"],
-    )
-    .expect(1)
-    .says(&["belongs to the tenant main"]);
+        ])
+        .expect(0);
+    served
+        .operator(&["server", "namespace", "add", "srv", "lab", "--tenant", "guest"])
+        .expect(0);
+    served
+        .operator(&["server", "namespace", "add", "srv", "web", "--tenant", "guest"])
+        .expect(1)
+        .says(&["belongs to the tenant main"]);
     let other = served.machine("two", "lab", ALL);
     let made = last(&other.ok(&["backup", "file", "--json"]));
     assert!(made["data_added"].as_u64().unwrap() > 290_000, "{made}");
     assert_eq!(other.backups(), [1]);
-    let tenants = operator(&served, &["server", "tenant", "list", "srv"]).expect(0);
+    let tenants = served.operator(&["server", "tenant", "list", "srv"]).expect(0);
     assert_eq!(tenants.out(), "guest\nmain\n");
     served.end();
 }

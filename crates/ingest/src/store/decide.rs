@@ -31,8 +31,10 @@ use crate::store::session::StoreSession;
 /// How often the stage looks for requests, so that a slow source does not make reclamation wait.
 const POLL: Duration = Duration::from_millis(500);
 
-/// More offers than this never wait for the chunks of a brief segment.
+/// More offers than this never wait for the chunks of a brief segment, ...
 const BEHIND_MAX: usize = 4096;
+/// ... nor more chunks of offers.
+const BEHIND_CHUNKS_MAX: usize = 1 << 20;
 
 /// A message to the packer. Segments come in order within each stream. Regions state where they
 /// belong.
@@ -70,8 +72,10 @@ pub(crate) struct DecideStage {
     pub(crate) outlet: Decisions,
     /// The brief segment whose chunks the stage waits for: its stream, fingerprint and length.
     pub(crate) asked: Option<(StreamIndex, Fingerprint, u64)>,
-    /// The offers behind it.
+    /// The offers behind it, ...
     pub(crate) behind: VecDeque<Offer>,
+    /// ... and how many chunks they have.
+    pub(crate) behind_chunks: usize,
     /// Streams that have not ended.
     pub(crate) open: usize,
     /// Set at the end.
@@ -159,6 +163,13 @@ impl Outlet<ChunkBytes> for Decisions {
     }
 }
 
+fn chunks_in(offer: &Offer) -> usize {
+    match offer {
+        Offer::Segment { segment, .. } => segment.children.len(),
+        _ => 0,
+    }
+}
+
 impl DecideStage {
     pub(crate) fn run(mut self, input: &Receiver<Vec<Offer>>) -> Result<(), Halt> {
         let ended = self.take_all(input);
@@ -199,7 +210,8 @@ impl DecideStage {
                 return Err(IngestError::Internal("chunks that nobody has asked for").into());
             }
             (offer, Some(_)) => {
-                if self.behind.len() >= BEHIND_MAX {
+                self.behind_chunks += chunks_in(&offer);
+                if self.behind.len() >= BEHIND_MAX || self.behind_chunks > BEHIND_CHUNKS_MAX {
                     return Err(
                         IngestError::Internal("too many offers before chunks that were asked for").into(),
                     );
@@ -214,6 +226,7 @@ impl DecideStage {
             self.note_sealed();
             self.let_collect()?;
             next = self.asked.is_none().then(|| self.behind.pop_front()).flatten();
+            self.behind_chunks -= next.as_ref().map_or(0, chunks_in);
         }
         Ok(())
     }

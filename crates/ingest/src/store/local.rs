@@ -358,6 +358,7 @@ impl Parts<'_> {
             },
             asked: None,
             behind: VecDeque::new(),
+            behind_chunks: 0,
             open: self.local.streams.len(),
             stats: Arc::clone(&self.local.shared.lookups),
             session: Arc::clone(store),

@@ -9,6 +9,7 @@ use super::Candidate;
 
 /// The properties that backups of one group have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GroupBy {
     /// The host.
     pub host: bool,

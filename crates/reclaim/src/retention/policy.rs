@@ -7,6 +7,7 @@ use super::{Period, TimeSpan};
 /// The rules that keep backups. Each rule is applied by itself, and a backup stays if any rule
 /// keeps it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Policy {
     /// The rules, in the order in which reasons are given.
     pub rules: Vec<Rule>,
