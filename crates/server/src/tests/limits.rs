@@ -11,16 +11,15 @@ fn revoked_in(begin: impl FnOnce(&Bed, &mut Client)) {
     let mut client = bed.logged_in("web", token);
     begin(&bed, &mut client);
     bed.home().revoke(&id).unwrap();
-    let refusal = loop {
+    let told = (0..200).find_map(|_| {
         // The request has no place, and is refused as malformed while the token is valid.
         client.send(request::NODE, &[]);
         let (_, _, body) = client.next().expect("the reason before the end");
         let refusal = Refusal::from_bytes(&body).unwrap();
-        if refusal.kind == RefusalKind::NotAllowed {
-            break refusal;
-        }
         thread::sleep(Duration::from_millis(50));
-    };
+        (refusal.kind == RefusalKind::NotAllowed).then_some(refusal)
+    });
+    let refusal = told.expect("a refusal within ten seconds");
     assert!(refusal.to_string().contains("revoked"), "{refusal}");
     assert!(client.next().is_none());
     client.thread.join().unwrap().unwrap();
