@@ -254,6 +254,13 @@ pub(crate) struct Backup {
         value_parser = clap::value_parser!(u32).range(4..=1024)
     )]
     pub(crate) image_kib: Option<u32>,
+    /// Read only the changed blocks of the image that this file lists, as `nbdinfo --map` or `rbd
+    /// diff` print them (`-`: standard input); take the others from its last backup
+    #[arg(long, value_name = "FILE", requires = "image_kib")]
+    pub(crate) changed_blocks: Option<PathBuf>,
+    /// The backup since which the listed blocks have changed (default: the image's last one)
+    #[arg(long, value_name = "ID", requires = "changed_blocks")]
+    pub(crate) changed_since: Option<String>,
     /// Continue an interrupted backup of the same stream or image, without reading again the bytes
     /// that it stored; these must still be the same
     #[arg(long)]

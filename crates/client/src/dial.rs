@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use env::Clock;
@@ -16,6 +17,12 @@ use crate::error::ClientError;
 
 /// How long a host may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// The first pause before a broken connection is made again. Pauses double, ...
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+/// ... up to this one.
+const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// How long a server may be away.
+const AWAY_MAX: Duration = Duration::from_hours(1);
 
 /// What a machine needs to use a namespace.
 #[derive(Clone, PartialEq, Eq)]
@@ -80,6 +87,29 @@ impl Dialer {
             connector,
             traffic: Traffic::default(),
         })
+    }
+
+    /// A connection that has logged in, after an earlier one broke. Waits for the server. `None`:
+    /// it was away too long, refuses, or the user asked to stop.
+    pub(crate) fn log_in_again(
+        &self,
+        clock: &dyn Clock,
+        attempt: u32,
+        cancel: &AtomicBool,
+    ) -> Option<Connection> {
+        let until = clock.monotonic() + AWAY_MAX;
+        let mut pause = PAUSE_MIN.saturating_mul(1 << attempt.min(6)).min(PAUSE_MAX);
+        while clock.monotonic() < until && !cancel.load(Ordering::Relaxed) {
+            clock.sleep(pause);
+            match self.log_in() {
+                Ok(connection) => return Some(connection),
+                Err(error) if error.is_of_connection() => {}
+                // The token was revoked, or it is another server.
+                Err(_) => return None,
+            }
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        None
     }
 
     /// A connection that has logged in.

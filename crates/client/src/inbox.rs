@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ingest::Verdict;
 use transport::{FrameReader, TransportError};
-use wire::{FRAME_BYTES_MAX, Head, Progress, Refusal, Wire, reply};
+use wire::{ANSWER_BYTES_MAX, FRAME_BYTES_MAX, Head, Progress, Refusal, Wire, reply};
 
 use crate::error::ClientError;
 
@@ -21,8 +21,12 @@ pub(crate) struct Inbox {
 struct Mail {
     verdicts: VecDeque<Verdict>,
     answers: BTreeMap<u32, Result<Vec<u8>, Refusal>>,
+    /// Answers of which more parts come.
+    parts: BTreeMap<u32, Vec<u8>>,
     /// How far the server is with an operation that it runs for this connection.
     progress: Option<Progress>,
+    /// The durable position of the running backup's stream.
+    durable: u64,
     /// Why the running backup cannot go on.
     failed: Option<Refusal>,
     /// Why nothing comes any more.
@@ -67,7 +71,27 @@ impl Inbox {
                 let told = Progress::from_bytes(&body).map_err(|error| ClientError::protocol(&error))?;
                 self.lock().progress = Some(told);
             }
-            reply::ANSWER => drop(self.lock().answers.insert(head.number, Ok(body))),
+            reply::DURABLE => {
+                let position = u64::from_bytes(&body).map_err(|error| ClientError::protocol(&error))?;
+                let mut mail = self.lock();
+                mail.durable = mail.durable.max(position);
+            }
+            reply::PART => {
+                let mut mail = self.lock();
+                let parts = mail.parts.entry(head.number).or_default();
+                if parts.len() + body.len() > ANSWER_BYTES_MAX {
+                    return Err(ClientError::Protocol("an answer without an end".to_owned()));
+                }
+                parts.extend_from_slice(&body);
+            }
+            reply::ANSWER => {
+                let mut mail = self.lock();
+                let whole = match mail.parts.remove(&head.number) {
+                    None => body,
+                    Some(parts) => [parts, body].concat(),
+                };
+                mail.answers.insert(head.number, Ok(whole));
+            }
             reply::REFUSAL => {
                 let refusal = refusal(&body)?;
                 self.lock().answers.insert(head.number, Err(refusal));
@@ -122,9 +146,23 @@ impl Inbox {
         }
     }
 
+    /// The durable position. If it is `known`, waits up to `wait` for a later one.
+    pub(crate) fn durable(&self, known: u64, wait: Duration) -> Result<u64, ClientError> {
+        let mut mail = self.lock();
+        if mail.durable <= known && mail.failure().is_none() && !wait.is_zero() {
+            let waited = self.changed.wait_timeout(mail, wait);
+            (mail, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        match mail.failure() {
+            Some(why) if mail.durable <= known && known > 0 => Err(why),
+            _ => Ok(mail.durable),
+        }
+    }
+
     /// Forgets what belonged to a backup that has ended.
     pub(crate) fn clear(&self) {
         let mut mail = self.lock();
+        mail.durable = 0;
         mail.verdicts.clear();
         mail.failed = None;
     }
@@ -140,5 +178,26 @@ impl Mail {
     fn failure(&self) -> Option<ClientError> {
         let failed = self.failed.clone().map(ClientError::Refused);
         failed.or_else(|| self.ended.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_may_have_several_frames() {
+        let inbox = Inbox::default();
+        let frame = |kind, number, body: &[u8]| {
+            let len = body.len();
+            inbox.take(Head { kind, number, len }, body.to_vec()).unwrap();
+        };
+        frame(reply::PART, 1, b"a long ");
+        frame(reply::PART, 2, b"another");
+        frame(reply::PART, 1, b"answer ");
+        frame(reply::ANSWER, 1, b"ends");
+        frame(reply::ANSWER, 2, b"");
+        assert_eq!(inbox.answer(1).unwrap(), b"a long answer ends");
+        assert_eq!(inbox.answer(2).unwrap(), b"another");
     }
 }

@@ -10,6 +10,7 @@ mod connection;
 mod dial;
 mod error;
 mod inbox;
+mod link;
 mod listings;
 mod reader;
 mod repository;

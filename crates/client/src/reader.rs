@@ -12,22 +12,27 @@ use wire::{AskedRegions, SentCatalog, Wire, request};
 use crate::cache::{Received, node_bytes};
 use crate::connection::Connection;
 use crate::error::ClientError;
+use crate::link::Link;
 
 /// Reads a store by messages.
 #[derive(Debug)]
 pub(crate) struct RemoteReader {
-    pub(crate) connection: Arc<Connection>,
+    pub(crate) link: Link,
     pub(crate) printer: Fingerprinter,
     received: Received,
 }
 
 impl RemoteReader {
-    pub(crate) fn new(connection: Connection, printer: Fingerprinter) -> Self {
+    pub(crate) fn new(link: Link, printer: Fingerprinter) -> Self {
         Self {
-            connection: Arc::new(connection),
+            link,
             printer,
             received: Received::default(),
         }
+    }
+
+    pub(crate) fn into_connection(self) -> Arc<Connection> {
+        self.link.connection()
     }
 
     /// The region with a slot, described by this catalog.
@@ -66,9 +71,9 @@ impl RemoteReader {
         &self,
         kind: u8,
         body: &impl Wire,
-        decode: impl FnOnce(&[u8]) -> Result<T, format::FormatError>,
+        decode: impl Fn(&[u8]) -> Result<T, format::FormatError>,
     ) -> Result<T, RecipeError> {
-        Ok(self.connection.ask(kind, body, decode)?)
+        Ok(self.link.ask(kind, body, decode)?)
     }
 }
 

@@ -1,46 +1,52 @@
 //! A namespace of a server as a repository.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crypto::Fingerprinter;
-use env::Clock;
+use env::{Clock, Entropy};
 use format::manifest::{SeriesName, StreamRole};
 use ingest::brief::BriefOffers;
-use ingest::{BackupSession, ClientPools, IngestError, Sent};
+use ingest::{BackupSession, ClientPools, Committed, IngestError, Sent};
 use onefold::calls::{Call, Report};
 use onefold::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup};
 use onefold::{BackupOptions, BackupReport, Error, Monitor, Snapshot, SnapshotList, Warning};
 use recipe::{RecipeError, StoreReader, TreeRoot};
 use transport::Traffic;
 use types::{ObjectName, UnixNanos};
-use wire::{Begin, Begun, Manifests, Parents, ReadBegun, SentManifest, Wire, request};
+use wire::{
+    Begin, Begun, CommittedBackup, Manifests, Parents, ReadBegun, SentManifest, Sought, Wire, request,
+};
 
 use crate::calls;
 use crate::connection::Connection;
 use crate::dial::{Dialer, Target};
 use crate::error::ClientError;
+use crate::link::{Link, Renewal};
 use crate::listings::Listings;
 use crate::reader::RemoteReader;
 use crate::session::RemoteSession;
 
-/// The first pause before a broken connection is made again. Pauses double, ...
-const PAUSE_MIN: Duration = Duration::from_millis(250);
-/// ... up to this one.
-const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// How long a server may be away.
-const PATIENCE: Duration = Duration::from_hours(1);
+/// How often a request is asked again at once, if its connection breaks.
+const ANSWER_ATTEMPTS_MAX: u32 = 3;
+/// How often a client asks whether a backup was committed, while the connection breaks again.
+const COMMIT_ATTEMPTS_MAX: u32 = 20;
+/// Bytes of a pipe that stay in memory until they are durable, at most (B6).
+const SPOOL_BYTES: usize = 256 << 20;
 
 /// A namespace of a server. An operation has a connection of its own while it runs.
 pub struct RemoteRepository {
-    dialer: Dialer,
+    dialer: Arc<Dialer>,
     clock: Arc<dyn Clock>,
     /// Connections that no operation uses.
     idle: Mutex<Vec<Connection>>,
     pools: ClientPools,
     listings: Option<Listings>,
+    entropy: Arc<dyn Entropy>,
+    /// Backups that ended without a commit. The server may not know that yet.
+    lost: Mutex<Vec<u64>>,
 }
 
 impl RemoteRepository {
@@ -48,15 +54,21 @@ impl RemoteRepository {
     ///
     /// # Errors
     /// If the server cannot be reached, is another one, or refuses the token.
-    pub fn open(target: Target, clock: &Arc<dyn Clock>) -> Result<Self, ClientError> {
+    pub fn open(
+        target: Target,
+        clock: &Arc<dyn Clock>,
+        entropy: &Arc<dyn Entropy>,
+    ) -> Result<Self, ClientError> {
         let dialer = Dialer::new(target, clock)?;
         let first = dialer.log_in()?;
         Ok(Self {
-            dialer,
+            dialer: Arc::new(dialer),
             clock: Arc::clone(clock),
             idle: Mutex::new(vec![first]),
             pools: ClientPools::new(clock),
             listings: None,
+            entropy: Arc::clone(entropy),
+            lost: Mutex::default(),
         })
     }
 
@@ -72,6 +84,12 @@ impl RemoteRepository {
     #[must_use]
     pub fn traffic(&self) -> &Traffic {
         &self.dialer.traffic
+    }
+
+    fn random(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.entropy.fill(&mut bytes);
+        u64::from_le_bytes(bytes)
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
@@ -91,9 +109,46 @@ impl RemoteRepository {
                 answer => return answer.map(|answer| (connection, answer)),
             }
         }
-        let connection = self.dialer.log_in()?;
-        let answer = connection.ask(kind, body, &decode)?;
-        Ok((connection, answer))
+        let mut attempt = 0;
+        loop {
+            let connection = self.dialer.log_in()?;
+            match connection.ask(kind, body, &decode) {
+                Err(error) if error.is_of_connection() && attempt < ANSWER_ATTEMPTS_MAX => attempt += 1,
+                answer => return answer.map(|answer| (connection, answer)),
+            }
+        }
+    }
+
+    fn lost(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a connection can be made again. Returns whether it can.
+    fn wait_for_server(&self, attempt: u32, cancel: &AtomicBool) -> bool {
+        // All connections of a server that has ended are broken.
+        self.idle().clear();
+        let connection = self.dialer.log_in_again(&*self.clock, attempt, cancel);
+        let is_back = connection.is_some();
+        self.idle().extend(connection);
+        is_back
+    }
+
+    /// The backup that the server committed before the connection broke, if it did.
+    fn find_committed(&self, sought: &Sought, cancel: &AtomicBool) -> Option<Committed> {
+        for attempt in 0..COMMIT_ATTEMPTS_MAX {
+            if !self.wait_for_server(attempt, cancel) {
+                return None;
+            }
+            match self.first_answer(request::COMMITTED, sought, Vec::<CommittedBackup>::from_bytes) {
+                Ok((connection, mut found)) => {
+                    self.idle().push(connection);
+                    return found.pop().map(Committed::from);
+                }
+                Err(error) if error.is_of_connection() => {}
+                Err(_) => return None,
+            }
+        }
+        None
     }
 
     fn give_back(&self, connection: Arc<Connection>) {
@@ -152,16 +207,26 @@ impl Repository for RemoteRepository {
         Ok(list)
     }
 
-    fn pin(&self, wanted: &Snapshot) -> onefold::Result<Box<dyn Pinned + '_>> {
+    fn pin(&self, wanted: &Snapshot, monitor: &Monitor) -> onefold::Result<Box<dyn Pinned + '_>> {
         let (connection, begun) =
             self.first_answer(request::READ, &vec![wanted.id], ReadBegun::from_bytes)?;
         let mut backups = begun.backups.into_iter();
         let none = || ClientError::Protocol("no backup to read".to_owned());
         let backup = backups.next().ok_or_else(none)?;
+        let link = Link::renewed(
+            connection,
+            Renewal {
+                dialer: Arc::clone(&self.dialer),
+                clock: Arc::clone(&self.clock),
+                cancel: monitor.cancel_handle(),
+                streams: backup.backup.streams.clone(),
+                backup: wanted.id,
+            },
+        );
         Ok(Box::new(RemotePinned {
             repository: self,
             snapshot: snapshot(backup),
-            reader: RemoteReader::new(connection, Fingerprinter::from_derived_keys(&begun.keys)),
+            reader: RemoteReader::new(link, Fingerprinter::from_derived_keys(&begun.keys)),
         }))
     }
 
@@ -181,26 +246,16 @@ impl Repository for RemoteRepository {
         if !is_recoverable(error) {
             return false;
         }
-        // All connections of a server that has ended are broken.
-        self.idle().clear();
-        let until = self.clock.monotonic() + PATIENCE;
-        let mut pause = PAUSE_MIN.saturating_mul(1 << attempt.min(6)).min(PAUSE_MAX);
-        while self.clock.monotonic() < until && !monitor.cancel().load(Ordering::Relaxed) {
-            self.clock.sleep(pause);
-            match self.dialer.log_in() {
-                Ok(connection) => {
-                    self.idle().push(connection);
-                    let why = format!("{error}; went on over another connection");
-                    monitor.add_note(Warning::Server { why });
-                    return true;
-                }
-                Err(error) if error.is_of_connection() => {}
-                // The token was revoked, or it is another server.
-                Err(_) => return false,
-            }
-            pause = (pause * 2).min(PAUSE_MAX);
+        let is_back = self.wait_for_server(attempt, monitor.cancel());
+        if is_back {
+            let why = format!("{error}; went on over another connection");
+            monitor.add_note(Warning::Server { why });
         }
-        false
+        is_back
+    }
+
+    fn spool_bytes(&self) -> Option<usize> {
+        Some(SPOOL_BYTES)
     }
 
     fn begin(&self, how: &Beginning<'_>, _: &Monitor) -> onefold::Result<Box<dyn RunningBackup + '_>> {
@@ -215,12 +270,19 @@ impl Repository for RemoteRepository {
             is_suspect: how.is_suspect,
             insists: how.insists,
             resumes: how.resumes,
+            attempt: self.random(),
+            replaces: std::mem::take(&mut *self.lost()),
         };
         let (connection, begun) = self.first_answer(request::BEGIN, &begin, Begun::from_bytes)?;
         Ok(Box::new(RemoteBackup {
             repository: self,
+            attempt: Attempt {
+                number: begin.attempt,
+                lost: &self.lost,
+                is_over: false,
+            },
             session: RemoteSession {
-                reader: RemoteReader::new(connection, begun.terms.fingerprinter.clone()),
+                reader: RemoteReader::new(Link::of(connection), begun.terms.fingerprinter.clone()),
                 terms: begun.terms,
                 brief: BriefOffers::default(),
                 listings: self.listings.as_ref().map(|listings| {
@@ -254,16 +316,17 @@ impl Pinned for RemotePinned<'_> {
     }
 
     fn end(self: Box<Self>, monitor: &Monitor) {
-        let notes = self
-            .reader
-            .connection
-            .ask(request::END, &(), Vec::<String>::from_bytes);
-        match notes {
+        for why in self.reader.link.take_notes() {
+            monitor.add_note(Warning::Server { why });
+        }
+        let connection = self.reader.link.connection();
+        drop(self.reader);
+        match connection.ask(request::END, &(), Vec::<String>::from_bytes) {
             Ok(notes) => {
                 for why in notes {
                     monitor.add_note(Warning::Server { why });
                 }
-                self.repository.give_back(self.reader.connection);
+                self.repository.give_back(connection);
             }
             // The server ends the reading when the connection is gone.
             Err(error) => monitor.add_note(Warning::Server {
@@ -273,9 +336,27 @@ impl Pinned for RemotePinned<'_> {
     }
 }
 
+/// The number of a running backup. If this is dropped before the backup is over, the next one ends
+/// it.
+struct Attempt<'a> {
+    number: u64,
+    lost: &'a Mutex<Vec<u64>>,
+    is_over: bool,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+            lost.push(self.number);
+        }
+    }
+}
+
 /// A running backup in a server's store.
 struct RemoteBackup<'a> {
     repository: &'a RemoteRepository,
+    attempt: Attempt<'a>,
     session: RemoteSession,
     parents: Vec<Snapshot>,
     name: SeriesName,
@@ -294,7 +375,7 @@ impl RunningBackup for RemoteBackup<'_> {
     }
 
     fn commit(
-        self: Box<Self>,
+        mut self: Box<Self>,
         options: &BackupOptions,
         sent: Sent,
         monitor: &Monitor,
@@ -302,7 +383,18 @@ impl RunningBackup for RemoteBackup<'_> {
         let elapsed = self.repository.clock.monotonic().saturating_sub(self.began);
         let elapsed_nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         let about = options.about(self.name, self.source_time, elapsed_nanos, &monitor.counters);
-        let mut committed = self.session.commit(about).map_err(Error::from)?;
+        let sought = Sought {
+            attempt: self.attempt.number,
+            about: about.clone(),
+        };
+        let mut committed = match self.session.commit(about).map_err(Error::from) {
+            Err(error) if is_recoverable(&error) => {
+                let found = self.repository.find_committed(&sought, monitor.cancel());
+                found.ok_or(error)?
+            }
+            done => done?,
+        };
+        self.attempt.is_over = true;
         let listing = committed
             .streams
             .iter()
@@ -315,7 +407,7 @@ impl RunningBackup for RemoteBackup<'_> {
         let warnings = self.warnings.into_iter().chain(told);
         let parent = self.parents.first().map(|parent: &Snapshot| parent.id);
         let resumed = self.session.terms.resumed.first().map(|stream| stream.len);
-        self.repository.give_back(self.session.reader.connection);
+        self.repository.give_back(self.session.reader.into_connection());
         Ok(BackupReport::of(
             committed,
             sent,

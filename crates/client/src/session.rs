@@ -1,6 +1,7 @@
 //! A running backup in a store that a server has.
 
 use std::io::Read;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ingest::brief::{BriefOffers, Noted};
@@ -28,8 +29,8 @@ pub(crate) struct RemoteSession {
 }
 
 impl RemoteSession {
-    fn connection(&self) -> &Connection {
-        &self.reader.connection
+    fn connection(&self) -> Arc<Connection> {
+        self.reader.link.connection()
     }
 }
 
@@ -110,6 +111,14 @@ impl BackupSession for RemoteSession {
             }
         }
         Ok(verdicts)
+    }
+
+    fn durable(&self, known: u64, wait: Duration) -> Result<u64, IngestError> {
+        Ok(self.connection().inbox.durable(known, wait)?)
+    }
+
+    fn request_durable(&self) -> Result<(), IngestError> {
+        Ok(self.connection().tell(request::SYNC, &())?)
     }
 
     fn commit(&self, about: About) -> Result<Committed, IngestError> {

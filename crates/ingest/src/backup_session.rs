@@ -144,6 +144,21 @@ pub trait BackupSession: Send + Sync {
     /// The store's reason, if the backup cannot continue.
     fn verdicts(&self, wait: Duration) -> Result<Vec<Verdict>, IngestError>;
 
+    /// The position of a single stream before which its bytes are durable: if this backup broke,
+    /// another one that resumes it would go on there. If it is `known`, waits up to `wait` for a
+    /// later one.
+    ///
+    /// # Errors
+    /// The store's reason, if the backup cannot continue.
+    fn durable(&self, known: u64, wait: Duration) -> Result<u64, IngestError>;
+
+    /// Asks the store to make a later position durable soon. If the backup cannot be resumed, this
+    /// has no effect.
+    ///
+    /// # Errors
+    /// The store's reason, if the backup cannot continue.
+    fn request_durable(&self) -> Result<(), IngestError>;
+
     /// Makes the backup durable and visible, once [`Verdict::Done`] has come and all regions were
     /// submitted. Called once.
     ///

@@ -16,6 +16,7 @@ pub(crate) mod run;
 mod sections;
 mod segment;
 pub(crate) mod source_input;
+pub(crate) mod spool;
 pub(crate) mod stages;
 pub(crate) mod stream;
 pub(crate) mod stream_source;

@@ -29,6 +29,8 @@ pub struct IngestOptions {
     /// Whether checkpoints of a single stream state its position, so that a later backup can
     /// continue there. Each such checkpoint seals the open containers.
     pub is_resumable: bool,
+    /// One in so many checkpoints of a resumable backup states positions.
+    pub checkpoints_a_position: u64,
     /// A backup with at most so many stored bytes is one container of kind `small`; 0 never makes
     /// one.
     pub small_bytes_max: usize,
@@ -48,6 +50,7 @@ types::setters!(IngestOptions {
     checkpoint_bytes: u64,
     checkpoint_interval: Duration,
     is_resumable: bool,
+    checkpoints_a_position: u64,
     small_bytes_max: usize,
     capping: Option<Capping>,
     lookup: LookupMemory,
@@ -74,6 +77,7 @@ impl IngestOptions {
             checkpoint_bytes: 64 << 20,
             checkpoint_interval: Duration::from_secs(30),
             is_resumable: false,
+            checkpoints_a_position: 4,
             small_bytes_max: 1 << 20,
             capping: None,
             lookup: LookupMemory::default(),

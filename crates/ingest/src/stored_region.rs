@@ -134,5 +134,21 @@ mod tests {
             ..region(&plain, Compression::Off)
         };
         assert!(!region.is_genuine(&printer), "a frame that was cut off");
+        // A bomb: few bytes that become many more than they should.
+        let bomb = compress_region(vec![0; 16 << 20], Compression::Level(3));
+        let region = StoredRegion {
+            bytes: CompressedRegion::as_read(bomb.bytes(), plain.len()),
+            ..region
+        };
+        assert!(
+            !region.is_genuine(&printer),
+            "only the declared length is allocated"
+        );
+        let region = StoredRegion {
+            chunks: vec![(printer.chunk(b"x"), CHUNK_BYTES_MAX); 256],
+            bytes: bomb,
+            ..region
+        };
+        assert!(!region.is_genuine(&printer), "longer than a region");
     }
 }

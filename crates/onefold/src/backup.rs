@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use env::Clock;
 use format::manifest::{SeriesName, StreamRole};
-use ingest::{Client, ClientPools, Faults, ParentTree, Sent, StreamSource, StreamSpec};
+use ingest::{Client, ClientPools, Faults, ParentTree, Sent, SpooledSource, StreamSource, StreamSpec};
 use recipe::{StoreReader, TreeRoot};
 use restore::RestoreError;
 use session::Filter;
@@ -127,11 +127,34 @@ fn back_up_tree_upon(
     begun.commit(options, sent, monitor)
 }
 
-/// [`Store::backup_stream`] into any repository.
+/// [`Store::backup_stream`] into any repository. If it loses the connection to the repository, it
+/// goes on after the last durable byte (B6).
 ///
 /// # Errors
 /// As [`Store::backup_stream`]; of the connection.
 pub fn back_up_stream(
+    to: &dyn Repository,
+    options: &BackupOptions,
+    name: &Path,
+    stream: &StreamOptions,
+    source: &mut dyn StreamSource,
+    monitor: &Monitor,
+) -> Result<BackupReport> {
+    let mut spooled;
+    let source: &mut dyn StreamSource = match to.spool_bytes() {
+        Some(bytes) if !source.goes_back() => {
+            spooled = SpooledSource::new(source, bytes);
+            &mut spooled
+        }
+        _ => source,
+    };
+    retried(to, monitor, |attempt| {
+        let stream = stream.clone().resumes(stream.resumes || attempt > 0);
+        back_up_stream_once(to, options, name, &stream, &mut *source, monitor)
+    })
+}
+
+fn back_up_stream_once(
     to: &dyn Repository,
     options: &BackupOptions,
     name: &Path,
@@ -235,7 +258,7 @@ impl Repository for Store {
         Self::find(self, text, filter)
     }
 
-    fn pin(&self, snapshot: &Snapshot) -> Result<Box<dyn Pinned + '_>> {
+    fn pin(&self, snapshot: &Snapshot, _: &Monitor) -> Result<Box<dyn Pinned + '_>> {
         Ok(Box::new(PinnedBackup::of(self, snapshot)?))
     }
 

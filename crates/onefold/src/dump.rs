@@ -49,7 +49,7 @@ pub fn dump(
     assembling: AssembleOptions,
     monitor: &Monitor,
 ) -> Result<AssembleStats> {
-    let pinned = from.pin(snapshot)?;
+    let pinned = from.pin(snapshot, monitor)?;
     let dumped = pinned
         .reader()
         .and_then(|reader| dump_kept(reader, pinned.snapshot(), path, output, assembling, monitor));

@@ -23,8 +23,8 @@
 //!         list.snapshots.retain(|snapshot| snapshot.backup.series.host == self.1);
 //!         Ok(list)
 //!     }
-//!     fn pin(&self, snapshot: &Snapshot) -> Result<Box<dyn Pinned + '_>> {
-//!         self.0.pin(snapshot)
+//!     fn pin(&self, snapshot: &Snapshot, monitor: &Monitor) -> Result<Box<dyn Pinned + '_>> {
+//!         self.0.pin(snapshot, monitor)
 //!     }
 //!     fn client_pools(&self) -> &ClientPools {
 //!         self.0.client_pools()

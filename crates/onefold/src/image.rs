@@ -46,4 +46,8 @@ impl StreamSource for ImageSource {
     fn skip_to(&mut self, position: u64) -> io::Result<bool> {
         self.0.skip_to(position).map(|()| true).map_err(io::Error::other)
     }
+
+    fn goes_back(&self) -> bool {
+        true
+    }
 }

@@ -81,7 +81,7 @@ pub use credential::Credential;
 pub use crypto::Argon2Cost;
 pub use env::{
     Access, AlignedBuffer, Clock, Entropy, Env, LocalOptions, LocalStorage, LockState, ManualClock,
-    MemoryStorage, ObjectBytes, ObjectMeta, ProcessLock, PublishWay, Storage, SystemClock,
+    MemoryStorage, ObjectBytes, ObjectMeta, ProcessLock, PublishWay, Storage, SystemClock, SystemEntropy,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};
@@ -95,8 +95,9 @@ pub use image::ImageSource;
 pub use index::{Eviction, ResolverStats};
 pub use index_rebuild::RebuildReport;
 pub use ingest::{
-    COMPRESSION_LEVEL, Cap, Capping, ChangedBlocks, Counter, Counters, Faults, IngestOptions, LookupMemory,
-    QueueStats, ReaderSource, StageStats, StreamPiece, StreamSource, VerifiedKnown, VerifyKnown,
+    COMPRESSION_LEVEL, Cap, Capping, ChangedBlocks, Counter, Counters, Faults, IngestOptions, Keeps,
+    LookupMemory, QueueStats, ReaderSource, StageStats, StreamPiece, StreamSource, VerifiedKnown,
+    VerifyKnown,
 };
 pub use monitor::{Monitor, WorkUnit};
 pub use optimize::{

@@ -71,6 +71,12 @@ impl Monitor {
         &self.cancel
     }
 
+    /// The same flag, for a value that outlives the monitor.
+    #[must_use]
+    pub fn cancel_handle(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.cancel)
+    }
+
     /// The present unit. An operation may count several things one after another, each from 0.
     #[must_use]
     pub fn work_unit(&self) -> WorkUnit {

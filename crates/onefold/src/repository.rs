@@ -68,11 +68,11 @@ pub trait Repository: Send + Sync {
     }
 
     /// Pins a backup in the revision that counts now, so that no prune removes its data while it is
-    /// read.
+    /// read. The monitor's cancel flag ends waits for the repository.
     ///
     /// # Errors
     /// `Forgotten`; of the storage or the connection.
-    fn pin(&self, snapshot: &Snapshot) -> Result<Box<dyn Pinned + '_>>;
+    fn pin(&self, snapshot: &Snapshot, monitor: &Monitor) -> Result<Box<dyn Pinned + '_>>;
 
     /// Runs an operation where the store is, on all backups of the repository.
     /// [`operations`](crate::operations) has a function for each.
@@ -91,6 +91,12 @@ pub trait Repository: Send + Sync {
     /// `attempt` counts from 0 within an operation.
     fn recover(&self, _: &Error, _attempt: u32, _: &Monitor) -> bool {
         false
+    }
+
+    /// How many bytes of a source that gives them only once a client keeps until they are durable,
+    /// so that the backup can begin anew after [`Self::recover`]. `None`: it never does.
+    fn spool_bytes(&self) -> Option<usize> {
+        None
     }
 
     /// Begins a backup.

@@ -144,7 +144,7 @@ pub fn restore(
     monitor: &Monitor,
     faults: &mut (dyn FnMut(&Fault) + Send),
 ) -> Result<RestoreReport> {
-    let pinned = from.pin(snapshot)?;
+    let pinned = from.pin(snapshot, monitor)?;
     let restored = restore_pinned(&*pinned, from.clock(), target, request, monitor, faults);
     let report = restored.map_err(|error| pinned.explain(error))?;
     if report.faults > 0
@@ -232,7 +232,7 @@ pub fn list_entries<E: From<Error>>(
     if role(&snapshot.backup, StreamRole::Listing).is_none() {
         return Ok(());
     }
-    let pinned = from.pin(snapshot)?;
+    let pinned = from.pin(snapshot, monitor)?;
     let failed = |error: Error| pinned.explain(error);
     let reader = pinned.reader().map_err(failed)?;
     let Some(listing) = streams::listing(reader, &pinned.snapshot().backup) else {

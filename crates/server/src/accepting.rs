@@ -1,5 +1,6 @@
 //! The loop that accepts clients on a listening socket, and its end.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -14,8 +15,10 @@ use transport::TransportError;
 use crate::error::TARGET;
 use crate::server::Server;
 
-/// More connections of one socket at once are refused.
+/// More connections of one socket at once are refused, ...
 const CONNECTIONS_MAX: usize = 1024;
+/// ... and more from one address.
+const CONNECTIONS_OF_ADDRESS_MAX: usize = 512;
 /// How long the accepting thread rests after the system gave it no client.
 const REST: Duration = Duration::from_millis(100);
 
@@ -24,7 +27,7 @@ pub(crate) trait Listening: AsFd + Send + 'static {
     /// A client's end.
     type Client: Send + 'static;
 
-    /// The next client, and where it comes from.
+    /// The next client, and the address that it comes from, without the port.
     fn next_client(&self) -> io::Result<(Self::Client, String)>;
 }
 
@@ -33,7 +36,7 @@ impl Listening for TcpListener {
 
     fn next_client(&self) -> io::Result<(TcpStream, String)> {
         let (client, from) = self.accept()?;
-        Ok((client, from.to_string()))
+        Ok((client, from.ip().to_string()))
     }
 }
 
@@ -92,8 +95,8 @@ fn accept<L: Listening>(
     listening: &L,
     serve: fn(&Server, L::Client) -> Result<(), TransportError>,
 ) {
-    // Each thread of a client holds a clone.
-    let open = Arc::new(());
+    // Each thread of a client holds one of its address.
+    let mut open: BTreeMap<String, Arc<()>> = BTreeMap::new();
     while !server.is_ending() {
         let (client, from) = match listening.next_client() {
             Ok(accepted) => accepted,
@@ -106,10 +109,14 @@ fn accept<L: Listening>(
                 continue;
             }
         };
-        if server.is_ending() || Arc::strong_count(&open) > CONNECTIONS_MAX {
+        open.retain(|_, of_address| Arc::strong_count(of_address) > 1);
+        let all: usize = open.values().map(|one| Arc::strong_count(one) - 1).sum();
+        let held = Arc::clone(open.entry(from.clone()).or_default());
+        let of_address = Arc::strong_count(&held) - 1;
+        if server.is_ending() || all >= CONNECTIONS_MAX || of_address > CONNECTIONS_OF_ADDRESS_MAX {
             continue;
         }
-        let (serving, held) = (Arc::clone(server), Arc::clone(&open));
+        let serving = Arc::clone(server);
         let spawned = thread::Builder::new().name("client".to_owned()).spawn(move || {
             if let Err(error) = serve(&serving, client) {
                 tracing::info!(target: TARGET, %from, %error, "a connection ended");

@@ -7,27 +7,46 @@ use std::time::Duration;
 use chunking::CHUNK_BYTES_MAX;
 use ingest::{About, BackupSession, IngestError, IngestOptions, Stream, Verdict};
 use onefold::repository::{Beginning, ParentChoice};
-use onefold::{BackupOptions, HostedBackup};
+use onefold::{BackupOptions, HostedBackup, Snapshot};
 use recipe::TreeRoot;
 use transport::{FrameWriter, TransportError};
 use types::{ByteRange, SessionId};
-use wire::{Begin, Begun, CommittedBackup, Head, Parents, Refusal, RefusalKind, Sent, Wire, reply, request};
+use wire::{
+    Begin, Begun, CommittedBackup, Head, Parents, Refusal, RefusalKind, Sent, Sought, Wire, reply, request,
+};
 
 use crate::checked::Checker;
-use crate::peer::{Ending, Peer, User};
+use crate::peer::{Ending, Message, Peer, User, failed};
 use crate::quota::Quota;
 use crate::reading;
 use crate::rights::Right;
+use crate::state::State;
 
 /// How long the sender of verdicts waits before it looks whether the backup is over.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// How long a server waits for the end of a backup whose client lost its connection.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Begins a backup, and serves its client until it is committed or given up.
-pub(crate) fn run(peer: &mut Peer, user: &User, number: u32, body: &[u8]) -> Result<Ending, TransportError> {
-    let begun = Begin::from_bytes(body)
-        .map_err(Refusal::from)
-        .and_then(|begin| begin_backup(user, begin));
-    let (hosted, about, quota) = match begun {
+pub(crate) fn run(
+    peer: &mut Peer,
+    state: &State,
+    user: &User,
+    (number, body): (u32, &[u8]),
+) -> Result<Ending, TransportError> {
+    let namespace = user.namespace.name();
+    let begun = Begin::from_bytes(body).map_err(Refusal::from).and_then(|begin| {
+        user.ensure(Right::Write)?;
+        end_lost(state, namespace, &begin.replaces)?;
+        let running = state
+            .running_backups
+            .begin(namespace, begin.attempt, &peer.closer);
+        let running = running.ok_or_else(|| busy("a backup with this number runs"))?;
+        let place = state.memory.backup(user.owner())?;
+        Ok(((running, place), begin_backup(user, begin)?))
+    });
+    let (_running, (hosted, about, quota)) = match begun {
         Ok(begun) => begun,
         Err(refusal) => return peer.refuse(number, &refusal).map(|()| Ending::GoOn),
     };
@@ -44,6 +63,7 @@ pub(crate) fn run(peer: &mut Peer, user: &User, number: u32, body: &[u8]) -> Res
     peer.answer(number, &answer.to_bytes())?;
     let session = hosted.session();
     let running = Running {
+        state,
         user,
         session,
         quota,
@@ -53,14 +73,14 @@ pub(crate) fn run(peer: &mut Peer, user: &User, number: u32, body: &[u8]) -> Res
     };
     let is_over = AtomicBool::new(false);
     let writer = &peer.writer;
-    let (reader, max) = (&mut peer.reader, wire::FRAME_BYTES_MAX);
+    let incoming = &mut peer.incoming;
     thread::scope(|scope| {
         scope.spawn(|| running.send_verdicts(writer, &is_over));
         let served = loop {
-            match reader.next(max) {
+            match incoming.next(state, user) {
                 Ok(None) => break Ok(Ending::Over),
                 Err(error) => break Err(error),
-                Ok(Some((head, body))) => match running.take(writer, head, &body) {
+                Ok(Some(Message { head, body, .. })) => match running.take(writer, head, &body) {
                     Ok(None) => {}
                     Ok(Some(ending)) => break Ok(ending),
                     Err(error) => break Err(error),
@@ -72,6 +92,45 @@ pub(crate) fn run(peer: &mut Peer, user: &User, number: u32, body: &[u8]) -> Res
     })
 }
 
+fn busy(why: &str) -> Refusal {
+    Refusal::new(RefusalKind::Busy, why)
+}
+
+/// Ends backups whose client says that it lost them.
+fn end_lost(state: &State, namespace: &str, attempts: &[u64]) -> Result<(), Refusal> {
+    let has_ended = state.running_backups.end(namespace, attempts, PATIENCE);
+    has_ended
+        .then_some(())
+        .ok_or_else(|| busy("the server still ends the backup that lost its connection"))
+}
+
+/// The backup that a client committed before it lost its connection.
+pub(crate) fn committed(state: &State, user: &User, body: &[u8]) -> Result<Vec<CommittedBackup>, Refusal> {
+    user.ensure(Right::Write)?;
+    let Sought { attempt, about } = Sought::from_bytes(body)?;
+    end_lost(state, user.namespace.name(), &[attempt])?;
+    let name = user.namespace.stored(about.name);
+    let list = user.store.snapshots().map_err(failed)?;
+    let found = list.snapshots.into_iter().rev().find(|snapshot| {
+        let backup = &snapshot.backup;
+        let times = (backup.source_time, backup.elapsed_nanos);
+        backup.series == name && times == (about.source_time, about.elapsed_nanos)
+    });
+    let sent = found.map(|Snapshot { id, backup, .. }| CommittedBackup {
+        session: id,
+        streams: backup.streams,
+        totals: backup.totals,
+        containers: backup.containers,
+        adopted: backup
+            .adopted
+            .iter()
+            .map(|(id, at)| (*id, at.is_some()))
+            .collect(),
+        warnings: Vec::new(),
+    });
+    Ok(sent.into_iter().collect())
+}
+
 /// The facts of a backup that its client does not choose.
 struct Facts {
     name: format::manifest::SeriesName,
@@ -79,7 +138,6 @@ struct Facts {
 }
 
 fn begin_backup(user: &User, begin: Begin) -> Result<(HostedBackup, Facts, Quota), Refusal> {
-    user.ensure(Right::Write)?;
     let quota = Quota::of(user)?;
     let is_single = is_single(&begin.streams);
     if !is_single && begin.streams != ingest::tree_streams() {
@@ -87,7 +145,10 @@ fn begin_backup(user: &User, begin: Begin) -> Result<(HostedBackup, Facts, Quota
         return Err(Refusal::new(RefusalKind::Malformed, why));
     }
     let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let ingest = IngestOptions::for_cores(cores).is_resumable(is_single);
+    // A client keeps what is not durable.
+    let ingest = IngestOptions::for_cores(cores)
+        .is_resumable(is_single)
+        .checkpoints_a_position(1);
     let options = BackupOptions::default().ingest(ingest);
     let named = match &begin.parents {
         _ if !user.rights.has(Right::Read) => Some(Vec::new()),
@@ -139,6 +200,7 @@ fn visible(user: &User, named: &[SessionId]) -> Result<Vec<SessionId>, Refusal> 
 }
 
 struct Running<'a> {
+    state: &'a State,
     user: &'a User,
     session: &'a dyn BackupSession,
     quota: Quota,
@@ -149,7 +211,9 @@ struct Running<'a> {
 
 impl Running<'_> {
     fn send_verdicts(&self, writer: &FrameWriter, is_over: &AtomicBool) {
+        let mut told = 0;
         while !is_over.load(Ordering::Acquire) {
+            told = self.tell_durable(writer, told);
             match self.session.verdicts(LOOK) {
                 Ok(verdicts) if verdicts.is_empty() => {}
                 Ok(verdicts) => {
@@ -161,9 +225,19 @@ impl Running<'_> {
                         return;
                     }
                 }
-                Err(error) => return failed(writer, &refusal_of(&error)),
+                Err(error) => return tell_failure(writer, &refusal_of(&error)),
             }
         }
+    }
+
+    /// Tells the client which position is durable, if this is not known. Returns it.
+    fn tell_durable(&self, writer: &FrameWriter, told: u64) -> u64 {
+        let durable = self.session.durable(0, Duration::ZERO).unwrap_or(told);
+        if durable > told {
+            // If the client is gone, it needs no answer.
+            writer.send(reply::DURABLE, 0, &durable.to_bytes()).ok();
+        }
+        durable.max(told)
     }
 
     /// Takes a message. Returns how the backup has ended, if it has.
@@ -174,7 +248,7 @@ impl Running<'_> {
         body: &[u8],
     ) -> Result<Option<Ending>, TransportError> {
         if let Err(refusal) = self.user.ensure_still_valid() {
-            failed(writer, &refusal);
+            tell_failure(writer, &refusal);
             return Ok(Some(Ending::Over));
         }
         if kind == request::SUBMIT {
@@ -183,10 +257,15 @@ impl Running<'_> {
                 Err(refusal) => {
                     // A lying client is not listened to any more.
                     let is_lie = refusal.kind == RefusalKind::Malformed;
-                    failed(writer, &refusal);
+                    tell_failure(writer, &refusal);
                     Ok(is_lie.then_some(Ending::Over))
                 }
             };
+        }
+        if kind == request::SYNC {
+            // A failed session says so by its verdicts.
+            self.session.request_durable().ok();
+            return Ok(None);
         }
         let (answer, ending) = match kind {
             request::COMMIT => match self.commit(body) {
@@ -204,6 +283,7 @@ impl Running<'_> {
     }
 
     fn submit(&self, body: &[u8]) -> Result<(), Refusal> {
+        let turn = self.state.memory.turn(self.user.owner());
         let sent = Vec::<Sent>::from_bytes(body)?;
         let bytes = sent.iter().map(|one| match one {
             Sent::Region(region) => region.bytes.bytes().len() as u64,
@@ -211,6 +291,7 @@ impl Running<'_> {
         });
         self.quota.take(bytes.sum())?;
         let offers = self.checker.check(sent)?;
+        drop(turn);
         self.session.submit(offers).map_err(|error| refusal_of(&error))
     }
 
@@ -252,7 +333,7 @@ impl Running<'_> {
     }
 }
 
-fn failed(writer: &FrameWriter, refusal: &Refusal) {
+fn tell_failure(writer: &FrameWriter, refusal: &Refusal) {
     // If the client is gone, it needs no answer.
     writer.send(reply::FAILED, 0, &refusal.to_bytes()).ok();
 }

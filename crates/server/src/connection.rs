@@ -4,16 +4,13 @@ use onefold::repository::Repository;
 use onefold::{Monitor, PROGRAM};
 use transport::{Channel, TransportError};
 use types::SessionId;
-use wire::{
-    FRAME_BYTES_MAX, Head, Hello, Joined, Joining, Login, ReadBegun, Refusal, RefusalKind, Welcome, Wire,
-    request,
-};
+use wire::{Head, Hello, Joined, Joining, Login, ReadBegun, Refusal, RefusalKind, Welcome, Wire, request};
 
 use crate::backup;
 use crate::calls;
 use crate::manifests::Namespace;
 use crate::namespaces::Limits;
-use crate::peer::{Ending, Peer, Token, User, failed, not_allowed};
+use crate::peer::{Ending, Message, Peer, Token, User, failed, not_allowed};
 use crate::reading;
 use crate::rights::{Right, Rights};
 use crate::state::State;
@@ -49,14 +46,14 @@ impl<'a> Connection<'a> {
 
     /// Serves the client until it leaves. Calls `trusted` once it has shown a token.
     pub(crate) fn serve(&mut self, trusted: &dyn Fn()) -> Result<(), TransportError> {
-        let Some((head, body)) = self.peer.reader.next(STRANGER_BYTES_MAX)? else {
+        let Some((head, body)) = self.peer.incoming.of_stranger(STRANGER_BYTES_MAX)? else {
             return Ok(());
         };
         match self.greet(head, &body) {
             Ok(welcome) => self.peer.answer(head.number, &welcome.to_bytes())?,
             Err(refusal) => return self.peer.refuse(head.number, &refusal),
         }
-        let Some((head, body)) = self.peer.reader.next(STRANGER_BYTES_MAX)? else {
+        let Some((head, body)) = self.peer.incoming.of_stranger(STRANGER_BYTES_MAX)? else {
             return Ok(());
         };
         if head.kind == request::JOIN {
@@ -144,6 +141,7 @@ impl<'a> Connection<'a> {
             token,
             rights,
             limits: Limits::default(),
+            rate: self.state.rates.of(&login.namespace),
             running_bytes: self.state.running_bytes.of(&login.namespace),
             namespace,
             store: self.state.store_of(&login.namespace).map_err(failed)?,
@@ -151,7 +149,7 @@ impl<'a> Connection<'a> {
     }
 
     fn requests(&mut self, mut user: User) -> Result<(), TransportError> {
-        while let Some((head, body)) = self.peer.reader.next(FRAME_BYTES_MAX)? {
+        while let Some(Message { head, body, .. }) = self.peer.incoming.next(self.state, &user)? {
             if let Err(refusal) = user.ensure_valid() {
                 return self.peer.refuse(head.number, &refusal);
             }
@@ -165,7 +163,13 @@ impl<'a> Connection<'a> {
                 return self.peer.refuse(head.number, &busy);
             };
             let ending = match head.kind {
-                request::BEGIN => backup::run(&mut self.peer, user, head.number, &body)?,
+                request::BEGIN => backup::run(&mut self.peer, self.state, user, (head.number, &body))?,
+                request::COMMITTED => {
+                    let found = backup::committed(self.state, user, &body);
+                    self.peer
+                        .reply(head.number, found.map(|found| found.to_bytes()))?;
+                    Ending::GoOn
+                }
                 request::READ => self.read(user, head.number, &body)?,
                 request::CALL => calls::run(&mut self.peer, user, head.number, &body)?,
                 request::LIST => {
@@ -202,7 +206,9 @@ impl<'a> Connection<'a> {
                     "one backup is read at a time",
                 ));
             };
-            store.pin(&user.snapshot(id)?).map_err(failed)
+            store
+                .pin(&user.snapshot(id)?, &Monitor::default())
+                .map_err(failed)
         });
         let pinned = match begun {
             Ok(pinned) => pinned,
@@ -218,7 +224,7 @@ impl<'a> Connection<'a> {
         };
         self.peer.answer(number, &answer.to_bytes())?;
         loop {
-            let Some((head, body)) = self.peer.reader.next(FRAME_BYTES_MAX)? else {
+            let Some(Message { head, body, .. }) = self.peer.incoming.next(self.state, user)? else {
                 return Ok(Ending::Over);
             };
             if head.kind == request::END {
@@ -236,6 +242,7 @@ impl<'a> Connection<'a> {
                 Err(Refusal::new(RefusalKind::Malformed, why))
             };
             let answer = reading::answer(reader, head.kind, &body).unwrap_or_else(unknown);
+            user.pass(self.state, answer.as_ref().map_or(0, Vec::len));
             self.peer.reply(head.number, answer)?;
         }
     }

@@ -29,6 +29,9 @@ pub struct Limits {
     pub minimum_age: Option<TimeSpan>,
     /// Bytes that its backups may add to the store.
     pub quota_bytes: Option<u64>,
+    /// Bytes a second that its clients may send and receive.
+    #[serde(default)]
+    pub rate_bytes: Option<u64>,
 }
 
 /// A namespace of a server.

@@ -7,12 +7,15 @@ use std::time::Duration;
 use onefold::{Filter, Scope, Snapshot, Store};
 use transport::{Channel, Closer, FrameReader, FrameWriter, Traffic, TransportError};
 use types::SessionId;
-use wire::{Refusal, RefusalKind, Wire, reply};
+use wire::{FRAME_BYTES_MAX, Head, Refusal, RefusalKind, Wire, reply};
 
+use crate::gate::Permit;
 use crate::home::Home;
 use crate::manifests::Namespace;
 use crate::namespaces::Limits;
+use crate::rate::Rate;
 use crate::rights::{Right, Rights};
+use crate::state::State;
 
 /// How an operation has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +26,12 @@ pub(crate) enum Ending {
     Over,
 }
 
+/// What comes from a client.
+pub(crate) struct Incoming(FrameReader);
+
 /// The server's end of a connection.
 pub(crate) struct Peer {
-    pub(crate) reader: FrameReader,
+    pub(crate) incoming: Incoming,
     pub(crate) writer: FrameWriter,
     pub(crate) closer: Closer,
 }
@@ -80,6 +86,15 @@ pub(crate) struct User {
     pub(crate) running_bytes: Arc<AtomicU64>,
     /// The namespace's limits, as they were when the present operation began.
     pub(crate) limits: Limits,
+    pub(crate) rate: Arc<Rate>,
+}
+
+/// A message of a client.
+pub(crate) struct Message {
+    pub(crate) head: Head,
+    pub(crate) body: Vec<u8>,
+    /// Its memory.
+    _memory: Option<Permit>,
 }
 
 pub(crate) fn not_allowed(why: impl Into<String>) -> Refusal {
@@ -91,6 +106,12 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> Refusal {
 }
 
 impl User {
+    /// Who shares what the server has: the token, or the namespace of a tunnel.
+    pub(crate) fn owner(&self) -> &str {
+        let id = self.token.as_ref().map(|token| token.id.as_str());
+        id.unwrap_or_else(|| self.namespace.name())
+    }
+
     /// Refuses what the token does not allow.
     pub(crate) fn ensure(&self, right: Right) -> Result<(), Refusal> {
         if self.rights.has(right) {
@@ -115,6 +136,12 @@ impl User {
         token.map_or(Ok(()), |token| token.ensure_valid(LOOK_EVERY))
     }
 
+    /// Waits until these bytes may pass, at the namespace's rate.
+    pub(crate) fn pass(&self, state: &State, bytes: usize) {
+        let (limit, clock) = (self.limits.rate_bytes, &*state.home.env.clock);
+        self.rate.pass(bytes, limit, clock, &|| state.is_ending());
+    }
+
     /// The namespace's part of the store.
     pub(crate) fn scope(&self) -> Scope {
         Scope::default()
@@ -135,18 +162,50 @@ impl User {
     }
 }
 
+impl Incoming {
+    /// The next message of somebody who has not logged in, of so many bytes at most.
+    pub(crate) fn of_stranger(&mut self, max: usize) -> Result<Option<(Head, Vec<u8>)>, TransportError> {
+        self.0.next(max)
+    }
+
+    /// The user's next message, once there is memory for it, at the namespace's rate. `None` if the
+    /// user has left.
+    pub(crate) fn next(&mut self, state: &State, user: &User) -> Result<Option<Message>, TransportError> {
+        let Some(head) = self.0.head(FRAME_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        let is_ending = || state.is_ending();
+        let memory = state.memory.body(user.owner(), head.len, &is_ending);
+        let body = self.0.body(head)?;
+        user.pass(state, head.len);
+        Ok(Some(Message {
+            head,
+            body,
+            _memory: memory,
+        }))
+    }
+}
+
 impl Peer {
     pub(crate) fn new(channel: Channel) -> Self {
         let traffic = Traffic::default();
         Self {
-            reader: FrameReader::new(channel.input, traffic.clone()),
+            incoming: Incoming(FrameReader::new(channel.input, traffic.clone())),
             writer: FrameWriter::new(channel.output, traffic),
             closer: channel.closer,
         }
     }
 
+    /// Answers, in several frames if one is too short.
     pub(crate) fn answer(&self, number: u32, body: &[u8]) -> Result<(), TransportError> {
-        self.writer.send(reply::ANSWER, number, body)
+        let mut rest = body;
+        while let Some((part, after)) = rest.split_at_checked(FRAME_BYTES_MAX)
+            && !after.is_empty()
+        {
+            self.writer.send(reply::PART, number, part)?;
+            rest = after;
+        }
+        self.writer.send(reply::ANSWER, number, rest)
     }
 
     pub(crate) fn refuse(&self, number: u32, refusal: &Refusal) -> Result<(), TransportError> {

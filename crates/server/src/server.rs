@@ -36,14 +36,20 @@ impl Drop for Open<'_> {
 }
 
 impl Server {
-    /// Opens the stores of all tenants with this credential.
+    /// Opens the stores of all tenants with this credential. Clients share about so much memory;
+    /// the server needs 256 MiB.
     ///
     /// # Errors
     /// Of the folder and the stores.
-    pub fn open(home: Home, credential: &Credential, options: &OpenOptions) -> Result<Self, ServerError> {
+    pub fn open(
+        home: Home,
+        credential: &Credential,
+        options: &OpenOptions,
+        memory_bytes: u64,
+    ) -> Result<Self, ServerError> {
         let acceptor = Acceptor::new(home.authority()?, &home.env.clock)?;
         Ok(Self {
-            state: State::open(home, credential, options)?,
+            state: State::open(home, credential, options, memory_bytes)?,
             acceptor,
             connections: Mutex::default(),
             next: AtomicU64::new(0),

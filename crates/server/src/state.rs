@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use onefold::{Credential, OpenOptions, Store};
 
 use crate::error::ServerError;
 use crate::home::Home;
+use crate::memory::Memory;
 use crate::quota::RunningBytes;
+use crate::rate::Rates;
+use crate::running::RunningBackups;
 
 /// The server's folder, its stores, and what runs.
 #[derive(Debug)]
@@ -18,6 +22,9 @@ pub(crate) struct State {
     options: OpenOptions,
     stores: Mutex<BTreeMap<String, Arc<Store>>>,
     pub(crate) running_bytes: RunningBytes,
+    pub(crate) running_backups: RunningBackups,
+    pub(crate) memory: Memory,
+    pub(crate) rates: Rates,
     is_ending: AtomicBool,
     running: AtomicUsize,
 }
@@ -37,13 +44,18 @@ impl State {
         home: Home,
         credential: &Credential,
         options: &OpenOptions,
+        memory_bytes: u64,
     ) -> Result<Self, ServerError> {
+        let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let state = Self {
             home,
             credential: credential.clone(),
             options: options.clone(),
             stores: Mutex::default(),
             running_bytes: RunningBytes::default(),
+            running_backups: RunningBackups::default(),
+            memory: Memory::new(memory_bytes, cores),
+            rates: Rates::default(),
             is_ending: AtomicBool::new(false),
             running: AtomicUsize::new(0),
         };

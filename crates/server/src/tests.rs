@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -25,6 +26,9 @@ use crate::{Home, Rights, Server};
 
 mod limits;
 
+/// The number of the next attempt. Tests choose smaller ones themselves.
+static ATTEMPTS: AtomicU64 = AtomicU64::new(1000);
+
 /// A server, and its folder.
 struct Bed {
     folder: TempDir,
@@ -36,7 +40,7 @@ impl Bed {
         let folder = tempfile::tempdir().unwrap();
         let options = InitOptions::default().reserve_bytes(0);
         let (home, _) = Home::init(folder.path(), &Credential::None, &options).unwrap();
-        let server = Server::open(home, &Credential::None, &OpenOptions::default()).unwrap();
+        let server = Server::open(home, &Credential::None, &OpenOptions::default(), 0).unwrap();
         Self {
             folder,
             server: Arc::new(server),
@@ -136,6 +140,8 @@ impl Client {
             is_suspect: false,
             insists: false,
             resumes: false,
+            attempt: ATTEMPTS.fetch_add(1, Ordering::Relaxed),
+            replaces: Vec::new(),
         }
     }
 

@@ -57,6 +57,17 @@ impl FrameReader {
     /// # Errors
     /// `Closed` in the middle of a frame; `Frame`; `Broken`.
     pub fn next(&mut self, max: usize) -> Result<Option<(Head, Vec<u8>)>, TransportError> {
+        let Some(head) = self.head(max)? else {
+            return Ok(None);
+        };
+        Ok(Some((head, self.body(head)?)))
+    }
+
+    /// The head of the next frame. [`Self::body`] must be next.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn head(&mut self, max: usize) -> Result<Option<Head>, TransportError> {
         let mut head = [0; HEAD_BYTES];
         let mut filled = 0;
         while filled < HEAD_BYTES {
@@ -68,14 +79,21 @@ impl FrameReader {
                 Err(error) => return Err(error.into()),
             }
         }
-        let head = Head::decode(head, max)?;
+        Ok(Some(Head::decode(head, max)?))
+    }
+
+    /// The body of the frame with this head.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub fn body(&mut self, head: Head) -> Result<Vec<u8>, TransportError> {
         let mut body = Vec::with_capacity(head.len.min(AT_ONCE_BYTES));
         let read = (&mut self.input).take(head.len as u64).read_to_end(&mut body)?;
         if read < head.len {
             return Err(TransportError::Closed);
         }
         self.traffic.counts[0].fetch_add((HEAD_BYTES + read) as u64, Ordering::Relaxed);
-        Ok(Some((head, body)))
+        Ok(body)
     }
 }
 

@@ -143,6 +143,25 @@ fn a_client_without_tls_is_refused() {
     assert!(server.join().unwrap());
 }
 
+/// A hello of TLS 1.2, as somebody between the ends may make of one of TLS 1.3.
+#[test]
+fn a_client_of_an_older_tls_is_refused() {
+    let (mut one, other) = UnixStream::pair().unwrap();
+    let acceptor = Acceptor::new(Authority::generate().unwrap(), &clock()).unwrap();
+    let server = thread::spawn(move || acceptor.accept(Channel::try_from(other).unwrap()).is_err());
+    let hello = [
+        &[0x16, 3, 1, 0, 47, 1, 0, 0, 43, 3, 3][..],
+        &[7; 32],
+        // No session, one suite, no compression, no extensions.
+        &[0, 0, 2, 0xc0, 0x2f, 1, 0, 0, 0],
+    ];
+    one.write_all(&hello.concat()).unwrap();
+    let mut answer = Vec::new();
+    drop(one.read_to_end(&mut answer));
+    assert!(server.join().unwrap());
+    assert_eq!(answer.first(), Some(&0x15), "an alert: {answer:?}");
+}
+
 #[test]
 fn a_frame_that_ends_early_is_an_error() {
     let (mut one, other) = UnixStream::pair().unwrap();

@@ -6,7 +6,7 @@ use format::wire::{Reader, Writer};
 use recipe::{StreamName, TreeRoot};
 use types::{ByteRange, ChunkLocation, ContainerId, SessionId};
 
-use crate::frame::FRAME_BYTES_MAX;
+use crate::frame::{ANSWER_BYTES_MAX, FRAME_BYTES_MAX};
 
 pub(crate) type Result<T> = std::result::Result<T, FormatError>;
 
@@ -83,7 +83,18 @@ impl Wire for Vec<u8> {
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
-        Ok(r.bytes(FRAME_BYTES_MAX)?.to_vec())
+        // The receiver has the bytes: an answer may have several frames.
+        Ok(r.bytes(ANSWER_BYTES_MAX)?.to_vec())
+    }
+}
+
+impl Wire for u64 {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.u64(*self);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        r.u64()
     }
 }
 

@@ -44,6 +44,12 @@ pub mod request {
     /// An operation on backups as JSON. Answered by its report as JSON, and its warnings. While it
     /// runs, [`Progress`](crate::Progress) comes.
     pub const CALL: u8 = 18;
+    /// Asks the server to make a later position of the running backup durable soon. Never answered;
+    /// [`reply::DURABLE`](crate::reply::DURABLE) comes.
+    pub const SYNC: u8 = 19;
+    /// [`Sought`](crate::Sought): asks whether a backup was committed. Answered by a list of none
+    /// or one [`CommittedBackup`](crate::CommittedBackup).
+    pub const COMMITTED: u8 = 20;
 }
 
 /// What a server sends.
@@ -58,4 +64,8 @@ pub mod reply {
     pub const FAILED: u8 = 4;
     /// [`Progress`](crate::Progress) of the request with this number.
     pub const PROGRESS: u8 = 5;
+    /// The next part of an answer that is longer than a frame. [`ANSWER`] has the last one.
+    pub const PART: u8 = 7;
+    /// A position of the running backup's single stream: the bytes before it are durable. Unasked.
+    pub const DURABLE: u8 = 6;
 }

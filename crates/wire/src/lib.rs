@@ -21,11 +21,11 @@ mod session;
 pub use catalog::{AskedRegions, SentCatalog};
 pub use codec::Wire;
 pub use control::{Hello, Joined, Joining, Login, Manifests, Progress, ReadBegun, Welcome};
-pub use frame::{FRAME_BYTES_MAX, FrameError, HEAD_BYTES, Head, frame_into};
+pub use frame::{ANSWER_BYTES_MAX, FRAME_BYTES_MAX, FrameError, HEAD_BYTES, Head, frame_into};
 pub use kinds::{reply, request};
 pub use offer::Sent;
 pub use refusal::{Refusal, RefusalKind};
-pub use session::{Begin, Begun, CommittedBackup, Parents, SentManifest};
+pub use session::{Begin, Begun, CommittedBackup, Parents, SentManifest, Sought};
 
 /// The newest version of the protocol that this crate speaks, ...
 pub const VERSION: u16 = 1;

@@ -7,7 +7,7 @@ use types::{ByteRange, ChunkLocation, SessionId};
 
 use crate::{
     AskedRegions, Begin, Begun, CommittedBackup, FRAME_BYTES_MAX, HEAD_BYTES, Head, Hello, Joined, Joining,
-    Login, Manifests, Progress, ReadBegun, Refusal, Sent, SentCatalog, Welcome, Wire,
+    Login, Manifests, Progress, ReadBegun, Refusal, Sent, SentCatalog, Sought, Welcome, Wire,
 };
 
 /// Reads the bytes behind the first as the message that the first one names, and as a frame's head.
@@ -24,7 +24,7 @@ pub fn message(bytes: &[u8]) {
         let head = Head::decode(*head, FRAME_BYTES_MAX);
         assert!(head.is_ok_and(|head| head.len <= FRAME_BYTES_MAX) || head.is_err());
     }
-    let read: [fn(&[u8]); 19] = [
+    let read: [fn(&[u8]); 20] = [
         again::<Hello>,
         again::<Welcome>,
         again::<Joining>,
@@ -36,7 +36,8 @@ pub fn message(bytes: &[u8]) {
         again::<Begun>,
         again::<Terms>,
         again::<About>,
-        again::<CommittedBackup>,
+        again::<Vec<CommittedBackup>>,
+        again::<Sought>,
         again::<Vec<Sent>>,
         again::<Vec<Verdict>>,
         again::<AskedRegions>,

@@ -37,6 +37,19 @@ pub struct Begin {
     pub insists: bool,
     /// Continue an interrupted backup, if there is one.
     pub resumes: bool,
+    /// The client's number of this attempt, chosen at random.
+    pub attempt: u64,
+    /// Attempts that lost their connection. The server ends them first.
+    pub replaces: Vec<u64>,
+}
+
+/// Asks whether a backup was committed whose client lost its connection meanwhile.
+#[derive(Debug, Clone)]
+pub struct Sought {
+    /// The attempt. The server ends it first.
+    pub attempt: u64,
+    /// What the client sent with the commit.
+    pub about: About,
 }
 
 /// A backup that has begun.
@@ -157,6 +170,8 @@ impl Wire for Begin {
         w.flag(self.is_suspect);
         w.flag(self.insists);
         w.flag(self.resumes);
+        w.u64(self.attempt);
+        w.list(&self.replaces, |w, attempt| w.u64(*attempt));
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
@@ -171,6 +186,22 @@ impl Wire for Begin {
             is_suspect: r.flag()?,
             insists: r.flag()?,
             resumes: r.flag()?,
+            attempt: r.u64()?,
+            replaces: r.list(8, Reader::u64)?,
+        })
+    }
+}
+
+impl Wire for Sought {
+    fn write(&self, w: &mut Writer<'_>) {
+        w.u64(self.attempt);
+        self.about.write(w);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            attempt: r.u64()?,
+            about: Wire::read(r)?,
         })
     }
 }

@@ -35,6 +35,8 @@ fn begin() -> Begin {
         is_suspect: false,
         insists: true,
         resumes: false,
+        attempt: 0x0807_0605_0403_0201,
+        replaces: vec![9],
     }
 }
 
@@ -51,7 +53,7 @@ fn messages_have_their_golden_bytes() {
     assert_eq!(again(&hello), hello);
     assert_eq!(
         hex(&begin().to_bytes()),
-        "04686f737402042f657463052f686f6d650103000100000100010107000100"
+        "04686f737402042f657463052f686f6d6501030001000001000101070001000102030405060708010900000000000000"
     );
     assert_eq!(again(&begin()), begin());
     let brief = vec![

@@ -31,6 +31,9 @@ pub(crate) struct Serve {
     /// What that client may do; by default everything
     #[arg(long, value_name = "RIGHTS", requires = "stdio")]
     pub(crate) rights: Option<String>,
+    /// The memory that clients share, in MiB: with less, fewer backups run at once
+    #[arg(long, default_value_t = 512, value_name = "MIB", value_parser = clap::value_parser!(u32).range(256..))]
+    pub(crate) memory_mib: u32,
     /// When the server is told to end, wait this long for backups and restores that run
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     pub(crate) patience: u32,
@@ -137,6 +140,9 @@ pub(crate) struct Limits {
     /// Bytes that the namespace's backups may add to the store, as in 500G; `none` lifts the limit
     #[arg(long, value_name = "SIZE", value_parser = or_none::<Size>)]
     pub(crate) quota: Option<OrNone<Size>>,
+    /// Bytes a second that its clients may send and receive, as in 10M; `none` lifts the limit
+    #[arg(long, value_name = "SIZE", value_parser = or_none::<Size>)]
+    pub(crate) rate: Option<OrNone<Size>>,
 }
 
 /// A value, or none.

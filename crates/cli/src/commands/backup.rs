@@ -1,9 +1,11 @@
 //! `onefold backup`
 
+mod changed;
 mod options;
 mod stream;
 
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::Ordering;
 
@@ -11,9 +13,13 @@ use anyhow::{Context, Result, bail};
 use cli_support::Code;
 use cli_support::output::{Output, bytes, count, duration, rate_of};
 use cli_support::progress::{self, Status};
+use onefold::errors::IngestError;
 use onefold::operations;
 use onefold::repository::Repository;
-use onefold::{BackupOptions, BackupReport, ImageSource, Monitor, Store, TreeError, TreeOptions};
+use onefold::{
+    BackupOptions, BackupReport, ChangedBlocks, Error, Filter, ImageSource, Monitor, ParentStream, Store,
+    StreamRole, TreeError, TreeOptions,
+};
 use serde::Serialize;
 use transport::Traffic;
 
@@ -113,7 +119,7 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     let report = progress::beside(output, "backup", &status, || -> Result<BackupReport> {
         let Some(tree) = &tree else {
             if let Some(kib) = args.image_kib.filter(|_| !is_stream) {
-                return image(store, args, kib, &options, &monitor);
+                return image(store, args, kib, (&options, output), &monitor);
             }
             let name = PathBuf::from(typed::stream_name(&args.stdin_filename)?);
             let mut source = stream::Stream::open(args)?;
@@ -219,7 +225,7 @@ fn image(
     store: &dyn Repository,
     args: &Backup,
     kib: u32,
-    options: &BackupOptions,
+    (options, output): (&BackupOptions, Output),
     monitor: &Monitor,
 ) -> Result<BackupReport> {
     let [path] = args.paths.as_slice() else {
@@ -233,12 +239,60 @@ fn image(
         bail!("{} is a folder: back it up without --image-kib", path.display());
     }
     let chunk = kib.checked_mul(1024).context("--image-kib is too large")?;
-    Ok(operations::retried(store, monitor, |attempt| {
-        let stream = onefold::StreamOptions::fixed(chunk).resumes(args.resume || attempt > 0);
-        let mut source = ImageSource::open(path)?;
-        monitor.set_total(source.len());
-        operations::back_up_stream(store, options, path, &stream, &mut source, monitor)
-    })?)
+    let stream = onefold::StreamOptions::fixed(chunk).resumes(args.resume);
+    let mut source = ImageSource::open(path)?;
+    let len = source.len();
+    monitor.set_total(len);
+    if let Some(list) = &args.changed_blocks {
+        let changed = changed::read(list)?;
+        if let Some((parent, parent_len)) = changed_since(store, args, options, path)? {
+            let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+            let mut source = ChangedBlocks::new(file, len, parent_len, &changed, chunk);
+            let stream = stream.clone().parents(vec![parent]);
+            let made = operations::back_up_stream(store, options, path, &stream, &mut source, monitor);
+            match made {
+                Err(Error::Ingest(IngestError::UnsoundCopy { .. })) => monitor.counters.clear(),
+                made => return Ok(made?),
+            }
+            output.warn(format!(
+                "warning: blocks of backup {} are damaged, so the whole image is read",
+                parent.backup
+            ))?;
+        } else {
+            output.warn(format!(
+                "warning: there is no earlier backup of {}, so the whole image is read",
+                path.display()
+            ))?;
+        }
+    }
+    let made = operations::back_up_stream(store, options, path, &stream, &mut source, monitor);
+    Ok(made?)
+}
+
+/// The stream from which the image's unchanged blocks are taken, and its length. `None`: the image
+/// has no earlier backup.
+fn changed_since(
+    store: &dyn Repository,
+    args: &Backup,
+    options: &BackupOptions,
+    path: &Path,
+) -> Result<Option<(ParentStream, u64)>> {
+    let own = Filter::default()
+        .hosts(vec![options.host.clone()])
+        .paths(vec![path.as_os_str().as_bytes().to_vec()]);
+    let since = match &args.changed_since {
+        Some(id) => store.find(id, &Filter::default())?,
+        None => {
+            let list = store.snapshots()?.snapshots;
+            let newest = list.into_iter().rev().find(|one| own.lets_through(&one.backup));
+            let Some(newest) = newest else { return Ok(None) };
+            newest
+        }
+    };
+    let role = StreamRole::Whole;
+    let stream = since.backup.streams.iter().find(|stream| stream.role == role);
+    let stream = stream.with_context(|| format!("backup {} is of files, and has no image", since.id))?;
+    Ok(Some((ParentStream::new(since.id, role), stream.len)))
 }
 
 /// Reports damage that this backup has found in earlier ones, and the containers that it healed.

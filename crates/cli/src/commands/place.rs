@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use client::{Listings, RemoteRepository, Target, Tokens};
 use onefold::repository::Repository;
-use onefold::{Store, SystemClock};
+use onefold::{Store, SystemClock, SystemEntropy};
 use transport::{Address, Traffic, Tunnel};
 
 use super::{open, typed};
@@ -103,7 +103,8 @@ pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
 
 fn reach(target: Target) -> Result<Opened> {
     let clock: Arc<dyn onefold::Clock> = Arc::new(SystemClock);
-    let mut repository = RemoteRepository::open(target, &clock)?;
+    let entropy: Arc<dyn onefold::Entropy> = Arc::new(SystemEntropy);
+    let mut repository = RemoteRepository::open(target, &clock, &entropy)?;
     // Without such a folder, backups read more from the server.
     if let Some(folder) = folder_for("ONEFOLD_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
         && let Ok(listings) = Listings::of(&folder, &clock)

@@ -29,7 +29,7 @@ struct Listening {
 }
 
 pub(crate) fn run(global: &Global, args: &Serve, output: Output) -> Result<Code> {
-    let server = Arc::new(open(global, &args.folder)?);
+    let server = Arc::new(open(global, &args.folder, args.memory_mib)?);
     if args.stdio {
         return serve_stdio(&server, args);
     }
@@ -84,10 +84,12 @@ fn serve_stdio(server: &Server, args: &Serve) -> Result<Code> {
     Ok(Code::Success)
 }
 
-fn open(global: &Global, folder: &Path) -> Result<Server> {
+fn open(global: &Global, folder: &Path, memory_mib: u32) -> Result<Server> {
     let home = Home::open(folder)?;
     let options = OpenOptions::default()
         .index_bytes_max(u64::from(global.index_mib) << 20)
         .index_memory_bytes_max(global.index_memory_mib.map(|mib| (mib as usize) << 20));
-    Ok(Server::open(home, &password::existing(global)?, &options)?)
+    let credential = password::existing(global)?;
+    let memory_bytes = u64::from(memory_mib) << 20;
+    Ok(Server::open(home, &credential, &options, memory_bytes)?)
 }

@@ -11,6 +11,7 @@ mod analyze;
 mod backups;
 mod bed;
 mod careful;
+mod cuts;
 mod disks;
 mod dump;
 mod exit_codes;

@@ -1,7 +1,7 @@
 //! A server and its clients: real processes, real TLS over loopback.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -221,10 +221,11 @@ fn another_server_at_the_same_place_is_not_trusted() {
 }
 
 /// The backup fails. What was committed is whole, and the next backup is made.
+/// The client keeps what is not durable, and the backup of a pipe goes on (B6).
 #[test]
-fn a_killed_server_loses_nothing() {
+fn a_backup_of_standard_input_outlives_a_killed_server() {
     let mut served = Served::new();
-    let bytes = noise(40 << 20, 20);
+    let bytes = noise(140 << 20, 20);
     let (folder, repository) = {
         let machine = served.machine("one", "web", "write,list,read");
         feed(machine.command(&["backup", "--stdin"]), &bytes[..1 << 20]).expect(0);
@@ -238,23 +239,63 @@ fn a_killed_server_loses_nothing() {
         .stdin(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
-    input.write_all(&bytes[..32 << 20]).unwrap();
-    wait_until(|| stored_bytes(&served.bed) > 16 << 20);
-    served.kill();
-    // The client may have ended before it reads these bytes.
-    drop(input.write_all(&bytes[32 << 20..]));
+    // Twice: before the first durable position, and after it.
+    for (from, to, stored) in [(0, 20, 8), (20, 110, 90)] {
+        input.write_all(&bytes[from << 20..to << 20]).unwrap();
+        wait_until(|| stored_bytes(&served.bed) > stored << 20);
+        served.kill();
+        served.restart();
+    }
+    input.write_all(&bytes[110 << 20..]).unwrap();
     drop(input);
-    let cut = Ran::from(child.wait_with_output().unwrap()).expect(1);
-    assert!(cut.err().contains("connection"), "{}", cut.err());
-    served.restart();
+    let made = Ran::from(child.wait_with_output().unwrap()).expect(0);
+    assert!(
+        made.err().contains("went on over another connection"),
+        "{}",
+        made.err()
+    );
+    let summary = last(&made);
+    assert!(
+        summary["resumed_at"].as_u64().is_some_and(|at| at >= 32 << 20),
+        "{summary}"
+    );
     let machine = Machine {
         served: &served,
         folder,
         repository,
     };
-    assert_eq!(machine.backups().len(), 1);
-    feed(machine.command(&["backup", "--stdin"]), &bytes).expect(0);
+    assert_eq!(machine.backups().len(), 2);
     assert!(machine.ok(&["dump", "latest"]).out == bytes);
+    served.end();
+}
+
+#[test]
+fn a_restore_outlives_a_killed_server() {
+    let mut served = Served::new();
+    let bytes = noise(60 << 20, 22);
+    let mut command = {
+        let machine = served.machine("one", "web", "write,list,read");
+        feed(machine.command(&["backup", "--stdin"]), &bytes).expect(0);
+        machine.command(&["dump", "latest"])
+    };
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut got = vec![0; 1 << 20];
+    out.read_exact(&mut got).unwrap();
+    served.kill();
+    served.restart();
+    out.read_to_end(&mut got).unwrap();
+    let ended = Ran::from(child.wait_with_output().unwrap()).expect(0);
+    assert!(got == bytes);
+    assert!(
+        ended.err().contains("went on over another connection"),
+        "{}",
+        ended.err()
+    );
     served.end();
 }
 
@@ -416,4 +457,67 @@ fn the_readme_is_right_about_the_server() {
     let mut serving = serving.unwrap();
     signal(&serving, Signal::TERM);
     serving.wait().unwrap();
+}
+
+/// The unchanged blocks of an image are neither read nor sent (B3).
+#[test]
+fn an_image_is_backed_up_by_its_changed_blocks() {
+    let served = Served::new();
+    let machine = served.machine("one", "web", "write,list,read");
+    let mut image = noise(32 << 20, 30);
+    fs::write(served.bed.path("disk"), &image).unwrap();
+    let list = served.bed.path("changed");
+    fs::write(&list, "Offset Length Type\n").unwrap();
+    let back_up = |more: &[&str]| {
+        let args = [
+            "backup",
+            "--image-kib",
+            "64",
+            "--changed-blocks",
+            "changed",
+            "disk",
+            "--json",
+        ];
+        last(&machine.ok(&[&args[..], more].concat()))
+    };
+    let first = machine.ok(&[
+        "backup",
+        "--image-kib",
+        "64",
+        "--changed-blocks",
+        "changed",
+        "disk",
+    ]);
+    assert!(first.err().contains("the whole image is read"), "{}", first.err());
+    for round in 0..2_u8 {
+        // Not on the grid of chunks, and one block twice.
+        image[5_000_000..5_010_000].fill(round);
+        image[20 << 20..21 << 20].copy_from_slice(&noise(1 << 20, 40 + u64::from(round)));
+        fs::write(served.bed.path("disk"), &image).unwrap();
+        fs::write(
+            &list,
+            "5000000 10000 1 dirty\n0 65536 0 clean\n20971520 1048576\n20971520 512\n",
+        )
+        .unwrap();
+        let made = back_up(&[]);
+        assert!(machine.ok(&["dump", "latest"]).out == image, "round {round}");
+        assert!(made["bytes_read"].as_u64().unwrap() < 2 << 20, "{made}");
+        assert!(made["bytes_sent"].as_u64().unwrap() < 2 << 20, "{made}");
+    }
+    let since_first = back_up(&["--changed-since", "1"]);
+    assert_eq!(since_first["chunks_new"], 0, "{since_first}");
+    assert!(machine.ok(&["dump", "latest"]).out == image);
+    fs::write(&list, "from here to there").unwrap();
+    machine
+        .run(&[
+            "backup",
+            "--image-kib",
+            "64",
+            "--changed-blocks",
+            "changed",
+            "disk",
+        ])
+        .expect(1)
+        .says(&["changed", "line 1 is no offset and length"]);
+    served.end();
 }

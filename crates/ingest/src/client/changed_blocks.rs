@@ -124,8 +124,12 @@ impl<R: Read + Seek + Send> StreamSource for ChangedBlocks<R> {
             let what = format!("the image has {} bytes, fewer than were stored", self.len);
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
         }
-        self.at = position;
+        (self.at, self.next) = (position, 0);
         Ok(true)
+    }
+
+    fn goes_back(&self) -> bool {
+        true
     }
 }
 

@@ -15,7 +15,7 @@ use crate::client::stream_source::{StreamPiece, StreamSource};
 use crate::error::{Halt, IngestError};
 
 /// How many of the last stored bytes to compare, if their node has as many.
-const COMPARED_BYTES: u64 = 1 << 20;
+pub(crate) const COMPARED_BYTES: u64 = 1 << 20;
 
 /// Moves the source to the end of the stored bytes. Returns a piece that reaches beyond it: zeros,
 /// or a copied range.
@@ -35,7 +35,7 @@ pub(crate) fn skip(
         source,
     };
     let (mut offset, mut behind) = (0, None);
-    if from > 0 && source.skip_to(from).map_err(|error| fault(0, error))? {
+    if source.skip_to(from).map_err(|error| fault(0, error))? {
         offset = from;
         counters.bytes_logical.add(from);
     }

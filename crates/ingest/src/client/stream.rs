@@ -2,6 +2,7 @@
 //! that a program makes of earlier backups and new bytes.
 
 use std::io;
+use std::time::Duration;
 
 use types::ByteRange;
 
@@ -10,12 +11,15 @@ use crate::client::parent_check::ParentCheck;
 use crate::client::piece::CopyRange;
 use crate::client::resume;
 use crate::client::source_input::SourceInput;
-use crate::client::stream_source::{StreamPiece, StreamSource, StreamSpec};
+use crate::client::stream_source::{Keeps, StreamPiece, StreamSource, StreamSpec};
 use crate::dedup::StreamIndex;
 use crate::error::{Halt, IngestError};
 
 /// The position of the stream in its manifest.
 pub(crate) const WHOLE: StreamIndex = StreamIndex(0);
+
+/// How long a full source waits before it asks again for a later durable position.
+const WAIT: Duration = Duration::from_millis(500);
 
 /// Feeds one stream.
 pub(crate) fn feed(
@@ -32,6 +36,7 @@ pub(crate) fn feed(
         checks: parents.map(|root| ParentCheck::new(session, *root)).collect(),
         offset: 0,
         is_aligned: true,
+        asked_at: None,
     };
     if let Some(resumed) = session.terms().resumed.first() {
         let rest = resume::skip(spec.name, input, session, source, *resumed)?;
@@ -39,8 +44,11 @@ pub(crate) fn feed(
         if let Some(rest) = rest {
             feed.take(input, rest)?;
         }
+    } else {
+        source.skip_to(0).map_err(|error| feed.fault(error))?;
     }
     loop {
+        feed.release(input, session, source)?;
         let piece = source
             .next(input.spare(WHOLE)?)
             .map_err(|error| feed.fault(error))?;
@@ -61,9 +69,40 @@ struct Feed<'a> {
     offset: u64,
     /// The last copied range ended where a fixed chunk does.
     is_aligned: bool,
+    /// The durable position at which a later one was last asked for.
+    asked_at: Option<u64>,
 }
 
 impl Feed<'_> {
+    /// Lets the source release what is durable, and waits while the source is full.
+    fn release(
+        &mut self,
+        input: &SourceInput<'_>,
+        session: &dyn BackupSession,
+        source: &mut dyn StreamSource,
+    ) -> Result<(), Halt> {
+        let mut durable = session.durable(0, Duration::ZERO)?;
+        loop {
+            let keeps = source.release(durable);
+            if keeps == Keeps::Few {
+                return Ok(());
+            }
+            if self.asked_at != Some(durable) {
+                self.asked_at = Some(durable);
+                session.request_durable()?;
+            }
+            if keeps == Keeps::Many {
+                return Ok(());
+            }
+            input.ensure_wanted()?;
+            let known = durable;
+            durable = session.durable(known, WAIT)?;
+            if durable == known {
+                self.asked_at = None;
+            }
+        }
+    }
+
     fn take(&mut self, input: &mut SourceInput<'_>, piece: StreamPiece) -> Result<(), Halt> {
         let len = match piece {
             StreamPiece::Data(len) => {

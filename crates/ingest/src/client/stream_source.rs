@@ -25,6 +25,17 @@ pub enum StreamPiece {
     End,
 }
 
+/// How much a source keeps of what it has given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeps {
+    /// Little or nothing.
+    Few,
+    /// So much that a later position should become durable.
+    Many,
+    /// As much as it can. It must give nothing new before it can release some of it.
+    Full,
+}
+
 /// A source of one stream.
 pub trait StreamSource: Send {
     /// Returns the next piece.
@@ -36,11 +47,26 @@ pub trait StreamSource: Send {
     /// Moves to a position before the first read, because an interrupted backup has stored the
     /// bytes before it. Returns whether it did. If it cannot, the source is read up to there.
     ///
+    /// A source that [goes back](Self::goes_back) also moves to it when a backup begins anew.
+    ///
     /// # Errors
-    /// The system's.
+    /// The system's; if the source has released these bytes.
     fn skip_to(&mut self, position: u64) -> io::Result<bool> {
         let _ = position;
         Ok(false)
+    }
+
+    /// Whether [`Self::skip_to`] moves back, too, so that a backup that lost its store may begin
+    /// anew with this source.
+    fn goes_back(&self) -> bool {
+        false
+    }
+
+    /// The bytes before this position are durable: no backup of this stream will move before the
+    /// last MiB of them. Returns how much the source keeps.
+    fn release(&mut self, position: u64) -> Keeps {
+        let _ = position;
+        Keeps::Few
     }
 }
 

@@ -69,6 +69,14 @@ impl BackupSession for Broken {
         })
     }
 
+    fn durable(&self, _: u64, _: Duration) -> Result<u64, IngestError> {
+        Ok(0)
+    }
+
+    fn request_durable(&self) -> Result<(), IngestError> {
+        Ok(())
+    }
+
     fn commit(&self, _: About) -> Result<Committed, IngestError> {
         unreachable!("nothing is committed here")
     }

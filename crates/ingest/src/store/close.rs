@@ -29,11 +29,8 @@ use crate::store::session::StoreSession;
 /// How often the stage looks for requests of reclamation.
 const POLL: Duration = Duration::from_millis(200);
 
-/// In a backup that can be resumed, one in so many checkpoints states the positions of the streams,
-/// ...
-const CHECKPOINTS_A_POSITION: u64 = 4;
-
-/// ... and one is due after so many intervals, whatever was stored.
+/// In a backup that can be resumed, a checkpoint that states the positions of the streams is due
+/// after so many intervals, whatever was stored.
 const INTERVALS_A_POSITION: u32 = 10;
 
 /// In a long backup, checkpoints are at least this share of the stored bytes apart: each names
@@ -159,6 +156,9 @@ impl CloseStage {
                     streams: self.streams.clone(),
                 };
                 turn.write(draft).map_err(IngestError::from)?;
+                if let Some(first) = self.streams.first() {
+                    self.session.durable.advance(first.len);
+                }
                 self.restart_checkpoint_clock();
             }
             if let Some((_, roots)) = finish.take_if(|(count, _)| self.containers.has_all(*count)) {
@@ -200,7 +200,7 @@ impl CloseStage {
         let share = self.counters.bytes_stored.get() / CHECKPOINT_SHARE;
         bytes >= self.options.checkpoint_bytes.max(share)
             || (bytes > 0 && waited >= self.options.checkpoint_interval)
-            || self.position_is_old()
+            || self.position_is_wanted()
     }
 
     /// A stream of which nearly all is known stores next to nothing, and is as long to read.
@@ -213,13 +213,15 @@ impl CloseStage {
         let enough = self
             .options
             .checkpoint_bytes
-            .saturating_mul(CHECKPOINTS_A_POSITION);
-        self.options.is_resumable && (stored >= enough || self.position_is_old())
+            .saturating_mul(self.options.checkpoints_a_position);
+        self.options.is_resumable && stored >= enough || self.position_is_wanted()
     }
 
-    fn position_is_old(&self) -> bool {
+    /// Whether a position is due, whatever was stored.
+    fn position_is_wanted(&self) -> bool {
         let waited = self.session.clock().monotonic().saturating_sub(self.position_at);
-        self.options.is_resumable && waited >= self.options.checkpoint_interval * INTERVALS_A_POSITION
+        let is_old = waited >= self.options.checkpoint_interval * INTERVALS_A_POSITION;
+        self.options.is_resumable && (is_old || self.session.durable.is_requested())
     }
 
     /// Writes a checkpoint, unless it would have to answer an epoch, or to say how far the streams
@@ -231,6 +233,7 @@ impl CloseStage {
     ) -> Result<Option<CheckpointTurn<'s>>, Halt> {
         let turn = session.begin_checkpoint().map_err(IngestError::from)?;
         if session.checkpoint_wanted() || says_how_far {
+            self.session.durable.take_request();
             self.session.request_collection();
             return Ok(Some(turn));
         }

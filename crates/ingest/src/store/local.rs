@@ -245,6 +245,19 @@ impl BackupSession for LocalSession {
         Ok(verdicts)
     }
 
+    fn durable(&self, known: u64, wait: Duration) -> Result<u64, IngestError> {
+        let position = self.store.durable.beyond(known, wait);
+        if position <= known && self.shared.failure.is_noted() {
+            return Err(self.reason());
+        }
+        Ok(position)
+    }
+
+    fn request_durable(&self) -> Result<(), IngestError> {
+        self.store.durable.request();
+        Ok(())
+    }
+
     fn commit(&self, about: About) -> Result<Committed, IngestError> {
         self.end();
         if let Some(error) = self.shared.failure.take() {

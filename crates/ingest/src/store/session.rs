@@ -11,6 +11,7 @@ use recipe::{NodeCache, TreeBuilder, TreeRoot};
 use session::{NamedContainers, Session};
 use types::{ContainerId, SessionId, SlotRange};
 
+use crate::durable::DurablePosition;
 use crate::error::IngestError;
 use crate::sample::{Sample, VerifiedKnown, VerifyKnown};
 use crate::store::existence::ContainerExistence;
@@ -37,6 +38,8 @@ pub struct StoreSession {
     pub(crate) taken_over: BTreeSet<ContainerId>,
     /// A checkpoint must be collected.
     collect: AtomicBool,
+    /// The position that the last checkpoint states.
+    pub(crate) durable: DurablePosition,
     /// The containers that the backup reads before it refers to them.
     sample: Sample,
     /// Whether an unreadable chunk of the previous backup ends this backup, so that it is made
@@ -69,6 +72,7 @@ impl StoreSession {
             previous_containers: OnceLock::new(),
             taken_over: BTreeSet::new(),
             collect: AtomicBool::new(false),
+            durable: DurablePosition::default(),
             sample: Sample::new(VerifyKnown::NONE, session.id(), 0),
             insists: false,
             is_suspect: false,

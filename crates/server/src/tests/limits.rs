@@ -1,5 +1,7 @@
 //! Tokens that are revoked, and quotas that are used up, while an operation runs.
 
+use env::{Clock, SystemClock};
+
 use super::*;
 
 /// Ends a token while its client runs an operation. The server then refuses one of the client's
@@ -16,7 +18,7 @@ fn revoked_in(begin: impl FnOnce(&Bed, &mut Client)) {
         client.send(request::NODE, &[]);
         let (_, _, body) = client.next().expect("the reason before the end");
         let refusal = Refusal::from_bytes(&body).unwrap();
-        thread::sleep(Duration::from_millis(50));
+        SystemClock.sleep(Duration::from_millis(50));
         (refusal.kind == RefusalKind::NotAllowed).then_some(refusal)
     });
     let refusal = told.expect("a refusal within ten seconds");
@@ -69,4 +71,137 @@ fn a_commit_counts_what_others_have_committed() {
     assert_eq!(bed.store().snapshots().unwrap().snapshots.len(), 1);
     limit(None);
     honest(&mut bed.client("web", "write"));
+}
+
+#[test]
+fn long_answers_have_several_frames() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let peer = crate::peer::Peer::new(Channel::try_from(theirs).unwrap());
+    let body: Vec<u8> = (0..=250).cycle().take(2 * FRAME_BYTES_MAX + 5).collect();
+    let sent = body.clone();
+    let thread = thread::spawn(move || {
+        peer.answer(7, &sent).unwrap();
+        peer.answer(8, &sent[..FRAME_BYTES_MAX]).unwrap();
+    });
+    let mut reader = FrameReader::new(Channel::try_from(ours).unwrap().input, Traffic::default());
+    let mut got = Vec::new();
+    let mut kinds = Vec::new();
+    for _ in 0..4 {
+        let (head, part) = reader.next(FRAME_BYTES_MAX).unwrap().unwrap();
+        kinds.push((head.kind, head.number));
+        if head.number == 7 {
+            got.extend_from_slice(&part);
+        }
+    }
+    thread.join().unwrap();
+    assert!(got == body);
+    assert_eq!(
+        kinds,
+        [
+            (reply::PART, 7),
+            (reply::PART, 7),
+            (reply::ANSWER, 7),
+            (reply::ANSWER, 8)
+        ]
+    );
+}
+
+/// The least memory has room for two backups, and one owner has one of these places.
+#[test]
+fn a_backup_waits_for_its_place_and_others_do_not_wait_for_it() {
+    let bed = Bed::new();
+    let token = bed.token("web", "write");
+    let (mut first, mut second) = (bed.logged_in("web", token.clone()), bed.logged_in("web", token));
+    first.begin(Parents::LatestTree).unwrap();
+    let mut begin = Client::beginning(Parents::LatestTree);
+    begin.attempt = 2;
+    second.send(request::BEGIN, &begin.to_bytes());
+    let has_begun = Arc::new(AtomicBool::new(false));
+    let tells = Arc::clone(&has_begun);
+    let waiting = thread::spawn(move || {
+        let (kind, ..) = second.next().unwrap();
+        tells.store(true, Ordering::SeqCst);
+        assert_eq!(kind, reply::ANSWER);
+        second.ask(request::END, &()).unwrap();
+    });
+    honest(&mut bed.client("mail", "write"));
+    SystemClock.sleep(Duration::from_millis(300));
+    assert!(!has_begun.load(Ordering::SeqCst));
+    first.ask(request::END, &()).unwrap();
+    waiting.join().unwrap();
+}
+
+/// A client that lost its connection ends the backup that it had there.
+#[test]
+fn a_lost_backup_ends_before_it_is_continued() {
+    let bed = Bed::new();
+    let token = bed.token("web", "write");
+    let mut lost = bed.logged_in("web", token.clone());
+    let mut begin = Client::beginning(Parents::LatestTree);
+    begin.attempt = 1;
+    lost.ask(request::BEGIN, &begin).unwrap();
+    let mut next = bed.logged_in("web", token);
+    let refused = next.ask(request::BEGIN, &begin).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Busy, "its number is in use: {refused}");
+    begin.attempt = 2;
+    begin.replaces = vec![1, 77];
+    next.ask(request::BEGIN, &begin).unwrap();
+    assert!(lost.next().is_none(), "its connection was closed");
+    next.ask(request::END, &()).unwrap();
+    // Another namespace ends none of these.
+    begin.attempt = 3;
+    next.ask(request::BEGIN, &begin).unwrap();
+    let mut other = bed.client("mail", "write");
+    begin.replaces = vec![3];
+    other.ask(request::BEGIN, &begin).unwrap();
+    next.ask(request::END, &()).unwrap();
+}
+
+/// Whether a backup was committed is told by its series and times, to its namespace alone.
+#[test]
+fn a_commit_whose_answer_was_lost_is_found() {
+    let bed = Bed::new();
+    let mut client = bed.client("web", "write");
+    let id = honest(&mut client);
+    let about = About {
+        name: Client::beginning(Parents::LatestTree).name,
+        ..about()
+    };
+    let sought = |about: &About| wire::Sought {
+        attempt: 1,
+        about: about.clone(),
+    };
+    let found = |client: &mut Client, about: &About| {
+        let found = client.ask(request::COMMITTED, &sought(about)).unwrap();
+        let found = Vec::<CommittedBackup>::from_bytes(&found).unwrap();
+        found.iter().map(|one| one.session).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&mut client, &about), [id]);
+    let later = About {
+        source_time: UnixNanos::new(2),
+        ..about.clone()
+    };
+    assert_eq!(found(&mut client, &later), []);
+    assert_eq!(found(&mut bed.client("mail", "write"), &about), []);
+    let refused = bed
+        .client("web", "read,list")
+        .ask(request::COMMITTED, &sought(&about));
+    assert_eq!(refused.unwrap_err().kind, RefusalKind::NotAllowed);
+}
+
+#[test]
+fn an_expired_token_has_no_access() {
+    let bed = Bed::new();
+    let address: Address = "onefold://host/web".parse().unwrap();
+    let home = bed.home();
+    let invited = home.invite(address, "write".parse().unwrap(), Some(1)).unwrap();
+    let token = home.join(&invited.invitation.code, "test").unwrap().token;
+    SystemClock.sleep(Duration::from_millis(2));
+    let mut client = bed.dial();
+    client.greet();
+    let namespace = "web".to_owned();
+    let refused = client
+        .ask(request::LOGIN, &Login { token, namespace })
+        .unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::NotAllowed, "{refused}");
 }

@@ -15,6 +15,7 @@ struct Row {
     tenant: String,
     minimum_age: Option<String>,
     quota: Option<u64>,
+    rate: Option<u64>,
 }
 
 impl From<NamespaceInfo> for Row {
@@ -25,6 +26,7 @@ impl From<NamespaceInfo> for Row {
             tenant: info.tenant,
             minimum_age: info.limits.minimum_age.map(|age| age.to_string()),
             quota: info.limits.quota_bytes,
+            rate: info.limits.rate_bytes,
         }
     }
 }
@@ -46,6 +48,9 @@ pub(super) fn run(args: &Namespace, output: Output) -> Result<Code> {
                 quota_bytes: new
                     .quota
                     .map_or(limits.quota_bytes, |quota| quota.0.map(|size| size.0)),
+                rate_bytes: new
+                    .rate
+                    .map_or(limits.rate_bytes, |rate| rate.0.map(|size| size.0)),
             })?;
             let age = limits.minimum_age;
             output.line(match age {
@@ -56,6 +61,13 @@ pub(super) fn run(args: &Namespace, output: Output) -> Result<Code> {
                 Some(quota) => format!("{name}: its backups may add {} to the store", bytes(quota)),
                 None => format!("{name}: its backups may add any number of bytes to the store"),
             })?;
+            output.line(match limits.rate_bytes {
+                Some(rate) => format!(
+                    "{name}: its machines send and receive {} a second at most",
+                    bytes(rate)
+                ),
+                None => format!("{name}: its machines send and receive as fast as they can"),
+            })?;
         }
     }
     Ok(Code::Success)
@@ -65,18 +77,19 @@ fn list(home: &Home, output: Output) -> Result<()> {
     let all = home.namespaces()?;
     if !all.is_empty() {
         output.line(format!(
-            "{:24}  {:12}  {:>11}  {:>10}",
-            "namespace", "tenant", "minimum age", "quota"
+            "{:24}  {:12}  {:>11}  {:>10}  {:>10}",
+            "namespace", "tenant", "minimum age", "quota", "rate"
         ))?;
     }
     for info in all {
         let age = info.limits.minimum_age.map(|age| age.to_string());
         output.result(format!(
-            "{:24}  {:12}  {:>11}  {:>10}",
+            "{:24}  {:12}  {:>11}  {:>10}  {:>10}",
             info.name,
             info.tenant,
             age.as_deref().unwrap_or("-"),
-            info.limits.quota_bytes.map_or_else(|| "-".to_owned(), bytes)
+            info.limits.quota_bytes.map_or_else(|| "-".to_owned(), bytes),
+            info.limits.rate_bytes.map_or_else(|| "-".to_owned(), bytes)
         ))?;
         output.object(&Row::from(info))?;
     }

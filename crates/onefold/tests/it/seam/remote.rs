@@ -415,6 +415,14 @@ impl BackupSession for RemoteSession {
         Ok(verdicts)
     }
 
+    fn durable(&self, _: u64, _: Duration) -> Result<u64, IngestError> {
+        Ok(0)
+    }
+
+    fn request_durable(&self) -> Result<(), IngestError> {
+        Ok(())
+    }
+
     fn commit(&self, about: About) -> Result<Committed, IngestError> {
         let answer = self
             .connection()

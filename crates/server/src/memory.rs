@@ -1,0 +1,100 @@
+//! The server's memory: what clients may have of it at once (B7, B9).
+//!
+//! | part | for |
+//! |---|---|
+//! | a quarter | the bodies of messages, from before they are read until they are processed |
+//! | [`BASE_BYTES`] | stores: indexes, caches |
+//! | the rest | running backups, [`BACKUP_BYTES`] each |
+//!
+//! A client whose message finds no memory waits in its own socket: the server reads nothing from
+//! it, and TCP stops the client. A backup that finds no place waits, and is refused as "busy" after
+//! [`PATIENCE`]; its client tries again.
+
+use std::time::Duration;
+
+use wire::{Refusal, RefusalKind};
+
+use crate::gate::{Gate, Permit};
+
+/// The least memory with which a server runs.
+pub(crate) const MEMORY_BYTES_MIN: u64 = 256 << 20;
+/// Memory that does not depend on the number of clients.
+const BASE_BYTES: u64 = 96 << 20;
+/// Memory of one running backup.
+const BACKUP_BYTES: u64 = 40 << 20;
+/// Shorter bodies are not counted: [`crate::accepting`] limits the number of connections.
+const SMALL_BYTES: usize = 64 << 10;
+/// How long a backup waits for its place.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// How often a thread that waits looks whether the server is ending.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What clients share.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    bodies: Gate,
+    backups: Gate,
+    turns: Gate,
+}
+
+impl Memory {
+    /// So much, for a machine with so many cores.
+    pub(crate) fn new(bytes: u64, cores: usize) -> Self {
+        let bytes = bytes.max(MEMORY_BYTES_MIN);
+        let bodies = bytes / 4;
+        let backups = ((bytes - bodies).saturating_sub(BASE_BYTES) / BACKUP_BYTES).max(1);
+        let cores = cores.max(1) as u64;
+        Self {
+            bodies: Gate::new(bodies, (bodies / 2).max(2 * wire::FRAME_BYTES_MAX as u64)),
+            // One owner leaves a place to others.
+            backups: Gate::new(backups, (backups - backups / 4).min(backups - 1).max(1)),
+            turns: Gate::new(cores, cores),
+        }
+    }
+
+    /// Memory for a body of so many bytes, and for the message that is decoded from it. Waits for
+    /// it. `None` if it is short, or the server is ending.
+    pub(crate) fn body(&self, owner: &str, len: usize, is_ending: &dyn Fn() -> bool) -> Option<Permit> {
+        if len <= SMALL_BYTES {
+            return None;
+        }
+        while !is_ending() {
+            if let Some(permit) = self.bodies.take(owner, 2 * len as u64, LOOK) {
+                return Some(permit);
+            }
+        }
+        None
+    }
+
+    /// A place for a running backup.
+    pub(crate) fn backup(&self, owner: &str) -> Result<Permit, Refusal> {
+        self.backups.take(owner, 1, PATIENCE).ok_or_else(|| {
+            Refusal::new(
+                RefusalKind::Busy,
+                "the server runs as many backups as its memory allows; try again later",
+            )
+        })
+    }
+
+    /// The next turn to verify a message. Owners take turns.
+    pub(crate) fn turn(&self, owner: &str) -> Option<Permit> {
+        self.turns.take(owner, 1, PATIENCE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_amount_of_memory_has_room_for_a_backup_and_a_message() {
+        for mib in [0, 256, 257, 512, 4096] {
+            let memory = Memory::new(mib << 20, 2);
+            let backup = memory.backup("one").unwrap();
+            let body = memory.body("one", wire::FRAME_BYTES_MAX, &|| false);
+            assert!(body.is_some());
+            drop((backup, body));
+        }
+        assert!(Memory::new(0, 2).body("one", SMALL_BYTES, &|| false).is_none());
+    }
+}

@@ -1,0 +1,89 @@
+//! The rate at which clients of a namespace may send and receive.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use env::Clock;
+
+/// Bytes of so much time may come at once.
+const BURST: Duration = Duration::from_millis(500);
+/// A thread that waits looks so often whether it still should.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The rates of all namespaces.
+#[derive(Debug, Default)]
+pub(crate) struct Rates(Mutex<BTreeMap<String, Arc<Rate>>>);
+
+/// The rate of a namespace.
+#[derive(Debug, Default)]
+pub(crate) struct Rate {
+    /// When the bytes so far have passed at the limit, by the monotonic clock.
+    passed_at: Mutex<Duration>,
+}
+
+impl Rates {
+    /// Of one namespace.
+    pub(crate) fn of(&self, namespace: &str) -> Arc<Rate> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(namespace.to_owned()).or_default())
+    }
+}
+
+impl Rate {
+    /// Waits until these bytes may pass, at so many bytes a second.
+    pub(crate) fn pass(
+        &self,
+        bytes: usize,
+        limit: Option<u64>,
+        clock: &dyn Clock,
+        is_over: &dyn Fn() -> bool,
+    ) {
+        let Some(limit) = limit.filter(|limit| *limit > 0) else {
+            return;
+        };
+        let nanos = u128::from(bytes as u64) * 1_000_000_000 / u128::from(limit);
+        let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        let until = {
+            let mut passed_at = self.passed_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let from = (*passed_at).max(clock.monotonic().saturating_sub(BURST));
+            *passed_at = from.saturating_add(takes);
+            *passed_at
+        };
+        while !is_over() {
+            let left = until.saturating_sub(clock.monotonic());
+            if left.is_zero() {
+                return;
+            }
+            clock.sleep(left.min(LOOK));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::ManualClock;
+    use types::UnixNanos;
+
+    use super::*;
+
+    #[test]
+    fn bytes_pass_at_the_limit() {
+        let clock = ManualClock::new(UnixNanos::new(0));
+        clock.advance(Duration::from_secs(100));
+        let rate = Rates::default().of("web");
+        let began = clock.monotonic();
+        for _ in 0..40 {
+            rate.pass(50_000, Some(1_000_000), &clock, &|| false);
+        }
+        let took = clock.monotonic() - began;
+        assert_eq!(
+            took,
+            Duration::from_millis(1500),
+            "2 MB, half a second of them at once"
+        );
+        rate.pass(1 << 30, None, &clock, &|| false);
+        rate.pass(1 << 30, Some(1), &clock, &|| true);
+        assert_eq!(clock.monotonic() - began, took);
+    }
+}

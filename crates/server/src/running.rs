@@ -1,0 +1,70 @@
+//! The running backups of all clients, by the numbers that the clients gave them.
+//!
+//! A client that lost its connection ends the backup that it had there, before another one takes
+//! over the data: the server may not have noticed yet that the connection is gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use transport::Closer;
+
+/// A namespace, and the number of an attempt in it.
+type Attempt = (String, u64);
+
+/// The running backups.
+#[derive(Debug, Default)]
+pub(crate) struct RunningBackups {
+    all: Mutex<BTreeMap<Attempt, Closer>>,
+    ended: Condvar,
+}
+
+/// A running backup. Dropping it says that it has ended.
+pub(crate) struct RunningBackup<'a> {
+    all: &'a RunningBackups,
+    attempt: Attempt,
+}
+
+impl RunningBackups {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Attempt, Closer>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A backup begins. `None`: one with this number runs.
+    pub(crate) fn begin(&self, namespace: &str, attempt: u64, closer: &Closer) -> Option<RunningBackup<'_>> {
+        let attempt = (namespace.to_owned(), attempt);
+        let mut all = self.all();
+        if all.contains_key(&attempt) {
+            return None;
+        }
+        all.insert(attempt.clone(), closer.clone());
+        drop(all);
+        Some(RunningBackup { all: self, attempt })
+    }
+
+    /// Closes the connections of these backups, and waits until they have ended. Returns whether
+    /// they have within `patience`.
+    pub(crate) fn end(&self, namespace: &str, attempts: &[u64], patience: Duration) -> bool {
+        let runs = |all: &BTreeMap<Attempt, Closer>, attempt: &u64| {
+            all.get(&(namespace.to_owned(), *attempt)).cloned()
+        };
+        let all = self.all();
+        let closers: Vec<Closer> = attempts.iter().filter_map(|one| runs(&all, one)).collect();
+        drop(all);
+        for closer in closers {
+            closer.close();
+        }
+        let running =
+            |all: &mut BTreeMap<Attempt, Closer>| attempts.iter().any(|attempt| runs(all, attempt).is_some());
+        let waited = self.ended.wait_timeout_while(self.all(), patience, running);
+        let (_all, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        !waited.timed_out()
+    }
+}
+
+impl Drop for RunningBackup<'_> {
+    fn drop(&mut self) {
+        self.all.all().remove(&self.attempt);
+        self.all.ended.notify_all();
+    }
+}
