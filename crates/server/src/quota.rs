@@ -3,25 +3,12 @@
 //! Backups that run at the same time share what is left. Data of an interrupted backup is not
 //! counted once that backup has ended: the next one of its series takes it over, or prune frees it.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use wire::Refusal;
 
 use crate::peer::{User, failed, not_allowed};
-
-/// The bytes that running backups have added, by namespace.
-#[derive(Debug, Default)]
-pub(crate) struct RunningBytes(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
-
-impl RunningBytes {
-    /// Of one namespace.
-    pub(crate) fn of(&self, namespace: &str) -> Arc<AtomicU64> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(namespace.to_owned()).or_default())
-    }
-}
 
 /// What is left of a namespace's quota while a backup runs.
 #[derive(Debug)]
@@ -101,6 +88,7 @@ fn committed(user: &User) -> Result<u64, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::running::RunningBytes;
 
     fn quota(running: &Arc<AtomicU64>) -> Quota {
         Quota {

@@ -1,13 +1,27 @@
-//! The running backups of all clients, by the numbers that the clients gave them.
+//! The running backups of all clients: their bytes, by namespace, and their connections, by the
+//! numbers that the clients gave them.
 //!
 //! A client that lost its connection ends the backup that it had there, before another one takes
 //! over the data: the server may not have noticed yet that the connection is gone.
 
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use transport::Closer;
+
+/// The bytes that running backups have added, by namespace.
+#[derive(Debug, Default)]
+pub(crate) struct RunningBytes(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
+
+impl RunningBytes {
+    /// Of one namespace.
+    pub(crate) fn of(&self, namespace: &str) -> Arc<AtomicU64> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(namespace.to_owned()).or_default())
+    }
+}
 
 /// A namespace, and the number of an attempt in it.
 type Attempt = (String, u64);

@@ -10,9 +10,8 @@ use onefold::{Credential, OpenOptions, Store};
 use crate::error::ServerError;
 use crate::home::Home;
 use crate::memory::Memory;
-use crate::quota::RunningBytes;
 use crate::rate::Rates;
-use crate::running::RunningBackups;
+use crate::running::{RunningBackups, RunningBytes};
 
 /// The server's folder, its stores, and what runs.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -225,7 +226,7 @@ fn another_server_at_the_same_place_is_not_trusted() {
 #[test]
 fn a_backup_of_standard_input_outlives_a_killed_server() {
     let mut served = Served::new();
-    let bytes = noise(140 << 20, 20);
+    let bytes = noise(150 << 20, 20);
     let (folder, repository) = {
         let machine = served.machine("one", "web", "write,list,read");
         feed(machine.command(&["backup", "--stdin"]), &bytes[..1 << 20]).expect(0);
@@ -240,13 +241,14 @@ fn a_backup_of_standard_input_outlives_a_killed_server() {
     let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     // Twice: before the first durable position, and after it.
-    for (from, to, stored) in [(0, 20, 8), (20, 110, 90)] {
+    for (from, to) in [(0, 40), (40, 130)] {
         input.write_all(&bytes[from << 20..to << 20]).unwrap();
-        wait_until(|| stored_bytes(&served.bed) > stored << 20);
+        wait_until(|| stored_bytes(&served.bed) > 16 << 20);
+        wait_until(|| from == 0 || has_checkpoint(&served.bed));
         served.kill();
         served.restart();
     }
-    input.write_all(&bytes[110 << 20..]).unwrap();
+    input.write_all(&bytes[130 << 20..]).unwrap();
     drop(input);
     let made = Ran::from(child.wait_with_output().unwrap()).expect(0);
     assert!(
@@ -342,20 +344,32 @@ fn a_backup_of_files_outlives_a_killed_server() {
     served.end();
 }
 
-/// Bytes of the containers with data.
-fn stored_bytes(bed: &Bed) -> u64 {
-    let mut found = 0;
-    let mut folders = vec![bed.path("srv/stores/main/data")];
+/// The files below a folder of the server's store.
+fn files_below(bed: &Bed, folder: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![bed.path("srv/stores/main").join(folder)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry.path().is_dir() {
                 folders.push(entry.path());
             } else {
-                found += entry.metadata().map_or(0, |meta| meta.len());
+                files.push(entry.path());
             }
         }
     }
-    found
+    files
+}
+
+/// Bytes of the containers with data.
+fn stored_bytes(bed: &Bed) -> u64 {
+    let len = |path: &PathBuf| path.metadata().map_or(0, |meta| meta.len());
+    files_below(bed, "data").iter().map(len).sum()
+}
+
+/// Whether a running backup has written a checkpoint.
+fn has_checkpoint(bed: &Bed) -> bool {
+    let is_checkpoint = |path: &PathBuf| path.to_string_lossy().contains("/checkpoint.");
+    files_below(bed, "sessions").iter().any(is_checkpoint)
 }
 
 #[test]
