@@ -4,6 +4,7 @@
 //! buffers, and allocates only the result. A region that does not shrink stays raw, so stored bytes
 //! never exceed plain bytes by more than the seal.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 use format::container::Codec;
@@ -97,13 +98,25 @@ impl CompressedRegion {
 
     /// The plain bytes; `None` if the bytes do not decompress to [`Self::plain_len`] bytes.
     #[must_use]
-    pub fn decompress(&self) -> Option<Vec<u8>> {
+    pub fn plain(&self) -> Option<Cow<'_, [u8]>> {
         let plain = match self.codec {
-            Codec::Raw => self.bytes.clone(),
-            // Allocates the declared length, whatever the frame says.
-            Codec::Zstd => zstd::bulk::decompress(&self.bytes, self.plain_len).ok()?,
+            Codec::Raw => Cow::Borrowed(self.bytes.as_slice()),
+            Codec::Zstd => {
+                // Allocates the declared length, whatever the frame says.
+                let mut room = Vec::with_capacity(self.plain_len);
+                DECOMPRESSOR
+                    .with_borrow_mut(|zstd| zstd.decompress_to_buffer(&self.bytes, &mut room))
+                    .ok()?;
+                Cow::Owned(room)
+            }
         };
         (plain.len() == self.plain_len).then_some(plain)
+    }
+
+    /// Like [`Self::plain`], with bytes of its own.
+    #[must_use]
+    pub fn decompress(&self) -> Option<Vec<u8>> {
+        self.plain().map(Cow::into_owned)
     }
 
     /// Fills the room, which has [`Self::plain_len`] bytes, with the plain bytes. `None` if they

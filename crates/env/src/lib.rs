@@ -8,6 +8,7 @@
 //! The feature `testing` adds code for tests: crash tests use `fault::FaultStorage`, and every
 //! storage must pass the suite `conformance`.
 
+mod allocator;
 mod buffer;
 mod clock;
 #[cfg(any(test, feature = "testing"))]
@@ -27,6 +28,7 @@ mod storage;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use allocator::return_large_memory;
 pub use buffer::{ALIGN_BYTES, AlignedBuffer, AlignedPool};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};

@@ -48,15 +48,20 @@ impl StoredRegion {
         {
             return false;
         }
-        let Some(plain) = self.bytes.decompress() else {
+        let Some(plain) = self.bytes.plain() else {
             return false;
         };
-        let mut rest = plain.as_slice();
-        self.chunks.iter().all(|(fingerprint, len)| {
+        let mut rest = &*plain;
+        let mut chunks = Vec::with_capacity(self.chunks.len());
+        for (_, len) in &self.chunks {
             let (chunk, after) = rest.split_at(*len as usize);
             rest = after;
-            printer.chunk(chunk) == *fingerprint
-        })
+            chunks.push(chunk);
+        }
+        let mut found = Vec::with_capacity(chunks.len());
+        printer.chunks(&chunks, &mut found);
+        let stated = self.chunks.iter().map(|(fingerprint, _)| fingerprint);
+        stated.eq(&found)
     }
 }
 

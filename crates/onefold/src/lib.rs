@@ -82,6 +82,7 @@ pub use crypto::Argon2Cost;
 pub use env::{
     Access, AlignedBuffer, Clock, Entropy, Env, LocalOptions, LocalStorage, LockState, ManualClock,
     MemoryStorage, ObjectBytes, ObjectMeta, ProcessLock, PublishWay, Storage, SystemClock, SystemEntropy,
+    return_large_memory,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};

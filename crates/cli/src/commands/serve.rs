@@ -29,6 +29,7 @@ struct Listening {
 }
 
 pub(crate) fn run(global: &Global, args: &Serve, output: Output) -> Result<Code> {
+    onefold::return_large_memory();
     let server = Arc::new(open(global, &args.folder, args.memory_mib)?);
     if args.stdio {
         return serve_stdio(&server, args);
