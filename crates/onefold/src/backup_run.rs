@@ -13,7 +13,9 @@ use format::names::LeaseRole;
 use format::series::{Layout, SeriesSettings};
 use format::session::{OpenStream, SpineNode};
 use index::Index;
-use ingest::{BackupSession, Cap, Counters, Granularity, IngestError, LocalSession, Sent, StoreSession};
+use ingest::{
+    BackupSession, Cap, Committed, Counters, Granularity, IngestError, LocalSession, Sent, StoreSession,
+};
 use recipe::{Child, TreeBuilder, TreeRoot};
 use session::{Begin, HeartbeatTask, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
 use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
@@ -21,6 +23,7 @@ use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 use crate::backup_options::BackupOptions;
 use crate::backup_report::BackupReport;
 use crate::error::{Error, Result};
+use crate::heal::Healed;
 use crate::index_rebuild::committed;
 use crate::monitor::Monitor;
 use crate::repository::{Beginning, ParentChoice};
@@ -37,7 +40,7 @@ pub(crate) struct BegunBackup {
     _heartbeat: HeartbeatTask,
     name: SeriesName,
     settings: SeriesSettings,
-    index: Index,
+    pub(crate) index: Index,
     began: Duration,
     source_time: UnixNanos,
     pub(crate) warnings: Vec<Warning>,
@@ -239,20 +242,7 @@ impl Store {
         // The store's half counts until its last stage has ended.
         let committed = begun.local.commit(about)?;
         let mut warnings = begun.warnings;
-        warnings.extend(committed.warnings.iter().map(|error| match error {
-            IngestError::Session(error) => Warning::traces_left(error),
-            other => Warning::IndexNotUpdated {
-                why: other.to_string(),
-            },
-        }));
-        let fresh = committed.containers.iter();
-        let fresh: Vec<ContainerId> = fresh.flat_map(|span| span.ids(committed.session)).collect();
-        let healed = self.mend(&committed.verified, &begun.index, &fresh, monitor, &mut warnings);
-        // The manifests may name containers that prune has removed. `check` knows which containers
-        // must exist.
-        let met = begun.index.take_warnings().into_iter();
-        let told = met.filter(|warning| !matches!(warning, index::Warning::MissingContainer { .. }));
-        warnings.extend(told.map(Warning::Index));
+        let healed = self.after_commit(&committed, &begun.index, monitor, &mut warnings);
         let parent = begun.parents.first().map(ManifestEntry::session);
         let resumed = begun.local.terms().resumed.first().map(|stream| stream.len);
         let made = BackupReport::of(
@@ -268,6 +258,32 @@ impl Store {
             healed,
             ..made
         })
+    }
+
+    /// Heals containers with what a backup has stored, and adds warnings of the commit and the
+    /// index. Nothing that fails here harms the backup.
+    pub(crate) fn after_commit(
+        &self,
+        committed: &Committed,
+        index: &Index,
+        monitor: &Monitor,
+        warnings: &mut Vec<Warning>,
+    ) -> Vec<Healed> {
+        warnings.extend(committed.warnings.iter().map(|error| match error {
+            IngestError::Session(error) => Warning::traces_left(error),
+            other => Warning::IndexNotUpdated {
+                why: other.to_string(),
+            },
+        }));
+        let fresh = committed.containers.iter();
+        let fresh: Vec<ContainerId> = fresh.flat_map(|span| span.ids(committed.session)).collect();
+        let healed = self.mend(&committed.verified, index, &fresh, monitor, warnings);
+        // The manifests may name containers that prune has removed. `check` knows which containers
+        // must exist.
+        let met = index.take_warnings().into_iter();
+        let told = met.filter(|warning| !matches!(warning, index::Warning::MissingContainer { .. }));
+        warnings.extend(told.map(Warning::Index));
+        healed
     }
 }
 

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ingest::{BackupSession, Counters};
+use ingest::{BackupSession, Committed, Counters};
 use recipe::TreeRoot;
 use session::ManifestEntry;
 
 use crate::backup_run::BegunBackup;
 use crate::error::Result;
+use crate::heal::Healed;
+use crate::monitor::Monitor;
 use crate::repository::Beginning;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
@@ -53,6 +55,16 @@ impl HostedBackup {
     #[must_use]
     pub fn parent_backups(&self) -> Vec<Snapshot> {
         self.begun.parents.iter().filter_map(Snapshot::of).collect()
+    }
+
+    /// What follows the commit in the store: healing damaged containers with the new data. Returns
+    /// the healed ones. Nothing that fails here harms the backup.
+    #[must_use]
+    pub fn after_commit(&self, store: &Store, committed: &Committed) -> (Vec<Healed>, Vec<Warning>) {
+        let mut warnings = Vec::new();
+        let index = &self.begun.index;
+        let healed = store.after_commit(committed, index, &Monitor::default(), &mut warnings);
+        (healed, warnings)
     }
 
     /// Errors at the beginning of the backup that did not prevent it.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chunking::CHUNK_BYTES_MAX;
 use ingest::{About, BackupSession, IngestError, IngestOptions, Stream, Verdict};
 use onefold::repository::{Beginning, ParentChoice};
-use onefold::{BackupOptions, HostedBackup, Snapshot};
+use onefold::{BackupOptions, Healed, HostedBackup, Snapshot};
 use recipe::TreeRoot;
 use transport::{FrameWriter, TransportError};
 use types::{ByteRange, SessionId};
@@ -16,6 +16,7 @@ use wire::{
 };
 
 use crate::checked::Checker;
+use crate::error::TARGET;
 use crate::peer::{Ending, Message, Peer, User, failed};
 use crate::quota::Quota;
 use crate::reading;
@@ -65,6 +66,7 @@ pub(crate) fn run(
     let running = Running {
         state,
         user,
+        hosted: &hosted,
         session,
         quota,
         checker: Checker::new(session, about.streams, may_read),
@@ -202,6 +204,7 @@ fn visible(user: &User, named: &[SessionId]) -> Result<Vec<SessionId>, Refusal> 
 struct Running<'a> {
     state: &'a State,
     user: &'a User,
+    hosted: &'a HostedBackup,
     session: &'a dyn BackupSession,
     quota: Quota,
     checker: Checker<'a>,
@@ -329,7 +332,15 @@ impl Running<'_> {
         }
         self.quota.ensure(self.user)?;
         let made = self.session.commit(about).map_err(|error| refusal_of(&error))?;
-        Ok(CommittedBackup::from(made).to_bytes())
+        let (healed, warnings) = self.hosted.after_commit(&self.user.store, &made);
+        for Healed { container, slots, .. } in healed {
+            tracing::info!(target: TARGET, %container, slots, "healed damaged chunks");
+        }
+        let committed = CommittedBackup {
+            warnings: warnings.iter().map(ToString::to_string).collect(),
+            ..made.into()
+        };
+        Ok(committed.to_bytes())
     }
 }
 

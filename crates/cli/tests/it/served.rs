@@ -1,5 +1,6 @@
 //! A running server, and machines that have joined it.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -17,6 +18,22 @@ pub(crate) struct Served {
 
 pub(crate) fn ran(mut command: Command) -> Ran {
     command.output().unwrap().into()
+}
+
+/// The files below a folder of the server's store.
+pub(crate) fn files_below(bed: &Bed, folder: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![bed.path("srv/stores/main").join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else {
+                files.push(entry.path());
+            }
+        }
+    }
+    files
 }
 
 /// Starts a server in the folder `srv`, at this place.

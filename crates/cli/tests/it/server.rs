@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::bed::{Bed, Ran, feed, last, noise, settle, signal, wait_until};
 use crate::main_job::plant;
 use crate::picture::{assert_same, picture};
-use crate::served::{Machine, Served, ran};
+use crate::served::{Machine, Served, files_below, ran};
 
 /// A backup added nothing. Other tests change the folder of temporary files, so one chunk of the
 /// listing may be new.
@@ -342,22 +342,6 @@ fn a_backup_of_files_outlives_a_killed_server() {
         &picture(&served.bed.restored("out", "tree")),
     );
     served.end();
-}
-
-/// The files below a folder of the server's store.
-fn files_below(bed: &Bed, folder: &str) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![bed.path("srv/stores/main").join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            if entry.path().is_dir() {
-                folders.push(entry.path());
-            } else {
-                files.push(entry.path());
-            }
-        }
-    }
-    files
 }
 
 /// Bytes of the containers with data.

@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::bed::{Bed, Ran, last, lines, noise};
-use crate::served::{Machine, Served, ran};
+use crate::bed::{Bed, Ran, last, lines, noise, settle};
+use crate::served::{Machine, Served, files_below, ran};
 
 const ALL: &str = "write,list,read,forget,hold";
 
@@ -222,5 +222,29 @@ fn the_server_prunes_what_machines_forget() {
     machine.ok(&["restore", "latest", "-t", "out"]);
     let restored = served.bed.restored("out", "file");
     assert!(fs::read(restored).unwrap() == noise(1 << 20, 2));
+    served.end();
+}
+
+/// A check of one machine finds damage, and its next backup heals it.
+#[test]
+fn a_backup_heals_the_servers_store() {
+    let served = Served::new();
+    let machine = served.machine("one", "web", ALL);
+    fs::create_dir(served.bed.path("src")).unwrap();
+    for number in 0..6 {
+        fs::write(served.bed.path(format!("src/{number}")), noise(700 << 10, number)).unwrap();
+    }
+    settle();
+    machine.ok(&["backup", "src"]);
+    let data = files_below(&served.bed, "data").into_iter();
+    let victim = data.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
+    let mut bytes = fs::read(&victim).unwrap();
+    bytes[5000] ^= 1;
+    fs::write(&victim, bytes).unwrap();
+    let checked = machine.run(&["check", "--read-data"]).expect(1);
+    assert!(checked.err().contains("damage") || checked.out().contains("damage"));
+    machine.ok(&["backup", "src"]);
+    machine.ok(&["check", "--read-data"]);
+    machine.ok(&["restore", "1", "-t", "out"]);
     served.end();
 }
