@@ -7,7 +7,8 @@ pub mod request {
     /// [`Joining`](crate::Joining): trades an invitation for a token. Answered by
     /// [`Joined`](crate::Joined).
     pub const JOIN: u8 = 2;
-    /// [`Login`](crate::Login): a token for a namespace.
+    /// [`Login`](crate::Login): a token for a namespace. Answered by
+    /// [`LoggedIn`](crate::LoggedIn).
     pub const LOGIN: u8 = 3;
     /// Asks for the manifests of the namespace's backups. Answered by
     /// [`Manifests`](crate::Manifests).
@@ -44,6 +45,11 @@ pub mod request {
     /// An operation on backups as JSON. Answered by its report as JSON, and its warnings. While it
     /// runs, [`Progress`](crate::Progress) comes.
     pub const CALL: u8 = 18;
+    /// [`PutPart`](crate::PutPart): a part of a new object of a vault. Answered by nothing.
+    pub const PUT: u8 = 32;
+    /// [`StorageRequest`](crate::StorageRequest): another operation on objects of a vault. It says
+    /// what the answer is.
+    pub const STORAGE: u8 = 33;
 }
 
 /// What a server sends.
@@ -58,4 +64,6 @@ pub mod reply {
     pub const FAILED: u8 = 4;
     /// [`Progress`](crate::Progress) of the request with this number.
     pub const PROGRESS: u8 = 5;
+    /// A part of the answer to the request with this number. The answer is the last part.
+    pub const PART: u8 = 32;
 }
