@@ -21,6 +21,8 @@ pub(crate) struct Inbox {
 struct Mail {
     verdicts: VecDeque<Verdict>,
     answers: BTreeMap<u32, Result<Vec<u8>, Refusal>>,
+    /// The first parts of long answers.
+    parts: BTreeMap<u32, Vec<Vec<u8>>>,
     /// How far the server is with an operation that it runs for this connection.
     progress: Option<Progress>,
     /// Why the running backup cannot go on.
@@ -67,6 +69,7 @@ impl Inbox {
                 let told = Progress::from_bytes(&body).map_err(|error| ClientError::protocol(&error))?;
                 self.lock().progress = Some(told);
             }
+            reply::PART => self.lock().parts.entry(head.number).or_default().push(body),
             reply::ANSWER => drop(self.lock().answers.insert(head.number, Ok(body))),
             reply::REFUSAL => {
                 let refusal = refusal(&body)?;
@@ -86,6 +89,14 @@ impl Inbox {
             }
             mail = self.changed.wait(mail).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Waits for the answer with this number, and returns all its parts. There is at least one.
+    pub(crate) fn whole_answer(&self, number: u32) -> Result<Vec<Vec<u8>>, ClientError> {
+        let last = self.answer(number);
+        let mut parts = self.lock().parts.remove(&number).unwrap_or_default();
+        parts.push(last?);
+        Ok(parts)
     }
 
     /// The answer with this number, if it comes within `wait`, and how far the server is.

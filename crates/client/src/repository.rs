@@ -20,7 +20,7 @@ use wire::{Begin, Begun, Manifests, Parents, ReadBegun, SentManifest, Wire, requ
 
 use crate::calls;
 use crate::connection::Connection;
-use crate::dial::{Dialer, Target};
+use crate::dial::Dialer;
 use crate::error::ClientError;
 use crate::listings::Listings;
 use crate::reader::RemoteReader;
@@ -44,20 +44,15 @@ pub struct RemoteRepository {
 }
 
 impl RemoteRepository {
-    /// Logs in.
-    ///
-    /// # Errors
-    /// If the server cannot be reached, is another one, or refuses the token.
-    pub fn open(target: Target, clock: &Arc<dyn Clock>) -> Result<Self, ClientError> {
-        let dialer = Dialer::new(target, clock)?;
-        let first = dialer.log_in()?;
-        Ok(Self {
+    /// The namespace of a connection that has logged in.
+    pub(crate) fn of(dialer: Dialer, first: Connection, clock: &Arc<dyn Clock>) -> Self {
+        Self {
             dialer,
             clock: Arc::clone(clock),
             idle: Mutex::new(vec![first]),
             pools: ClientPools::new(clock),
             listings: None,
-        })
+        }
     }
 
     /// Keeps the listings of backups here. So the next backup of a series reads none from the

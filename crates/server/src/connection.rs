@@ -5,8 +5,8 @@ use onefold::{Monitor, PROGRAM};
 use transport::{Channel, TransportError};
 use types::SessionId;
 use wire::{
-    FRAME_BYTES_MAX, Head, Hello, Joined, Joining, Login, ReadBegun, Refusal, RefusalKind, Welcome, Wire,
-    request,
+    FRAME_BYTES_MAX, Head, Hello, Joined, Joining, LoggedIn, Login, ReadBegun, Refusal, RefusalKind, Welcome,
+    Wire, request,
 };
 
 use crate::backup;
@@ -17,9 +17,24 @@ use crate::peer::{Ending, Peer, User, failed, not_allowed};
 use crate::reading;
 use crate::rights::{Right, Rights};
 use crate::state::State;
+use crate::vault::VaultUser;
 
 /// Bytes of a message before a client has shown its token.
 const STRANGER_BYTES_MAX: usize = 64 << 10;
+
+/// A client whose token was accepted.
+struct LoginAccess {
+    /// The token's id, if it has one.
+    token: Option<String>,
+    rights: Rights,
+    namespace: String,
+}
+
+/// What a client uses.
+enum Use<'a> {
+    Store(Box<User>),
+    Vault(VaultUser<'a>),
+}
 
 /// A connection of a client.
 pub(crate) struct Connection<'a> {
@@ -65,11 +80,23 @@ impl<'a> Connection<'a> {
                 .peer
                 .reply(head.number, joined.map(|joined| joined.to_bytes()));
         }
-        match self.log_in(head, &body) {
-            Ok(user) => {
-                trusted();
-                self.peer.answer(head.number, &[])?;
-                self.requests(user)
+        let access = match self.log_in(head, &body) {
+            Ok(access) => access,
+            Err(refusal) => return self.peer.refuse(head.number, &refusal),
+        };
+        trusted();
+        let rights = access.rights.to_string();
+        match self.use_place(access) {
+            Ok(Use::Store(user)) => {
+                let told = LoggedIn { vault: None, rights };
+                self.peer.answer(head.number, &told.to_bytes())?;
+                self.requests(*user)
+            }
+            Ok(Use::Vault(user)) => {
+                let vault = Some(user.handle());
+                self.peer
+                    .answer(head.number, &LoggedIn { vault, rights }.to_bytes())?;
+                user.serve(&mut self.peer)
             }
             Err(refusal) => self.peer.refuse(head.number, &refusal),
         }
@@ -108,7 +135,7 @@ impl<'a> Connection<'a> {
         })
     }
 
-    fn log_in(&self, head: Head, body: &[u8]) -> Result<User, Refusal> {
+    fn log_in(&self, head: Head, body: &[u8]) -> Result<LoginAccess, Refusal> {
         if head.kind != request::LOGIN {
             return Err(Refusal::new(RefusalKind::Malformed, "a request before the login"));
         }
@@ -134,15 +161,31 @@ impl<'a> Connection<'a> {
                 login.namespace
             )));
         };
-        let namespace = Namespace::new(&login.namespace);
-        Ok(User {
+        Ok(LoginAccess {
             token: id,
             rights,
-            limits: Limits::default(),
-            running_bytes: self.state.running_bytes.of(&login.namespace),
-            namespace,
-            store: self.state.store_of(&login.namespace).map_err(failed)?,
+            namespace: login.namespace,
         })
+    }
+
+    fn use_place(&self, access: LoginAccess) -> Result<Use<'a>, Refusal> {
+        let LoginAccess {
+            token,
+            rights,
+            namespace,
+        } = access;
+        if let Some(vault) = self.state.vault_of(&namespace).map_err(failed)? {
+            let user = VaultUser::new(self.state, vault, namespace, token, rights);
+            return Ok(Use::Vault(user));
+        }
+        Ok(Use::Store(Box::new(User {
+            token,
+            rights,
+            limits: Limits::default(),
+            running_bytes: self.state.running_bytes.of(&namespace),
+            store: self.state.store_of(&namespace).map_err(failed)?,
+            namespace: Namespace::new(&namespace),
+        })))
     }
 
     fn requests(&mut self, mut user: User) -> Result<(), TransportError> {

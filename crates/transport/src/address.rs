@@ -62,7 +62,7 @@ impl fmt::Display for Address {
 
 /// Whether a name can be a namespace: small letters, digits, `-`, `_` and `.`, at most 64 of them.
 #[must_use]
-pub(crate) fn is_namespace(name: &str) -> bool {
+pub fn is_namespace(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
     (1..=64).contains(&name.len()) && name.chars().all(is_letter) && !name.starts_with('.')
 }

@@ -13,7 +13,7 @@ mod frames;
 mod secure;
 mod tunnel;
 
-pub use address::{Address, Invitation, PORT};
+pub use address::{Address, Invitation, PORT, is_namespace};
 pub use authority::{Authority, Leaf, Pin};
 pub use channel::{Channel, Closer, Input, Output};
 pub use error::TransportError;

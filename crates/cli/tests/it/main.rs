@@ -38,3 +38,4 @@ mod sources;
 mod tunnels;
 mod typed;
 mod unread;
+mod vault;
