@@ -1,8 +1,8 @@
 //! Stores on a server, used like stores on this machine.
 //!
 //! [`join`] trades an invitation for a token, which [`Tokens`] keeps. [`open`] logs in to a
-//! namespace of a server. If a store of the server has it, it is a [`RemoteRepository`]: backing up,
-//! listing, restoring and dumping work on it as on a local store. If it is a vault, it is a
+//! namespace of a server. If a store of the server has it, it is a [`RemoteRepository`]: backing
+//! up, listing, restoring and dumping work on it as on a local store. If it is a vault, it is a
 //! [`RemoteStorage`], and this process opens the store in it.
 
 mod cache;

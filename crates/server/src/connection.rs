@@ -17,7 +17,7 @@ use crate::peer::{Ending, Peer, User, failed, not_allowed};
 use crate::reading;
 use crate::rights::{Right, Rights};
 use crate::state::State;
-use crate::vault::VaultUser;
+use crate::vault_serving::VaultUser;
 
 /// Bytes of a message before a client has shown its token.
 const STRANGER_BYTES_MAX: usize = 64 << 10;

@@ -37,6 +37,7 @@ mod vault;
 mod vault_home;
 mod vault_reading;
 mod vault_rights;
+mod vault_serving;
 #[cfg(test)]
 mod vault_tests;
 

@@ -164,7 +164,7 @@ fn parts_of_vaults_fit_into_frames() {
         bytes: Cow::Owned(vec![0; PUT_BYTES_MAX]),
     };
     assert!(part.to_bytes().len() <= FRAME_BYTES_MAX);
-    assert!(GOT_BYTES_MAX + 8 <= FRAME_BYTES_MAX);
+    const { assert!(GOT_BYTES_MAX + 8 <= FRAME_BYTES_MAX) };
     let meta = ObjectMeta {
         name,
         len: u64::MAX,

@@ -115,8 +115,8 @@ pub(crate) enum Namespace {
         /// The tenant that it belongs to
         #[arg(long, default_value = "main", value_name = "NAME")]
         tenant: String,
-        /// Make it a vault: it holds a store of its machines, which have its keys; the server cannot
-        /// read it
+        /// Make it a vault: it holds a store of its machines, which have its keys; the server
+        /// cannot read it
         #[arg(long, conflicts_with = "tenant")]
         vault: bool,
     },

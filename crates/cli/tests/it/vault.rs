@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::bed::{Ran, last, noise, settle, wait_until};
+use crate::bed::{Bed, Ran, last, noise, settle, wait_until};
 use crate::main_job::plant;
 use crate::picture::{assert_same, picture};
-use crate::served::{Machine, Served, ran};
+use crate::served::{Machine, Served, ran, start_with};
 
 const ALL: &str = "write,list,read,forget,hold,maintain";
 /// A text that must not be in any file of the server.
@@ -150,6 +150,8 @@ fn a_machine_that_may_only_write_backs_up_and_does_nothing_else() {
         let ran = ok(&machine, &["backup", "tree", "--json"]);
         assert_eq!(ran.err(), "", "a backup needs no more rights");
         made.push(last(&ran));
+        // The session of a reader leaves objects that another machine must not remove.
+        ok(&keeper, &["ls", "latest"]);
     }
     assert!(made[0]["data_added"].as_u64().unwrap() > 3 << 20, "{}", made[0]);
     // It finds what is stored, without reading content.
@@ -321,4 +323,46 @@ fn vaults_are_listed_and_other_namespaces_take_no_store() {
     run(&keeper, &["init", "--group-access"])
         .expect(1)
         .says(&["for a folder"]);
+}
+
+/// Whoever may use the socket needs no token.
+#[test]
+fn a_vault_is_used_through_a_socket() {
+    let bed = Bed::bare();
+    for args in [
+        &["--insecure-no-password", "server", "init", "srv"][..],
+        &["server", "namespace", "add", "srv", "safe", "--vault"],
+    ] {
+        let mut command = bed.plain();
+        command.env_remove("ONEFOLD_REPOSITORY").args(args);
+        ran(command).expect(0);
+    }
+    let (mut child, _) = start_with(&bed, "127.0.0.1:0", &["--socket", "socket"]);
+    plant(&bed.path("tree"));
+    settle();
+    let run = |args: &[&str]| {
+        let mut command = bed.plain();
+        let repository = format!("unix://{}/safe", bed.path("socket").display());
+        command
+            .env("ONEFOLD_REPOSITORY", repository)
+            .env("ONEFOLD_PASSWORD", "known to machines alone")
+            .args(args);
+        ran(command)
+    };
+    for args in [
+        &["init"][..],
+        &["backup", "tree"],
+        &["backup", "tree"],
+        &["restore", "latest", "-t", "out"],
+        &["forget", "--keep-last", "1", "--prune"],
+        &["check", "--read-data"],
+    ] {
+        run(args).expect(0);
+    }
+    assert_same(
+        &picture(&bed.path("tree")),
+        &picture(&bed.restored("out", "tree")),
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
