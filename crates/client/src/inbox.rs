@@ -21,8 +21,8 @@ pub(crate) struct Inbox {
 struct Mail {
     verdicts: VecDeque<Verdict>,
     answers: BTreeMap<u32, Result<Vec<u8>, Refusal>>,
-    /// The first parts of long answers.
-    parts: BTreeMap<u32, Vec<Vec<u8>>>,
+    /// Answers of which more parts come.
+    parts: BTreeMap<u32, Vec<u8>>,
     /// How far the server is with an operation that it runs for this connection.
     progress: Option<Progress>,
     /// Why the running backup cannot go on.
@@ -69,11 +69,26 @@ impl Inbox {
                 let told = Progress::from_bytes(&body).map_err(|error| ClientError::protocol(&error))?;
                 self.lock().progress = Some(told);
             }
-            reply::PART => self.lock().parts.entry(head.number).or_default().push(body),
-            reply::ANSWER => drop(self.lock().answers.insert(head.number, Ok(body))),
+            reply::PART => {
+                let mut mail = self.lock();
+                mail.parts
+                    .entry(head.number)
+                    .or_default()
+                    .extend_from_slice(&body);
+            }
+            reply::ANSWER => {
+                let mut mail = self.lock();
+                let whole = match mail.parts.remove(&head.number) {
+                    None => body,
+                    Some(parts) => [parts, body].concat(),
+                };
+                mail.answers.insert(head.number, Ok(whole));
+            }
             reply::REFUSAL => {
                 let refusal = refusal(&body)?;
-                self.lock().answers.insert(head.number, Err(refusal));
+                let mut mail = self.lock();
+                mail.parts.remove(&head.number);
+                mail.answers.insert(head.number, Err(refusal));
             }
             kind => return Err(ClientError::Protocol(format!("a message of kind {kind}"))),
         }
@@ -89,14 +104,6 @@ impl Inbox {
             }
             mail = self.changed.wait(mail).unwrap_or_else(PoisonError::into_inner);
         }
-    }
-
-    /// Waits for the answer with this number, and returns all its parts. There is at least one.
-    pub(crate) fn whole_answer(&self, number: u32) -> Result<Vec<Vec<u8>>, ClientError> {
-        let last = self.answer(number);
-        let mut parts = self.lock().parts.remove(&number).unwrap_or_default();
-        parts.push(last?);
-        Ok(parts)
     }
 
     /// The answer with this number, if it comes within `wait`, and how far the server is.

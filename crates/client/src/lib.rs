@@ -11,7 +11,6 @@ mod connection;
 mod dial;
 mod error;
 mod inbox;
-mod link;
 mod listings;
 mod open;
 mod reader;
@@ -19,6 +18,7 @@ mod repository;
 mod session;
 mod storage;
 mod tokens;
+mod vault_link;
 
 pub use dial::{Access, Target, join};
 pub use error::ClientError;

@@ -1,7 +1,7 @@
 //! The objects of a vault: a storage whose operations a server carries out.
 //!
 //! Many threads may call all methods. Requests have numbers, so many are open at once over one
-//! connection. If the connection breaks, [`Link`] makes another one and the request is sent again:
+//! connection. If the connection breaks, [`VaultLink`] makes another one and the request is sent again:
 //! every operation may run twice. A put that finds its name taken then asks the server whether the
 //! object has exactly these bytes; a delete that finds nothing has deleted. The server may still
 //! carry out what the broken connection had brought, after the request that was sent again. So an
@@ -18,6 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use env::{Clock, LockState, ObjectMeta, ProcessLock, Storage, StorageError};
+use format::FormatError;
+use format::wire::Reader;
 use transport::Traffic;
 use types::{ByteRange, ObjectName};
 use wire::{PUT_BYTES_MAX, PutPart, RefusalKind, StorageRequest, WantedBytes, Wire, request};
@@ -25,12 +27,12 @@ use wire::{PUT_BYTES_MAX, PutPart, RefusalKind, StorageRequest, WantedBytes, Wir
 use crate::connection::Connection;
 use crate::dial::Dialer;
 use crate::error::ClientError;
-use crate::link::Link;
+use crate::vault_link::VaultLink;
 
 /// A vault of a server.
 #[derive(Debug)]
 pub struct RemoteStorage {
-    link: Link,
+    link: VaultLink,
     rights: String,
     uploads: AtomicU32,
 }
@@ -44,7 +46,7 @@ impl RemoteStorage {
         clock: &Arc<dyn Clock>,
     ) -> Self {
         Self {
-            link: Link::new(dialer, first, handle, clock),
+            link: VaultLink::new(dialer, first, handle, clock),
             rights: rights.to_owned(),
             uploads: AtomicU32::new(0),
         }
@@ -63,15 +65,10 @@ impl RemoteStorage {
         &self.link.dialer.traffic
     }
 
-    /// Asks, and returns the parts of the answer.
-    fn ask(
-        &self,
-        action: &'static str,
-        name: &str,
-        asked: &StorageRequest,
-    ) -> Result<Vec<Vec<u8>>, StorageError> {
-        let parts = self.link.request(|connection, _| parts_of(connection, asked));
-        parts.map_err(|error| storage_error(action, name, error))
+    /// Asks, and returns the answer.
+    fn ask(&self, action: &'static str, name: &str, asked: &StorageRequest) -> Result<Vec<u8>, StorageError> {
+        let answer = self.link.request(|connection, _| answer_to(connection, asked));
+        answer.map_err(|error| storage_error(action, name, error))
     }
 
     /// Asks for an answer that is one value.
@@ -81,43 +78,28 @@ impl RemoteStorage {
         name: &str,
         asked: &StorageRequest,
     ) -> Result<T, StorageError> {
-        let parts = self.ask(action, name, asked)?;
-        T::from_bytes(&parts.concat())
+        T::from_bytes(&self.ask(action, name, asked)?)
             .map_err(|error| storage_error(action, name, ClientError::protocol(&error)))
     }
 
     /// Asks for a listing.
     fn ask_list<T: Wire>(&self, folder: &str, asked: &StorageRequest) -> Result<Vec<T>, StorageError> {
-        let mut listed = Vec::new();
-        for part in self.ask("list", folder, asked)? {
-            let part = Vec::<T>::from_bytes(&part);
-            listed.append(
-                &mut part.map_err(|error| storage_error("list", folder, ClientError::protocol(&error)))?,
-            );
-        }
-        Ok(listed)
+        let answer = self.ask("list", folder, asked)?;
+        lists_of(&answer).map_err(|error| storage_error("list", folder, ClientError::protocol(&error)))
     }
 
     /// Asks for bytes. If the range ends behind the object, the error says where the object ends.
     fn ask_bytes(&self, name: &ObjectName, wanted: WantedBytes) -> Result<Vec<u8>, StorageError> {
         let asked = StorageRequest::Get(name.clone(), wanted);
-        let parts = self.link.request(|connection, _| parts_of(connection, &asked));
+        let bytes = self.link.request(|connection, _| answer_to(connection, &asked));
         let past_end = |error: &ClientError| matches!(error, ClientError::Refused(refusal) if refusal.kind == RefusalKind::PastEnd);
-        match (parts, wanted) {
+        match (bytes, wanted) {
             (Err(error), WantedBytes::Range(range)) if past_end(&error) => Err(StorageError::PastEnd {
                 name: name.clone(),
                 len: self.head(name)?.len,
                 end: range.end(),
             }),
-            (parts, _) => {
-                let mut parts = parts.map_err(|error| storage_error("read", name.as_str(), error))?;
-                // One part is the usual case.
-                Ok(if parts.len() == 1 {
-                    parts.pop().unwrap_or_default()
-                } else {
-                    parts.concat()
-                })
-            }
+            (bytes, _) => bytes.map_err(|error| storage_error("read", name.as_str(), error)),
         }
     }
 
@@ -149,10 +131,20 @@ impl RemoteStorage {
     }
 }
 
-/// Asks over this connection, and returns the parts of the answer.
-fn parts_of(connection: &Connection, asked: &StorageRequest) -> Result<Vec<Vec<u8>>, ClientError> {
+/// Asks over this connection, and returns the answer.
+fn answer_to(connection: &Connection, asked: &StorageRequest) -> Result<Vec<u8>, ClientError> {
     let number = connection.begin(request::STORAGE, asked)?;
-    connection.inbox.whole_answer(number)
+    connection.wait(number)
+}
+
+/// The elements of a listing: each part of the answer is a list.
+fn lists_of<T: Wire>(answer: &[u8]) -> Result<Vec<T>, FormatError> {
+    let mut r = Reader::new("listing", answer);
+    let mut all = Vec::<T>::read(&mut r)?;
+    while r.remaining() > 0 {
+        all.append(&mut Vec::<T>::read(&mut r)?);
+    }
+    Ok(all)
 }
 
 fn storage_error(action: &'static str, name: &str, error: ClientError) -> StorageError {
@@ -196,7 +188,7 @@ impl Storage for RemoteStorage {
         let asked = StorageRequest::Barrier;
         let barrier = self
             .link
-            .barrier(|connection| parts_of(connection, &asked).map(drop));
+            .barrier(|connection| answer_to(connection, &asked).map(drop));
         let vault = self.link.dialer.to_string();
         match barrier {
             Ok(true) => Ok(()),
@@ -251,7 +243,7 @@ impl Storage for RemoteStorage {
         let asked = StorageRequest::Delete(name.clone());
         let deleted = self
             .link
-            .request(|connection, is_again| match parts_of(connection, &asked) {
+            .request(|connection, is_again| match answer_to(connection, &asked) {
                 Err(ClientError::Refused(refusal)) if is_again && refusal.kind == RefusalKind::NotFound => {
                     Ok(())
                 }

@@ -64,6 +64,6 @@ pub mod reply {
     pub const FAILED: u8 = 4;
     /// [`Progress`](crate::Progress) of the request with this number.
     pub const PROGRESS: u8 = 5;
-    /// A part of the answer to the request with this number. The answer is the last part.
-    pub const PART: u8 = 32;
+    /// The next part of an answer that is longer than a frame. [`ANSWER`] has the last one.
+    pub const PART: u8 = 7;
 }

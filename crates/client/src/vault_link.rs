@@ -47,14 +47,14 @@ struct State {
 
 /// The connection to a vault, for any number of threads.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct VaultLink {
     pub(crate) dialer: Dialer,
     clock: Arc<dyn Clock>,
     patience: Duration,
     state: Mutex<State>,
 }
 
-impl Link {
+impl VaultLink {
     pub(crate) fn new(dialer: Dialer, first: Connection, handle: [u8; 16], clock: &Arc<dyn Clock>) -> Self {
         Self {
             dialer,
