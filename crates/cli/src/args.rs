@@ -15,6 +15,7 @@ mod typed;
 mod verify;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -73,6 +74,8 @@ impl Cli {
         if let Some((kind, why)) = cli.idle(matches) {
             return Err(clap.error(kind, why));
         }
+        let on_server = cli.idle_on_server(matches);
+        cli.global.idle_on_server = on_server.map(|(kind, why)| Arc::new(clap.error(kind, why)));
         environment::give_way(&mut cli, matches);
         cli.log_filter = log::filter().map_err(|why| clap.error(ErrorKind::ValueValidation, why))?;
         let verb = clap.get_bin_name().unwrap_or_default();
@@ -85,6 +88,9 @@ impl Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
+    /// What is wrong with the typed options if the server has the store open
+    #[arg(skip)]
+    pub(crate) idle_on_server: Option<Arc<clap::Error>>,
     /// The store: a local or mounted folder, or onefold://HOST:PORT/NAMESPACE
     #[arg(
         short,

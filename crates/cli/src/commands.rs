@@ -23,16 +23,17 @@ mod snapshots;
 mod stats;
 mod typed;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use cli_support::{Code, Output};
 use onefold::repository::Repository;
-use onefold::{Monitor, OpenOptions, Store};
+use onefold::{Env, Monitor, OpenOptions, Store};
 
 use crate::args::{Cli, Command, Filter, Global, LATEST};
 use crate::password;
-use place::{Place, open_anywhere};
+pub(crate) use place::IdleOption;
+use place::{Opened, Place, open_anywhere};
 use typed::absolute;
 
 /// Runs the command.
@@ -67,24 +68,40 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
 fn folder(global: &Global) -> Result<PathBuf> {
     match place::place(global)? {
         Place::Folder(folder) => Ok(folder),
-        place @ (Place::Server(_) | Place::Tunnel(_)) => bail!(
-            "this command works in the store's own folder, and {place} is on a server: run it on the server"
-        ),
+        place @ (Place::Server(_) | Place::Tunnel(_)) => Err(on_a_server(&place)),
     }
 }
 
-/// Opens the store that the arguments name.
+fn on_a_server(place: &Place) -> anyhow::Error {
+    anyhow!("this command works in the store's own folder, and {place} is on a server: run it on the server")
+}
+
+/// Opens the store that the arguments name, in a folder or in a vault.
 fn open(global: &Global) -> Result<Store> {
-    let folder = folder(global)?;
+    match open_anywhere(global)? {
+        Opened::Local(store) | Opened::Vault { store, .. } => Ok(*store),
+        Opened::Remote(_) => Err(on_a_server(&place::place(global)?)),
+    }
+}
+
+/// Opens the store in a folder.
+fn open_folder(global: &Global, folder: &Path) -> Result<Store> {
     let place = || folder.display().to_string();
+    let env = Store::find_local(folder).with_context(place)?;
+    open_in(global, &env, true, &place())
+}
+
+/// Opens the store of an environment, which has one.
+fn open_in(global: &Global, env: &Env, reads_content: bool, place: &str) -> Result<Store> {
     // Check that there is a store before asking for its password.
-    let env = Store::find_local(&folder).with_context(place)?;
+    Store::probe(env).with_context(|| place.to_owned())?;
     let credential = password::existing(global)?;
     let options = OpenOptions::default()
         .index_bytes_max(u64::from(global.index_mib) << 20)
         .index_memory_bytes_max(global.index_memory_mib.map(|mib| (mib as usize) << 20))
-        .pin_reads(!global.no_pin);
-    let store = Store::open(&env, &credential, &options).with_context(place)?;
+        .pin_reads(!global.no_pin)
+        .reads_content(reads_content);
+    let store = Store::open(env, &credential, &options).with_context(|| place.to_owned())?;
     let output = global.output();
     // Standard error is closed, so nothing can be reported.
     store.observe_mirror_reads(move |told| drop(output.warning(told, &format!("warning: {told}"))));

@@ -11,10 +11,11 @@ mod password;
 
 use std::process::ExitCode;
 
+use cli_support::TARGET;
 use cli_support::output::Output;
-use cli_support::{Code, TARGET};
 
 use crate::args::Cli;
+use crate::commands::IdleOption;
 
 fn main() -> ExitCode {
     let mut cli = match Cli::typed() {
@@ -22,20 +23,22 @@ fn main() -> ExitCode {
         Err(error) => return cli_support::not_understood(&error),
     };
     let output = cli.global.output();
-    let code = match log::start(cli.global.log.as_deref(), cli.log_filter.take()) {
+    match log::start(cli.global.log.as_deref(), cli.log_filter.take()) {
         Ok(()) => run(&cli, output),
-        Err(error) => exit::report(output, &cli.command, &error),
-    };
-    code.into()
+        Err(error) => exit::report(output, &cli.command, &error).into(),
+    }
 }
 
-fn run(cli: &Cli, output: Output) -> Code {
+fn run(cli: &Cli, output: Output) -> ExitCode {
     let (version, process) = (env!("CARGO_PKG_VERSION"), std::process::id());
     tracing::info!(target: TARGET, command = cli.verb, version, process, "begins");
     let code = match commands::run(cli, output) {
         Ok(code) => code,
-        Err(error) => exit::report(output, &cli.command, &error),
+        Err(error) => match error.downcast_ref::<IdleOption>() {
+            Some(IdleOption(idle)) => return cli_support::not_understood(idle),
+            None => exit::report(output, &cli.command, &error),
+        },
     };
     tracing::info!(target: TARGET, code = code.number(), "ends");
-    code
+    code.into()
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use env::Clock;
 use onefold::PROGRAM;
 use transport::{Address, Channel, Connector, Invitation, Pin, Traffic, TransportError, Tunnel};
-use wire::{Hello, Joined, Joining, Login, Welcome, Wire, request};
+use wire::{Hello, Joined, Joining, LoggedIn, Login, Welcome, Wire, request};
 
 use crate::connection::Connection;
 use crate::error::ClientError;
@@ -114,6 +114,11 @@ impl Dialer {
 
     /// A connection that has logged in.
     pub(crate) fn log_in(&self) -> Result<Connection, ClientError> {
+        self.log_in_told().map(|(connection, _)| connection)
+    }
+
+    /// A connection that has logged in, and what the server told about the namespace.
+    pub(crate) fn log_in_told(&self) -> Result<(Connection, LoggedIn), ClientError> {
         let (channel, login) = match &self.target {
             Target::Network(access) => (
                 reach(&access.address)?,
@@ -139,8 +144,8 @@ impl Dialer {
         let hello = connection.begin(request::HELLO, &Hello::new(PROGRAM))?;
         let login = connection.begin(request::LOGIN, &login);
         welcome(&connection.wait(hello)?)?;
-        connection.wait(login?)?;
-        Ok(connection)
+        let told = LoggedIn::from_bytes(&connection.wait(login?)?);
+        Ok((connection, told.map_err(|error| ClientError::protocol(&error))?))
     }
 }
 

@@ -94,7 +94,9 @@ impl Inbox {
             }
             reply::REFUSAL => {
                 let refusal = refusal(&body)?;
-                self.lock().answers.insert(head.number, Err(refusal));
+                let mut mail = self.lock();
+                mail.parts.remove(&head.number);
+                mail.answers.insert(head.number, Err(refusal));
             }
             kind => return Err(ClientError::Protocol(format!("a message of kind {kind}"))),
         }

@@ -22,7 +22,7 @@ use wire::{
 
 use crate::calls;
 use crate::connection::Connection;
-use crate::dial::{Dialer, Target};
+use crate::dial::Dialer;
 use crate::error::ClientError;
 use crate::link::{Link, Renewal};
 use crate::listings::Listings;
@@ -50,18 +50,14 @@ pub struct RemoteRepository {
 }
 
 impl RemoteRepository {
-    /// Logs in.
-    ///
-    /// # Errors
-    /// If the server cannot be reached, is another one, or refuses the token.
-    pub fn open(
-        target: Target,
+    /// The namespace of a connection that has logged in.
+    pub(crate) fn of(
+        dialer: Dialer,
+        first: Connection,
         clock: &Arc<dyn Clock>,
         entropy: &Arc<dyn Entropy>,
-    ) -> Result<Self, ClientError> {
-        let dialer = Dialer::new(target, clock)?;
-        let first = dialer.log_in()?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             dialer: Arc::new(dialer),
             clock: Arc::clone(clock),
             idle: Mutex::new(vec![first]),
@@ -69,7 +65,7 @@ impl RemoteRepository {
             listings: None,
             entropy: Arc::clone(entropy),
             lost: Mutex::default(),
-        })
+        }
     }
 
     /// Keeps the listings of backups here. So the next backup of a series reads none from the

@@ -57,6 +57,14 @@ pub enum StorageError {
         /// The object or folder.
         name: String,
     },
+    /// The storage does not let this client do that. Another client may.
+    #[error("{name}: {why}")]
+    NoRight {
+        /// The object or folder.
+        name: String,
+        /// The storage's reason, for people.
+        why: String,
+    },
     /// The file system is mounted read-only, so no user could write.
     #[error(
         "{name}: the store lies on a file system that is mounted read-only; mount it for writing before \
@@ -83,4 +91,13 @@ pub enum StorageError {
         /// The system's error.
         source: io::Error,
     },
+}
+
+impl StorageError {
+    /// Whether the storage refused this client a right. Then a client that has more rights does the
+    /// work.
+    #[must_use]
+    pub fn is_no_right(&self) -> bool {
+        matches!(self, Self::NoRight { .. })
+    }
 }

@@ -311,7 +311,8 @@ impl Index {
         for name in objects {
             match self.storage().delete(name) {
                 Ok(()) => deleted += 1,
-                Err(StorageError::NotFound { .. }) => {}
+                // What this client may not delete, another client merges.
+                Err(StorageError::NotFound { .. } | StorageError::NoRight { .. }) => {}
                 Err(e) => return Err(e.into()),
             }
         }

@@ -15,6 +15,7 @@ use format::session::{OpenStream, SpineNode};
 use index::Index;
 use ingest::{
     BackupSession, Cap, Committed, Counters, Granularity, IngestError, LocalSession, Sent, StoreSession,
+    VerifyKnown,
 };
 use recipe::{Child, TreeBuilder, TreeRoot};
 use session::{Begin, HeartbeatTask, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
@@ -77,7 +78,12 @@ impl Store {
             containers: adopted,
             streams: interrupted,
         } = adopt(&session, &mut warnings)?;
-        let (list, parents) = choose_parents(&session, series, how.parents)?;
+        let reads_content = self.options.reads_content;
+        let choice = match how.parents {
+            ParentChoice::LatestTree if !reads_content => ParentChoice::Named(&[]),
+            choice => choice,
+        };
+        let (list, parents) = choose_parents(&session, series, choice)?;
         let previous = list.backups().rev().find(|entry| entry.series() == series);
         let after = previous.map(ManifestEntry::session);
         if let Some(lost) = session.manifests().lost_after(&list, series, after)? {
@@ -97,7 +103,11 @@ impl Store {
             .map_or(&[][..], |backup| &backup.streams);
         let mut seen = StoreSession::new(session, self.nodes(), &index, named)
             .with_previous(streams.iter().map(TreeRoot::from).collect())
-            .verifying(how.options.ingest.verify_known)
+            .verifying(if reads_content {
+                how.options.ingest.verify_known
+            } else {
+                VerifyKnown::NONE
+            })
             .suspecting(how.is_suspect)
             .insisting(how.insists);
         let mut is_whole = true;
@@ -301,9 +311,12 @@ fn adopt(session: &Session, warnings: &mut Vec<Warning>) -> Result<Adopted> {
             // Another session took it over first, or it came back to life. Its data is not ours to
             // use.
             Err(SessionError::NotAdoptable { .. }) => {}
-            Err(error @ SessionError::Damaged(_)) => warnings.push(Warning::NotAdopted {
-                why: error.to_string(),
-            }),
+            // The storage may keep sessions of other clients from this one.
+            Err(error) if error.is_no_right() || matches!(error, SessionError::Damaged(_)) => {
+                warnings.push(Warning::NotAdopted {
+                    why: error.to_string(),
+                });
+            }
             Err(error) => return Err(error.into()),
         }
     }
@@ -380,6 +393,8 @@ fn merge_if_wanted(session: &Session, index: &Index) -> Result<()> {
     let lease = match session.acquire_lease(LeaseRole::Index) {
         Ok(lease) => lease,
         Err(SessionError::LeaseTaken { .. }) => return Ok(()),
+        // Another client merges.
+        Err(error) if error.is_no_right() => return Ok(()),
         Err(error) => return Err(error.into()),
     };
     index.merge(&|| lease.is_held().unwrap_or(false), &|_| true)?;

@@ -119,6 +119,10 @@ pub struct OpenOptions {
     /// prune removes its data meanwhile. This writes a few small objects. Without it, reading
     /// writes nothing.
     pub pin_reads: bool,
+    /// Whether the storage gives this process the content of containers. If not, it gives catalogs
+    /// and nodes alone, as a vault does to a client that may only write. Then a backup has no
+    /// parent, and verifies no chunks that it finds stored.
+    pub reads_content: bool,
 }
 
 types::setters!(OpenOptions {
@@ -131,6 +135,7 @@ types::setters!(OpenOptions {
     policy: SessionPolicy,
     process: u32,
     pin_reads: bool,
+    reads_content: bool,
 });
 
 impl Default for OpenOptions {
@@ -145,6 +150,7 @@ impl Default for OpenOptions {
             policy: SessionPolicy::default(),
             process: std::process::id(),
             pin_reads: true,
+            reads_content: true,
         }
     }
 }

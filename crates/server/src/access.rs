@@ -11,7 +11,8 @@ use types::ObjectName;
 
 use crate::error::{ServerError, TARGET};
 use crate::home::Home;
-use crate::rights::Rights;
+use crate::namespaces::Place;
+use crate::rights::{Right, Rights};
 
 /// What a token begins with.
 const TOKEN: &str = "of1";
@@ -119,13 +120,20 @@ impl Home {
     /// if it does not exist, in the first tenant. The token will be valid for so many nanoseconds.
     ///
     /// # Errors
-    /// Of the storage.
+    /// `Refused` for a right that means nothing in the namespace; of the storage.
     pub fn invite(
         &self,
         address: Address,
         rights: Rights,
         token_nanos: Option<i64>,
     ) -> Result<Invited, ServerError> {
+        let is_vault = self.place_of(&address.namespace)? == Some(Place::Vault);
+        if rights.has(Right::Maintain) && !is_vault {
+            return Err(ServerError::Refused(format!(
+                "the right to maintain is for vaults, and {} is none (`onefold server namespace add --vault`)",
+                address.namespace
+            )));
+        }
         self.ensure_namespace(&address.namespace, None)?;
         let (id, secret, now) = (self.random(8), self.random(32), self.now());
         let until = now.saturating_add(INVITED_NANOS);

@@ -44,7 +44,7 @@ pub(crate) fn run(
             .running_backups
             .begin(namespace, begin.attempt, &peer.closer);
         let running = running.ok_or_else(|| busy("a backup with this number runs"))?;
-        let place = state.memory.backup(user.owner())?;
+        let place = state.memory.backup(&user.shares.owner)?;
         Ok(((running, place), begin_backup(user, begin)?))
     });
     let (_running, (hosted, about, quota)) = match begun {
@@ -79,7 +79,7 @@ pub(crate) fn run(
     thread::scope(|scope| {
         scope.spawn(|| running.send_verdicts(writer, &is_over));
         let served = loop {
-            match incoming.next(state, user) {
+            match incoming.next(state, &user.shares) {
                 Ok(None) => break Ok(Ending::Over),
                 Err(error) => break Err(error),
                 Ok(Some(Message { head, body, .. })) => match running.take(writer, head, &body) {
@@ -286,7 +286,7 @@ impl Running<'_> {
     }
 
     fn submit(&self, body: &[u8]) -> Result<(), Refusal> {
-        let turn = self.state.memory.turn(self.user.owner());
+        let turn = self.state.memory.turn(&self.user.shares.owner);
         let sent = Vec::<Sent>::from_bytes(body)?;
         let bytes = sent.iter().map(|one| match one {
             Sent::Region(region) => region.bytes.bytes().len() as u64,

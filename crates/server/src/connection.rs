@@ -4,19 +4,36 @@ use onefold::repository::Repository;
 use onefold::{Monitor, PROGRAM};
 use transport::{Channel, TransportError};
 use types::SessionId;
-use wire::{Head, Hello, Joined, Joining, Login, ReadBegun, Refusal, RefusalKind, Welcome, Wire, request};
+use wire::{
+    Head, Hello, Joined, Joining, LoggedIn, Login, ReadBegun, Refusal, RefusalKind, Welcome, Wire, request,
+};
 
 use crate::backup;
 use crate::calls;
 use crate::manifests::Namespace;
 use crate::namespaces::Limits;
-use crate::peer::{Ending, Message, Peer, Token, User, failed, not_allowed};
+use crate::peer::{Ending, Message, Peer, Shares, Token, User, failed, not_allowed};
 use crate::reading;
 use crate::rights::{Right, Rights};
 use crate::state::State;
+use crate::vault_serving::VaultUser;
 
 /// Bytes of a message before a client has shown its token.
 const STRANGER_BYTES_MAX: usize = 64 << 10;
+
+/// A client whose token was accepted.
+struct LoginAccess {
+    /// The token's id, if it has one.
+    token: Option<Token>,
+    rights: Rights,
+    namespace: String,
+}
+
+/// What a client uses.
+enum Use<'a> {
+    Store(User),
+    Vault(VaultUser<'a>),
+}
 
 /// A connection of a client.
 pub(crate) struct Connection<'a> {
@@ -62,11 +79,23 @@ impl<'a> Connection<'a> {
                 .peer
                 .reply(head.number, joined.map(|joined| joined.to_bytes()));
         }
-        match self.log_in(head, &body) {
-            Ok(user) => {
-                trusted();
-                self.peer.answer(head.number, &[])?;
+        let access = match self.log_in(head, &body) {
+            Ok(access) => access,
+            Err(refusal) => return self.peer.refuse(head.number, &refusal),
+        };
+        trusted();
+        let rights = access.rights.to_string();
+        match self.use_place(access) {
+            Ok(Use::Store(user)) => {
+                let told = LoggedIn { vault: None, rights };
+                self.peer.answer(head.number, &told.to_bytes())?;
                 self.requests(user)
+            }
+            Ok(Use::Vault(user)) => {
+                let vault = Some(user.handle());
+                self.peer
+                    .answer(head.number, &LoggedIn { vault, rights }.to_bytes())?;
+                user.serve(&mut self.peer)
             }
             Err(refusal) => self.peer.refuse(head.number, &refusal),
         }
@@ -105,7 +134,7 @@ impl<'a> Connection<'a> {
         })
     }
 
-    fn log_in(&self, head: Head, body: &[u8]) -> Result<User, Refusal> {
+    fn log_in(&self, head: Head, body: &[u8]) -> Result<LoginAccess, Refusal> {
         if head.kind != request::LOGIN {
             return Err(Refusal::new(RefusalKind::Malformed, "a request before the login"));
         }
@@ -136,25 +165,49 @@ impl<'a> Connection<'a> {
                 login.namespace
             )));
         };
-        let namespace = Namespace::new(&login.namespace);
-        Ok(User {
+        Ok(LoginAccess {
             token,
             rights,
-            limits: Limits::default(),
-            rate: self.state.rates.of(&login.namespace),
-            running_bytes: self.state.running_bytes.of(&login.namespace),
-            namespace,
-            store: self.state.store_of(&login.namespace).map_err(failed)?,
+            namespace: login.namespace,
         })
     }
 
+    fn use_place(&self, access: LoginAccess) -> Result<Use<'a>, Refusal> {
+        let LoginAccess {
+            token,
+            rights,
+            namespace,
+        } = access;
+        let shares = Shares {
+            owner: token.as_ref().map_or(&*namespace, Token::id).to_owned(),
+            rate: self.state.rates.of(&namespace),
+            rate_bytes: None,
+        };
+        if let Some(vault) = self.state.vault_of(&namespace).map_err(failed)? {
+            let user = VaultUser::new(self.state, vault, namespace, (token, rights), shares);
+            return Ok(Use::Vault(user));
+        }
+        Ok(Use::Store(User {
+            token,
+            rights,
+            limits: Limits::default(),
+            shares,
+            running_bytes: self.state.running_bytes.of(&namespace),
+            store: self.state.store_of(&namespace).map_err(failed)?,
+            namespace: Namespace::new(&namespace),
+        }))
+    }
+
     fn requests(&mut self, mut user: User) -> Result<(), TransportError> {
-        while let Some(Message { head, body, .. }) = self.peer.incoming.next(self.state, &user)? {
+        while let Some(Message { head, body, .. }) = self.peer.incoming.next(self.state, &user.shares)? {
             if let Err(refusal) = user.ensure_valid() {
                 return self.peer.refuse(head.number, &refusal);
             }
             match self.state.home.limits(user.namespace.name()) {
-                Ok(limits) => user.limits = limits,
+                Ok(limits) => {
+                    user.shares.rate_bytes = limits.rate_bytes;
+                    user.limits = limits;
+                }
                 Err(error) => return self.peer.refuse(head.number, &failed(error)),
             }
             let user = &user;
@@ -224,7 +277,7 @@ impl<'a> Connection<'a> {
         };
         self.peer.answer(number, &answer.to_bytes())?;
         loop {
-            let Some(Message { head, body, .. }) = self.peer.incoming.next(self.state, user)? else {
+            let Some(Message { head, body, .. }) = self.peer.incoming.next(self.state, &user.shares)? else {
                 return Ok(Ending::Over);
             };
             if head.kind == request::END {
@@ -242,7 +295,7 @@ impl<'a> Connection<'a> {
                 Err(Refusal::new(RefusalKind::Malformed, why))
             };
             let answer = reading::answer(reader, head.kind, &body).unwrap_or_else(unknown);
-            user.pass(self.state, answer.as_ref().map_or(0, Vec::len));
+            user.shares.pass(self.state, answer.as_ref().map_or(0, Vec::len));
             self.peer.reply(head.number, answer)?;
         }
     }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `authority` | the secret key of the server's authority, PKCS 8 |
 //! | `tenants/<name>` | JSON: where the tenant's store is |
-//! | `namespaces/<name>` | JSON: the tenant that it belongs to |
+//! | `namespaces/<name>` | JSON: the tenant that it belongs to; a vault belongs to none |
+//! | `owners/<vault>/<session>` | JSON: the token that began a session of a vault |
 //! | `limits/<namespace>/<revision>` | JSON: limits; the highest revision counts |
 //! | `tokens/<id>` | JSON: a token, with the hash of its secret |
 //! | `invitations/<id>` | JSON: an invitation, with the hash of its code |
@@ -12,7 +13,7 @@
 //! | `audit/<time>-<random>` | JSON: an event |
 //!
 //! The objects are in the sub-folder `state`. Each is created once, and none is changed. A token
-//! ends by the removal of its object.
+//! ends by the removal of its object. The objects of a vault are in `vaults/<name>`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -10,6 +10,9 @@
 //! - A client sees and names only backups of the namespace that its token is for, and only with the
 //!   rights that the token has.
 //! - Secrets of tokens and invitations are stored hashed.
+//! - A namespace may be a vault instead: the objects of a store that the server cannot read. A
+//!   client without the right to maintain it creates only what a backup creates, and deletes
+//!   nothing but what its own sessions leave.
 
 mod accepting;
 mod access;
@@ -35,6 +38,13 @@ mod socket;
 mod state;
 #[cfg(test)]
 mod tests;
+mod vault;
+mod vault_home;
+mod vault_reading;
+mod vault_rights;
+mod vault_serving;
+#[cfg(test)]
+mod vault_tests;
 
 pub use access::{Invited, TokenInfo};
 pub use connection::Granted;

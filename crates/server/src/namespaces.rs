@@ -19,7 +19,17 @@ pub(crate) struct Tenant {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Namespace {
-    tenant: String,
+    /// `None`: it is a vault.
+    tenant: Option<String>,
+}
+
+/// Where a namespace's backups are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the store of this tenant.
+    Tenant(String),
+    /// In a vault.
+    Vault,
 }
 
 /// What a namespace may not do. The server enforces it, whatever rights a token has.
@@ -39,8 +49,8 @@ pub struct Limits {
 pub struct NamespaceInfo {
     /// Its name.
     pub name: String,
-    /// The tenant that it belongs to.
-    pub tenant: String,
+    /// The tenant that it belongs to. `None`: it is a vault.
+    pub tenant: Option<String>,
     /// Its limits.
     pub limits: Limits,
 }
@@ -95,10 +105,10 @@ impl Home {
         store.map_err(|error| of_store(name, error))
     }
 
-    /// The tenant of a namespace.
-    pub(crate) fn tenant_of(&self, namespace: &str) -> Result<Option<String>, ServerError> {
+    /// Where the backups of a namespace are, if there is such a namespace.
+    pub(crate) fn place_of(&self, namespace: &str) -> Result<Option<Place>, ServerError> {
         let found: Option<Namespace> = self.record(&format!("namespaces/{namespace}"))?;
-        Ok(found.map(|namespace| namespace.tenant))
+        Ok(found.map(|namespace| namespace.tenant.map_or(Place::Vault, Place::Tenant)))
     }
 
     /// Makes a namespace of this tenant. It may exist.
@@ -106,11 +116,15 @@ impl Home {
     /// # Errors
     /// `Refused` if it belongs to another tenant, or there is no such tenant; of the storage.
     pub fn ensure_namespace(&self, namespace: &str, tenant: Option<&str>) -> Result<(), ServerError> {
-        if let Some(present) = self.tenant_of(namespace)? {
-            return match tenant.filter(|tenant| *tenant != present) {
-                None => Ok(()),
-                Some(_) => Err(ServerError::Refused(format!(
+        if let Some(present) = self.place_of(namespace)? {
+            return match (present, tenant) {
+                (_, None) => Ok(()),
+                (Place::Tenant(present), Some(tenant)) if present == tenant => Ok(()),
+                (Place::Tenant(present), _) => Err(ServerError::Refused(format!(
                     "the namespace {namespace} belongs to the tenant {present}"
+                ))),
+                (Place::Vault, _) => Err(ServerError::Refused(format!(
+                    "the namespace {namespace} is a vault"
                 ))),
             };
         }
@@ -121,8 +135,28 @@ impl Home {
                 "there is no tenant {tenant}; `onefold server tenant add` makes one"
             )));
         }
+        let tenant = Some(tenant);
         self.put_record(&format!("namespaces/{namespace}"), &Namespace { tenant })?;
         self.record_event("namespace", namespace)
+    }
+
+    /// Makes a namespace that is a vault. It may exist.
+    ///
+    /// # Errors
+    /// `Refused` if it belongs to a tenant, or cannot be a namespace's name; of the storage.
+    pub fn ensure_vault(&self, namespace: &str) -> Result<(), ServerError> {
+        match self.place_of(namespace)? {
+            Some(Place::Vault) => return Ok(()),
+            Some(Place::Tenant(tenant)) => {
+                return Err(ServerError::Refused(format!(
+                    "the namespace {namespace} belongs to the tenant {tenant}, and cannot become a vault"
+                )));
+            }
+            None => {}
+        }
+        self.make_vault_folder(namespace)?;
+        self.put_record(&format!("namespaces/{namespace}"), &Namespace { tenant: None })?;
+        self.record_event("vault", namespace)
     }
 
     /// All namespaces, by name.
@@ -166,10 +200,18 @@ impl Home {
         namespace: &str,
         change: impl Fn(Limits) -> Limits,
     ) -> Result<Limits, ServerError> {
-        if self.tenant_of(namespace)?.is_none() {
-            return Err(ServerError::Refused(format!(
-                "there is no namespace {namespace}; `onefold server namespace list` shows them"
-            )));
+        match self.place_of(namespace)? {
+            Some(Place::Tenant(_)) => {}
+            Some(Place::Vault) => {
+                return Err(ServerError::Refused(format!(
+                    "the namespace {namespace} is a vault: the server cannot tell its backups apart, and sets them no limits"
+                )));
+            }
+            None => {
+                return Err(ServerError::Refused(format!(
+                    "there is no namespace {namespace}; `onefold server namespace list` shows them"
+                )));
+            }
         }
         loop {
             let before = self.limits_of(namespace)?;

@@ -47,6 +47,10 @@ pub(crate) struct Token {
 }
 
 impl Token {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
     pub(crate) fn new(id: String, home: &Home) -> Self {
         Self {
             id,
@@ -57,7 +61,7 @@ impl Token {
 
     /// Refuses if the token was valid no longer when the server last looked. It looks if that is at
     /// least so long ago.
-    fn ensure_valid(&self, after: Duration) -> Result<(), Refusal> {
+    pub(crate) fn ensure_valid(&self, after: Duration) -> Result<(), Refusal> {
         let now = self.home.env.clock.monotonic();
         {
             let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +90,25 @@ pub(crate) struct User {
     pub(crate) running_bytes: Arc<AtomicU64>,
     /// The namespace's limits, as they were when the present operation began.
     pub(crate) limits: Limits,
+    pub(crate) shares: Shares,
+}
+
+/// What a client shares with others.
+pub(crate) struct Shares {
+    /// Who shares: the token, or the namespace of a tunnel.
+    pub(crate) owner: String,
     pub(crate) rate: Arc<Rate>,
+    /// Bytes a second.
+    pub(crate) rate_bytes: Option<u64>,
+}
+
+impl Shares {
+    /// Waits until these bytes may pass, at the namespace's rate.
+    pub(crate) fn pass(&self, state: &State, bytes: usize) {
+        let clock = &*state.home.env.clock;
+        self.rate
+            .pass(bytes, self.rate_bytes, clock, &|| state.is_ending());
+    }
 }
 
 /// A message of a client.
@@ -106,12 +128,6 @@ pub(crate) fn failed(error: impl std::fmt::Display) -> Refusal {
 }
 
 impl User {
-    /// Who shares what the server has: the token, or the namespace of a tunnel.
-    pub(crate) fn owner(&self) -> &str {
-        let id = self.token.as_ref().map(|token| token.id.as_str());
-        id.unwrap_or_else(|| self.namespace.name())
-    }
-
     /// Refuses what the token does not allow.
     pub(crate) fn ensure(&self, right: Right) -> Result<(), Refusal> {
         if self.rights.has(right) {
@@ -134,12 +150,6 @@ impl User {
     pub(crate) fn ensure_still_valid(&self) -> Result<(), Refusal> {
         let token = self.token.as_ref();
         token.map_or(Ok(()), |token| token.ensure_valid(LOOK_EVERY))
-    }
-
-    /// Waits until these bytes may pass, at the namespace's rate.
-    pub(crate) fn pass(&self, state: &State, bytes: usize) {
-        let (limit, clock) = (self.limits.rate_bytes, &*state.home.env.clock);
-        self.rate.pass(bytes, limit, clock, &|| state.is_ending());
     }
 
     /// The namespace's part of the store.
@@ -168,16 +178,16 @@ impl Incoming {
         self.0.next(max)
     }
 
-    /// The user's next message, once there is memory for it, at the namespace's rate. `None` if the
-    /// user has left.
-    pub(crate) fn next(&mut self, state: &State, user: &User) -> Result<Option<Message>, TransportError> {
+    /// The next message, once there is memory for it, at the namespace's rate. `None` if the client
+    /// has left.
+    pub(crate) fn next(&mut self, state: &State, shares: &Shares) -> Result<Option<Message>, TransportError> {
         let Some(head) = self.0.head(FRAME_BYTES_MAX)? else {
             return Ok(None);
         };
         let is_ending = || state.is_ending();
-        let memory = state.memory.body(user.owner(), head.len, &is_ending);
+        let memory = state.memory.body(&shares.owner, head.len, &is_ending);
         let body = self.0.body(head)?;
-        user.pass(state, head.len);
+        shares.pass(state, head.len);
         Ok(Some(Message {
             head,
             body,

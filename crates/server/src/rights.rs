@@ -16,14 +16,17 @@ pub enum Right {
     Forget,
     /// Hold backups, and end holds.
     Hold,
+    /// Make, change and delete any object of a vault.
+    Maintain,
 }
 
-const ALL: [(Right, &str); 5] = [
+const ALL: [(Right, &str); 6] = [
     (Right::Write, "write"),
     (Right::List, "list"),
     (Right::Read, "read"),
     (Right::Forget, "forget"),
     (Right::Hold, "hold"),
+    (Right::Maintain, "maintain"),
 ];
 
 /// Some rights.

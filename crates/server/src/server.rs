@@ -100,6 +100,11 @@ impl Server {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[cfg(test)]
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
     pub(crate) fn is_ending(&self) -> bool {
         self.state.is_ending()
     }

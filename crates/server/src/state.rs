@@ -10,8 +10,10 @@ use onefold::{Credential, OpenOptions, Store};
 use crate::error::ServerError;
 use crate::home::Home;
 use crate::memory::Memory;
+use crate::namespaces::Place;
 use crate::rate::Rates;
 use crate::running::{RunningBackups, RunningBytes};
+use crate::vault::Vault;
 
 /// The server's folder, its stores, and what runs.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub(crate) struct State {
     credential: Credential,
     options: OpenOptions,
     stores: Mutex<BTreeMap<String, Arc<Store>>>,
+    /// By namespace.
+    vaults: Mutex<BTreeMap<String, Arc<Vault>>>,
     pub(crate) running_bytes: RunningBytes,
     pub(crate) running_backups: RunningBackups,
     pub(crate) memory: Memory,
@@ -51,6 +55,7 @@ impl State {
             credential: credential.clone(),
             options: options.clone(),
             stores: Mutex::default(),
+            vaults: Mutex::default(),
             running_bytes: RunningBytes::default(),
             running_backups: RunningBackups::default(),
             memory: Memory::new(memory_bytes, cores),
@@ -66,8 +71,11 @@ impl State {
 
     /// The store of a namespace's tenant.
     pub(crate) fn store_of(&self, namespace: &str) -> Result<Arc<Store>, ServerError> {
-        match self.home.tenant_of(namespace)? {
-            Some(tenant) => self.store(tenant),
+        match self.home.place_of(namespace)? {
+            Some(Place::Tenant(tenant)) => self.store(tenant),
+            Some(Place::Vault) => Err(ServerError::Refused(format!(
+                "the namespace {namespace} is a vault: its clients have its keys"
+            ))),
             None => Err(ServerError::Refused(format!(
                 "there is no namespace {namespace}; `onefold server namespace add` makes one"
             ))),
@@ -83,6 +91,28 @@ impl State {
         let store = Arc::new(self.home.store(&tenant, &self.credential, &self.options)?);
         stores.insert(tenant, Arc::clone(&store));
         Ok(store)
+    }
+
+    /// The vault of a namespace, if it is one. It is opened if it is new.
+    pub(crate) fn vault_of(&self, namespace: &str) -> Result<Option<Arc<Vault>>, ServerError> {
+        if self.home.place_of(namespace)? != Some(Place::Vault) {
+            return Ok(None);
+        }
+        let mut vaults = self.vaults.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(vault) = vaults.get(namespace) {
+            return Ok(Some(Arc::clone(vault)));
+        }
+        let vault = Arc::new(Vault::open(&self.home, namespace)?);
+        vaults.insert(namespace.to_owned(), Arc::clone(&vault));
+        Ok(Some(vault))
+    }
+
+    /// Does not use a vault's handle for later clients: its barriers fail.
+    pub(crate) fn close_vault(&self, namespace: &str, vault: &Arc<Vault>) {
+        let mut vaults = self.vaults.lock().unwrap_or_else(PoisonError::into_inner);
+        if vaults.get(namespace).is_some_and(|open| Arc::ptr_eq(open, vault)) {
+            vaults.remove(namespace);
+        }
     }
 
     /// Counts an operation. `None` if the server is ending.

@@ -225,3 +225,14 @@ fn in_doubt(damaged: &DamagedObject, latest: Option<SessionId>, among: &str) -> 
     };
     format!("{damaged}: this may be the latest backup{among}, and {what}; {readable}, or {besides}")
 }
+
+impl SessionError {
+    /// Whether the storage refused this client a right.
+    #[must_use]
+    pub fn is_no_right(&self) -> bool {
+        match self {
+            Self::Storage(error) | Self::Object(ObjectError::Storage(error)) => error.is_no_right(),
+            _ => false,
+        }
+    }
+}

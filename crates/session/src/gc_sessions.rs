@@ -79,7 +79,12 @@ impl Session {
             // A claim above the own one stays.
             let is_read = series == READ_SERIES && id < own;
             if is_read || !folder.heartbeats.is_empty() || !folder.checkpoints.is_empty() {
-                left.push((id, series, folder, is_read));
+                left.push(Left {
+                    id,
+                    series,
+                    folder,
+                    is_read,
+                });
             }
         }
         let mut tidied = CollectedSessions::default();
@@ -89,50 +94,74 @@ impl Session {
         // These must be durable first: the endings that the run acts on, the absence of claims, and
         // the own claim, which allows to delete others.
         objects.barrier()?;
-        for (id, series, folder, is_read) in left {
-            // The ending of an earlier session with this number says nothing about the present one.
-            if folder.claimed && !is_of(objects, id, series)? {
-                continue;
-            }
-            let name = names::manifest(series, id, Revision::FIRST);
-            let ending = match objects.read::<Manifest>(&name) {
-                Ok(Read::Whole(ending)) => ending,
-                // Its content is not known, so all objects of the session stay. Other sessions do
-                // not matter to it.
-                Ok(Read::Missing | Read::Damaged(_))
-                | Err(SessionError::Storage(StorageError::Io { .. })) => {
-                    continue;
+        for ended in left {
+            match collect(objects, ended) {
+                Ok(removed) => {
+                    tidied.objects += removed;
+                    tidied.sessions += usize::from(removed > 0);
                 }
+                // Another client removes what this one may not.
+                Err(error) if error.is_no_right() => {}
                 Err(error) => return Err(error),
-            };
-            let keep = match EndedBy::of(&ending) {
-                EndedBy::Adopted { checkpoint, .. } => checkpoint,
-                _ => None,
-            };
-            if folder.claimed && !folder.committed && matches!(ending, Manifest::Commit(_)) {
-                // The session was killed before it put the record itself.
-                record_commit(objects, id)?;
             }
-            let mut removed = remove(objects, id, &folder, keep)?;
-            if is_read && ending == (Manifest::Expired { by: id }) {
-                // A claim without its ending would look like a running session, and nobody would
-                // look for its other objects. So the ending is deleted only if no others were
-                // listed.
-                if folder.claimed {
-                    objects.delete(&names::claim(id))?;
-                    removed += 1;
-                } else if removed == 0 {
-                    objects.delete(&name)?;
-                    // The folder is empty. If this fails, the folder costs a listing one look more.
-                    drop(objects.storage().drop_folder(&names::session_folder(id)));
-                    removed += 1;
-                }
-            }
-            tidied.objects += removed;
-            tidied.sessions += usize::from(removed > 0);
         }
         Ok(tidied)
     }
+}
+
+/// A session with an ending, and the objects that it left.
+struct Left {
+    id: SessionId,
+    series: SeriesId,
+    folder: Folder,
+    is_read: bool,
+}
+
+/// Removes what an ended session left. Returns the number of objects.
+fn collect(objects: &Objects, left: Left) -> Result<usize> {
+    let Left {
+        id,
+        series,
+        folder,
+        is_read,
+    } = left;
+    // The ending of an earlier session with this number says nothing about the present one.
+    if folder.claimed && !is_of(objects, id, series)? {
+        return Ok(0);
+    }
+    let name = names::manifest(series, id, Revision::FIRST);
+    let ending = match objects.read::<Manifest>(&name) {
+        Ok(Read::Whole(ending)) => ending,
+        // Its content is not known, so all objects of the session stay. Other sessions do not
+        // matter to it.
+        Ok(Read::Missing | Read::Damaged(_)) | Err(SessionError::Storage(StorageError::Io { .. })) => {
+            return Ok(0);
+        }
+        Err(error) => return Err(error),
+    };
+    let keep = match EndedBy::of(&ending) {
+        EndedBy::Adopted { checkpoint, .. } => checkpoint,
+        _ => None,
+    };
+    if folder.claimed && !folder.committed && matches!(ending, Manifest::Commit(_)) {
+        // The session was killed before it put the record itself.
+        record_commit(objects, id)?;
+    }
+    let mut removed = remove(objects, id, &folder, keep)?;
+    if is_read && ending == (Manifest::Expired { by: id }) {
+        // A claim without its ending would look like a running session, and nobody would look for
+        // its other objects. So the ending is deleted only if no others were listed.
+        if folder.claimed {
+            objects.delete(&names::claim(id))?;
+            removed += 1;
+        } else if removed == 0 {
+            objects.delete(&name)?;
+            // The folder is empty. If this fails, the folder costs a listing one look more.
+            drop(objects.storage().drop_folder(&names::session_folder(id)));
+            removed += 1;
+        }
+    }
+    Ok(removed)
 }
 
 /// Puts the record of a commit, a copy of the claim.

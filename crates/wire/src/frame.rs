@@ -6,8 +6,8 @@ pub const HEAD_BYTES: usize = 9;
 /// The longest body, in bytes: the largest catalog of a container and more.
 pub const FRAME_BYTES_MAX: usize = 18 << 20;
 
-/// An answer in several frames has at most so many bytes.
-pub const ANSWER_BYTES_MAX: usize = 1 << 30;
+/// An answer in several frames has at most so many bytes: more than the longest object.
+pub const ANSWER_BYTES_MAX: usize = 3 << 29;
 
 /// Bytes of the head that its length counts.
 const COUNTED_BYTES: usize = HEAD_BYTES - 4;

@@ -7,7 +7,8 @@ pub mod request {
     /// [`Joining`](crate::Joining): trades an invitation for a token. Answered by
     /// [`Joined`](crate::Joined).
     pub const JOIN: u8 = 2;
-    /// [`Login`](crate::Login): a token for a namespace.
+    /// [`Login`](crate::Login): a token for a namespace. Answered by
+    /// [`LoggedIn`](crate::LoggedIn).
     pub const LOGIN: u8 = 3;
     /// Asks for the manifests of the namespace's backups. Answered by
     /// [`Manifests`](crate::Manifests).
@@ -50,6 +51,11 @@ pub mod request {
     /// [`Sought`](crate::Sought): asks whether a backup was committed. Answered by a list of none
     /// or one [`CommittedBackup`](crate::CommittedBackup).
     pub const COMMITTED: u8 = 20;
+    /// [`PutPart`](crate::PutPart): a part of a new object of a vault. Answered by nothing.
+    pub const PUT: u8 = 32;
+    /// [`StorageRequest`](crate::StorageRequest): another operation on objects of a vault. It says
+    /// what the answer is.
+    pub const STORAGE: u8 = 33;
 }
 
 /// What a server sends.

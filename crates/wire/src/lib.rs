@@ -17,6 +17,7 @@ mod offer;
 pub mod probe;
 mod refusal;
 mod session;
+mod storage;
 
 pub use catalog::{AskedRegions, SentCatalog};
 pub use codec::Wire;
@@ -26,6 +27,10 @@ pub use kinds::{reply, request};
 pub use offer::Sent;
 pub use refusal::{Refusal, RefusalKind};
 pub use session::{Begin, Begun, CommittedBackup, Parents, SentManifest, Sought};
+pub use storage::{
+    GOT_BYTES_MAX, LISTED_MAX, LoggedIn, OBJECT_BYTES_MAX, PUT_BYTES_MAX, PutPart, StorageRequest,
+    WantedBytes,
+};
 
 /// The newest version of the protocol that this crate speaks, ...
 pub const VERSION: u16 = 1;

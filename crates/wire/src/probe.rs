@@ -1,13 +1,15 @@
 //! One function for all decoders of messages, for fuzzing and for the tests that feed it
 //! pseudo-random bytes.
 
+use env::ObjectMeta;
 use ingest::{About, Terms, Verdict};
 use recipe::{StreamName, TreeRoot};
 use types::{ByteRange, ChunkLocation, SessionId};
 
 use crate::{
     AskedRegions, Begin, Begun, CommittedBackup, FRAME_BYTES_MAX, HEAD_BYTES, Head, Hello, Joined, Joining,
-    Login, Manifests, Progress, ReadBegun, Refusal, Sent, SentCatalog, Sought, Welcome, Wire,
+    LoggedIn, Login, Manifests, Progress, PutPart, ReadBegun, Refusal, Sent, SentCatalog, Sought,
+    StorageRequest, Welcome, Wire,
 };
 
 /// Reads the bytes behind the first as the message that the first one names, and as a frame's head.
@@ -24,7 +26,7 @@ pub fn message(bytes: &[u8]) {
         let head = Head::decode(*head, FRAME_BYTES_MAX);
         assert!(head.is_ok_and(|head| head.len <= FRAME_BYTES_MAX) || head.is_err());
     }
-    let read: [fn(&[u8]); 20] = [
+    let read: [fn(&[u8]); 25] = [
         again::<Hello>,
         again::<Welcome>,
         again::<Joining>,
@@ -45,6 +47,11 @@ pub fn message(bytes: &[u8]) {
         again::<Progress>,
         again::<(TreeRoot, ByteRange)>,
         again::<((ChunkLocation, StreamName), Vec<SessionId>)>,
+        again::<LoggedIn>,
+        again::<PutPart<'_>>,
+        again::<StorageRequest>,
+        again::<Vec<ObjectMeta>>,
+        again::<(bool, Vec<String>)>,
     ];
     match read.get(usize::from(*kind) % (read.len() + 1)) {
         Some(read) => read(body),

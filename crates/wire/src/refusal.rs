@@ -25,7 +25,7 @@ pub enum RefusalKind {
     Unreadable,
     /// The token is unknown, expired or revoked, or lacks the right.
     NotAllowed,
-    /// There is no such backup, namespace or path.
+    /// There is no such backup, namespace, path or object.
     NotFound,
     /// The message breaks a rule of the protocol.
     Malformed,
@@ -33,9 +33,15 @@ pub enum RefusalKind {
     Busy,
     /// Data of the earlier backup has rotted: begin again, and read all of the source.
     Previous,
+    /// The name of a new object is taken.
+    AlreadyExists,
+    /// The object ends before the range that was asked for.
+    PastEnd,
+    /// The server's disk is full.
+    NoSpace,
 }
 
-const KINDS: [RefusalKind; 7] = [
+const KINDS: [RefusalKind; 10] = [
     RefusalKind::Failed,
     RefusalKind::Unreadable,
     RefusalKind::NotAllowed,
@@ -43,6 +49,9 @@ const KINDS: [RefusalKind; 7] = [
     RefusalKind::Malformed,
     RefusalKind::Busy,
     RefusalKind::Previous,
+    RefusalKind::AlreadyExists,
+    RefusalKind::PastEnd,
+    RefusalKind::NoSpace,
 ];
 
 impl Refusal {

@@ -1,6 +1,9 @@
 //! Messages are read as they were written, and other bytes are refused.
 
+use std::borrow::Cow;
+
 use crypto::{DomainKey, Fingerprinter};
+use env::ObjectMeta;
 use format::config::Settings;
 use format::manifest::{SeriesName, StreamRole};
 use ingest::dedup::{Lane, NewChunk, StreamIndex};
@@ -8,7 +11,7 @@ use ingest::{Granularity, Offer, OfferedChild, OfferedPlace, OfferedSegment, Res
 use ingest::{Verdict, Wanted};
 use proptest::prelude::*;
 use recipe::TreeRoot;
-use types::{ByteRange, ChunkLocation, Fingerprint, Level, SessionId};
+use types::{ByteRange, ChunkLocation, Fingerprint, Level, ObjectName, SessionId, UnixNanos};
 
 use crate::*;
 
@@ -85,6 +88,95 @@ fn messages_have_their_golden_bytes() {
     let refusal = Refusal::new(RefusalKind::NotAllowed, "no");
     assert_eq!(hex(&refusal.to_bytes()), "02026e6f");
     assert_eq!(again(&refusal), refusal);
+}
+
+#[test]
+fn messages_for_vaults_have_their_golden_bytes() {
+    let name = |text: &str| ObjectName::new(text).unwrap();
+    let range = |offset, len| ByteRange { offset, len };
+    let told = LoggedIn {
+        vault: Some([7; 16]),
+        rights: "write".to_owned(),
+    };
+    assert_eq!(
+        hex(&told.to_bytes()),
+        ["01", &"07".repeat(16), "057772697465"].concat()
+    );
+    assert_eq!(again(&told), told);
+    let part = PutPart {
+        name: name("data/x"),
+        upload: 3,
+        offset: 300,
+        is_again: true,
+        is_last: false,
+        bytes: Cow::Borrowed(&[1, 2]),
+    };
+    assert_eq!(hex(&part.to_bytes()), "06646174612f7803000000ac020100020102");
+    assert_eq!(again(&part), part);
+    let requests = [
+        (StorageRequest::Get(name("a"), WantedBytes::All), "00016100"),
+        (
+            StorageRequest::Get(name("a"), WantedBytes::Range(range(1, 2))),
+            "0001610101000000000000000200000000000000",
+        ),
+        (
+            StorageRequest::Get(name("a"), WantedBytes::Tail(5)),
+            "000161020500000000000000",
+        ),
+        (StorageRequest::Head(name("a")), "010161"),
+        (StorageRequest::List(String::new()), "0200"),
+        (
+            StorageRequest::ListIn("s".to_owned(), vec!["1".to_owned()]),
+            "030173010131",
+        ),
+        (StorageRequest::ListFolders("s".to_owned()), "040173"),
+        (StorageRequest::Delete(name("a")), "050161"),
+        (StorageRequest::CanTrim(name("a")), "060161"),
+        (
+            StorageRequest::Trim(name("a"), name("b"), vec![range(0, 1)]),
+            "07016101620100000000000000000100000000000000",
+        ),
+        (StorageRequest::DropFolder("s".to_owned()), "080173"),
+        (StorageRequest::Barrier, "09"),
+    ];
+    for (request, golden) in requests {
+        assert_eq!(hex(&request.to_bytes()), golden, "{request:?}");
+        assert_eq!(again(&request), request);
+    }
+    let listed = vec![ObjectMeta {
+        name: name("a"),
+        len: 300,
+        space: 200,
+        put_at: UnixNanos::new(5),
+    }];
+    assert_eq!(hex(&listed.to_bytes()), "010161ac02c8010500000000000000");
+    assert_eq!(again(&listed), listed);
+}
+
+/// The largest part of an object fits into a frame, and so does the longest listing.
+#[test]
+fn parts_of_vaults_fit_into_frames() {
+    let name = ObjectName::new("n".repeat(types::OBJECT_NAME_BYTES_MAX)).unwrap();
+    let part = PutPart {
+        name: name.clone(),
+        upload: u32::MAX,
+        offset: u64::MAX,
+        is_again: true,
+        is_last: true,
+        bytes: Cow::Owned(vec![0; PUT_BYTES_MAX]),
+    };
+    assert!(part.to_bytes().len() <= FRAME_BYTES_MAX);
+    const { assert!(GOT_BYTES_MAX + 8 <= FRAME_BYTES_MAX) };
+    let meta = ObjectMeta {
+        name,
+        len: u64::MAX,
+        space: u64::MAX,
+        put_at: UnixNanos::new(i64::MAX),
+    };
+    let listed = vec![meta; LISTED_MAX];
+    let bytes = listed.to_bytes();
+    assert!(bytes.len() <= FRAME_BYTES_MAX);
+    assert_eq!(Vec::<ObjectMeta>::from_bytes(&bytes).unwrap().len(), LISTED_MAX);
 }
 
 #[test]
@@ -247,7 +339,7 @@ proptest! {
 
 /// As each kind of message.
 fn read_all(bytes: &[u8]) {
-    for kind in 0..=19 {
+    for kind in 0..=24 {
         crate::probe::message(&[&[kind], bytes].concat());
     }
 }

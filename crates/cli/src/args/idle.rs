@@ -56,12 +56,12 @@ impl Cli {
         self.command
             .idle(matches)
             .or_else(|| two_passwords(matches))
-            .or_else(|| self.idle_on_server(matches))
             .or_else(|| self.command.idle_in_store(matches))
     }
 
-    /// An option was typed about a store in a folder, and the store is on a server.
-    fn idle_on_server(&self, matches: &ArgMatches) -> Option<Idle> {
+    /// An option was typed about a store that this process opens, and the store is on a server. It
+    /// has an effect if the namespace is a vault.
+    pub(super) fn idle_on_server(&self, matches: &ArgMatches) -> Option<Idle> {
         self.global.repo.as_ref().filter(|repo| is_on_server(repo))?;
         if matches!(self.command, Command::Serve(_) | Command::Server(_)) {
             return None;

@@ -71,7 +71,7 @@ pub(crate) struct Invite {
     /// The namespace: the machine's own, or one that several machines share
     #[arg(long, value_name = "NAME")]
     pub(crate) namespace: String,
-    /// What the machine may do: write, list, read, forget, hold
+    /// What the machine may do: write, list, read, forget, hold; in a vault also maintain
     #[arg(long, default_value = "write,list,read", value_name = "RIGHTS")]
     pub(crate) rights: String,
     /// Where the machine reaches this server; by default this host's name, and port 8440
@@ -118,6 +118,10 @@ pub(crate) enum Namespace {
         /// The tenant that it belongs to
         #[arg(long, default_value = "main", value_name = "NAME")]
         tenant: String,
+        /// Make it a vault: it holds a store of its machines, which have its keys; the server
+        /// cannot read it
+        #[arg(long, conflicts_with = "tenant")]
+        vault: bool,
     },
     /// Set limits of a namespace, which no right of a token lifts
     Set {

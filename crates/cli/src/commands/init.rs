@@ -1,12 +1,14 @@
 //! `onefold init`
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use cli_support::{Code, Output};
 use onefold::{Access, Env, InitOptions, OpenOptions, Store};
 use serde::Serialize;
 
+use super::place::{Place, place, vault};
 use crate::args::{Global, Init};
 use crate::password;
 
@@ -18,9 +20,13 @@ struct Done {
 }
 
 pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> {
-    let folder = super::folder(global)?;
+    let place = place(global)?;
     if !args.chunk_kib.is_power_of_two() {
         bail!("--chunk-kib takes a power of two, such as 8 or 16");
+    }
+    let vault = vault(&place)?;
+    if vault.is_some() && args.group_access {
+        bail!("--group-access is for a folder: the rights of tokens decide who uses a vault");
     }
     let credential = password::initial(global)?;
     password::tell_of_readers(global.password_file.as_deref(), output)?;
@@ -43,9 +49,16 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
         .label(label())
         .series(args.series.change())
         .reserve_bytes(usize::from(args.reserve_mib) << 20);
-    let access = access(&folder, args)?;
-    let env = Env::create_local_for(&folder, access).map_err(onefold::Error::from)?;
-    let shown = folder.display().to_string();
+    let shown = place.to_string();
+    let (env, access) = match (&place, vault) {
+        (Place::Folder(folder), _) => {
+            let access = access(folder, args)?;
+            let env = Env::create_local_for(folder, access).map_err(onefold::Error::from)?;
+            (env, access)
+        }
+        (_, Some(vault)) => (Env::system(Arc::new(vault)), Access::Owner),
+        (_, None) => bail!("{shown} is no vault"),
+    };
     let store =
         Store::init(&env, &credential, &options, domain_of.as_ref()).with_context(|| shown.clone())?;
     output.line(format!("created store {} in {shown}", store.id()))?;
@@ -53,8 +66,13 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
         output.line("The group of this folder may read and write the store.")?;
     }
     if matches!(credential, onefold::Credential::None) {
-        output
-            .line("It has no password. Anyone who can read this folder can read everything in the store.")?;
+        let reader = match place {
+            Place::Folder(_) => "Anyone who can read this folder",
+            Place::Server(_) | Place::Tunnel(_) => "The server",
+        };
+        output.line(format!(
+            "It has no password. {reader} can read everything in the store."
+        ))?;
     } else {
         output
             .line("Keep the password safe: without it nobody can read what is in the store, you included.")?;

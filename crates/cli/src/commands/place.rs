@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use client::{Listings, RemoteRepository, Target, Tokens};
+use client::{Listings, RemoteRepository, RemoteStorage, Target, Tokens};
 use onefold::repository::Repository;
-use onefold::{Store, SystemClock, SystemEntropy};
+use onefold::{Env, Store, SystemClock, SystemEntropy};
 use transport::{Address, Traffic, Tunnel};
 
-use super::{open, typed};
+use super::{open_folder, open_in, typed};
 use crate::args::Global;
 
 /// The place of a store.
@@ -34,16 +34,32 @@ impl fmt::Display for Place {
     }
 }
 
+/// An option could have no effect, as it turned out when the server had answered.
+#[derive(Debug)]
+pub(crate) struct IdleOption(pub(crate) Arc<clap::Error>);
+
+impl fmt::Display for IdleOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for IdleOption {}
+
 /// A store that is open.
 pub(super) enum Opened {
+    /// In a folder.
     Local(Box<Store>),
+    /// In a vault of a server.
+    Vault { store: Box<Store>, traffic: Traffic },
+    /// The server has it open.
     Remote(Box<RemoteRepository>),
 }
 
 impl Opened {
     pub(super) fn repository(&self) -> &dyn Repository {
         match self {
-            Self::Local(store) => &**store,
+            Self::Local(store) | Self::Vault { store, .. } => &**store,
             Self::Remote(remote) => &**remote,
         }
     }
@@ -52,6 +68,7 @@ impl Opened {
     pub(super) fn traffic(&self) -> Option<&Traffic> {
         match self {
             Self::Local(_) => None,
+            Self::Vault { traffic, .. } => Some(traffic),
             Self::Remote(remote) => Some(remote.traffic()),
         }
     }
@@ -59,7 +76,7 @@ impl Opened {
     /// The store, if this process has it open.
     pub(super) fn local(&self) -> Option<&Store> {
         match self {
-            Self::Local(store) => Some(store),
+            Self::Local(store) | Self::Vault { store, .. } => Some(store),
             Self::Remote(_) => None,
         }
     }
@@ -91,20 +108,28 @@ pub(super) fn elsewhere(named: &Path) -> Option<Result<Place>> {
 
 /// Opens the store that the arguments name, wherever it is.
 pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
-    match place(global)? {
-        Place::Folder(_) => Ok(Opened::Local(Box::new(open(global)?))),
-        Place::Server(address) => reach(Target::Network(tokens()?.find(&address)?)),
-        Place::Tunnel(tunnel) => reach(Target::Tunnel {
-            tunnel,
-            ssh: set("ONEFOLD_SSH").unwrap_or_else(|| "ssh".into()),
-        }),
-    }
-}
-
-fn reach(target: Target) -> Result<Opened> {
+    let place = place(global)?;
+    let shown = place.to_string();
+    let target = match place {
+        Place::Folder(folder) => return Ok(Opened::Local(Box::new(open_folder(global, &folder)?))),
+        Place::Server(address) => over_network(&address)?,
+        Place::Tunnel(tunnel) => through(tunnel),
+    };
     let clock: Arc<dyn onefold::Clock> = Arc::new(SystemClock);
     let entropy: Arc<dyn onefold::Entropy> = Arc::new(SystemEntropy);
-    let mut repository = RemoteRepository::open(target, &clock, &entropy)?;
+    let mut repository = match client::open(target, &clock, &entropy)? {
+        client::Opened::Repository(repository) => match &global.idle_on_server {
+            Some(idle) => return Err(IdleOption(Arc::clone(idle)).into()),
+            None => repository,
+        },
+        client::Opened::Vault(vault) => {
+            let traffic = vault.traffic().clone();
+            let reads_content = vault.has_right("read") || vault.has_right("maintain");
+            let env = Env::system(Arc::new(vault));
+            let store = Box::new(open_in(global, &env, reads_content, &shown)?);
+            return Ok(Opened::Vault { store, traffic });
+        }
+    };
     // Without such a folder, backups read more from the server.
     if let Some(folder) = folder_for("ONEFOLD_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
         && let Ok(listings) = Listings::of(&folder, &clock)
@@ -112,6 +137,38 @@ fn reach(target: Target) -> Result<Opened> {
         repository = repository.keeping(listings);
     }
     Ok(Opened::Remote(Box::new(repository)))
+}
+
+fn over_network(address: &Address) -> Result<Target> {
+    Ok(Target::Network(tokens()?.find(address)?))
+}
+
+fn through(tunnel: Tunnel) -> Target {
+    Target::Tunnel {
+        tunnel,
+        ssh: set("ONEFOLD_SSH").unwrap_or_else(|| "ssh".into()),
+    }
+}
+
+/// The vault at a place, for a new store. `None`: the place is a folder.
+pub(super) fn vault(place: &Place) -> Result<Option<RemoteStorage>> {
+    let target = match place {
+        Place::Folder(_) => return Ok(None),
+        Place::Server(address) => over_network(address)?,
+        Place::Tunnel(tunnel) => through(tunnel.clone()),
+    };
+    let clock: Arc<dyn onefold::Clock> = Arc::new(SystemClock);
+    let entropy: Arc<dyn onefold::Entropy> = Arc::new(SystemEntropy);
+    match client::open(target, &clock, &entropy)? {
+        client::Opened::Vault(vault) if !vault.has_right("maintain") => {
+            bail!("{place}: to make a store in a vault, a token needs the right to maintain it")
+        }
+        client::Opened::Vault(vault) => Ok(Some(vault)),
+        client::Opened::Repository(_) => bail!(
+            "{place} is on a server, in a store that the server has; only a vault takes another one \
+             (`onefold server namespace add --vault`)"
+        ),
+    }
 }
 
 /// The folder that the first variable names, or `onefold` in that of the second, or in the home.

@@ -10,6 +10,7 @@ use cli_support::progress::{self, Status};
 use onefold::{Fault, Monitor, Overwrite, Owners, RestoreReport, RestoreRequest, Sparse};
 use serde::Serialize;
 
+use super::place::Opened;
 use super::typed::wildcards;
 use crate::args::{Global, OverwriteMode, OwnersMode, Restore, SparseMode};
 
@@ -33,7 +34,7 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     let opened = super::open_anywhere(global)?;
     let store = opened.repository();
     super::typed::ensure_expanded(&args.target)?;
-    if opened.local().is_some() {
+    if matches!(opened, Opened::Local(_)) {
         keep_out_of_store(global, &args.target)?;
     }
     let snapshot = store.find(&args.id.id, &super::filter(&args.filter)?)?;

@@ -131,7 +131,10 @@ impl Wire {
         };
         let clock: Arc<dyn Clock> = Arc::new(Hasty(SystemClock));
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
-        RemoteRepository::open(target, &clock, &entropy).unwrap()
+        match client::open(target, &clock, &entropy).unwrap() {
+            client::Opened::Repository(repository) => repository,
+            client::Opened::Vault(_) => unreachable!("the namespace is no vault"),
+        }
     }
 
     /// Runs the operation again and again, each time with a cut at the next frame, until it ends

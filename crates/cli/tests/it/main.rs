@@ -39,3 +39,4 @@ mod sources;
 mod tunnels;
 mod typed;
 mod unread;
+mod vault;

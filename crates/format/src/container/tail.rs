@@ -96,6 +96,17 @@ impl ContainerFooter {
             .expect("the fields add up to the footer's length")
     }
 
+    /// Reads a footer without the parts that its digest covers: for a program that only has to know
+    /// where the parts of the object are.
+    ///
+    /// # Errors
+    /// If this is no footer of an object of that length.
+    pub fn read_alone(bytes: &[u8], object_len: u64) -> Result<(Self, ContainerHeader)> {
+        let (footer, header) = Self::decode(bytes)?;
+        footer.check_places(object_len)?;
+        Ok((footer, header))
+    }
+
     /// Decodes the footer and the header's copy. It checks only each field by itself.
     fn decode(bytes: &[u8]) -> Result<(Self, ContainerHeader)> {
         let mut r = Reader::new(FOOTER, bytes);

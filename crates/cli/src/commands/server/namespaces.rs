@@ -12,7 +12,8 @@ use crate::args::Namespace;
 struct Row {
     message_type: &'static str,
     namespace: String,
-    tenant: String,
+    tenant: Option<String>,
+    vault: bool,
     minimum_age: Option<String>,
     quota: Option<u64>,
     rate: Option<u64>,
@@ -23,6 +24,7 @@ impl From<NamespaceInfo> for Row {
         Self {
             message_type: "namespace",
             namespace: info.name,
+            vault: info.tenant.is_none(),
             tenant: info.tenant,
             minimum_age: info.limits.minimum_age.map(|age| age.to_string()),
             quota: info.limits.quota_bytes,
@@ -34,7 +36,20 @@ impl From<NamespaceInfo> for Row {
 pub(super) fn run(args: &Namespace, output: Output) -> Result<Code> {
     match args {
         Namespace::List { folder } => list(&Home::open(folder)?, output)?,
-        Namespace::Add { folder, name, tenant } => {
+        Namespace::Add {
+            folder,
+            name,
+            vault: true,
+            ..
+        } => {
+            Home::open(folder)?.ensure_vault(name)?;
+            output.line(format!(
+                "the namespace {name} is a vault: `onefold init` makes a store in it, with a machine's own password"
+            ))?;
+        }
+        Namespace::Add {
+            folder, name, tenant, ..
+        } => {
             Home::open(folder)?.ensure_namespace(name, Some(tenant))?;
             output.line(format!("the namespace {name} belongs to the tenant {tenant}"))?;
         }
@@ -86,7 +101,7 @@ fn list(home: &Home, output: Output) -> Result<()> {
         output.result(format!(
             "{:24}  {:12}  {:>11}  {:>10}  {:>10}",
             info.name,
-            info.tenant,
+            info.tenant.as_deref().unwrap_or("(vault)"),
             age.as_deref().unwrap_or("-"),
             info.limits.quota_bytes.map_or_else(|| "-".to_owned(), bytes),
             info.limits.rate_bytes.map_or_else(|| "-".to_owned(), bytes)

@@ -1,0 +1,302 @@
+//! Serves a client of a vault.
+//!
+//! The server answers the operations of [`env::Storage`], and enforces rights by the names of
+//! objects ([`crate::vault_rights`]). A connection's requests are answered one after another.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use env::{ObjectMeta, Storage, StorageError};
+use format::names::{self, SessionObject};
+use format::session::READ_SERIES;
+use transport::TransportError;
+use types::{ObjectName, Revision, SessionId};
+use wire::{
+    LISTED_MAX, OBJECT_BYTES_MAX, PutPart, Refusal, RefusalKind, StorageRequest, Wire, reply, request,
+};
+
+use crate::error::ServerError;
+use crate::peer::{Message, Peer, Shares, Token, failed, not_allowed};
+use crate::rights::Rights;
+use crate::state::State;
+use crate::vault::{Upload, Vault, refusal};
+use crate::vault_reading::Bytes;
+use crate::vault_rights::{Needs, creating, deleting};
+
+/// The owner of a session that clients without a token have begun.
+const TUNNEL: &str = "tunnel";
+
+/// A client of a vault.
+pub(crate) struct VaultUser<'a> {
+    state: &'a State,
+    vault: Arc<Vault>,
+    namespace: String,
+    /// Its token. A client of a tunnel has none.
+    token: Option<Token>,
+    rights: Rights,
+    shares: Shares,
+    uploads: BTreeMap<u32, Upload>,
+}
+
+impl<'a> VaultUser<'a> {
+    pub(crate) fn new(
+        state: &'a State,
+        vault: Arc<Vault>,
+        namespace: String,
+        (token, rights): (Option<Token>, Rights),
+        shares: Shares,
+    ) -> Self {
+        Self {
+            state,
+            vault,
+            namespace,
+            token,
+            rights,
+            shares,
+            uploads: BTreeMap::new(),
+        }
+    }
+
+    /// The name of the handle that the client uses.
+    pub(crate) fn handle(&self) -> [u8; 16] {
+        self.vault.handle
+    }
+
+    /// Answers requests until the client leaves.
+    pub(crate) fn serve(mut self, peer: &mut Peer) -> Result<(), TransportError> {
+        while let Some(Message { head, body, .. }) = peer.incoming.next(self.state, &self.shares)? {
+            let token = self.token.as_ref();
+            if let Err(refusal) = token.map_or(Ok(()), |token| token.ensure_valid(Duration::ZERO)) {
+                return peer.refuse(head.number, &refusal);
+            }
+            match self.state.home.limits(&self.namespace) {
+                Ok(limits) => self.shares.rate_bytes = limits.rate_bytes,
+                Err(error) => return peer.refuse(head.number, &failed(error)),
+            }
+            let Some(_running) = self.state.begin() else {
+                let busy = Refusal::new(RefusalKind::Busy, "the server is ending; try again later");
+                return peer.refuse(head.number, &busy);
+            };
+            match head.kind {
+                request::PUT => {
+                    let put = self.put(&body);
+                    peer.reply(head.number, put.map(|()| Vec::new()))?;
+                }
+                request::STORAGE => match StorageRequest::from_bytes(&body) {
+                    Ok(request) => self.answer(peer, head.number, request)?,
+                    Err(error) => peer.refuse(head.number, &error.into())?,
+                },
+                kind => {
+                    let why = format!(
+                        "{} is a vault, and has no request of kind {kind}: update the client",
+                        self.namespace
+                    );
+                    peer.refuse(head.number, &Refusal::new(RefusalKind::Malformed, why))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn owner(&self) -> &str {
+        self.token.as_ref().map_or(TUNNEL, Token::id)
+    }
+
+    /// Refuses what the token may not do.
+    fn ensure(&self, needs: Needs, what: &str, name: &dyn std::fmt::Display) -> Result<(), Refusal> {
+        let home = &self.state.home;
+        let is_own = |session| home.owns(&self.namespace, session, self.owner());
+        if needs.are_met(self.rights, is_own).map_err(failed)? {
+            return Ok(());
+        }
+        let why = match needs {
+            Needs::Own(session, _) if self.has_one_of(needs) => {
+                format!("session {session} was begun with another token")
+            }
+            Needs::One([]) => "this needs the right to maintain".to_owned(),
+            Needs::One(of) | Needs::Own(_, of) => {
+                let words: Vec<&str> = of.iter().map(|right| right.word()).collect();
+                format!("this needs the right to {}", words.join(" or to "))
+            }
+        };
+        Err(not_allowed(format!(
+            "this machine's token may not {what} {name}: {why}; it has: {}",
+            self.rights
+        )))
+    }
+
+    /// Whether the token has a right that would do for a session of its own.
+    fn has_one_of(&self, needs: Needs) -> bool {
+        needs
+            .are_met(self.rights, |_| Ok::<_, ServerError>(true))
+            .unwrap_or(false)
+    }
+
+    /// Takes a part of an object, and puts the object with its last one.
+    pub(crate) fn put(&mut self, body: &[u8]) -> Result<(), Refusal> {
+        let PutPart {
+            name,
+            upload: number,
+            offset,
+            is_again,
+            is_last,
+            bytes,
+        } = PutPart::from_bytes(body)?;
+        self.ensure(creating(&name), "create", &name)?;
+        let upload = self.uploads.remove(&number);
+        let mut upload = upload.unwrap_or_else(|| Upload::new(&self.vault, &name));
+        // A part may have been refused before.
+        if upload.name != name || upload.bytes != offset {
+            let why = "a part of an object is missing";
+            return Err(Refusal::new(RefusalKind::Malformed, why));
+        }
+        if upload.bytes + bytes.len() as u64 > OBJECT_BYTES_MAX {
+            let why = format!("{name}: an object of a vault has at most {OBJECT_BYTES_MAX} bytes");
+            return Err(failed(why));
+        }
+        if !is_last {
+            upload.push(bytes.into_owned())?;
+            self.uploads.insert(number, upload);
+            return Ok(());
+        }
+        let parts: Vec<&[u8]> = upload.parts.iter().map(Vec::as_slice).chain([&*bytes]).collect();
+        match self.vault.storage.put(&name, &parts) {
+            Err(StorageError::AlreadyExists { .. }) if is_again && self.is_equal(&name, &parts)? => {}
+            put => put.map_err(|error| refusal(&error))?,
+        }
+        if let Some((session, SessionObject::Claim)) = names::parse_session_object(&name) {
+            let owned = self.state.home.set_owner(&self.namespace, session, self.owner());
+            owned.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the object has exactly these bytes.
+    fn is_equal(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<bool, Refusal> {
+        let stored = match self.vault.storage.get(name) {
+            Err(StorageError::NotFound { .. }) => return Ok(false),
+            read => read.map_err(|error| refusal(&error))?,
+        };
+        let mut rest = &*stored;
+        let is_prefix = parts.iter().all(|part| match rest.strip_prefix(*part) {
+            Some(after) => {
+                rest = after;
+                true
+            }
+            None => false,
+        });
+        Ok(is_prefix && rest.is_empty())
+    }
+
+    fn answer(&self, peer: &Peer, number: u32, request: StorageRequest) -> Result<(), TransportError> {
+        let storage = &self.vault.storage;
+        match request {
+            StorageRequest::Get(name, wanted) => {
+                let bytes = Bytes {
+                    storage,
+                    rights: self.rights,
+                };
+                return bytes.send(peer, number, &name, wanted);
+            }
+            StorageRequest::List(folder) => return send_list(peer, number, storage.list(&folder)),
+            StorageRequest::ListIn(folder, sub_folders) => {
+                let sub_folders = sub_folders.into_iter().collect();
+                return send_list(peer, number, storage.list_in(&folder, &sub_folders));
+            }
+            StorageRequest::ListFolders(folder) => {
+                return send_list(peer, number, storage.list_folders(&folder));
+            }
+            _ => {}
+        }
+        peer.reply(number, self.change(request))
+    }
+
+    /// The operations with a short answer.
+    fn change(&self, request: StorageRequest) -> Result<Vec<u8>, Refusal> {
+        let storage = &self.vault.storage;
+        let refused = |error: StorageError| refusal(&error);
+        let maintain = Needs::One(&[]);
+        match request {
+            StorageRequest::Head(name) => {
+                let meta: ObjectMeta = storage.head(&name).map_err(refused)?;
+                Ok(meta.to_bytes())
+            }
+            StorageRequest::CanTrim(name) => Ok(storage.can_trim(&name).map_err(refused)?.to_bytes()),
+            StorageRequest::Delete(name) => {
+                self.ensure(deleting(&name), "delete", &name)?;
+                self.delete(&name)?;
+                Ok(Vec::new())
+            }
+            StorageRequest::Trim(from, to, ranges) => {
+                self.ensure(maintain, "rename", &from)?;
+                Ok(storage.trim(&from, &to, &ranges).map_err(refused)?.to_bytes())
+            }
+            StorageRequest::DropFolder(folder) => {
+                // Who deletes the last object of a session also removes its empty folder.
+                if !folder.starts_with(names::SESSIONS_FOLDER) {
+                    self.ensure(maintain, "remove", &folder)?;
+                }
+                storage.drop_folder(&folder).map_err(refused)?;
+                Ok(Vec::new())
+            }
+            StorageRequest::Barrier => match storage.barrier() {
+                Ok(()) => Ok(Vec::new()),
+                Err(error) => {
+                    self.state.close_vault(&self.namespace, &self.vault);
+                    Err(refused(error))
+                }
+            },
+            StorageRequest::Get(..)
+            | StorageRequest::List(_)
+            | StorageRequest::ListIn(..)
+            | StorageRequest::ListFolders(_) => {
+                Err(Refusal::new(RefusalKind::Malformed, "this has a long answer"))
+            }
+        }
+    }
+
+    /// Deletes an object. A session whose number may be used again belongs to nobody.
+    fn delete(&self, name: &ObjectName) -> Result<(), Refusal> {
+        let (home, storage) = (&self.state.home, &self.vault.storage);
+        let disown = |session| home.drop_owner(&self.namespace, session).map_err(failed);
+        if let Some((session, SessionObject::Claim)) = names::parse_session_object(name)
+            && !self.is_ended_reader(session)?
+        {
+            disown(session)?;
+        }
+        storage.delete(name).map_err(|error| refusal(&error))?;
+        if let Some((_, session, Revision::FIRST)) = names::parse_manifest(name) {
+            disown(session)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the session only read and has ended. Its token still deletes the ending.
+    fn is_ended_reader(&self, session: SessionId) -> Result<bool, Refusal> {
+        let ending = names::manifest(READ_SERIES, session, Revision::FIRST);
+        match self.vault.storage.head(&ending) {
+            Err(StorageError::NotFound { .. }) => Ok(false),
+            found => found.map(|_| true).map_err(|error| refusal(&error)),
+        }
+    }
+}
+
+/// Sends a listing in as many parts as it needs.
+fn send_list<T: Wire>(
+    peer: &Peer,
+    number: u32,
+    listed: Result<Vec<T>, StorageError>,
+) -> Result<(), TransportError> {
+    let mut left = match listed {
+        Ok(listed) => listed.into_iter(),
+        Err(error) => return peer.refuse(number, &refusal(&error)),
+    };
+    loop {
+        let part: Vec<T> = left.by_ref().take(LISTED_MAX).collect();
+        if left.len() == 0 {
+            return peer.answer(number, &part.to_bytes());
+        }
+        peer.writer.send(reply::PART, number, &part.to_bytes())?;
+    }
+}
