@@ -1,12 +1,12 @@
 //! The objects of a vault: a storage whose operations a server carries out.
 //!
 //! Many threads may call all methods. Requests have numbers, so many are open at once over one
-//! connection. If the connection breaks, [`VaultLink`] makes another one and the request is sent again:
-//! every operation may run twice. A put that finds its name taken then asks the server whether the
-//! object has exactly these bytes; a delete that finds nothing has deleted. The server may still
-//! carry out what the broken connection had brought, after the request that was sent again. So an
-//! object that was put and deleted at once may come back: no heartbeat, claim or checkpoint does
-//! harm by that, and other objects are not deleted so soon.
+//! connection. If the connection breaks, [`VaultLink`] makes another one and the request is sent
+//! again: every operation may run twice. A put that finds its name taken then asks the server
+//! whether the object has exactly these bytes; a delete that finds nothing has deleted. The server
+//! may still carry out what the broken connection had brought, after the request that was sent
+//! again. So an object that was put and deleted at once may come back: no heartbeat, claim or
+//! checkpoint does harm by that, and other objects are not deleted so soon.
 //!
 //! There are no locks: a process that dies leaves none behind, and heartbeats show which sessions
 //! live.
