@@ -14,8 +14,9 @@
 //! on average, and data moves within its cluster. Then a generation has 8 to 9 % new chunks,
 //! compressed to half of that: about the 5 % that the paper transfers.
 //!
-//! With blocks, a file is a disk image: the same updates overwrite whole blocks in place, 5 % of
-//! them in a generation, with new data. The paper has no such files.
+//! With blocks, a file is a disk image: each generation overwrites 5 % of its blocks in place with
+//! new data. The paper has no such files. Clusters are four runs of blocks, as many as the paper has
+//! in a gigabyte. Uniform updates have 16 KiB on average and are anywhere.
 
 use std::collections::BTreeSet;
 
@@ -31,6 +32,8 @@ use crate::rng::Rng;
 const CLUSTERS_ADDED: u64 = 20;
 const CLUSTERS_DELETED: u64 = 20;
 const CLUSTERS_MODIFIED: u64 = 40;
+/// Clusters in a file of blocks.
+const BLOCK_CLUSTERS: u64 = 4;
 /// Shares of a file that each generation changes, in percent.
 const ADDED: f64 = 1.0;
 const DELETED: f64 = 1.0;
@@ -117,15 +120,13 @@ impl Lineages {
         generation <= 1 || generation.is_multiple_of(5) || generation == self.generations
     }
 
-    /// The unit of updates, in bytes.
-    fn unit(&self) -> u64 {
-        self.block_bytes.unwrap_or(1).into()
-    }
-
     fn change(&self, lineage: &mut Lineage) {
         let len = lineage.rope.len();
         if len == 0 {
             return;
+        }
+        if let Some(block_bytes) = self.block_bytes {
+            return self.change_blocks(lineage, block_bytes);
         }
         let mut edits = Vec::new();
         let mut centre = lineage.rng.below(len);
@@ -134,9 +135,8 @@ impl Lineages {
             (Kind::Delete, CLUSTERS_DELETED),
             (Kind::Move, CLUSTERS_MODIFIED),
         ];
-        // Fractions of a unit carry over from cluster to cluster.
-        let units = len / self.unit();
-        let mut shares = [ADDED, DELETED, MODIFIED].map(|percent| Share::percent(percent).of(units));
+        // Fractions of a byte carry over from cluster to cluster.
+        let mut shares = [ADDED, DELETED, MODIFIED].map(|percent| Share::percent(percent).of(len));
         for n in 0..CLUSTERS_ADDED + CLUSTERS_DELETED + CLUSTERS_MODIFIED {
             if n > 0 {
                 centre = next_centre(centre, len, &mut lineage.rng);
@@ -148,35 +148,59 @@ impl Lineages {
                 is_this
             });
             let kind = kind.expect("less was drawn than is left");
-            let units = shares[kind] / left[kind].1;
-            shares[kind] -= units;
+            let bytes = shares[kind] / left[kind].1;
+            shares[kind] -= bytes;
             left[kind].1 -= 1;
-            self.cluster(left[kind].0, units, centre, len, &mut lineage.rng, &mut edits);
-        }
-        if self.block_bytes.is_some() {
-            edits = self.overwritten(&edits, len);
+            self.cluster(left[kind].0, bytes, centre, len, &mut lineage.rng, &mut edits);
         }
         lineage.rope.edit(&mut edits, &mut lineage.maker);
     }
 
-    /// Each block that these edits touch, overwritten once.
-    fn overwritten(&self, edits: &[Edit], len: u64) -> Vec<Edit> {
-        let unit = self.unit();
-        let touched = |edit: &Edit| (edit.at / unit)..(edit.at + edit.delete.max(1)).div_ceil(unit);
-        let blocks: BTreeSet<u64> = edits.iter().flat_map(touched).collect();
+    /// Overwrites blocks in place.
+    fn change_blocks(&self, lineage: &mut Lineage, block_bytes: u32) {
+        let (len, block_bytes) = (lineage.rope.len(), u64::from(block_bytes));
+        let count = len.div_ceil(block_bytes);
+        let mut left = Share::percent(ADDED + DELETED + MODIFIED).of(count);
+        let (mut changed, mut centre) = (BTreeSet::new(), lineage.rng.below(len));
+        for clusters in (1..=BLOCK_CLUSTERS).rev() {
+            let mut share = left / clusters;
+            left -= share;
+            while share > 0 {
+                let (first, some) = match self.clusters {
+                    Clusters::Normal => (centre, share),
+                    Clusters::Uniform => {
+                        let bytes = lineage.rng.exponential(self.update_bytes);
+                        (
+                            lineage.rng.below(len),
+                            bytes.div_ceil(block_bytes).clamp(1, share),
+                        )
+                    }
+                };
+                share -= some;
+                // A block that has changed already counts once.
+                let blocks = (first / block_bytes..).map(|block| block % count);
+                let new = blocks
+                    .filter(|block| !changed.contains(block))
+                    .take(usize::try_from(some).unwrap_or(0));
+                let new: Vec<u64> = new.collect();
+                changed.extend(new);
+            }
+            centre = next_centre(centre, len, &mut lineage.rng);
+        }
         let edit = |block: u64| {
-            let at = block * unit;
-            let bytes = unit.min(len - at);
+            let at = block * block_bytes;
+            let bytes = block_bytes.min(len - at);
             Edit {
                 at,
                 delete: bytes,
                 insert: Insert::New(bytes),
             }
         };
-        blocks.into_iter().map(edit).collect()
+        let mut edits: Vec<Edit> = changed.into_iter().map(edit).collect();
+        lineage.rope.edit(&mut edits, &mut lineage.maker);
     }
 
-    fn cluster(&self, kind: Kind, units: u64, centre: u64, len: u64, rng: &mut Rng, edits: &mut Vec<Edit>) {
+    fn cluster(&self, kind: Kind, bytes: u64, centre: u64, len: u64, rng: &mut Rng, edits: &mut Vec<Edit>) {
         let deviation = match kind {
             Kind::Add => DEVIATION_ADDED,
             Kind::Delete => DEVIATION_DELETED,
@@ -189,21 +213,19 @@ impl Lineages {
                 moved(centre, away, len)
             }
         };
-        let (unit, mut left) = (self.unit(), units);
+        let mut left = bytes;
         while left > 0 {
-            let some = rng.exponential(self.update_bytes).div_ceil(unit).clamp(1, left);
+            let some = rng.exponential(self.update_bytes).clamp(1, left);
             left -= some;
-            let (at, some) = (place(rng) / unit * unit, some * unit);
+            let at = place(rng);
             // An update that would reach beyond the end begins earlier.
-            let from = at.min(len - some.min(len)) / unit * unit;
+            let from = at.min(len - some.min(len));
             let delete = |from, delete| Edit {
                 at: from,
                 delete,
                 insert: Insert::Nothing,
             };
             match kind {
-                // A block that is new has the place of an older one.
-                _ if self.block_bytes.is_some() => edits.push(delete(from, some)),
                 Kind::Add => edits.push(Edit {
                     at,
                     delete: 0,

@@ -135,13 +135,13 @@ fn blocks_are_overwritten_in_place() {
         );
         let stays = first.iter().zip(second).filter(|(a, b)| a == b).count();
         let changed = (first.len() - stays) * 1000 / first.len();
-        assert!((30..=50).contains(&changed), "{changed}");
+        assert!((49..=50).contains(&changed), "{changed}");
         let (share, runs) = new(first, second);
         // Nothing has moved.
         assert!(share * 1000 / BYTES >= changed as u64 - 1, "{share}");
         places.push(runs);
     }
-    assert!(places[0] * 10 < places[1] * 9, "{places:?}");
+    assert!(places[0] <= 9 && places[1] > 500, "{places:?}");
 }
 
 #[test]
