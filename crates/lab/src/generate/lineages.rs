@@ -15,8 +15,8 @@
 //! compressed to half of that: about the 5 % that the paper transfers.
 //!
 //! With blocks, a file is a disk image: each generation overwrites 5 % of its blocks in place with
-//! new data. The paper has no such files. Clusters are four runs of blocks, as many as the paper has
-//! in a gigabyte. Uniform updates have 16 KiB on average and are anywhere.
+//! new data. The paper has no such files. Clusters are four runs of blocks, as many as the paper
+//! has in a gigabyte. Uniform updates have 16 KiB on average and are anywhere.
 
 use std::collections::BTreeSet;
 

@@ -91,7 +91,8 @@ impl<W: Write> RecordingWriter<W> {
     /// An end has sent a frame.
     ///
     /// # Errors
-    /// Errors of the operating system; `Connection` if the frame is longer than the protocol allows.
+    /// Errors of the operating system; `Connection` if the frame is longer than the protocol
+    /// allows.
     pub fn sent(&mut self, connection: u32, side: Side, frame: &Frame) -> Result<(), LabError> {
         let tag = match side {
             Side::Client => b'C',
