@@ -45,7 +45,9 @@ def measure(args, work, note):
     generator = random.Random(1)
     for number in range(args.lineages):
         # As much as a stream has. NFS sends bytes as they are, so that their kind does not matter.
-        (sources / f"{number}").write_bytes(generator.randbytes(args.mib << 20))
+        with open(sources / f"{number}", "wb") as file:
+            for _ in range(args.mib):
+                file.write(generator.randbytes(1 << 20))
     for streams in args.streams:
         for _ in range(args.runs):
             # A new server for each run: an old one keeps deleted files open.
