@@ -12,6 +12,29 @@ pub enum LabError {
     /// A store of the engine failed. An experiment made and used it.
     #[error(transparent)]
     Store(Box<onefold::Error>),
+    /// A file is no recording, or is damaged.
+    #[error("{what}, at byte {at}: {why}; record it again")]
+    Recording {
+        /// The recording.
+        what: String,
+        /// The offset in the file.
+        at: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// A server does not do what it did when it was recorded.
+    #[error("{what}, connection {connection}: {why}")]
+    Diverged {
+        /// The recording.
+        what: String,
+        /// The number of the connection in it.
+        connection: u32,
+        /// What the server does.
+        why: String,
+    },
+    /// A connection could not be made or used.
+    #[error(transparent)]
+    Connection(#[from] transport::TransportError),
 }
 
 impl LabError {
@@ -19,6 +42,12 @@ impl LabError {
     #[must_use]
     pub const fn is_interrupted(&self) -> bool {
         matches!(self, Self::Simulate(SimulateError::Interrupted))
+    }
+
+    /// An error of the operating system; `what` was read or written.
+    pub(crate) fn io(what: &str, source: std::io::Error) -> Self {
+        let what = what.to_owned();
+        SimulateError::Io { what, source }.into()
     }
 
     /// Settings that make no sense.
@@ -47,6 +76,7 @@ impl From<LabError> for SimulateError {
         match error {
             LabError::Simulate(error) => error,
             LabError::Store(error) => Self::Other(error),
+            other => Self::Other(Box::new(other)),
         }
     }
 }

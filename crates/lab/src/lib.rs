@@ -1,10 +1,12 @@
-//! The laboratory: workloads of the papers, chunk traces as files, and the papers' experiments.
+//! The laboratory: workloads of the papers, chunk traces as files, recordings of clients, and the
+//! papers' experiments.
 //!
 //! Generators and trace readers are sources for `simulate`, and trace writers are sinks. Everything
 //! is deterministic: the same seed and settings give the same backups.
 
 mod error;
 pub mod generate;
+pub mod recording;
 pub mod reproduce;
 mod rng;
 #[cfg(test)]

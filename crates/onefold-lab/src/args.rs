@@ -2,6 +2,7 @@
 
 pub(crate) mod generate;
 mod reproduce;
+mod streams;
 
 use std::path::PathBuf;
 
@@ -11,8 +12,9 @@ use cli_support::idle::{idle_cap, innermost};
 use cli_support::values::{memory, parse_cap};
 use onefold::Cap;
 
-pub(crate) use reproduce::Reproduce;
+pub(crate) use reproduce::{Draw, Reproduce};
 use simulate::{Assembly, SamplingRate};
+pub(crate) use streams::{Record, Replay, Synthesize};
 
 /// The laboratory of Onefold.
 #[derive(Debug, Parser)]
@@ -60,6 +62,16 @@ pub(crate) enum Command {
     Simulate(Simulate),
     /// Measure the figures of a paper again, and plot both results
     Reproduce(Reproduce),
+    /// Draw the plots of a file of results as SVG
+    Plot(Draw),
+    /// Stand between clients and a server, and record what they say to each other, until Ctrl-C or
+    /// SIGTERM
+    Record(Record),
+    /// Play the client's side of recordings again, against a copy of the server
+    Replay(Replay),
+    /// Back up a file as a virtual full backup: copy what the last backup of the series has, and
+    /// read only the rest
+    Synthesize(Synthesize),
 }
 
 #[derive(Debug, Args)]

@@ -2,8 +2,11 @@
 
 mod folder;
 mod generate;
+mod plot;
 mod reproduce;
 mod simulate;
+mod streams;
+mod synthesize;
 mod trace;
 
 use std::fs::{self, File};
@@ -52,6 +55,10 @@ pub(crate) fn run(args: &Command, output: Output) -> Result<Code> {
         Command::Trace(args) => trace::run(args, output),
         Command::Simulate(args) => simulate::run(args, output),
         Command::Reproduce(args) => reproduce::run(args, output),
+        Command::Plot(args) => plot::run(args, output),
+        Command::Record(args) => streams::record(args, output),
+        Command::Replay(args) => streams::replay(args, output),
+        Command::Synthesize(args) => synthesize::run(args, output),
     }
 }
 

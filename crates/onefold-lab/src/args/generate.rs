@@ -199,12 +199,20 @@ pub(crate) struct Lineages {
     /// The last generation. The workload has generations 0, 1, every fifth and the last
     #[arg(long, default_value_t = 41, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(..=10_000))]
     pub(crate) generations: u32,
+    /// Write only these generations (may be a list)
+    #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
+    pub(crate) only: Vec<u32>,
     /// Places of the updates of a generation
     #[arg(long, value_enum, default_value = "normal", value_name = "HOW")]
     pub(crate) clusters: Clusters,
     /// Average bytes of an update, with K, M or G at the end
     #[arg(long, default_value = "16K", value_name = "BYTES", value_parser = byte_count)]
     pub(crate) update: u64,
+    /// Overwrite blocks of so many bytes in place with new data, as in a disk image: 5 % of them in
+    /// a generation. The blocks are the chunks of the trace. Without this option, updates add,
+    /// delete and move data
+    #[arg(long, value_name = "BYTES", conflicts_with = "chunk_bytes", value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
+    pub(crate) block_bytes: Option<u32>,
     #[command(flatten)]
     pub(crate) chunks: Chunks8K,
     #[command(flatten)]

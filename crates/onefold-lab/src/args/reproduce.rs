@@ -1,4 +1,4 @@
-//! Arguments of `onefold-lab reproduce`.
+//! Arguments of `onefold-lab reproduce` and `plot`.
 
 use std::path::PathBuf;
 
@@ -27,6 +27,16 @@ pub(crate) struct Reproduce {
     /// the order of their names is their age, oldest first
     #[arg(long, value_name = "FOLDER")]
     pub(crate) versions: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Draw {
+    /// A file of JSON lines, such as `results.json` of `reproduce`. Each plot in it is drawn
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Write NAME.svg for each plot to this folder, in place of older ones
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(crate) output: PathBuf,
 }
 
 /// Parses the name of a paper.

@@ -122,6 +122,8 @@ fn lineages(args: &given::Lineages) -> (Made, &To) {
         },
         update_bytes: args.update,
         chunk_bytes: args.chunks.chunk_bytes,
+        block_bytes: args.block_bytes,
+        only: args.only.clone(),
     };
     (Box::new(workload), &args.to)
 }

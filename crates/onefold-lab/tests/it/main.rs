@@ -13,4 +13,5 @@ mod lab;
 #[path = "../../../cli/tests/it/ran.rs"]
 mod ran;
 mod simulate;
+mod streams;
 mod traces;

@@ -8,13 +8,13 @@ mod draw;
 #[cfg(test)]
 mod tests;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use draw::escaped;
 pub use draw::svg;
 
 /// Series of points over two axes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plot {
     /// The stem of its file's name: `figure-08-2year`.
     pub name: String,
@@ -31,7 +31,7 @@ pub struct Plot {
 }
 
 /// An axis of a plot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
     /// The quantity, with the unit last: `memory, MiB`.
     pub label: String,
@@ -67,7 +67,7 @@ impl Axis {
 }
 
 /// How an axis is divided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
     /// Evenly.
@@ -79,7 +79,7 @@ pub enum Scale {
 }
 
 /// Points of one kind, joined in this order.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
