@@ -18,6 +18,19 @@ pub enum Opened {
     Vault(RemoteStorage),
 }
 
+impl Opened {
+    /// The namespace of a store that the server has open.
+    ///
+    /// # Errors
+    /// `Protocol` if it is a vault.
+    pub fn into_repository(self) -> Result<RemoteRepository, ClientError> {
+        match self {
+            Self::Repository(repository) => Ok(repository),
+            Self::Vault(_) => Err(ClientError::Protocol("the namespace is a vault".to_owned())),
+        }
+    }
+}
+
 /// Logs in to a namespace.
 ///
 /// # Errors

@@ -131,10 +131,8 @@ impl Wire {
         };
         let clock: Arc<dyn Clock> = Arc::new(Hasty(SystemClock));
         let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
-        match client::open(target, &clock, &entropy).unwrap() {
-            client::Opened::Repository(repository) => repository,
-            client::Opened::Vault(_) => unreachable!("the namespace is no vault"),
-        }
+        let opened = client::open(target, &clock, &entropy).unwrap();
+        opened.into_repository().unwrap()
     }
 
     /// Runs the operation again and again, each time with a cut at the next frame, until it ends

@@ -100,8 +100,12 @@ impl<W: Write> RecordingWriter<W> {
         };
         self.begin(tag, connection)?;
         self.frames += 1;
-        let bytes = wire::frame(frame.kind, frame.number, &frame.body);
-        self.put(&bytes.map_err(TransportError::from)?)
+        let mut bytes = Vec::new();
+        let framed = wire::frame_into(&mut bytes, frame.kind, frame.number, |out| {
+            out.extend_from_slice(&frame.body);
+        });
+        framed.map_err(TransportError::from)?;
+        self.put(&bytes)
     }
 
     fn begin(&mut self, tag: u8, connection: u32) -> Result<(), LabError> {

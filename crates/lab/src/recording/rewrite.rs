@@ -38,6 +38,9 @@ impl Rewrite {
                 begin.name.host.extend(format!("-{}", self.copy).into_bytes());
                 let chosen = self.chosen.get(&(connection, frame.number));
                 begin.parents = Parents::Named(chosen.cloned().unwrap_or_default());
+                // A server runs one backup with each number.
+                begin.attempt = begin.attempt.wrapping_add(self.copy as u64);
+                begin.replaces.clear();
                 frame.body = begin.to_bytes();
             }
             _ => {}

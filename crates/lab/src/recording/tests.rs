@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use client::{RemoteRepository, Target};
-use env::{Clock, SystemClock};
+use env::{Clock, Entropy, SystemClock};
 use onefold::repository::Repository;
 use onefold::{
     AssembleOptions, BackupOptions, Credential, InitOptions, Monitor, OpenOptions, ReaderSource, Snapshot,
@@ -64,7 +64,7 @@ impl Bed {
     /// Serves a folder on the socket `NAME.socket`.
     fn serve(&self, name: &str) -> Serving {
         let home = Home::open(&self.path(name)).unwrap();
-        let server = Server::open(home, &Credential::None, &OpenOptions::default()).unwrap();
+        let server = Server::open(home, &Credential::None, &OpenOptions::default(), 0).unwrap();
         let server = Arc::new(server);
         let listener = SocketListener::start(&server, &self.socket(name)).unwrap();
         Serving {
@@ -135,7 +135,9 @@ fn dial(socket: &Path) -> RemoteRepository {
         ssh: "ssh".into(),
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    RemoteRepository::open(target, &clock).unwrap()
+    let entropy: Arc<dyn Entropy> = Arc::new(env::SystemEntropy);
+    let opened = client::open(target, &clock, &entropy).unwrap();
+    opened.into_repository().unwrap()
 }
 
 /// A stream: random bytes, with a repetition.

@@ -12,7 +12,7 @@ use client::{RemoteRepository, Target};
 use onefold::repository::Repository;
 use onefold::{
     BackupOptions, ByteRange, Monitor, ParentStream, SessionId, StreamOptions, StreamPiece, StreamRole,
-    StreamSource, SystemClock, operations,
+    StreamSource, SystemClock, SystemEntropy, operations,
 };
 use serde::Serialize;
 
@@ -34,7 +34,8 @@ pub(super) fn run(args: &Synthesize, output: Output) -> Result<Code> {
         tunnel: args.repo.parse()?,
         ssh: "ssh".into(),
     };
-    let repository = RemoteRepository::open(target, &clock)?;
+    let entropy: Arc<dyn onefold::Entropy> = Arc::new(SystemEntropy);
+    let repository = client::open(target, &clock, &entropy)?.into_repository()?;
     let stream = StreamOptions::default()
         .fixed_chunk_bytes(args.image_kib.map(|kib| kib << 10))
         .parents(vec![ParentStream::new(

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{RemoteRepository, Target};
+use client::Target;
 use onefold::{
     BackupOptions, Credential, InitOptions, Monitor, OpenOptions, ReaderSource, StreamOptions, SystemClock,
     operations,
@@ -25,7 +25,7 @@ struct Serving {
 impl Serving {
     fn start(bed: &Bed, name: &str) -> Self {
         let home = Home::open(&bed.path(name)).unwrap();
-        let server = Server::open(home, &Credential::None, &OpenOptions::default()).unwrap();
+        let server = Server::open(home, &Credential::None, &OpenOptions::default(), 0).unwrap();
         let server = Arc::new(server);
         let listener = SocketListener::start(&server, &bed.path(format!("{name}.socket"))).unwrap();
         Self {
@@ -65,7 +65,9 @@ fn back_up(place: &str, bytes: &[u8]) {
         ssh: "ssh".into(),
     };
     let clock: Arc<dyn onefold::Clock> = Arc::new(SystemClock);
-    let to = RemoteRepository::open(target, &clock).unwrap();
+    let entropy: Arc<dyn onefold::Entropy> = Arc::new(onefold::SystemEntropy);
+    let opened = client::open(target, &clock, &entropy).unwrap();
+    let to = opened.into_repository().unwrap();
     let options = BackupOptions::default().host("host");
     let (stream, monitor) = (StreamOptions::default(), Monitor::default());
     let mut source = ReaderSource(Cursor::new(bytes));
