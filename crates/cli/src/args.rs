@@ -262,7 +262,7 @@ pub(crate) struct Backup {
     pub(crate) image_kib: Option<u32>,
     /// Read only the changed blocks of the image that this file lists, as `nbdinfo --map` or `rbd
     /// diff` print them (`-`: standard input); take the others from its last backup
-    #[arg(long, value_name = "FILE", requires = "image_kib")]
+    #[arg(long, value_name = "FILE", requires = "image_kib", conflicts_with = "resume")]
     pub(crate) changed_blocks: Option<PathBuf>,
     /// The backup since which the listed blocks have changed (default: the image's last one)
     #[arg(long, value_name = "ID", requires = "changed_blocks")]

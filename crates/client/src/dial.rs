@@ -203,8 +203,7 @@ fn connect(place: &str) -> io::Result<TcpStream> {
     for address in place.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(socket) => {
-                socket.set_nodelay(true)?;
-                rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
+                transport::prepare(&socket)?;
                 return Ok(socket);
             }
             Err(error) => failed = Some(error),

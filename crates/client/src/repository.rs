@@ -11,13 +11,14 @@ use format::manifest::{SeriesName, StreamRole};
 use ingest::brief::BriefOffers;
 use ingest::{BackupSession, ClientPools, Committed, IngestError, Sent};
 use onefold::calls::{Call, Report};
-use onefold::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup};
+use onefold::repository::{Beginning, ParentChoice, Pinned, Repository, Resume, RunningBackup};
 use onefold::{BackupOptions, BackupReport, Error, Monitor, Snapshot, SnapshotList, Warning};
 use recipe::{RecipeError, StoreReader, TreeRoot};
 use transport::Traffic;
-use types::{ObjectName, UnixNanos};
+use types::{ObjectName, SessionId, UnixNanos};
 use wire::{
-    Begin, Begun, CommittedBackup, Manifests, Parents, ReadBegun, SentManifest, Sought, Wire, request,
+    Begin, Begun, CommittedBackup, Manifests, Parents, REPLACED_MAX, ReadBegun, SentManifest, Sought, Wire,
+    request,
 };
 
 use crate::calls;
@@ -46,7 +47,16 @@ pub struct RemoteRepository {
     listings: Option<Listings>,
     entropy: Arc<dyn Entropy>,
     /// Backups that ended without a commit. The server may not know that yet.
-    lost: Mutex<Vec<u64>>,
+    lost: Mutex<Lost>,
+}
+
+/// Attempts that ended without a commit.
+#[derive(Debug, Default)]
+struct Lost {
+    /// Those that the server may still run.
+    numbers: Vec<u64>,
+    /// Those of the last operation on each series.
+    sessions: Vec<(SeriesName, SessionId)>,
 }
 
 impl RemoteRepository {
@@ -115,8 +125,18 @@ impl RemoteRepository {
         }
     }
 
-    fn lost(&self) -> MutexGuard<'_, Vec<u64>> {
+    fn lost(&self) -> MutexGuard<'_, Lost> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The earlier attempts of this operation. They are forgotten when another one begins.
+    fn own_attempts(&self, how: &Beginning<'_>) -> Vec<SessionId> {
+        let mut lost = self.lost();
+        if !matches!(how.resumes, Resume::Own(_)) {
+            lost.sessions.retain(|(name, _)| *name != how.name);
+        }
+        let own = lost.sessions.iter().filter(|(name, _)| *name == how.name);
+        own.map(|(_, session)| *session).collect()
     }
 
     /// Waits until a connection can be made again. Returns whether it can.
@@ -130,21 +150,35 @@ impl RemoteRepository {
     }
 
     /// The backup that the server committed before the connection broke, if it did.
-    fn find_committed(&self, sought: &Sought, cancel: &AtomicBool) -> Option<Committed> {
+    ///
+    /// # Errors
+    /// If the server does not say whether it did. The backup must not be made again then.
+    fn find_committed(&self, sought: &Sought, cancel: &AtomicBool) -> onefold::Result<Option<Committed>> {
+        let mut why = "the server does not answer".to_owned();
         for attempt in 0..COMMIT_ATTEMPTS_MAX {
             if !self.wait_for_server(attempt, cancel) {
-                return None;
+                break;
             }
             match self.first_answer(request::COMMITTED, sought, Vec::<CommittedBackup>::from_bytes) {
                 Ok((connection, mut found)) => {
                     self.idle().push(connection);
-                    return found.pop().map(Committed::from);
+                    return Ok(found.pop().map(Committed::from));
                 }
-                Err(error) if error.is_of_connection() => {}
-                Err(_) => return None,
+                Err(error) => {
+                    why = error.to_string();
+                    if !error.is_of_connection() {
+                        break;
+                    }
+                }
             }
         }
-        None
+        Err(Error::Elsewhere {
+            is_broken: false,
+            why: format!(
+                "the connection broke at the end of the backup, and it is not known whether the backup exists ({why}); \
+                 look at `onefold snapshots` before you make it again"
+            ),
+        })
     }
 
     fn give_back(&self, connection: Arc<Connection>) {
@@ -265,11 +299,20 @@ impl Repository for RemoteRepository {
             },
             is_suspect: how.is_suspect,
             insists: how.insists,
-            resumes: how.resumes,
+            resumes: how.resumes == Resume::Any,
+            continues: self.own_attempts(how),
             attempt: self.random(),
-            replaces: std::mem::take(&mut *self.lost()),
+            replaces: self.lost().numbers.clone(),
         };
+        // It may begin there and the answer may be lost.
+        self.lost().numbers.push(begin.attempt);
         let (connection, begun) = self.first_answer(request::BEGIN, &begin, Begun::from_bytes)?;
+        {
+            let mut lost = self.lost();
+            lost.numbers
+                .retain(|number| !begin.replaces.contains(number) && *number != begin.attempt);
+            lost.sessions.push((how.name.clone(), begun.session));
+        }
         Ok(Box::new(RemoteBackup {
             repository: self,
             attempt: Attempt {
@@ -336,7 +379,7 @@ impl Pinned for RemotePinned<'_> {
 /// it.
 struct Attempt<'a> {
     number: u64,
-    lost: &'a Mutex<Vec<u64>>,
+    lost: &'a Mutex<Lost>,
     is_over: bool,
 }
 
@@ -344,7 +387,10 @@ impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-            lost.push(self.number);
+            // The server ends the oldest ones by itself.
+            let spare = (lost.numbers.len() + 1).saturating_sub(REPLACED_MAX);
+            lost.numbers.drain(..spare);
+            lost.numbers.push(self.number);
         }
     }
 }
@@ -385,7 +431,7 @@ impl RunningBackup for RemoteBackup<'_> {
         };
         let mut committed = match self.session.commit(about).map_err(Error::from) {
             Err(error) if is_recoverable(&error) => {
-                let found = self.repository.find_committed(&sought, monitor.cancel());
+                let found = self.repository.find_committed(&sought, monitor.cancel())?;
                 found.ok_or(error)?
             }
             done => done?,

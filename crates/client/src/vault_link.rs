@@ -17,6 +17,9 @@ use crate::connection::Connection;
 use crate::dial::Dialer;
 use crate::error::ClientError;
 
+/// How often one request is sent again.
+const ATTEMPTS_MAX: u32 = 50;
+
 /// The first pause before another attempt to connect. Pauses double, ...
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 /// ... up to this one.
@@ -97,10 +100,14 @@ impl VaultLink {
         run: impl Fn(&Connection, bool) -> Result<T, ClientError>,
     ) -> (Result<T, ClientError>, [u8; 16]) {
         let mut linked = self.state().linked.clone();
-        let mut is_again = false;
+        let (mut is_again, mut attempt) = (false, 0);
         loop {
             match run(&linked.connection, is_again) {
-                Err(error) if error.is_of_connection() => {
+                Err(error) if error.is_of_connection() && attempt < ATTEMPTS_MAX => {
+                    // The server may be busy, or break the connection again.
+                    let pause = PAUSE_MIN.saturating_mul(1 << attempt.min(6));
+                    self.clock.sleep(pause.min(PAUSE_MAX));
+                    attempt += 1;
                     let handle = linked.handle;
                     linked = match self.reconnect(&linked, error) {
                         Ok(linked) => linked,

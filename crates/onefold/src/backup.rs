@@ -19,7 +19,7 @@ use crate::calls::{Call, Report};
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::reading::PinnedBackup;
-use crate::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup, retried};
+use crate::repository::{Beginning, ParentChoice, Pinned, Repository, Resume, RunningBackup, retried};
 use crate::scope::Scope;
 use crate::snapshots::{Snapshot, SnapshotList};
 use crate::store::Store;
@@ -101,7 +101,7 @@ fn back_up_tree_upon(
         is_suspect,
         insists: !is_suspect,
         parents: ParentChoice::LatestTree,
-        resumes: false,
+        resumes: Resume::Nothing,
     };
     let begun = to.begin(&how, monitor)?;
     let parent = begun.parents().first().and_then(|parent| {
@@ -149,16 +149,20 @@ pub fn back_up_stream(
         _ => source,
     };
     retried(to, monitor, |attempt| {
-        let stream = stream.clone().resumes(stream.resumes || attempt > 0);
-        back_up_stream_once(to, options, name, &stream, &mut *source, monitor)
+        let resumes = match (stream.resumes, attempt) {
+            (true, _) => Resume::Any,
+            (false, 0) => Resume::Nothing,
+            (false, _) => Resume::Own(Vec::new()),
+        };
+        back_up_stream_once(to, options, (name, stream), resumes, &mut *source, monitor)
     })
 }
 
 fn back_up_stream_once(
     to: &dyn Repository,
     options: &BackupOptions,
-    name: &Path,
-    stream: &StreamOptions,
+    (name, stream): (&Path, &StreamOptions),
+    resumes: Resume,
     source: &mut dyn StreamSource,
     monitor: &Monitor,
 ) -> Result<BackupReport> {
@@ -178,7 +182,7 @@ fn back_up_stream_once(
         is_suspect: false,
         insists: false,
         parents: ParentChoice::Named(&named),
-        resumes: stream.resumes,
+        resumes,
     };
     let begun = to.begin(&how, monitor)?;
     let root = |wanted: &ParentStream| {

@@ -52,8 +52,8 @@ pub(crate) struct BegunBackup {
 struct Adopted {
     /// The containers, by the sessions that put them.
     containers: Vec<(SessionId, ContainerSpan)>,
-    /// The positions in the newest of the interrupted backups.
-    streams: Vec<OpenStream>,
+    /// The positions of the interrupted backups, the newest first.
+    positions: Vec<(SessionId, Vec<OpenStream>)>,
 }
 
 impl Store {
@@ -76,7 +76,7 @@ impl Store {
         warnings.extend(met);
         let Adopted {
             containers: adopted,
-            streams: interrupted,
+            positions,
         } = adopt(&session, &mut warnings)?;
         let reads_content = self.options.reads_content;
         let choice = match how.parents {
@@ -121,7 +121,11 @@ impl Store {
                 }
             }
         }
-        let trees = is_whole.then(|| self.resumed_trees(how, &interrupted, &seen));
+        let interrupted = positions
+            .iter()
+            .find(|(session, _)| how.resumes.includes(*session));
+        let interrupted = interrupted.map_or(&[][..], |(_, streams)| streams);
+        let trees = is_whole.then(|| self.resumed_trees(how, interrupted, &seen));
         let seen = match trees.flatten() {
             Some(trees) => seen.resuming(trees),
             None => seen,
@@ -166,7 +170,7 @@ impl Store {
                 .iter()
                 .zip(streams)
                 .all(|(stream, open)| stream.fixed_chunk_bytes.unwrap_or(0) == open.fixed_chunk_bytes);
-        if !how.resumes || !is_same || streams.iter().all(|stream| stream.len == 0) {
+        if !is_same || streams.iter().all(|stream| stream.len == 0) {
             return None;
         }
         let printer = self.containers.fingerprinter();
@@ -304,9 +308,7 @@ fn adopt(session: &Session, warnings: &mut Vec<Warning>) -> Result<Adopted> {
         match session.adopt(&dead) {
             Ok(adopted) => {
                 all.containers.extend(adopted.containers);
-                if all.streams.is_empty() {
-                    all.streams = adopted.streams;
-                }
+                all.positions.extend(adopted.positions);
             }
             // Another session took it over first, or it came back to life. Its data is not ours to
             // use.

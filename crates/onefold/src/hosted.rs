@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ingest::{BackupSession, Committed, Counters};
 use recipe::TreeRoot;
 use session::ManifestEntry;
+use types::SessionId;
 
 use crate::backup_run::BegunBackup;
 use crate::error::Result;
@@ -36,6 +37,12 @@ impl Store {
 }
 
 impl HostedBackup {
+    /// The backup's number, if it is committed.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.begun.local.store().session().id()
+    }
+
     /// The session, for its client.
     #[must_use]
     pub fn session(&self) -> &dyn BackupSession {

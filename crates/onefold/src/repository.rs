@@ -150,8 +150,34 @@ pub struct Beginning<'a> {
     pub insists: bool,
     /// The backups from which it takes ranges.
     pub parents: ParentChoice<'a>,
-    /// Continue an interrupted backup, if there is one.
-    pub resumes: bool,
+    /// Which interrupted backup it continues, if there is one.
+    pub resumes: Resume,
+}
+
+/// Which interrupted backup of its series a backup continues. Its source must give the same bytes
+/// as that one's did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Resume {
+    /// None.
+    #[default]
+    Nothing,
+    /// One of these: attempts of the same operation, with the same source. A repository that is
+    /// elsewhere knows the attempts, and adds them.
+    Own(Vec<SessionId>),
+    /// Any: the user has asked for it.
+    Any,
+}
+
+impl Resume {
+    /// Whether a backup may continue this session's.
+    #[must_use]
+    pub fn includes(&self, session: SessionId) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Own(own) => own.contains(&session),
+            Self::Any => true,
+        }
+    }
 }
 
 /// The choice of the backups from which a backup takes ranges.

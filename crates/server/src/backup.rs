@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chunking::CHUNK_BYTES_MAX;
 use ingest::{About, BackupSession, IngestError, IngestOptions, Stream, Verdict};
-use onefold::repository::{Beginning, ParentChoice};
+use onefold::repository::{Beginning, ParentChoice, Resume};
 use onefold::{BackupOptions, Healed, HostedBackup, Snapshot};
 use recipe::TreeRoot;
 use transport::{FrameWriter, TransportError};
@@ -54,6 +54,7 @@ pub(crate) fn run(
     let may_read = user.rights.has(Right::Read);
     let parents = hosted.parent_backups();
     let answer = Begun {
+        session: hosted.id(),
         terms: hosted.session().terms().clone(),
         parents: parents
             .iter()
@@ -172,7 +173,11 @@ fn begin_backup(user: &User, begin: Begin) -> Result<(HostedBackup, Facts, Quota
             None => ParentChoice::LatestTree,
             Some(named) => ParentChoice::Named(named),
         },
-        resumes: begin.resumes,
+        resumes: match begin {
+            Begin { resumes: true, .. } => Resume::Any,
+            Begin { continues, .. } if !continues.is_empty() => Resume::Own(continues),
+            _ => Resume::Nothing,
+        },
     };
     let hosted = user.store.host(&how);
     let hosted = hosted.map_err(|error| Refusal::new(RefusalKind::Failed, error.to_string()))?;
@@ -279,7 +284,10 @@ impl Running<'_> {
             _ => (self.read(kind, body), None),
         };
         match answer {
-            Ok(bytes) => writer.send(reply::ANSWER, number, &bytes)?,
+            Ok(bytes) => {
+                writer.send(reply::ANSWER, number, &bytes)?;
+                self.user.shares.pass(self.state, bytes.len());
+            }
             Err(refusal) => writer.send(reply::REFUSAL, number, &refusal.to_bytes())?,
         }
         Ok(ending)

@@ -230,6 +230,7 @@ impl<'a> Connection<'a> {
                         let list = user.store.snapshots().map_err(failed)?;
                         Ok(user.namespace.all(&list).to_bytes())
                     });
+                    user.shares.pass(self.state, list.as_ref().map_or(0, Vec::len));
                     self.peer.reply(head.number, list)?;
                     Ending::GoOn
                 }

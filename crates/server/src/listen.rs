@@ -52,8 +52,7 @@ fn bind(place: &str) -> io::Result<TcpListener> {
 }
 
 fn serve(server: &Server, socket: TcpStream) -> Result<(), TransportError> {
-    socket.set_nodelay(true)?;
-    rustix::net::sockopt::set_socket_keepalive(&socket, true).map_err(io::Error::from)?;
+    transport::prepare(&socket)?;
     let limit = Limit::within(STRANGER_WAITS, server.clock());
     let limited = Limited {
         socket: socket.try_clone()?,

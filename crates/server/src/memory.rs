@@ -41,11 +41,13 @@ impl Memory {
     /// So much, for a machine with so many cores.
     pub(crate) fn new(bytes: u64, cores: usize) -> Self {
         let bytes = bytes.max(MEMORY_BYTES_MIN);
-        let bodies = bytes / 4;
+        // A client that sends half of the longest message and stops leaves room for another one.
+        let longest = 2 * wire::FRAME_BYTES_MAX as u64;
+        let bodies = (bytes / 4).max(2 * longest + longest / 4);
         let backups = ((bytes - bodies).saturating_sub(BASE_BYTES) / BACKUP_BYTES).max(1);
         let cores = cores.max(1) as u64;
         Self {
-            bodies: Gate::new(bodies, (bodies / 2).max(2 * wire::FRAME_BYTES_MAX as u64)),
+            bodies: Gate::new(bodies, (bodies / 2).max(longest)),
             // One owner leaves a place to others.
             backups: Gate::new(backups, (backups - backups / 4).min(backups - 1).max(1)),
             turns: Gate::new(cores, cores),

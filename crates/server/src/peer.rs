@@ -184,10 +184,11 @@ impl Incoming {
         let Some(head) = self.0.head(FRAME_BYTES_MAX)? else {
             return Ok(None);
         };
+        // Who waits for the rate holds no memory that others need.
+        shares.pass(state, head.len);
         let is_ending = || state.is_ending();
         let memory = state.memory.body(&shares.owner, head.len, &is_ending);
         let body = self.0.body(head)?;
-        shares.pass(state, head.len);
         Ok(Some(Message {
             head,
             body,

@@ -140,6 +140,7 @@ impl Client {
             is_suspect: false,
             insists: false,
             resumes: false,
+            continues: Vec::new(),
             attempt: ATTEMPTS.fetch_add(1, Ordering::Relaxed),
             replaces: Vec::new(),
         }

@@ -42,9 +42,16 @@ impl Home {
         Ok(owner.is_some_and(|owner| owner.token == token))
     }
 
-    /// Records that this token began the session: it has created its claim. An older record is of
-    /// a session that gave the number back.
-    pub(crate) fn set_owner(&self, vault: &str, session: SessionId, token: &str) -> Result<(), ServerError> {
+    /// Records that this token began the session: it has created its claim. If the claim is new, an
+    /// older record is of a session that gave the number back. Otherwise the owner stays. Returns
+    /// whether the session is the token's.
+    pub(crate) fn set_owner(
+        &self,
+        vault: &str,
+        session: SessionId,
+        token: &str,
+        is_new: bool,
+    ) -> Result<bool, ServerError> {
         let name = owner(vault, session);
         let record = Owner {
             token: token.to_owned(),
@@ -52,10 +59,11 @@ impl Home {
         loop {
             match self.put_record(&name, &record) {
                 Err(ServerError::Storage(StorageError::AlreadyExists { .. })) => {}
-                put => return put,
+                put => return put.map(|()| true),
             }
-            if self.owns(vault, session, token)? {
-                return Ok(());
+            let is_own = self.owns(vault, session, token)?;
+            if is_own || !is_new {
+                return Ok(is_own);
             }
             self.drop_owner(vault, session)?;
         }

@@ -24,6 +24,9 @@ use crate::vault::{Upload, Vault, refusal};
 use crate::vault_reading::Bytes;
 use crate::vault_rights::{Needs, creating, deleting};
 
+/// A connection sends so many objects at once, at most.
+const UPLOADS_MAX: usize = 64;
+
 /// The owner of a session that clients without a token have begun.
 const TUNNEL: &str = "tunnel";
 
@@ -69,10 +72,6 @@ impl<'a> VaultUser<'a> {
             let token = self.token.as_ref();
             if let Err(refusal) = token.map_or(Ok(()), |token| token.ensure_valid(Duration::ZERO)) {
                 return peer.refuse(head.number, &refusal);
-            }
-            match self.state.home.limits(&self.namespace) {
-                Ok(limits) => self.shares.rate_bytes = limits.rate_bytes,
-                Err(error) => return peer.refuse(head.number, &failed(error)),
             }
             let Some(_running) = self.state.begin() else {
                 let busy = Refusal::new(RefusalKind::Busy, "the server is ending; try again later");
@@ -156,18 +155,28 @@ impl<'a> VaultUser<'a> {
             return Err(failed(why));
         }
         if !is_last {
+            if bytes.is_empty() || self.uploads.len() >= UPLOADS_MAX {
+                let why = "an empty part of an object, or too many objects at once";
+                return Err(Refusal::new(RefusalKind::Malformed, why));
+            }
             upload.push(bytes.into_owned())?;
             self.uploads.insert(number, upload);
             return Ok(());
         }
         let parts: Vec<&[u8]> = upload.parts.iter().map(Vec::as_slice).chain([&*bytes]).collect();
-        match self.vault.storage.put(&name, &parts) {
-            Err(StorageError::AlreadyExists { .. }) if is_again && self.is_equal(&name, &parts)? => {}
-            put => put.map_err(|error| refusal(&error))?,
-        }
+        let is_new = match self.vault.storage.put(&name, &parts) {
+            Err(StorageError::AlreadyExists { .. }) if is_again && self.is_equal(&name, &parts)? => false,
+            put => put.map(|()| true).map_err(|error| refusal(&error))?,
+        };
         if let Some((session, SessionObject::Claim)) = names::parse_session_object(&name) {
-            let owned = self.state.home.set_owner(&self.namespace, session, self.owner());
-            owned.map_err(failed)?;
+            // Everybody can read a claim, and so can send its bytes again.
+            let owned = self
+                .state
+                .home
+                .set_owner(&self.namespace, session, self.owner(), is_new);
+            if !owned.map_err(failed)? {
+                return Err(refusal(&StorageError::AlreadyExists { name }));
+            }
         }
         Ok(())
     }

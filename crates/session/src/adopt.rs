@@ -51,10 +51,10 @@ pub struct Adopted {
     pub references: Vec<(ContainerId, SlotRange)>,
     /// References that were left out because an epoch condemned or removed them.
     pub references_left_out: usize,
-    /// The positions of the streams, from the newest of these checkpoints that has any. Empty if no
-    /// session may continue there. Their nodes are in containers that the checkpoints name, or
-    /// among the references.
-    pub streams: Vec<OpenStream>,
+    /// The positions of the streams by the checkpoints that have any, with their sessions, the
+    /// newest first. Empty if no session may continue there. Their nodes are in containers that the
+    /// checkpoints name, or among the references.
+    pub positions: Vec<(SessionId, Vec<OpenStream>)>,
 }
 
 impl Session {
@@ -123,10 +123,9 @@ impl Session {
             else {
                 continue;
             };
-            // Take the newest checkpoint that has positions: a later adopter may have died before
-            // it got as far.
-            if adopted.streams.is_empty() {
-                adopted.streams = checkpoint.streams;
+            // A later adopter may have died before it had a position.
+            if !checkpoint.streams.is_empty() {
+                adopted.positions.push((*session, checkpoint.streams));
             }
             adopted
                 .containers
@@ -139,7 +138,7 @@ impl Session {
         taken.retain(|(container, slots)| view.is_whole(*container, *slots));
         adopted.references_left_out = all - taken.len();
         if view.is_blind() || adopted.references_left_out > 0 {
-            adopted.streams.clear();
+            adopted.positions.clear();
         }
         adopted.references = taken;
         tracing::info!(

@@ -15,7 +15,7 @@ mod tunnel;
 
 pub use address::{Address, Invitation, PORT, is_namespace};
 pub use authority::{Authority, Leaf, Pin};
-pub use channel::{Channel, Closer, Input, Output};
+pub use channel::{Channel, Closer, Input, Output, prepare};
 pub use error::TransportError;
 pub use frames::{FrameReader, FrameWriter, Traffic};
 pub use secure::{Acceptor, Connector};

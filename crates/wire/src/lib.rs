@@ -26,7 +26,7 @@ pub use frame::{ANSWER_BYTES_MAX, FRAME_BYTES_MAX, FrameError, HEAD_BYTES, Head,
 pub use kinds::{reply, request};
 pub use offer::Sent;
 pub use refusal::{Refusal, RefusalKind};
-pub use session::{Begin, Begun, CommittedBackup, Parents, SentManifest, Sought};
+pub use session::{Begin, Begun, CommittedBackup, Parents, REPLACED_MAX, SentManifest, Sought};
 pub use storage::{
     GOT_BYTES_MAX, LISTED_MAX, LoggedIn, OBJECT_BYTES_MAX, PUT_BYTES_MAX, PutPart, StorageRequest,
     WantedBytes,

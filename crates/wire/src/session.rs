@@ -22,6 +22,9 @@ pub enum Parents {
     Named(Vec<SessionId>),
 }
 
+/// A backup replaces so many attempts at most.
+pub const REPLACED_MAX: usize = 256;
+
 /// How a backup begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begin {
@@ -35,11 +38,14 @@ pub struct Begin {
     pub is_suspect: bool,
     /// An unreadable chunk of the parent ends the backup.
     pub insists: bool,
-    /// Continue an interrupted backup, if there is one.
+    /// Continue any interrupted backup of the series, if there is one.
     pub resumes: bool,
+    /// Continue one of these, if it was interrupted: earlier attempts of the same operation.
+    pub continues: Vec<SessionId>,
     /// The client's number of this attempt, chosen at random.
     pub attempt: u64,
-    /// Attempts that lost their connection. The server ends them first.
+    /// Attempts that lost their connection. The server ends them first. At most
+    /// [`REPLACED_MAX`](crate::REPLACED_MAX).
     pub replaces: Vec<u64>,
 }
 
@@ -55,6 +61,8 @@ pub struct Sought {
 /// A backup that has begun.
 #[derive(Debug)]
 pub struct Begun {
+    /// The backup's number, if it is committed.
+    pub session: SessionId,
     /// What the client needs to know. Has secret keys: only for those who may write.
     pub terms: Terms,
     /// The chosen parents.
@@ -170,6 +178,7 @@ impl Wire for Begin {
         w.flag(self.is_suspect);
         w.flag(self.insists);
         w.flag(self.resumes);
+        self.continues.write(w);
         w.u64(self.attempt);
         w.list(&self.replaces, |w, attempt| w.u64(*attempt));
     }
@@ -186,8 +195,15 @@ impl Wire for Begin {
             is_suspect: r.flag()?,
             insists: r.flag()?,
             resumes: r.flag()?,
+            continues: Wire::read(r)?,
             attempt: r.u64()?,
-            replaces: r.list(8, Reader::u64)?,
+            replaces: {
+                let replaces = r.list(8, Reader::u64)?;
+                if replaces.len() > REPLACED_MAX {
+                    return Err(r.fault("more attempts than a client has"));
+                }
+                replaces
+            },
         })
     }
 }
@@ -268,6 +284,7 @@ impl Wire for SentManifest {
 
 impl Wire for Begun {
     fn write(&self, w: &mut Writer<'_>) {
+        w.session(self.session);
         self.terms.write(w);
         self.parents.write(w);
         self.warnings.write(w);
@@ -275,6 +292,7 @@ impl Wire for Begun {
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
+            session: r.session()?,
             terms: Wire::read(r)?,
             parents: Wire::read(r)?,
             warnings: Wire::read(r)?,

@@ -38,6 +38,7 @@ fn begin() -> Begin {
         is_suspect: false,
         insists: true,
         resumes: false,
+        continues: vec![SessionId::new(6).unwrap()],
         attempt: 0x0807_0605_0403_0201,
         replaces: vec![9],
     }
@@ -56,7 +57,7 @@ fn messages_have_their_golden_bytes() {
     assert_eq!(again(&hello), hello);
     assert_eq!(
         hex(&begin().to_bytes()),
-        "04686f737402042f657463052f686f6d6501030001000001000101070001000102030405060708010900000000000000"
+        "04686f737402042f657463052f686f6d65010300010000010001010700010001060102030405060708010900000000000000"
     );
     assert_eq!(again(&begin()), begin());
     let brief = vec![

@@ -505,6 +505,18 @@ fn an_image_is_backed_up_by_its_changed_blocks() {
     let since_first = back_up(&["--changed-since", "1"]);
     assert_eq!(since_first["chunks_new"], 0, "{since_first}");
     assert!(machine.ok(&["dump", "latest"]).out == image);
+    fs::write(&list, "").unwrap();
+    machine
+        .run(&[
+            "backup",
+            "--image-kib",
+            "64",
+            "--changed-blocks",
+            "changed",
+            "disk",
+        ])
+        .expect(1)
+        .says(&["is empty"]);
     fs::write(&list, "from here to there").unwrap();
     machine
         .run(&[

@@ -173,9 +173,13 @@ impl StreamSource for SpooledSource<'_> {
         }
         if position > self.end {
             // Nothing was given: another process stored the bytes before this position.
-            if self.end > 0 || !self.source.skip_to(position)? {
-                self.at = self.begin;
-                self.cursor = (0, 0);
+            if self.end > 0 {
+                let end = self.end;
+                return Err(io::Error::other(format!(
+                    "the store has {position} bytes of it, and it has given {end} so far; run the backup again"
+                )));
+            }
+            if !self.source.skip_to(position)? {
                 return Ok(false);
             }
             (self.begin, self.end, self.at) = (position, position, position);
@@ -349,6 +353,7 @@ mod tests {
         assert_eq!(spooled.release(0), Keeps::Full);
         assert_eq!(spooled.release(end), Keeps::Few);
         assert!(spooled.skip_to(0).is_err(), "those bytes are gone");
+        assert!(spooled.skip_to(end + 1).is_err(), "nobody has those bytes");
         assert!(spooled.skip_to(end).unwrap());
     }
 }

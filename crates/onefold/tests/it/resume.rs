@@ -6,8 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use env::{Clock, SystemClock};
+use onefold::repository::{Beginning, ParentChoice, Resume, SeriesName};
 use onefold::{
-    BackupReport, Error, InitOptions, Layout, Monitor, Store, StreamOptions, StreamPiece, StreamSource,
+    BackupReport, Error, InitOptions, Layout, Monitor, SessionId, Store, StreamOptions, StreamPiece,
+    StreamSource,
 };
 
 use types::ObjectName;
@@ -294,4 +296,43 @@ fn a_damaged_position_is_not_resumed() {
     let made = back_up(&store, &resuming(None), &mut Source::new(&machine, &bytes, None)).unwrap();
     assert_eq!(made.resumed_at, None);
     assert_restores_bytes(&store, &snapshot(&store, made.id), NAME, &bytes, "anew");
+}
+
+/// A backup that continues its own attempts does not continue another one: the source may have
+/// changed since.
+#[test]
+fn an_attempt_continues_only_its_own_operation() {
+    let bytes = noise(860, 2_600_000);
+    let machine = Process::new(861);
+    init(&machine, false);
+    interrupted(&machine, 862, &bytes, &resuming(None), 2_300_000);
+    let store = machine.open();
+    let options = how().options();
+    let position = |resumes: Resume| {
+        let hosted = store.host(&Beginning {
+            options: &options,
+            name: SeriesName {
+                host: options.host.clone(),
+                paths: vec![NAME.as_bytes().to_vec()],
+            },
+            streams: ingest::single_stream(None),
+            is_suspect: false,
+            insists: false,
+            parents: ParentChoice::Named(&[]),
+            resumes,
+        });
+        let hosted = hosted.unwrap();
+        hosted
+            .session()
+            .terms()
+            .resumed
+            .first()
+            .map_or(0, |stream| stream.len)
+    };
+    assert_eq!(position(Resume::Own(Vec::new())), 0);
+    assert_eq!(position(Resume::Nothing), 0);
+    // The sessions that took its data over, without a position of their own, keep it reachable.
+    let all = (1..=20).filter_map(|number| SessionId::new(number).ok());
+    assert!(position(Resume::Own(all.collect())) > 200_000);
+    assert!(position(Resume::Any) > 200_000);
 }

@@ -37,7 +37,16 @@ pub(super) fn read(file: &Path) -> Result<Vec<ByteRange>> {
     } else {
         text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     }
-    parse(&text).with_context(|| format!("the list of changed blocks in {}", file.display()))
+    let changed = parse(&text);
+    let shown = file.display();
+    let changed = changed.with_context(|| format!("the list of changed blocks in {shown}"))?;
+    if text.trim().is_empty() {
+        bail!(
+            "the list of changed blocks in {shown} is empty, as of a command that failed; a line `0 0` says that \
+             nothing has changed"
+        );
+    }
+    Ok(changed)
 }
 
 fn parse(text: &str) -> Result<Vec<ByteRange>> {

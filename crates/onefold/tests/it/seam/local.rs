@@ -60,7 +60,7 @@ impl LocalHost {
             is_suspect: false,
             insists: false,
             parents: ParentChoice::Named(upon),
-            resumes: false,
+            resumes: onefold::repository::Resume::Nothing,
         });
         hosted.map_err(|error| IngestError::Connection(error.into()))
     }
