@@ -2,7 +2,7 @@
 //!
 //! | part | for |
 //! |---|---|
-//! | a quarter | the bodies of messages, from before they are read until they are processed |
+//! | a quarter, at least 81 MiB | the bodies of messages, from before they are read until they are processed |
 //! | [`BASE_BYTES`] | stores: indexes, caches |
 //! | the rest | running backups, [`BACKUP_BYTES`] each |
 //!
@@ -17,7 +17,7 @@ use wire::{Refusal, RefusalKind};
 use crate::gate::{Gate, Permit};
 
 /// The least memory with which a server runs.
-pub(crate) const MEMORY_BYTES_MIN: u64 = 256 << 20;
+pub(crate) const MEMORY_BYTES_MIN: u64 = 288 << 20;
 /// Memory that does not depend on the number of clients.
 const BASE_BYTES: u64 = 96 << 20;
 /// Memory of one running backup.
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn each_amount_of_memory_has_room_for_a_backup_and_a_message() {
-        for mib in [0, 256, 257, 512, 4096] {
+        for mib in [0, 288, 289, 512, 4096] {
             let memory = Memory::new(mib << 20, 2);
             let backup = memory.backup("one").unwrap();
             let body = memory.body("one", wire::FRAME_BYTES_MAX, &|| false);

@@ -37,7 +37,7 @@ impl Drop for Open<'_> {
 
 impl Server {
     /// Opens the stores of all tenants with this credential. Clients share about so much memory;
-    /// the server needs 256 MiB.
+    /// the server needs 288 MiB.
     ///
     /// # Errors
     /// Of the folder and the stores.

@@ -32,7 +32,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "RIGHTS", requires = "stdio")]
     pub(crate) rights: Option<String>,
     /// The memory that clients share, in MiB: with less, fewer backups run at once
-    #[arg(long, default_value_t = 512, value_name = "MIB", value_parser = clap::value_parser!(u32).range(256..))]
+    #[arg(long, default_value_t = 512, value_name = "MIB", value_parser = clap::value_parser!(u32).range(288..))]
     pub(crate) memory_mib: u32,
     /// When the server is told to end, wait this long for backups and restores that run
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
