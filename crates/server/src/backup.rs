@@ -294,7 +294,7 @@ impl Running<'_> {
     }
 
     fn submit(&self, body: &[u8]) -> Result<(), Refusal> {
-        let turn = self.state.memory.turn(&self.user.shares.owner);
+        let _turn = self.state.memory.turn(&self.user.shares.owner);
         let sent = Vec::<Sent>::from_bytes(body)?;
         let bytes = sent.iter().map(|one| match one {
             Sent::Region(region) => region.bytes.bytes().len() as u64,
@@ -302,7 +302,6 @@ impl Running<'_> {
         });
         self.quota.take(bytes.sum())?;
         let offers = self.checker.check(sent)?;
-        drop(turn);
         self.session.submit(offers).map_err(|error| refusal_of(&error))
     }
 

@@ -12,7 +12,7 @@ use crate::backup;
 use crate::calls;
 use crate::manifests::Namespace;
 use crate::namespaces::Limits;
-use crate::peer::{Ending, Message, Peer, Shares, Token, User, failed, not_allowed};
+use crate::peer::{Deadline, Ending, Message, Peer, Shares, Token, User, failed, not_allowed};
 use crate::reading;
 use crate::rights::{Right, Rights};
 use crate::state::State;
@@ -53,16 +53,21 @@ pub struct Granted {
 }
 
 impl<'a> Connection<'a> {
-    pub(crate) fn new(state: &'a State, channel: Channel, granted: Option<Granted>) -> Self {
+    pub(crate) fn new(
+        state: &'a State,
+        channel: Channel,
+        granted: Option<Granted>,
+        deadline: &Deadline,
+    ) -> Self {
         Self {
             state,
-            peer: Peer::new(channel),
+            peer: Peer::new(channel, deadline),
             granted,
         }
     }
 
-    /// Serves the client until it leaves. Calls `trusted` once it has shown a token.
-    pub(crate) fn serve(&mut self, trusted: &dyn Fn()) -> Result<(), TransportError> {
+    /// Serves the client until it leaves.
+    pub(crate) fn serve(&mut self) -> Result<(), TransportError> {
         let Some((head, body)) = self.peer.incoming.of_stranger(STRANGER_BYTES_MAX)? else {
             return Ok(());
         };
@@ -83,7 +88,7 @@ impl<'a> Connection<'a> {
             Ok(access) => access,
             Err(refusal) => return self.peer.refuse(head.number, &refusal),
         };
-        trusted();
+        self.peer.incoming.trust();
         let rights = access.rights.to_string();
         match self.use_place(access) {
             Ok(Use::Store(user)) => {

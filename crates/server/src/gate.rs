@@ -95,6 +95,11 @@ impl Gate {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many owners have something of it.
+    pub(crate) fn owners(&self) -> usize {
+        self.state().held.len()
+    }
+
     /// Takes an amount, which is at most what one owner may have. Waits until it is the owner's
     /// turn. `None`: it was not within `patience`.
     pub(crate) fn take(&self, owner: &str, amount: u64, patience: Duration) -> Option<Permit> {

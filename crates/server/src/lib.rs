@@ -52,6 +52,7 @@ pub use error::ServerError;
 pub use home::Home;
 pub use listen::Listener;
 pub use namespaces::{Limits, NamespaceInfo};
+pub use peer::Deadline;
 pub use rights::{Right, Rights};
 pub use server::Server;
 pub use socket::SocketListener;

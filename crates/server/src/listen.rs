@@ -10,6 +10,7 @@ use transport::{Channel, TransportError};
 
 use crate::accepting::Accepting;
 use crate::error::ServerError;
+use crate::peer::Deadline;
 use crate::server::Server;
 
 /// A client must show its token within this time.
@@ -62,7 +63,8 @@ fn serve(server: &Server, socket: TcpStream) -> Result<(), TransportError> {
         input: Box::new(limited),
         ..Channel::try_from(socket)?
     };
-    server.serve(server.secure(channel)?, &|| limit.lift())
+    let deadline: Deadline = Arc::new(move |time| limit.set(time));
+    server.serve(server.secure(channel)?, &deadline)
 }
 
 /// The moment until which bytes may come, if there is one. Cheap to clone.
@@ -84,9 +86,9 @@ impl Limit {
         self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on bytes may come at any time.
-    fn lift(&self) {
-        *self.until() = None;
+    /// Bytes may come within this time from now on, or at any time.
+    fn set(&self, time: Option<Duration>) {
+        *self.until() = time.map(|time| self.clock.monotonic() + time);
     }
 
     /// The time that is left; `None` if there is no limit.
@@ -147,7 +149,7 @@ mod tests {
         client.write_all(b"x").unwrap();
         let error = limited.read(&mut byte).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        limit.lift();
+        limit.set(None);
         limited.read_exact(&mut byte).unwrap();
     }
 }

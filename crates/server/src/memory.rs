@@ -38,19 +38,18 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// So much, for a machine with so many cores.
-    pub(crate) fn new(bytes: u64, cores: usize) -> Self {
+    /// So much.
+    pub(crate) fn new(bytes: u64) -> Self {
         let bytes = bytes.max(MEMORY_BYTES_MIN);
         // A client that sends half of the longest message and stops leaves room for another one.
         let longest = 2 * wire::FRAME_BYTES_MAX as u64;
         let bodies = (bytes / 4).max(2 * longest + longest / 4);
         let backups = ((bytes - bodies).saturating_sub(BASE_BYTES) / BACKUP_BYTES).max(1);
-        let cores = cores.max(1) as u64;
         Self {
             bodies: Gate::new(bodies, (bodies / 2).max(longest)),
             // One owner leaves a place to others.
             backups: Gate::new(backups, (backups - backups / 4).min(backups - 1).max(1)),
-            turns: Gate::new(cores, cores),
+            turns: Gate::new(u64::MAX, 1),
         }
     }
 
@@ -78,8 +77,12 @@ impl Memory {
         })
     }
 
-    /// The next turn to verify a message. Owners take turns.
+    /// The owner's turn to have a message verified and taken. While backups of several owners run,
+    /// each owner has one turn at a time, however many backups it runs.
     pub(crate) fn turn(&self, owner: &str) -> Option<Permit> {
+        if self.backups.owners() <= 1 {
+            return None;
+        }
         self.turns.take(owner, 1, PATIENCE)
     }
 }
@@ -91,12 +94,30 @@ mod tests {
     #[test]
     fn each_amount_of_memory_has_room_for_a_backup_and_a_message() {
         for mib in [0, 288, 289, 512, 4096] {
-            let memory = Memory::new(mib << 20, 2);
+            let memory = Memory::new(mib << 20);
             let backup = memory.backup("one").unwrap();
             let body = memory.body("one", wire::FRAME_BYTES_MAX, &|| false);
             assert!(body.is_some());
             drop((backup, body));
         }
-        assert!(Memory::new(0, 2).body("one", SMALL_BYTES, &|| false).is_none());
+        assert!(Memory::new(0).body("one", SMALL_BYTES, &|| false).is_none());
+    }
+
+    #[test]
+    fn beside_others_an_owner_has_one_turn_at_a_time() {
+        let memory = Memory::new(1 << 30);
+        let (one, _again) = (memory.backup("greedy").unwrap(), memory.backup("greedy").unwrap());
+        assert!(memory.turn("greedy").is_none(), "nobody else is there");
+        let other = memory.backup("modest").unwrap();
+        let held = memory.turn("greedy");
+        assert!(held.is_some());
+        assert!(memory.turns.take("greedy", 1, Duration::ZERO).is_none());
+        assert!(
+            memory.turn("modest").is_some(),
+            "it does not wait for the other one"
+        );
+        drop((held, other));
+        assert!(memory.turn("greedy").is_none());
+        drop(one);
     }
 }

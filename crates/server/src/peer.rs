@@ -26,8 +26,19 @@ pub(crate) enum Ending {
     Over,
 }
 
+/// Sets the time in which bytes of a client must come, if there is one.
+pub type Deadline = Arc<dyn Fn(Option<Duration>) + Send + Sync>;
+
+/// A message that has begun must come within this time, ...
+const BODY_PATIENCE: Duration = Duration::from_secs(60);
+/// ... and one second for so many of its bytes.
+const BODY_BYTES_A_SECOND: u64 = 8 << 10;
+
 /// What comes from a client.
-pub(crate) struct Incoming(FrameReader);
+pub(crate) struct Incoming {
+    reader: FrameReader,
+    deadline: Deadline,
+}
 
 /// The server's end of a connection.
 pub(crate) struct Peer {
@@ -173,22 +184,31 @@ impl User {
 }
 
 impl Incoming {
+    /// The client has shown its token: messages may come at any time.
+    pub(crate) fn trust(&self) {
+        (self.deadline)(None);
+    }
+
     /// The next message of somebody who has not logged in, of so many bytes at most.
     pub(crate) fn of_stranger(&mut self, max: usize) -> Result<Option<(Head, Vec<u8>)>, TransportError> {
-        self.0.next(max)
+        self.reader.next(max)
     }
 
     /// The next message, once there is memory for it, at the namespace's rate. `None` if the client
     /// has left.
     pub(crate) fn next(&mut self, state: &State, shares: &Shares) -> Result<Option<Message>, TransportError> {
-        let Some(head) = self.0.head(FRAME_BYTES_MAX)? else {
+        let Some(head) = self.reader.head(FRAME_BYTES_MAX)? else {
             return Ok(None);
         };
         // Who waits for the rate holds no memory that others need.
         shares.pass(state, head.len);
         let is_ending = || state.is_ending();
         let memory = state.memory.body(&shares.owner, head.len, &is_ending);
-        let body = self.0.body(head)?;
+        // It holds memory that others need.
+        let seconds = head.len as u64 / BODY_BYTES_A_SECOND;
+        (self.deadline)(Some(BODY_PATIENCE + Duration::from_secs(seconds)));
+        let body = self.reader.body(head)?;
+        (self.deadline)(None);
         Ok(Some(Message {
             head,
             body,
@@ -198,10 +218,13 @@ impl Incoming {
 }
 
 impl Peer {
-    pub(crate) fn new(channel: Channel) -> Self {
+    pub(crate) fn new(channel: Channel, deadline: &Deadline) -> Self {
         let traffic = Traffic::default();
         Self {
-            incoming: Incoming(FrameReader::new(channel.input, traffic.clone())),
+            incoming: Incoming {
+                reader: FrameReader::new(channel.input, traffic.clone()),
+                deadline: Arc::clone(deadline),
+            },
             writer: FrameWriter::new(channel.output, traffic),
             closer: channel.closer,
         }

@@ -12,6 +12,7 @@ use transport::{Acceptor, Channel, Closer, TransportError};
 use crate::connection::{Connection, Granted};
 use crate::error::ServerError;
 use crate::home::Home;
+use crate::peer::Deadline;
 use crate::state::State;
 
 /// How often an ending server looks whether all operations have ended.
@@ -64,13 +65,14 @@ impl Server {
         self.acceptor.accept(channel)
     }
 
-    /// Serves a client until it leaves. The channel is secure. Calls `trusted` once the client has
-    /// shown its token.
+    /// Serves a client until it leaves. The channel is secure. Calls `deadline` with the time in
+    /// which bytes must come, or with `None` if they may come at any time: so it is while the
+    /// server waits for the next message of a client that has shown its token.
     ///
     /// # Errors
     /// If the connection breaks, or the client breaks the protocol.
-    pub fn serve(&self, channel: Channel, trusted: &dyn Fn()) -> Result<(), TransportError> {
-        self.serve_as(channel, None, trusted)
+    pub fn serve(&self, channel: Channel, deadline: &Deadline) -> Result<(), TransportError> {
+        self.serve_as(channel, None, deadline)
     }
 
     /// Serves a client of a tunnel until it leaves. It needs no token.
@@ -78,14 +80,16 @@ impl Server {
     /// # Errors
     /// If the connection breaks, or the client breaks the protocol.
     pub fn serve_tunnel(&self, channel: Channel, granted: Granted) -> Result<(), TransportError> {
-        self.serve_as(channel, Some(granted), &|| ())
+        // The system has authenticated the client.
+        let none: Deadline = Arc::new(|_| ());
+        self.serve_as(channel, Some(granted), &none)
     }
 
     fn serve_as(
         &self,
         channel: Channel,
         granted: Option<Granted>,
-        trusted: &dyn Fn(),
+        deadline: &Deadline,
     ) -> Result<(), TransportError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.connections().insert(number, channel.closer.clone());
@@ -93,7 +97,7 @@ impl Server {
         if self.is_ending() {
             return Ok(());
         }
-        Connection::new(&self.state, channel, granted).serve(trusted)
+        Connection::new(&self.state, channel, granted, deadline).serve()
     }
 
     fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Closer>> {

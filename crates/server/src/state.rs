@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 use onefold::{Credential, OpenOptions, Store};
 
@@ -49,7 +48,6 @@ impl State {
         options: &OpenOptions,
         memory_bytes: u64,
     ) -> Result<Self, ServerError> {
-        let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let state = Self {
             home,
             credential: credential.clone(),
@@ -58,7 +56,7 @@ impl State {
             vaults: Mutex::default(),
             running_bytes: RunningBytes::default(),
             running_backups: RunningBackups::default(),
-            memory: Memory::new(memory_bytes, cores),
+            memory: Memory::new(memory_bytes),
             rates: Rates::default(),
             is_ending: AtomicBool::new(false),
             running: AtomicUsize::new(0),

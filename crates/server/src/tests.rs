@@ -57,7 +57,8 @@ impl Bed {
         // A server that does not answer fails the test.
         ours.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let server = Arc::clone(&self.server);
-        let thread = thread::spawn(move || server.serve(Channel::try_from(theirs).unwrap(), &|| ()));
+        let deadline: crate::Deadline = Arc::new(|_| ());
+        let thread = thread::spawn(move || server.serve(Channel::try_from(theirs).unwrap(), &deadline));
         let channel = Channel::try_from(ours).unwrap();
         Client {
             reader: FrameReader::new(channel.input, Traffic::default()),

@@ -76,7 +76,8 @@ fn a_commit_counts_what_others_have_committed() {
 #[test]
 fn long_answers_have_several_frames() {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let peer = crate::peer::Peer::new(Channel::try_from(theirs).unwrap());
+    let none: crate::Deadline = Arc::new(|_| ());
+    let peer = crate::peer::Peer::new(Channel::try_from(theirs).unwrap(), &none);
     let body: Vec<u8> = (0..=250).cycle().take(2 * FRAME_BYTES_MAX + 5).collect();
     let sent = body.clone();
     let thread = thread::spawn(move || {
