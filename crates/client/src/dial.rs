@@ -98,7 +98,7 @@ impl Dialer {
         cancel: &AtomicBool,
     ) -> Option<Connection> {
         let until = clock.monotonic() + AWAY_MAX;
-        let mut pause = PAUSE_MIN.saturating_mul(1 << attempt.min(6)).min(PAUSE_MAX);
+        let mut pause = PAUSE_MIN.saturating_mul(1 << attempt.min(2)).min(PAUSE_MAX);
         while clock.monotonic() < until && !cancel.load(Ordering::Relaxed) {
             clock.sleep(pause);
             match self.log_in() {
