@@ -1,7 +1,7 @@
 //! A limited good that clients share fairly (B7): memory, places for running backups, turns of the
 //! processor.
 //!
-//! Who waits is served in turn by owner, so that one owner with many connections gets no more than
+//! The gate serves waiting owners in turn, so that one owner with many connections gets no more than
 //! another with one. An owner may have a part of the good alone, so that others need not wait for
 //! its long operations.
 

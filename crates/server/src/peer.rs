@@ -200,7 +200,7 @@ impl Incoming {
         let Some(head) = self.reader.head(FRAME_BYTES_MAX)? else {
             return Ok(None);
         };
-        // Who waits for the rate holds no memory that others need.
+        // A client that waits for its rate holds no memory that others need.
         shares.pass(state, head.len);
         let is_ending = || state.is_ending();
         let memory = state.memory.body(&shares.owner, head.len, &is_ending);

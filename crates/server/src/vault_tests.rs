@@ -295,7 +295,7 @@ fn a_token_that_may_write_does_no_more_than_a_backup() {
     one.delete(&name("sessions/0000000000001/checkpoint.0")).unwrap();
 }
 
-/// A number that was given back belongs to whoever claims it next.
+/// A token that claims a number which another one gave back owns it.
 #[test]
 fn a_session_belongs_to_the_token_whose_claim_stands() {
     let bed = Bed::new();

@@ -325,7 +325,7 @@ fn vaults_are_listed_and_other_namespaces_take_no_store() {
         .says(&["for a folder"]);
 }
 
-/// Whoever may use the socket needs no token.
+/// A client of the socket needs no token.
 #[test]
 fn a_vault_is_used_through_a_socket() {
     let bed = Bed::bare();
