@@ -466,26 +466,16 @@ fn an_image_is_backed_up_by_its_changed_blocks() {
     fs::write(served.bed.path("disk"), &image).unwrap();
     let list = served.bed.path("changed");
     fs::write(&list, "Offset Length Type\n").unwrap();
-    let back_up = |more: &[&str]| {
-        let args = [
-            "backup",
-            "--image-kib",
-            "64",
-            "--changed-blocks",
-            "changed",
-            "disk",
-            "--json",
-        ];
-        last(&machine.ok(&[&args[..], more].concat()))
-    };
-    let first = machine.ok(&[
+    let args = [
         "backup",
         "--image-kib",
         "64",
         "--changed-blocks",
         "changed",
         "disk",
-    ]);
+    ];
+    let back_up = |more: &[&str]| last(&machine.ok(&[&args[..], &["--json"], more].concat()));
+    let first = machine.ok(&args);
     assert!(first.err().contains("the whole image is read"), "{}", first.err());
     for round in 0..2_u8 {
         // Not on the grid of chunks, and one block twice.
@@ -506,27 +496,10 @@ fn an_image_is_backed_up_by_its_changed_blocks() {
     assert_eq!(since_first["chunks_new"], 0, "{since_first}");
     assert!(machine.ok(&["dump", "latest"]).out == image);
     fs::write(&list, "").unwrap();
-    machine
-        .run(&[
-            "backup",
-            "--image-kib",
-            "64",
-            "--changed-blocks",
-            "changed",
-            "disk",
-        ])
-        .expect(1)
-        .says(&["is empty"]);
+    machine.run(&args).expect(1).says(&["is empty"]);
     fs::write(&list, "from here to there").unwrap();
     machine
-        .run(&[
-            "backup",
-            "--image-kib",
-            "64",
-            "--changed-blocks",
-            "changed",
-            "disk",
-        ])
+        .run(&args)
         .expect(1)
         .says(&["changed", "line 1 is no offset and length"]);
     served.end();
