@@ -156,7 +156,7 @@ impl Inbox {
             (mail, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
         match mail.failure() {
-            Some(why) if mail.durable <= known && known > 0 => Err(why),
+            Some(why) if mail.durable <= known && !wait.is_zero() => Err(why),
             _ => Ok(mail.durable),
         }
     }

@@ -59,6 +59,15 @@ struct Lost {
     sessions: Vec<(SeriesName, SessionId)>,
 }
 
+impl Lost {
+    /// Adds an attempt. The server ends the oldest ones by itself.
+    fn add(&mut self, number: u64) {
+        let spare = (self.numbers.len() + 1).saturating_sub(REPLACED_MAX);
+        self.numbers.drain(..spare);
+        self.numbers.push(number);
+    }
+}
+
 impl RemoteRepository {
     /// The namespace of a connection that has logged in.
     pub(crate) fn of(
@@ -305,7 +314,7 @@ impl Repository for RemoteRepository {
             replaces: self.lost().numbers.clone(),
         };
         // It may begin there and the answer may be lost.
-        self.lost().numbers.push(begin.attempt);
+        self.lost().add(begin.attempt);
         let (connection, begun) = self.first_answer(request::BEGIN, &begin, Begun::from_bytes)?;
         {
             let mut lost = self.lost();
@@ -387,10 +396,7 @@ impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-            // The server ends the oldest ones by itself.
-            let spare = (lost.numbers.len() + 1).saturating_sub(REPLACED_MAX);
-            lost.numbers.drain(..spare);
-            lost.numbers.push(self.number);
+            lost.add(self.number);
         }
     }
 }

@@ -149,7 +149,7 @@ pub trait BackupSession: Send + Sync {
     /// later one.
     ///
     /// # Errors
-    /// The store's reason, if the backup cannot continue.
+    /// The store's reason, if this waited and the backup cannot continue.
     fn durable(&self, known: u64, wait: Duration) -> Result<u64, IngestError>;
 
     /// Asks the store to make a later position durable soon. If the backup cannot be resumed, this

@@ -11,7 +11,7 @@ use types::ByteRange;
 
 use crate::client::stream_source::{Keeps, StreamPiece, StreamSource};
 
-/// Bytes before the durable position that stay: whoever continues a stream compares them.
+/// The spool keeps so many bytes before the durable position: the next session compares them.
 const COMPARED_BYTES: u64 = super::resume::COMPARED_BYTES;
 /// Pieces are gathered into blocks of this length.
 const BLOCK_BYTES: usize = 1 << 20;

@@ -247,7 +247,8 @@ impl BackupSession for LocalSession {
 
     fn durable(&self, known: u64, wait: Duration) -> Result<u64, IngestError> {
         let position = self.store.durable.beyond(known, wait);
-        if position <= known && self.shared.failure.is_noted() {
+        // The reason is told once, and a caller that only looks would lose it.
+        if position <= known && !wait.is_zero() && self.shared.failure.is_noted() {
             return Err(self.reason());
         }
         Ok(position)
