@@ -1,9 +1,9 @@
 //! A limited good that clients share fairly (B7): memory, places for running backups, turns of the
 //! processor.
 //!
-//! The gate serves waiting owners in turn, so that one owner with many connections gets no more than
-//! another with one. An owner may have a part of the good alone, so that others need not wait for
-//! its long operations.
+//! The gate serves waiting owners in turn, so that one owner with many connections gets no more
+//! than another with one. An owner may have a part of the good alone, so that others need not wait
+//! for its long operations.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
