@@ -1,4 +1,4 @@
-//! Nodes and catalogs that a client has received, so that it does not ask for them again.
+//! Nodes, their children, and catalogs that a client has received, so that it does not ask for them again.
 //!
 //! Slots change neither number nor content in any generation (INV-2), so what was received stays
 //! right. A full cache is emptied: a client reads mostly forward.
@@ -9,17 +9,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use container::CatalogView;
 use format::node::Node;
+use recipe::Child;
 use types::{ChunkLocation, ContainerId};
 
-/// Bytes of nodes, and of catalogs, at most.
+/// Bytes of each of the three, at most.
 const BYTES_MAX: u64 = 8 << 20;
 /// Bytes of an entry of a node in memory.
 const ENTRY_BYTES: u64 = 40;
 
-/// Received nodes and catalogs. For any number of threads.
+/// Received nodes, children and catalogs. For any number of threads.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) nodes: Kept<ChunkLocation, Node>,
+    pub(crate) children: Kept<ChunkLocation, Vec<Child>>,
     pub(crate) catalogs: Kept<ContainerId, CatalogView>,
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use container::{CatalogView, CompressedRegion, ContainerError, PlainRegion, RegionBuffer};
 use crypto::Fingerprinter;
 use format::node::Node;
-use recipe::{NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
+use recipe::{Child, NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
 use types::{ChunkLocation, ContainerId, RegionIndex, Slot};
-use wire::{AskedRegions, SentCatalog, Wire, request};
+use wire::{AskedRegions, SentCatalog, SentChildren, Wire, request};
 
 use crate::cache::{Received, node_bytes};
 use crate::connection::Connection;
@@ -19,16 +19,35 @@ use crate::link::Link;
 pub(crate) struct RemoteReader {
     pub(crate) link: Link,
     pub(crate) printer: Fingerprinter,
+    /// Whether it reads chunks, and so needs catalogs anyway. A backup mostly needs fingerprints
+    /// alone.
+    reads_chunks: bool,
     received: Received,
 }
 
 impl RemoteReader {
-    pub(crate) fn new(link: Link, printer: Fingerprinter) -> Self {
+    /// For a restore.
+    pub(crate) fn of_chunks(link: Link, printer: Fingerprinter) -> Self {
         Self {
             link,
             printer,
+            reads_chunks: true,
             received: Received::default(),
         }
+    }
+
+    /// For a backup.
+    pub(crate) fn of_fingerprints(link: Link, printer: Fingerprinter) -> Self {
+        Self {
+            reads_chunks: false,
+            ..Self::of_chunks(link, printer)
+        }
+    }
+
+    /// Keeps the children of a node.
+    pub(crate) fn keep_children(&self, node: ChunkLocation, children: Vec<Child>) -> Arc<Vec<Child>> {
+        let bytes = size_of_val(&*children) as u64;
+        self.received.children.keep(node, children, bytes)
     }
 
     pub(crate) fn into_connection(self) -> Arc<Connection> {
@@ -109,6 +128,23 @@ impl NodeSource for RemoteReader {
         let view = self.ask(request::CATALOG, &container, decode)?;
         let bytes = view.bytes_in_memory();
         Ok(self.received.catalogs.keep(container, view, bytes))
+    }
+
+    fn sent_children(&self, node: &TreeRoot) -> Result<Option<Vec<Child>>, RecipeError> {
+        if self.reads_chunks && node.level.get() <= 1 {
+            return Ok(None);
+        }
+        if let Some(children) = self.received.children.get(&node.location) {
+            return Ok(Some(children.to_vec()));
+        }
+        let sent = self.ask(request::CHILDREN, node, Vec::<SentChildren>::from_bytes)?;
+        let mut asked = None;
+        for SentChildren { node: at, children } in sent {
+            let kept = self.keep_children(at, children);
+            asked = asked.or((at == node.location).then_some(kept));
+        }
+        let asked = asked.ok_or_else(|| ClientError::Protocol("no children of the node".to_owned()))?;
+        Ok(Some(asked.to_vec()))
     }
 
     fn stream(&self, node: ChunkLocation, name: StreamName) -> Result<TreeRoot, RecipeError> {

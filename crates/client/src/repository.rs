@@ -8,7 +8,6 @@ use std::time::Duration;
 use crypto::Fingerprinter;
 use env::{Clock, Entropy};
 use format::manifest::{SeriesName, StreamRole};
-use ingest::brief::BriefOffers;
 use ingest::{BackupSession, ClientPools, Committed, IngestError, Sent};
 use onefold::calls::{Call, Report};
 use onefold::repository::{Beginning, ParentChoice, Pinned, Repository, Resume, RunningBackup};
@@ -265,7 +264,7 @@ impl Repository for RemoteRepository {
         Ok(Box::new(RemotePinned {
             repository: self,
             snapshot: snapshot(backup),
-            reader: RemoteReader::new(link, Fingerprinter::from_derived_keys(&begun.keys)),
+            reader: RemoteReader::of_chunks(link, Fingerprinter::from_derived_keys(&begun.keys)),
         }))
     }
 
@@ -329,15 +328,15 @@ impl Repository for RemoteRepository {
                 lost: &self.lost,
                 is_over: false,
             },
-            session: RemoteSession {
-                reader: RemoteReader::new(Link::of(connection), begun.terms.fingerprinter.clone()),
-                terms: begun.terms,
-                brief: BriefOffers::default(),
-                listings: self.listings.as_ref().map(|listings| {
+            session: RemoteSession::new(
+                begun.terms,
+                Link::of(connection),
+                self.listings.as_ref().map(|listings| {
                     let repository = self.dialer.to_string();
                     listings.series(&repository, &how.name)
                 }),
-            },
+                begun.streams,
+            ),
             parents: begun.parents.into_iter().map(snapshot).collect(),
             name: how.name.clone(),
             began,

@@ -1,17 +1,20 @@
 //! A running backup in a store that a server has.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ingest::brief::{BriefOffers, Noted};
 use ingest::{About, BackupSession, Committed, IngestError, Offer, Terms, Verdict};
 use recipe::{StoreReader, TreeRoot};
-use types::ByteRange;
-use wire::{CommittedBackup, FRAME_BYTES_MAX, Sent, Wire, request};
+use types::{ByteRange, ChunkLocation};
+use wire::{CommittedBackup, FRAME_BYTES_MAX, KnownStream, Sent, Wire, request};
 
 use crate::connection::Connection;
 use crate::error::ClientError;
+use crate::link::Link;
 use crate::listings::SeriesListings;
 use crate::reader::RemoteReader;
 
@@ -23,12 +26,38 @@ const MESSAGE_BYTES: usize = FRAME_BYTES_MAX / 8;
 pub(crate) struct RemoteSession {
     pub(crate) terms: Terms,
     pub(crate) reader: RemoteReader,
-    pub(crate) brief: BriefOffers,
+    brief: BriefOffers,
     /// The listings of this series that this machine keeps.
     pub(crate) listings: Option<SeriesListings>,
+    /// The unsound parts of whole streams, by their roots.
+    unsound: Mutex<HashMap<ChunkLocation, Vec<ByteRange>>>,
 }
 
 impl RemoteSession {
+    /// A session with these terms. The server has told of `streams`.
+    pub(crate) fn new(
+        terms: Terms,
+        link: Link,
+        listings: Option<SeriesListings>,
+        streams: Vec<KnownStream>,
+    ) -> Self {
+        let reader = RemoteReader::of_fingerprints(link, terms.fingerprinter.clone());
+        let mut unsound = HashMap::new();
+        for stream in streams {
+            unsound.insert(stream.root.location, stream.unsound);
+            if !stream.children.is_empty() {
+                reader.keep_children(stream.root.location, stream.children);
+            }
+        }
+        Self {
+            brief: BriefOffers::default().hopeful(terms.has_previous),
+            terms,
+            reader,
+            listings,
+            unsound: Mutex::new(unsound),
+        }
+    }
+
     fn connection(&self) -> Arc<Connection> {
         self.reader.link.connection()
     }
@@ -44,11 +73,24 @@ impl BackupSession for RemoteSession {
     }
 
     fn unsound(&self, stream: &TreeRoot, range: ByteRange) -> Result<Vec<ByteRange>, IngestError> {
-        let asked = (*stream, range);
-        let ranges = self
-            .connection()
-            .ask(request::UNSOUND, &asked, Vec::<ByteRange>::from_bytes);
-        Ok(ranges?)
+        // One round trip for a stream: a client asks for all of it in the end.
+        let mut known = self.unsound.lock().unwrap_or_else(PoisonError::into_inner);
+        let unsound = match known.entry(stream.location) {
+            Entry::Occupied(kept) => kept.into_mut(),
+            Entry::Vacant(place) => {
+                let whole = ByteRange {
+                    offset: 0,
+                    len: stream.len,
+                };
+                let asked = (*stream, whole);
+                let answer = self
+                    .connection()
+                    .ask(request::UNSOUND, &asked, Vec::<ByteRange>::from_bytes);
+                place.insert(answer?)
+            }
+        };
+        let within = |bad: &&ByteRange| bad.offset < range.end() && range.offset < bad.end();
+        Ok(unsound.iter().filter(within).copied().collect())
     }
 
     fn kept_listing(&self, listing: &TreeRoot) -> Option<Box<dyn Read + Send + '_>> {

@@ -35,6 +35,8 @@ pub struct Terms {
     /// Whether the client must check data that it takes from the parent, because some of it has
     /// rotted.
     pub is_suspect: bool,
+    /// Whether the series has a backup, so that much of the new one is probably stored.
+    pub has_previous: bool,
     /// The streams of an interrupted backup that this one continues, by position. Empty for a new
     /// backup.
     pub resumed: Vec<ResumedStream>,

@@ -14,7 +14,8 @@ use types::{Fingerprint, Level};
 
 use crate::child::{CHUNK_LEVEL, Child, Place, level_above, segment_node};
 use crate::error::RecipeError;
-use crate::source::{NodeSink, TreeRoot};
+use crate::source::NodeSink;
+use crate::tree_root::TreeRoot;
 
 /// The open node over children of one level.
 #[derive(Debug, Clone)]

@@ -14,7 +14,8 @@ use crate::cache::NodeCache;
 use crate::child::Place;
 use crate::error::RecipeError;
 use crate::refs::{ChunkRef, ChunkRefs};
-use crate::source::{StoreReader, TreeRoot};
+use crate::source::StoreReader;
+use crate::tree_root::TreeRoot;
 
 /// Zeros are returned in pieces of at most so many bytes.
 const ZEROS: [u8; 4096] = [0; 4096];

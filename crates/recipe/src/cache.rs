@@ -17,8 +17,9 @@ use types::{ChunkLocation, ContainerId, RegionIndex, Slot};
 
 use crate::child::CHUNK_LEVEL;
 use crate::error::RecipeError;
-use crate::source::{NodeSource, StoreReader, StreamRoots, TreeRoot};
+use crate::source::{NodeSource, StoreReader, StreamRoots};
 use crate::stream::StreamName;
+use crate::tree_root::TreeRoot;
 
 /// How often a read follows a replaced generation before it fails.
 const GENERATIONS_FOLLOWED_MAX: u32 = 4;

@@ -6,7 +6,7 @@ use format::node::{Node, NodeEntry};
 use format::session::SpineNode;
 use types::{ChunkLocation, ContainerId, Fingerprint, Level, Slot};
 
-use crate::source::TreeRoot;
+use crate::tree_root::TreeRoot;
 
 /// Level 0: chunks and zeros.
 pub(crate) const CHUNK_LEVEL: Level = level(0);

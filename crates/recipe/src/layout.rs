@@ -15,7 +15,8 @@ use types::{ByteLen, ContainerId};
 use crate::child::Place;
 use crate::error::RecipeError;
 use crate::refs::{ChunkRef, ChunkRefs};
-use crate::source::{NodeSource, TreeRoot};
+use crate::source::NodeSource;
+use crate::tree_root::TreeRoot;
 
 const MIB: f64 = 1_048_576.0;
 

@@ -30,6 +30,7 @@ mod open;
 mod refs;
 mod source;
 mod stream;
+mod tree_root;
 mod walker;
 
 pub use builder::TreeBuilder;
@@ -40,6 +41,7 @@ pub use error::RecipeError;
 pub use layout::{LayoutMeter, StreamLayout};
 pub use open::{child_nodes, open_node};
 pub use refs::{ChunkRef, ChunkRefs};
-pub use source::{KnownNode, NodeSink, NodeSource, StoreReader, StreamRoots, TreeRoot};
+pub use source::{KnownNode, NodeSink, NodeSource, StoreReader, StreamRoots};
 pub use stream::StreamName;
+pub use tree_root::TreeRoot;
 pub use walker::{Piece, RangeWalker};

@@ -14,8 +14,9 @@ use types::{ByteRange, ChunkLocation, ContainerId, Level, Slot};
 use crate::child::{CHUNK_LEVEL, Child, Place, SEGMENT_LEVEL, level_below};
 use crate::error::RecipeError;
 use crate::forward::follow;
-use crate::source::{NodeSource, TreeRoot};
+use crate::source::NodeSource;
 use crate::stream::StreamName;
+use crate::tree_root::TreeRoot;
 
 /// Reads a node and checks its level and length against the reference to it.
 pub(crate) fn read_node<S: NodeSource + ?Sized>(
@@ -55,13 +56,13 @@ pub fn child_nodes<S: NodeSource + ?Sized>(
     Ok(children.iter().filter_map(Child::as_root).collect())
 }
 
-/// The children of this node in the order of the stream, checked. The `containers_max` of a node
-/// child is not known yet, and 0. If the node refers forward, its children are those at the end of
-/// the reference.
+/// The children of this node in the order of the stream, unchecked: from the node, and from the
+/// catalogs of the containers that it names. The `containers_max` of a node child is not known, and
+/// 0. If the node refers forward, its children are those at the end of the reference.
 ///
 /// # Errors
 /// Every error of this crate that names a node.
-pub fn open_node<S: NodeSource + ?Sized>(
+fn children_by_catalogs<S: NodeSource + ?Sized>(
     source: &S,
     reference: &TreeRoot,
 ) -> Result<Vec<Child>, RecipeError> {
@@ -75,10 +76,33 @@ pub fn open_node<S: NodeSource + ?Sized>(
     for entry in &node.entries {
         opening.entry(entry)?;
     }
-    let children = opening.children;
-    let mut hasher = source.fingerprinter().node_hasher(node.level);
+    Ok(opening.children)
+}
+
+/// The children of this node in the order of the stream, checked. If the `containers_max` of a node
+/// child is not known, it is 0.
+///
+/// # Errors
+/// Every error of this crate that names a node.
+pub fn open_node<S: NodeSource + ?Sized>(
+    source: &S,
+    reference: &TreeRoot,
+) -> Result<Vec<Child>, RecipeError> {
+    let children = match source.sent_children(reference)? {
+        Some(children) => children,
+        None => children_by_catalogs(source, reference)?,
+    };
+    let mut hasher = source.fingerprinter().node_hasher(reference.level);
+    let below = level_below(reference.level).unwrap_or(CHUNK_LEVEL);
     let mut len = 0u64;
     for child in &children {
+        if child.level != below {
+            return Err(RecipeError::WrongLevel {
+                found_at: child.location().unwrap_or(reference.location),
+                expected: below,
+                found: child.level,
+            });
+        }
         hasher.push(&child.fingerprint, child.logical_len);
         len = len.saturating_add(child.logical_len);
     }

@@ -9,7 +9,8 @@ use types::Fingerprint;
 
 use crate::child::{CHUNK_LEVEL, Place};
 use crate::error::RecipeError;
-use crate::source::{NodeSource, TreeRoot};
+use crate::source::NodeSource;
+use crate::tree_root::TreeRoot;
 use crate::walker::{Piece, RangeWalker};
 
 /// A part of a stream: a chunk, a part of one, or zeros.

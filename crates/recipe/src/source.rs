@@ -8,8 +8,10 @@ use crypto::Fingerprinter;
 use format::node::Node;
 use types::{ChunkLocation, ContainerId, Fingerprint, Level, RegionIndex, Slot};
 
+use crate::child::Child;
 use crate::error::RecipeError;
 use crate::stream::StreamName;
+use crate::tree_root::TreeRoot;
 
 /// Reads nodes and catalogs. Threads share it. [`crate::NodeCache`] is the one over a store.
 pub trait NodeSource {
@@ -32,6 +34,16 @@ pub trait NodeSource {
     /// [`RecipeError::NoLaterBackup`]; errors of the source itself, as [`RecipeError::Other`].
     fn stream(&self, node: ChunkLocation, name: StreamName) -> Result<TreeRoot, RecipeError> {
         Err(RecipeError::NoLaterBackup { node, name })
+    }
+
+    /// The children of a node, in the order of the stream, if the source has them without node and
+    /// catalogs. [`crate::open_node`] checks them. A bound of containers that is not known is 0.
+    ///
+    /// # Errors
+    /// Every error of this crate that names a node.
+    fn sent_children(&self, node: &TreeRoot) -> Result<Option<Vec<Child>>, RecipeError> {
+        let _ = node;
+        Ok(None)
     }
 
     /// The domain's fingerprints, to check nodes by.
@@ -128,28 +140,4 @@ pub trait NodeSink {
     /// # Errors
     /// Errors of the sink itself, as [`RecipeError::Other`].
     fn store(&mut self, fingerprint: &Fingerprint, node: &Node) -> Result<ChunkLocation, RecipeError>;
-}
-
-/// The root of a stream's tree, as a manifest keeps it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TreeRoot {
-    /// The location of the root node.
-    pub location: ChunkLocation,
-    /// Its level, at least 1.
-    pub level: Level,
-    /// Its fingerprint. Everything below is checked up to it (INV-5).
-    pub fingerprint: Fingerprint,
-    /// The stream's length in bytes.
-    pub len: u64,
-}
-
-impl From<&format::manifest::StreamRoot> for TreeRoot {
-    fn from(root: &format::manifest::StreamRoot) -> Self {
-        Self {
-            location: root.location,
-            level: root.level,
-            fingerprint: root.fingerprint,
-            len: root.len,
-        }
-    }
 }

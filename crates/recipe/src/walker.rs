@@ -2,8 +2,9 @@
 //!
 //! Invariant: the pieces together are exactly the range, and every node on the way down was
 //! compared with its fingerprint (INV-5). The walker returns a whole node only if pushing it gives
-//! the same tree as pushing its children: the cut rule ended it, and no zeros can follow its last
-//! zeros. The first piece costs one node for each level, whatever the offset.
+//! the same tree as pushing its children: the cut rule ended it, or both streams end with it, and no
+//! zeros can follow its last zeros. The first piece costs one node for each level, whatever the
+//! offset.
 //!
 //! Memory: the children of one node for each level. One thread. After an error the walker cannot be
 //! used.
@@ -13,7 +14,8 @@ use types::{ByteRange, ChunkLocation, Level};
 use crate::child::{CHUNK_LEVEL, Child, Place, SEGMENT_LEVEL, level_below};
 use crate::error::RecipeError;
 use crate::open::{open_node, read_node};
-use crate::source::{NodeSource, TreeRoot};
+use crate::source::NodeSource;
+use crate::tree_root::TreeRoot;
 
 /// A part of a range, in stream order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +89,8 @@ pub struct RangeWalker<'a, S: ?Sized> {
     end: u64,
     /// The end of the range, or the beginning of a cut last chunk: see [`Self::seam`].
     seam: Option<u64>,
+    /// Whether both streams end where the range does.
+    is_last: bool,
 }
 
 impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
@@ -103,12 +107,21 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
                 at: offset,
                 end,
                 seam: None,
+                is_last: false,
             }),
             _ => Err(RecipeError::OutOfStream {
                 range: ByteRange { offset, len },
                 stream_len: root.len,
             }),
         }
+    }
+
+    /// Sets whether the caller's stream ends with this range. If the walked stream does too, its last
+    /// node is a whole one.
+    #[must_use]
+    pub const fn ends_stream(mut self, ends: bool) -> Self {
+        self.is_last = ends && self.end == self.root.len;
+        self
     }
 
     /// The offset of the next piece in the stream.
@@ -138,14 +151,23 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
     /// Every error of this crate that names a node.
     pub fn next_up_to(&mut self, level: Level) -> Result<Option<Piece>, RecipeError> {
         while !self.is_done() {
-            let next = self.settle()?;
+            let next = match self.frames.last() {
+                None if self.is_last && self.at == 0 && self.root.level <= level => Placed {
+                    child: node_child(&self.root),
+                    begin: 0,
+                },
+                _ => self.settle()?,
+            };
             if next.child.level == CHUNK_LEVEL {
                 return Ok(Some(self.leaf(&next)));
             }
             let reference = next.child.as_root().expect("a node has a place");
             if next.child.level <= level && next.begin == self.at && self.may_reuse(&next)? {
-                // Only the node itself has its bound. The parent that is built next needs it.
-                let containers_max = read_node(self.source, &reference)?.containers_max;
+                // The parent that is built next needs the bound. Mostly the node alone has it.
+                let containers_max = match next.child.containers_max {
+                    0 => read_node(self.source, &reference)?.containers_max,
+                    known => known,
+                };
                 self.at = next.end();
                 return Ok(Some(Piece::Node(Child {
                     containers_max,
@@ -219,10 +241,13 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         }
     }
 
-    /// Whether the node is within the range, was ended by the cut rule, and does not end in zeros
-    /// that might join others.
+    /// Whether the node is within the range, was ended by the cut rule or with both streams, and does
+    /// not end in zeros that might join others.
     fn may_reuse(&mut self, node: &Placed) -> Result<bool, RecipeError> {
         let end = node.end();
+        if self.is_last && end == self.end {
+            return Ok(true);
+        }
         if end > self.end || end >= self.root.len {
             return Ok(false);
         }
@@ -241,6 +266,9 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
     fn seam(&mut self) -> Result<u64, RecipeError> {
         if let Some(seam) = self.seam {
             return Ok(seam);
+        }
+        if self.is_last {
+            return Ok(self.end);
         }
         let mut node = Placed {
             child: node_child(&self.root),

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use chunking::CHUNK_BYTES_MAX;
+use format::manifest::StreamRole;
 use ingest::{About, BackupSession, IngestError, IngestOptions, Stream, Verdict};
 use onefold::repository::{Beginning, ParentChoice, Resume};
 use onefold::{BackupOptions, Healed, HostedBackup, Snapshot};
@@ -12,7 +13,8 @@ use recipe::TreeRoot;
 use transport::{FrameWriter, TransportError};
 use types::{ByteRange, SessionId};
 use wire::{
-    Begin, Begun, CommittedBackup, Head, Parents, Refusal, RefusalKind, Sent, Sought, Wire, reply, request,
+    Begin, Begun, CommittedBackup, Head, KnownStream, Parents, Refusal, RefusalKind, Sent, Sought, Wire,
+    reply, request,
 };
 
 use crate::checked::Checker;
@@ -25,6 +27,9 @@ use crate::state::State;
 
 /// How long the sender of verdicts waits before it looks whether the backup is over.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Children and unsound parts of streams in one answer, at most.
+const KNOWN_MAX: usize = 1 << 14;
 
 /// How long a server waits for the end of a backup whose client lost its connection.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -60,6 +65,11 @@ pub(crate) fn run(
             .iter()
             .filter_map(|one| user.namespace.sent(one))
             .collect(),
+        streams: if may_read {
+            known_streams(hosted.session(), &parents)
+        } else {
+            Vec::new()
+        },
         warnings: hosted.warnings().iter().map(ToString::to_string).collect(),
     };
     peer.answer(number, &answer.to_bytes())?;
@@ -93,6 +103,34 @@ pub(crate) fn run(
         is_over.store(true, Ordering::Release);
         served
     })
+}
+
+/// The streams of these backups from which a backup may copy.
+fn known_streams(session: &dyn BackupSession, parents: &[Snapshot]) -> Vec<KnownStream> {
+    let streams = parents.iter().flat_map(|parent| &parent.backup.streams);
+    let copied = streams.filter(|stream| matches!(stream.role, StreamRole::Content | StreamRole::Whole));
+    let mut room = KNOWN_MAX;
+    let known = copied.filter_map(|stream| {
+        let root = TreeRoot::from(stream);
+        let whole = ByteRange {
+            offset: 0,
+            len: root.len,
+        };
+        // What cannot be read here, the client finds out when it asks for it.
+        let unsound = session.unsound(&root, whole).ok()?;
+        room = room.checked_sub(unsound.len())?;
+        let mut children = reading::children_of(session.reader(), &root).unwrap_or_default();
+        match room.checked_sub(children.len()) {
+            Some(left) => room = left,
+            None => children.clear(),
+        }
+        Some(KnownStream {
+            root,
+            unsound,
+            children,
+        })
+    });
+    known.collect()
 }
 
 fn busy(why: &str) -> Refusal {
@@ -294,7 +332,6 @@ impl Running<'_> {
     }
 
     fn submit(&self, body: &[u8]) -> Result<(), Refusal> {
-        let _turn = self.state.memory.turn(&self.user.shares.owner);
         let sent = Vec::<Sent>::from_bytes(body)?;
         let bytes = sent.iter().map(|one| match one {
             Sent::Region(region) => region.bytes.bytes().len() as u64,

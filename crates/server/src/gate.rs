@@ -1,5 +1,4 @@
-//! A limited good that clients share fairly (B7): memory, places for running backups, turns of the
-//! processor.
+//! A limited good that clients share fairly (B7): memory, places for running backups.
 //!
 //! The gate serves waiting owners in turn, so that one owner with many connections gets no more
 //! than another with one. An owner may have a part of the good alone, so that others need not wait
@@ -93,11 +92,6 @@ impl Gate {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How many owners have something of it.
-    pub(crate) fn owners(&self) -> usize {
-        self.state().held.len()
     }
 
     /// Takes an amount, which is at most what one owner may have. Waits until it is the owner's

@@ -17,6 +17,7 @@
 mod accepting;
 mod access;
 mod backup;
+mod balance;
 mod calls;
 mod checked;
 mod connection;

@@ -34,7 +34,6 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct Memory {
     bodies: Gate,
     backups: Gate,
-    turns: Gate,
 }
 
 impl Memory {
@@ -49,7 +48,6 @@ impl Memory {
             bodies: Gate::new(bodies, (bodies / 2).max(longest)),
             // One owner leaves a place to others.
             backups: Gate::new(backups, (backups - backups / 4).min(backups - 1).max(1)),
-            turns: Gate::new(u64::MAX, 1),
         }
     }
 
@@ -76,15 +74,6 @@ impl Memory {
             )
         })
     }
-
-    /// The owner's turn to have a message verified and taken. While backups of several owners run,
-    /// each owner has one turn at a time, however many backups it runs.
-    pub(crate) fn turn(&self, owner: &str) -> Option<Permit> {
-        if self.backups.owners() <= 1 {
-            return None;
-        }
-        self.turns.take(owner, 1, PATIENCE)
-    }
 }
 
 #[cfg(test)]
@@ -101,23 +90,5 @@ mod tests {
             drop((backup, body));
         }
         assert!(Memory::new(0).body("one", SMALL_BYTES, &|| false).is_none());
-    }
-
-    #[test]
-    fn beside_others_an_owner_has_one_turn_at_a_time() {
-        let memory = Memory::new(1 << 30);
-        let (one, _again) = (memory.backup("greedy").unwrap(), memory.backup("greedy").unwrap());
-        assert!(memory.turn("greedy").is_none(), "nobody else is there");
-        let other = memory.backup("modest").unwrap();
-        let held = memory.turn("greedy");
-        assert!(held.is_some());
-        assert!(memory.turns.take("greedy", 1, Duration::ZERO).is_none());
-        assert!(
-            memory.turn("modest").is_some(),
-            "it does not wait for the other one"
-        );
-        drop((held, other));
-        assert!(memory.turn("greedy").is_none());
-        drop(one);
     }
 }

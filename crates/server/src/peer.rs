@@ -9,6 +9,7 @@ use transport::{Channel, Closer, FrameReader, FrameWriter, Traffic, TransportErr
 use types::SessionId;
 use wire::{FRAME_BYTES_MAX, Head, Refusal, RefusalKind, Wire, reply};
 
+use crate::balance::Processing;
 use crate::gate::Permit;
 use crate::home::Home;
 use crate::manifests::Namespace;
@@ -114,8 +115,14 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Waits until these bytes may pass, at the namespace's rate.
+    /// Waits until this answer may pass.
     pub(crate) fn pass(&self, state: &State, bytes: usize) {
+        state.balance.count(&self.owner, bytes);
+        self.pass_rate(state, bytes);
+    }
+
+    /// Waits until these bytes may pass, at the namespace's rate.
+    fn pass_rate(&self, state: &State, bytes: usize) {
         let clock = &*state.home.env.clock;
         self.rate
             .pass(bytes, self.rate_bytes, clock, &|| state.is_ending());
@@ -128,6 +135,7 @@ pub(crate) struct Message {
     pub(crate) body: Vec<u8>,
     /// Its memory.
     _memory: Option<Permit>,
+    _processing: Processing,
 }
 
 pub(crate) fn not_allowed(why: impl Into<String>) -> Refusal {
@@ -194,15 +202,19 @@ impl Incoming {
         self.reader.next(max)
     }
 
-    /// The next message, once there is memory for it, at the namespace's rate. `None` if the client
-    /// has left.
+    /// The next message, once there is memory for it, at the namespace's rate and in balance with
+    /// others. `None` if the client has left.
     pub(crate) fn next(&mut self, state: &State, shares: &Shares) -> Result<Option<Message>, TransportError> {
+        let clock = &*state.home.env.clock;
+        let asked_at = clock.monotonic();
         let Some(head) = self.reader.head(FRAME_BYTES_MAX)? else {
             return Ok(None);
         };
+        let waited = clock.monotonic() - asked_at;
         // A client that waits for its rate holds no memory that others need.
-        shares.pass(state, head.len);
+        shares.pass_rate(state, head.len);
         let is_ending = || state.is_ending();
+        let processing = state.balance.enter(&shares.owner, head.len, waited, &is_ending);
         let memory = state.memory.body(&shares.owner, head.len, &is_ending);
         // It holds memory that others need.
         let seconds = head.len as u64 / BODY_BYTES_A_SECOND;
@@ -213,6 +225,7 @@ impl Incoming {
             head,
             body,
             _memory: memory,
+            _processing: processing,
         }))
     }
 }

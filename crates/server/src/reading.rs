@@ -1,9 +1,9 @@
 //! Requests of a client that reads the store.
 
 use container::{CompressedRegion, RegionBuffer};
-use recipe::{RecipeError, StoreReader, StreamName};
+use recipe::{Child, RecipeError, StoreReader, StreamName, TreeRoot, open_node};
 use types::{ChunkLocation, ContainerId, RegionIndex};
-use wire::{AskedRegions, Refusal, RefusalKind, SentCatalog, Wire, request};
+use wire::{AskedRegions, Refusal, RefusalKind, SentCatalog, SentChildren, Wire, request};
 
 /// Bytes that a client may ask for at once, of regions.
 const ASKED_REGIONS_MAX: usize = 120;
@@ -12,6 +12,9 @@ const ASKED_REGIONS_MAX: usize = 120;
 const NODES_MAX: usize = 64;
 /// ... and about so many bytes.
 const NODES_BYTES_MAX: usize = 32 << 10;
+
+/// Children of one answer, about.
+const CHILDREN_MAX: usize = 1 << 14;
 
 fn unread(error: RecipeError) -> Refusal {
     let kind = if error.is_gone() {
@@ -29,6 +32,7 @@ pub(crate) fn answer(reader: &dyn StoreReader, kind: u8, body: &[u8]) -> Option<
         request::NODE
             | request::CATALOG
             | request::STREAM
+            | request::CHILDREN
             | request::CHUNK
             | request::REGIONS
             | request::NEWER
@@ -47,6 +51,7 @@ fn read(reader: &dyn StoreReader, kind: u8, body: &[u8]) -> Result<Vec<u8>, Refu
             let (node, name) = <(ChunkLocation, StreamName)>::from_bytes(body)?;
             reader.stream(node, name).map_err(unread)?.to_bytes()
         }
+        request::CHILDREN => children(reader, &TreeRoot::from_bytes(body)?)?.to_bytes(),
         request::CHUNK => {
             let chunk = reader.chunk(Wire::from_bytes(body)?);
             chunk.map_err(unread)?.to_bytes()
@@ -83,6 +88,57 @@ fn nodes(reader: &dyn StoreReader, first: ChunkLocation) -> Result<Vec<Vec<u8>>,
         sent.push(node);
     }
     Ok(sent)
+}
+
+/// The children of a node. Nodes among them have their bound of containers.
+pub(crate) fn children_of(reader: &dyn StoreReader, node: &TreeRoot) -> Result<Vec<Child>, RecipeError> {
+    let mut children = open_node(reader, node)?;
+    for child in &mut children {
+        if let Some(location) = child.location().filter(|_| child.level.get() > 0) {
+            // The client finds out what is wrong with a node when it opens it.
+            child.containers_max = reader.node(location).map_or(0, |node| node.containers_max);
+        }
+    }
+    Ok(children)
+}
+
+/// The children of a node. If these are nodes, also the children of nodes behind it in its
+/// container: they are mostly the next ones of its stream.
+fn children(reader: &dyn StoreReader, first: &TreeRoot) -> Result<Vec<SentChildren>, Refusal> {
+    let sent = |node: &TreeRoot| {
+        let children = children_of(reader, node)?;
+        Ok(SentChildren {
+            node: node.location,
+            children,
+        })
+    };
+    let mut all = vec![sent(first).map_err(unread)?];
+    let mut count = all[0].children.len();
+    let view = reader.catalog(first.location.container);
+    let (Ok(view), true) = (view, first.level.get() > 1) else {
+        return Ok(all);
+    };
+    let mut slot = first.location.slot;
+    while count < CHILDREN_MAX {
+        let next = slot.checked_add(1).and_then(|next| view.entry(next));
+        let Some(entry) = next.filter(|entry| entry.level == first.level) else {
+            break;
+        };
+        slot = entry.slot;
+        let node = TreeRoot {
+            location: ChunkLocation {
+                slot,
+                ..first.location
+            },
+            level: entry.level,
+            fingerprint: entry.fingerprint,
+            len: entry.logical_len,
+        };
+        let Ok(behind) = sent(&node) else { break };
+        count += behind.children.len();
+        all.push(behind);
+    }
+    Ok(all)
 }
 
 /// Each region that the client asks for, compressed if the store has it so.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use onefold::{Credential, OpenOptions, Store};
 
+use crate::balance::Balance;
 use crate::error::ServerError;
 use crate::home::Home;
 use crate::memory::Memory;
@@ -27,6 +28,7 @@ pub(crate) struct State {
     pub(crate) running_backups: RunningBackups,
     pub(crate) memory: Memory,
     pub(crate) rates: Rates,
+    pub(crate) balance: Balance,
     is_ending: AtomicBool,
     running: AtomicUsize,
 }
@@ -49,6 +51,7 @@ impl State {
         memory_bytes: u64,
     ) -> Result<Self, ServerError> {
         let state = Self {
+            balance: Balance::new(&home.env.clock),
             home,
             credential: credential.clone(),
             options: options.clone(),

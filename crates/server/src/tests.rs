@@ -13,13 +13,13 @@ use ingest::{
     About, Offer, OfferedChild, OfferedPlace, OfferedSegment, StoredRegion, Terms, Verdict, Wanted,
 };
 use onefold::{Credential, InitOptions, Monitor, OpenOptions, Store};
-use recipe::KnownNode;
+use recipe::{KnownNode, TreeRoot};
 use tempfile::TempDir;
 use transport::{Address, Channel, FrameReader, FrameWriter, Traffic, TransportError};
 use types::{ChunkLocation, Fingerprint, Level, SessionId, UnixNanos};
 use wire::{
     Begin, Begun, CommittedBackup, FRAME_BYTES_MAX, Hello, Login, Manifests, Parents, Refusal, RefusalKind,
-    Sent, Wire, reply, request,
+    Sent, SentChildren, Wire, reply, request,
 };
 
 use crate::{Home, Rights, Server};
@@ -603,11 +603,40 @@ fn without_the_right_to_read_a_running_backup_answers_nothing() {
     let root = backup.backup.streams[0].location;
     let mut client = bed.client("web", "write");
     let begun = client.begin(Parents::LatestTree).unwrap();
-    assert!(begun.parents.is_empty());
+    assert!(begun.parents.is_empty() && begun.streams.is_empty());
     for kind in [request::NODE, request::CHUNK] {
         let refused = client.ask(kind, &root).unwrap_err();
         assert_eq!(refused.kind, RefusalKind::NotAllowed, "{refused}");
     }
+}
+
+/// A backup begins with what its client needs of its parents' streams.
+#[test]
+fn the_children_of_a_parents_root_come_with_the_beginning() {
+    let bed = Bed::new();
+    let id = honest(&mut bed.client("web", "write"));
+    let mut client = bed.client("web", "write,read,list");
+    let begun = client.begin(Parents::Named(vec![id])).unwrap();
+    let [stream] = &begun.streams[..] else {
+        panic!("one stream: {:?}", begun.streams)
+    };
+    assert!(begun.terms.has_previous && stream.unsound.is_empty());
+    assert_eq!(stream.root, TreeRoot::from(&begun.parents[0].backup.streams[0]));
+    let mut hasher = begun.terms.fingerprinter.node_hasher(Level::new(1).unwrap());
+    for child in &stream.children {
+        hasher.push(&child.fingerprint, child.logical_len);
+    }
+    assert_eq!(hasher.finish(), stream.root.fingerprint);
+    let answer = client.ask(request::CHILDREN, &stream.root).unwrap();
+    let asked = Vec::<SentChildren>::from_bytes(&answer).unwrap();
+    assert_eq!(asked[0].node, stream.root.location);
+    assert_eq!(asked[0].children, stream.children);
+    let false_root = TreeRoot {
+        len: stream.root.len + 1,
+        ..stream.root
+    };
+    let refused = client.ask(request::CHILDREN, &false_root).unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Unreadable, "{refused}");
 }
 
 #[test]

@@ -29,6 +29,9 @@ pub mod request {
     pub const CATALOG: u8 = 10;
     /// A node's location and a stream's name. Answered by the root of that stream.
     pub const STREAM: u8 = 11;
+    /// The root of a tree. Answered by a list of [`SentChildren`](crate::SentChildren): of this node,
+    /// and of some behind it in its container, which the client probably asks for next.
+    pub const CHILDREN: u8 = 12;
     /// The location of a chunk. Answered by its bytes.
     pub const CHUNK: u8 = 13;
     /// [`AskedRegions`](crate::AskedRegions). Answered by each region, compressed if the store has

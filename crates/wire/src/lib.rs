@@ -8,6 +8,7 @@
 //! [`FormatError`](format::FormatError), and the receiver ends the connection.
 
 mod catalog;
+mod children;
 mod codec;
 mod control;
 mod frame;
@@ -20,6 +21,7 @@ mod session;
 mod storage;
 
 pub use catalog::{AskedRegions, SentCatalog};
+pub use children::{KnownStream, SentChildren};
 pub use codec::Wire;
 pub use control::{Hello, Joined, Joining, Login, Manifests, Progress, ReadBegun, Welcome};
 pub use frame::{ANSWER_BYTES_MAX, FRAME_BYTES_MAX, FrameError, HEAD_BYTES, Head, frame_into};

@@ -8,8 +8,8 @@ use types::{ByteRange, ChunkLocation, SessionId};
 
 use crate::{
     AskedRegions, Begin, Begun, CommittedBackup, FRAME_BYTES_MAX, HEAD_BYTES, Head, Hello, Joined, Joining,
-    LoggedIn, Login, Manifests, Progress, PutPart, ReadBegun, Refusal, Sent, SentCatalog, Sought,
-    StorageRequest, Welcome, Wire,
+    KnownStream, LoggedIn, Login, Manifests, Progress, PutPart, ReadBegun, Refusal, Sent, SentCatalog,
+    SentChildren, Sought, StorageRequest, Welcome, Wire,
 };
 
 /// Reads the bytes behind the first as the message that the first one names, and as a frame's head.
@@ -26,7 +26,7 @@ pub fn message(bytes: &[u8]) {
         let head = Head::decode(*head, FRAME_BYTES_MAX);
         assert!(head.is_ok_and(|head| head.len <= FRAME_BYTES_MAX) || head.is_err());
     }
-    let read: [fn(&[u8]); 25] = [
+    let read: [fn(&[u8]); 27] = [
         again::<Hello>,
         again::<Welcome>,
         again::<Joining>,
@@ -43,6 +43,8 @@ pub fn message(bytes: &[u8]) {
         again::<Vec<Sent>>,
         again::<Vec<Verdict>>,
         again::<AskedRegions>,
+        again::<Vec<SentChildren>>,
+        again::<Vec<KnownStream>>,
         again::<Refusal>,
         again::<Progress>,
         again::<(TreeRoot, ByteRange)>,

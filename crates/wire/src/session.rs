@@ -9,6 +9,7 @@ use ingest::{About, Committed, Granularity, IngestError, ResumedStream, Stream, 
 use recipe::TreeRoot;
 use types::{ContainerKind, Revision, SeriesId, SessionId};
 
+use crate::children::KnownStream;
 use crate::codec::{Result, TEXT_BYTES_MAX, Wire};
 use crate::frame::FRAME_BYTES_MAX;
 use crate::offer::{lane, write_lane};
@@ -67,6 +68,8 @@ pub struct Begun {
     pub terms: Terms,
     /// The chosen parents.
     pub parents: Vec<SentManifest>,
+    /// Streams of theirs from which the backup may copy. The client asks for what is missing here.
+    pub streams: Vec<KnownStream>,
     /// What went wrong without preventing the backup.
     pub warnings: Vec<String>,
 }
@@ -231,6 +234,7 @@ impl Wire for Terms {
             Granularity::Segment { avg_bytes } => w.option(Some(avg_bytes), Writer::u32),
         }
         w.flag(self.is_suspect);
+        w.flag(self.has_previous);
         w.list(&self.resumed, |w, stream| {
             w.u64(stream.len);
             w.option(stream.last, |w, root| root.write(w));
@@ -248,6 +252,7 @@ impl Wire for Terms {
                 Some(avg_bytes) => Granularity::Segment { avg_bytes },
             },
             is_suspect: r.flag()?,
+            has_previous: r.flag()?,
             resumed: r.list(9, |r| {
                 Ok(ResumedStream {
                     len: r.u64()?,
@@ -287,6 +292,7 @@ impl Wire for Begun {
         w.session(self.session);
         self.terms.write(w);
         self.parents.write(w);
+        self.streams.write(w);
         self.warnings.write(w);
     }
 
@@ -295,6 +301,7 @@ impl Wire for Begun {
             session: r.session()?,
             terms: Wire::read(r)?,
             parents: Wire::read(r)?,
+            streams: Wire::read(r)?,
             warnings: Wire::read(r)?,
         })
     }

@@ -10,7 +10,7 @@ use ingest::dedup::{Lane, NewChunk, StreamIndex};
 use ingest::{Granularity, Offer, OfferedChild, OfferedPlace, OfferedSegment, ResumedStream, Stream, Terms};
 use ingest::{Verdict, Wanted};
 use proptest::prelude::*;
-use recipe::TreeRoot;
+use recipe::{Child, Place, TreeRoot};
 use types::{ByteRange, ChunkLocation, Fingerprint, Level, ObjectName, SessionId, UnixNanos};
 
 use crate::*;
@@ -89,6 +89,63 @@ fn messages_have_their_golden_bytes() {
     let refusal = Refusal::new(RefusalKind::NotAllowed, "no");
     assert_eq!(hex(&refusal.to_bytes()), "02026e6f");
     assert_eq!(again(&refusal), refusal);
+}
+
+#[test]
+fn children_have_their_golden_bytes() {
+    let child = |number: u8, at: ChunkLocation, len| Child {
+        fingerprint: Fingerprint::from_bytes([number; 32]),
+        logical_len: len,
+        level: Level::new(1).unwrap(),
+        place: Place::At(at),
+        containers_max: 5,
+    };
+    let next = ChunkLocation {
+        slot: types::Slot::new(9).unwrap(),
+        ..location()
+    };
+    let nodes = SentChildren {
+        node: location(),
+        children: vec![
+            child(0xab, location(), 300),
+            child(0xcd, next, 1),
+            child(0xef, location(), 2),
+        ],
+    };
+    let at = "020000210000000008";
+    let expected = [
+        at,
+        "01",
+        "03",
+        "02",
+        at,
+        &"ab".repeat(32),
+        "ac0205",
+        "01",
+        &"cd".repeat(32),
+        "0105",
+        "02",
+        at,
+        &"ef".repeat(32),
+        "0205",
+    ];
+    assert_eq!(hex(&nodes.to_bytes()), expected.concat());
+    assert_eq!(again(&nodes), nodes);
+    let chunks = SentChildren {
+        node: location(),
+        children: vec![
+            Child::chunk(Fingerprint::from_bytes([1; 32]), 7, location()),
+            Child::zeros(Fingerprint::from_bytes([2; 32]), 1 << 20),
+            Child::chunk(Fingerprint::from_bytes([3; 32]), 9, next),
+        ],
+    };
+    assert_eq!(again(&chunks), chunks);
+    // The first child has nothing before it, and zeros are above no chunk.
+    for (at, wrong) in [(11, 1), (11, 0), (11, 3), (9, 0xff)] {
+        let mut bytes = nodes.to_bytes();
+        bytes[at] = wrong;
+        assert!(SentChildren::from_bytes(&bytes).is_err(), "{at}: {wrong}");
+    }
 }
 
 #[test]
@@ -216,6 +273,7 @@ fn keys_arrive_and_compute_the_same_fingerprints() {
         settings: settings(),
         granularity: Granularity::Segment { avg_bytes: 1 << 20 },
         is_suspect: true,
+        has_previous: true,
         resumed: vec![ResumedStream {
             len: 5,
             last: Some(root),
@@ -235,7 +293,8 @@ fn keys_arrive_and_compute_the_same_fingerprints() {
         (got.settings, got.granularity),
         (terms.settings, terms.granularity)
     );
-    assert_eq!((got.is_suspect, got.resumed), (true, terms.resumed));
+    assert_eq!((got.is_suspect, got.has_previous), (true, true));
+    assert_eq!(got.resumed, terms.resumed);
 }
 
 fn settings() -> Settings {
@@ -323,6 +382,7 @@ proptest! {
             settings: settings(),
             granularity: Granularity::Chunk,
             is_suspect: false,
+            has_previous: false,
             resumed: Vec::new(),
         };
         let mut bytes = match kind {

@@ -9,7 +9,7 @@ use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -47,24 +47,27 @@ impl Clock for Hasty {
 }
 
 /// A server, and a relay in front of its socket.
-struct Wire {
+pub(crate) struct Wire {
     folder: tempfile::TempDir,
     server: Arc<Server>,
     _listener: SocketListener,
-    relay: Arc<Relay>,
+    pub(crate) relay: Arc<Relay>,
 }
 
 /// Forwards frames, and cuts a connection instead of forwarding one of them.
 #[derive(Debug, Default)]
-struct Relay {
+pub(crate) struct Relay {
     frames: AtomicU64,
+    /// How often the client has spoken after the server has.
+    pub(crate) turns: AtomicU64,
+    server_spoke: AtomicBool,
     /// The number of the frame at which it cuts. 0: none.
     cut_at: AtomicU64,
 }
 
 impl Relay {
     /// Forwards frames in one direction until it ends, or is cut.
-    fn forward(&self, mut from: UnixStream, mut to: UnixStream) {
+    fn forward(&self, is_client: bool, mut from: UnixStream, mut to: UnixStream) {
         let mut frame = Vec::new();
         loop {
             frame.resize(4, 0);
@@ -75,6 +78,9 @@ impl Relay {
             frame.resize(4 + len, 0);
             if from.read_exact(&mut frame[4..]).is_err() {
                 break;
+            }
+            if self.server_spoke.swap(!is_client, Ordering::SeqCst) && is_client {
+                self.turns.fetch_add(1, Ordering::SeqCst);
             }
             let number = self.frames.fetch_add(1, Ordering::SeqCst) + 1;
             let is_cut = self
@@ -90,7 +96,7 @@ impl Relay {
 }
 
 impl Wire {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let options = InitOptions::default().reserve_bytes(0);
@@ -107,8 +113,8 @@ impl Wire {
                 let (client, server) = (client.unwrap(), UnixStream::connect(&to).unwrap());
                 let (back, forth) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 let (one, other) = (Arc::clone(&forwarding), Arc::clone(&forwarding));
-                thread::spawn(move || one.forward(client, server));
-                thread::spawn(move || other.forward(back, forth));
+                thread::spawn(move || one.forward(true, client, server));
+                thread::spawn(move || other.forward(false, back, forth));
             }
         });
         Self {
@@ -119,11 +125,11 @@ impl Wire {
         }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn repository(&self) -> RemoteRepository {
+    pub(crate) fn repository(&self) -> RemoteRepository {
         let address = format!("unix://{}/web", self.path("relay").display());
         let target = Target::Tunnel {
             tunnel: address.parse().unwrap(),

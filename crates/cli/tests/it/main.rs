@@ -30,6 +30,7 @@ mod picture;
 mod prune;
 mod ran;
 mod restores;
+mod round_trips;
 mod screen;
 mod series;
 mod served;

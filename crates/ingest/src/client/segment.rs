@@ -105,7 +105,8 @@ impl<'a> SegmentStage<'a> {
         } = chunked;
         let at = usize::from(stream.0);
         let mut prints = prints.wait()?.into_iter();
-        for event in events {
+        let mut events = events.into_iter().peekable();
+        while let Some(event) = events.next() {
             match event {
                 Event::Chunk { offset, len } => {
                     let len = u64::from(len);
@@ -126,7 +127,10 @@ impl<'a> SegmentStage<'a> {
                     }
                 }
                 Event::Zeros(len) => self.segmenters[at].push_zeros(len),
-                Event::Copy(range) => self.copy(stream, &range)?,
+                Event::Copy(range) => {
+                    let is_last = matches!(events.peek(), Some(Event::End));
+                    self.copy(stream, &range, is_last)?;
+                }
                 Event::End => {
                     self.segmenters[at].finish(&mut self.done);
                     self.offer_done(stream)?;
@@ -144,11 +148,11 @@ impl<'a> SegmentStage<'a> {
         self.offer_done(stream)
     }
 
-    /// Takes a range of an earlier stream into this one.
-    fn copy(&mut self, stream: StreamIndex, range: &CopyRange) -> Result<(), Halt> {
+    /// Takes a range of an earlier stream into this one, which ends with it if this is the last one.
+    fn copy(&mut self, stream: StreamIndex, range: &CopyRange, is_last: bool) -> Result<(), Halt> {
         let reader = self.session.reader();
-        let mut walker =
-            RangeWalker::new(reader, &range.root, range.offset, range.len).map_err(IngestError::Previous)?;
+        let walker = RangeWalker::new(reader, &range.root, range.offset, range.len);
+        let mut walker = walker.map_err(IngestError::Previous)?.ends_stream(is_last);
         let at = usize::from(stream.0);
         loop {
             let piece = walker

@@ -98,6 +98,7 @@ fn send(breaks: Breaks) -> Result<Sent, IngestError> {
         settings,
         granularity: Granularity::Chunk,
         is_suspect: false,
+        has_previous: false,
         resumed: Vec::new(),
     };
     let (told, heard) = mpsc::channel();

@@ -96,6 +96,7 @@ impl LocalSession {
             settings,
             granularity,
             is_suspect: store.is_suspect(),
+            has_previous: store.has_previous(),
             resumed: store.resumed().iter().map(resumed).collect(),
         };
         // A tree needs no position: it takes its unchanged files from the backup before.

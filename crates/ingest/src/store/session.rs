@@ -183,6 +183,11 @@ impl StoreSession {
         Resolver::new(self.index.clone(), self.containers().clone(), kind, options).without(self.session.id())
     }
 
+    /// Whether the series has a previous backup.
+    pub(crate) fn has_previous(&self) -> bool {
+        !self.previous.is_empty()
+    }
+
     /// Whether a container has segments of the series' previous backup. Then segments that are near
     /// in the stream are likely near there. Reads the nodes above segments at the first call.
     pub(crate) fn is_of_previous(&self, id: ContainerId) -> bool {

@@ -1,7 +1,7 @@
 //! Nodes that walks and splices read and store: their number depends on levels, not on lengths (DD
 //! Boost III, B3).
 
-use recipe::{Child, RangeWalker, TreeRoot};
+use recipe::{Child, Piece, RangeWalker, TreeRoot};
 use types::{ContainerKind, Level};
 
 use crate::splice::Splice;
@@ -63,6 +63,27 @@ fn a_copy_of_a_whole_stream_stores_nothing() {
     );
     let edge = edge_nodes_max(root.level);
     assert!(store.node_reads.get() <= edge, "{} reads", store.node_reads.get());
+}
+
+/// The client of a server would have to ask for the catalog of the chunks of an opened segment.
+#[test]
+fn no_segment_of_a_range_with_which_both_streams_end_is_opened() {
+    let (store, root) = big();
+    let segment = |mut walker: RangeWalker<'_, Store>| walker.next_segment().unwrap().unwrap();
+    let (_, last) = segment(RangeWalker::new(&store, &root, root.len - 1, 1).unwrap());
+    for (offset, ends, whole) in [(0, true, true), (last, true, true), (last, false, false)] {
+        let walker = RangeWalker::new(&store, &root, offset, root.len - offset).unwrap();
+        let mut walker = walker.ends_stream(ends);
+        let mut are_nodes = true;
+        while let Some(piece) = walker.next(true).unwrap() {
+            are_nodes &= matches!(piece, Piece::Node(_));
+        }
+        assert_eq!(are_nodes, whole, "from {offset}");
+    }
+    // A shorter range ends before its stream does.
+    let walker = RangeWalker::new(&store, &root, last, root.len - last - 1).unwrap();
+    let piece = walker.ends_stream(true).next(true).unwrap();
+    assert!(matches!(piece, Some(Piece::Chunk(_))));
 }
 
 #[test]

@@ -114,7 +114,8 @@ pub(crate) fn make(store: &Store, earlier: &[Stream], ops: &[Op]) -> Stream {
     let mut sink = store.sink();
     let mut builder = store.builder(AVG);
     let (mut bytes, mut children) = (Vec::new(), Vec::new());
-    for op in ops {
+    for (number, op) in ops.iter().enumerate() {
+        let is_last = number + 1 == ops.len();
         let (new, more) = match op {
             Op::Copy {
                 stream,
@@ -127,7 +128,8 @@ pub(crate) fn make(store: &Store, earlier: &[Stream], ops: &[Op]) -> Stream {
                     from.offset(&ends.1, *whole_children),
                 );
                 let (begin, end) = (a.min(b), a.max(b));
-                let mut splice = Splice::new(store, &from.root, begin, end - begin).unwrap();
+                let splice = Splice::new(store, &from.root, begin, end - begin).unwrap();
+                let mut splice = splice.ends_stream(is_last);
                 while let Some(part) = splice.advance(&mut builder, &mut sink).unwrap() {
                     let whole = store.read_chunk(part.child.location().unwrap());
                     let edge = store.chunk(slice(&whole, part.skip, part.skip + part.len));

@@ -39,6 +39,14 @@ impl<'a, S: NodeSource + ?Sized> Splice<'a, S> {
         })
     }
 
+    /// The builder's stream ends with this range.
+    pub(crate) fn ends_stream(self, ends: bool) -> Self {
+        Self {
+            walker: self.walker.ends_stream(ends),
+            ..self
+        }
+    }
+
     /// Copies up to the range's end (`None`), or up to an edge. The caller must push the edge's
     /// bytes before the next call. There are at most two edges.
     ///

@@ -1,0 +1,202 @@
+//! What clients get of a busy server, in balance (B7).
+//!
+//! An owner *presses* while its messages are there before the server asks for them: then the server
+//! is what slows it. Of owners that press, none gets more than [`AHEAD_BYTES`] ahead of another
+//! one, however many connections it has. An owner that its own line or processor slows does not
+//! press, and nobody waits for it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use env::Clock;
+
+/// So many bytes more than another owner that presses.
+const AHEAD_BYTES: u64 = 2 << 20;
+/// A message that comes within this time was there before the server asked for it.
+const AT_ONCE: Duration = Duration::from_micros(300);
+/// An owner presses for so long after its last message was processed, ...
+const AFTER: Duration = Duration::from_millis(20);
+/// ... and for so long while one is processed: others do not wait for a disk that hangs.
+const DURING: Duration = Duration::from_secs(1);
+/// Owners that do not press are forgotten once there are so many.
+const OWNERS_MAX: usize = 64;
+
+/// The bytes of owners, and who presses. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Balance(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    clock: Arc<dyn Clock>,
+    owners: Mutex<BTreeMap<String, Owner>>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Owner {
+    /// Bytes that were processed for it. One that begins to press has no less than another.
+    bytes: u64,
+    /// It presses until then, by the monotonic clock.
+    presses_until: Duration,
+    /// Its messages that are being processed.
+    processing: usize,
+}
+
+/// A message that is being processed. Dropping it says that it is done.
+#[derive(Debug)]
+pub(crate) struct Processing {
+    balance: Balance,
+    owner: String,
+}
+
+/// The least bytes of others that press.
+fn least_of_others(owners: &BTreeMap<String, Owner>, owner: &str, now: Duration) -> Option<u64> {
+    let pressing = owners
+        .iter()
+        .filter(|(name, one)| *name != owner && one.presses_until > now);
+    pressing.map(|(_, one)| one.bytes).min()
+}
+
+impl Balance {
+    pub(crate) fn new(clock: &Arc<dyn Clock>) -> Self {
+        Self(Arc::new(Inner {
+            clock: Arc::clone(clock),
+            owners: Mutex::default(),
+            changed: Condvar::new(),
+        }))
+    }
+
+    fn owners(&self) -> MutexGuard<'_, BTreeMap<String, Owner>> {
+        self.0.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a message of so many bytes, for which the server has `waited`. Waits while its owner is
+    /// ahead of others that press.
+    pub(crate) fn enter(
+        &self,
+        owner: &str,
+        bytes: usize,
+        waited: Duration,
+        is_over: &dyn Fn() -> bool,
+    ) -> Processing {
+        let presses = waited < AT_ONCE;
+        let mut owners = self.owners();
+        if owners.len() >= OWNERS_MAX {
+            let now = self.0.clock.monotonic();
+            owners.retain(|name, one| name == owner || one.processing > 0 || one.presses_until > now);
+        }
+        loop {
+            let now = self.0.clock.monotonic();
+            let least = least_of_others(&owners, owner, now);
+            let one = owners.entry(owner.to_owned()).or_default();
+            if presses {
+                if one.presses_until <= now {
+                    // It has not waited for others, so nobody owes it what it has not asked for.
+                    one.bytes = one.bytes.max(least.unwrap_or(0));
+                }
+                one.presses_until = one.presses_until.max(now + DURING);
+            }
+            if is_over() || least.is_none_or(|least| one.bytes <= least + AHEAD_BYTES) {
+                one.bytes += bytes as u64;
+                one.processing += 1;
+                drop(owners);
+                self.0.changed.notify_all();
+                return Processing {
+                    balance: self.clone(),
+                    owner: owner.to_owned(),
+                };
+            }
+            let waited = self.0.changed.wait_timeout(owners, AFTER);
+            (owners, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Counts bytes that the server has sent to an owner.
+    pub(crate) fn count(&self, owner: &str, bytes: usize) {
+        if let Some(one) = self.owners().get_mut(owner) {
+            one.bytes += bytes as u64;
+        }
+    }
+}
+
+impl Drop for Processing {
+    fn drop(&mut self) {
+        let now = self.balance.0.clock.monotonic();
+        let mut owners = self.balance.owners();
+        if let Some(one) = owners.get_mut(&self.owner) {
+            one.processing -= 1;
+            if one.processing == 0 {
+                one.presses_until = one.presses_until.min(now + AFTER);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use env::SystemClock;
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn balance() -> Balance {
+        Balance::new(&(Arc::new(SystemClock) as _))
+    }
+
+    /// Runs connections of a greedy owner and one of a modest one, which presses if
+    /// `modest_waits` is short. Returns the messages that each had when the modest one ended.
+    fn messages(modest_waits: Duration) -> (usize, usize) {
+        let (balance, is_over) = (balance(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let greedy: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut had = 0;
+                        while !is_over.load(Ordering::Acquire) {
+                            let ending = || is_over.load(Ordering::Acquire);
+                            let held = balance.enter("greedy", MIB, Duration::ZERO, &ending);
+                            SystemClock.sleep(Duration::from_millis(1));
+                            drop(held);
+                            had += 1;
+                        }
+                        had
+                    })
+                })
+                .collect();
+            for _ in 0..100 {
+                let held = balance.enter("modest", MIB, modest_waits, &|| false);
+                SystemClock.sleep(Duration::from_millis(1));
+                drop(held);
+            }
+            is_over.store(true, Ordering::Release);
+            let had = greedy.into_iter().map(|thread| thread.join().unwrap()).sum();
+            (had, 100)
+        })
+    }
+
+    #[test]
+    fn owners_that_press_get_the_same_whatever_the_number_of_their_connections() {
+        let (greedy, modest) = messages(Duration::ZERO);
+        assert!(greedy <= 2 * modest, "{greedy} and {modest}");
+    }
+
+    #[test]
+    fn nobody_waits_for_an_owner_that_does_not_press() {
+        let (greedy, modest) = messages(Duration::from_millis(1));
+        assert!(greedy > 2 * modest, "{greedy} and {modest}");
+    }
+
+    #[test]
+    fn owners_that_are_gone_are_forgotten() {
+        let balance = balance();
+        for number in 0..10 * OWNERS_MAX {
+            drop(balance.enter(&number.to_string(), 1, DURING, &|| false));
+        }
+        assert!(balance.owners().len() <= OWNERS_MAX);
+    }
+}
