@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use syn::visit::{self, Visit};
 
+use crate::workspace::root;
+
 /// Allowed circles: a module of each, and the reason. At most three.
 const ALLOWED: &[(&str, &str)] = &[];
 
@@ -35,9 +37,7 @@ struct Crate {
 
 /// Fails on circles that are not listed, and on listed ones that are gone.
 pub(crate) fn check() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("xtask lies in the workspace")?;
+    let root = &root();
     let mut faults = Vec::new();
     let mut met = BTreeSet::new();
     let mut crates: Vec<PathBuf> = Vec::new();

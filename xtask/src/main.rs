@@ -8,6 +8,7 @@ mod functions;
 mod layering;
 mod tidy;
 mod width;
+mod workspace;
 
 use anyhow::{Result, bail};
 

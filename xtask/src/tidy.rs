@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::workspace::root;
+
 /// Longest production file, in lines.
 const LINES_MAX: usize = 500;
 /// Longest file of tests.
@@ -13,9 +15,7 @@ const TEST_LINES_MAX: usize = 900;
 
 /// Walks the sources and fails on a broken habit.
 pub(crate) fn check() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("xtask lies in the workspace")?;
+    let root = &root();
     let mut files = Vec::new();
     for folder in ["crates", "model", "testfs", "xtask", "fuzz", "bench"] {
         collect(&root.join(folder), &has_extension("rs"), &mut files)?;

@@ -305,9 +305,10 @@ pub(crate) struct Backup {
     /// What to compress
     #[arg(long, value_enum, default_value_t = CompressionMode::Auto, env = "ONEFOLD_COMPRESSION")]
     pub(crate) compression: CompressionMode,
-    /// zstd level, 1 to 19; a higher level is smaller and slower
-    #[arg(long, default_value_t = onefold::COMPRESSION_LEVEL, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19))]
-    pub(crate) compression_level: i32,
+    /// zstd level, 1 to 19; a higher level is smaller and slower (default: 1, and 3 while the
+    /// network to a server is what slows the backup)
+    #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19))]
+    pub(crate) compression_level: Option<i32>,
     /// Which containers each 20 MB of the backup may refer to; data in others is stored again,
     /// which keeps restores fast: `least:BYTES` (K, M, G), those that hold this much of the 20 MB;
     /// a number, so many containers; `adaptive:NUMBER`, so many on average; `none`, all (default:

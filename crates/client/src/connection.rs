@@ -51,6 +51,11 @@ impl Connection {
         self.send(|writer| writer.send_value(kind, 0, body))
     }
 
+    /// Sends a message that has no answer, and whose body this function appends.
+    pub(crate) fn tell_with(&self, kind: u8, append: impl FnOnce(&mut Vec<u8>)) -> Result<(), ClientError> {
+        self.send(|writer| writer.send_with(kind, 0, append))
+    }
+
     fn send(&self, send: impl FnOnce(&FrameWriter) -> Result<(), TransportError>) -> Result<(), ClientError> {
         let closed = || ClientError::Connection("the connection is closed".to_owned());
         let sent = send(self.writer.as_ref().ok_or_else(closed)?);

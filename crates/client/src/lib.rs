@@ -11,6 +11,7 @@ mod connection;
 mod dial;
 mod error;
 mod inbox;
+mod line;
 mod link;
 mod listings;
 mod open;

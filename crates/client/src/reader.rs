@@ -102,9 +102,10 @@ fn garbled() -> RecipeError {
 
 impl NodeSource for RemoteReader {
     fn node(&self, location: ChunkLocation) -> Result<Arc<Node>, RecipeError> {
-        if let Some(node) = self.received.nodes.get(&location) {
-            return Ok(node);
-        }
+        let _turn = match self.received.nodes.get_or_turn(location) {
+            Ok(node) => return Ok(node),
+            Err(turn) => turn,
+        };
         let sent = self.ask(request::NODE, &location, Vec::<Vec<u8>>::from_bytes)?;
         let mut asked = None;
         let mut next = Some(location.slot);
@@ -121,9 +122,10 @@ impl NodeSource for RemoteReader {
     }
 
     fn catalog(&self, container: ContainerId) -> Result<Arc<CatalogView>, RecipeError> {
-        if let Some(view) = self.received.catalogs.get(&container) {
-            return Ok(view);
-        }
+        let _turn = match self.received.catalogs.get_or_turn(container) {
+            Ok(view) => return Ok(view),
+            Err(turn) => turn,
+        };
         let decode = |bytes: &[u8]| SentCatalog::from_bytes(bytes)?.view();
         let view = self.ask(request::CATALOG, &container, decode)?;
         let bytes = view.bytes_in_memory();
@@ -134,9 +136,10 @@ impl NodeSource for RemoteReader {
         if self.reads_chunks && node.level.get() <= 1 {
             return Ok(None);
         }
-        if let Some(children) = self.received.children.get(&node.location) {
-            return Ok(Some(children.to_vec()));
-        }
+        let _turn = match self.received.children.get_or_turn(node.location) {
+            Ok(children) => return Ok(Some(children.to_vec())),
+            Err(turn) => turn,
+        };
         let sent = self.ask(request::CHILDREN, node, Vec::<SentChildren>::from_bytes)?;
         let mut asked = None;
         for SentChildren { node: at, children } in sent {

@@ -336,6 +336,7 @@ impl Repository for RemoteRepository {
                     listings.series(&repository, &how.name)
                 }),
                 begun.streams,
+                &self.clock,
             ),
             parents: begun.parents.into_iter().map(snapshot).collect(),
             name: how.name.clone(),

@@ -6,14 +6,16 @@ use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use env::Clock;
 use ingest::brief::{BriefOffers, Noted};
-use ingest::{About, BackupSession, Committed, IngestError, Offer, Terms, Verdict};
+use ingest::{About, BackupSession, Committed, Distance, IngestError, Offer, Terms, Verdict};
 use recipe::{StoreReader, TreeRoot};
 use types::{ByteRange, ChunkLocation};
-use wire::{CommittedBackup, FRAME_BYTES_MAX, KnownStream, Sent, Wire, request};
+use wire::{CommittedBackup, FRAME_BYTES_MAX, KnownStream, Sendable, Wire, request};
 
 use crate::connection::Connection;
 use crate::error::ClientError;
+use crate::line::Line;
 use crate::link::Link;
 use crate::listings::SeriesListings;
 use crate::reader::RemoteReader;
@@ -31,6 +33,7 @@ pub(crate) struct RemoteSession {
     pub(crate) listings: Option<SeriesListings>,
     /// The unsound parts of whole streams, by their roots.
     unsound: Mutex<HashMap<ChunkLocation, Vec<ByteRange>>>,
+    line: Line,
 }
 
 impl RemoteSession {
@@ -40,6 +43,7 @@ impl RemoteSession {
         link: Link,
         listings: Option<SeriesListings>,
         streams: Vec<KnownStream>,
+        clock: &Arc<dyn Clock>,
     ) -> Self {
         let reader = RemoteReader::of_fingerprints(link, terms.fingerprinter.clone());
         let mut unsound = HashMap::new();
@@ -55,17 +59,31 @@ impl RemoteSession {
             reader,
             listings,
             unsound: Mutex::new(unsound),
+            line: Line::new(clock),
         }
     }
 
     fn connection(&self) -> Arc<Connection> {
         self.reader.link.connection()
     }
+
+    fn send(&self, offers: &[Sendable]) -> Result<(), IngestError> {
+        let append = |body: &mut Vec<u8>| Sendable::append_all(offers, body);
+        let bytes = offers.iter().map(bytes_of).sum();
+        let send = || self.connection().tell_with(request::SUBMIT, append);
+        Ok(self.line.sent(bytes, send)?)
+    }
 }
 
 impl BackupSession for RemoteSession {
     fn terms(&self) -> &Terms {
         &self.terms
+    }
+
+    fn distance(&self) -> Distance {
+        Distance::Far {
+            is_slow: self.line.is_slow(),
+        }
     }
 
     fn reader(&self) -> &dyn StoreReader {
@@ -115,23 +133,23 @@ impl BackupSession for RemoteSession {
             }
         }
         // Many long segments may not fit into one message.
-        let mut sent: Vec<Sent> = Vec::new();
+        let mut sent: Vec<Sendable> = Vec::new();
         let mut bytes = 0;
         for offer in offers {
             let one = match offer {
-                Offer::Region(region) => Sent::Region(region.into_stored()?),
-                other => Sent::Offer(self.brief.offer(other)),
+                Offer::Region(region) => Sendable::Region(region.into_sendable()?),
+                other => Sendable::Offer(self.brief.offer(other)),
             };
             bytes += bytes_of(&one);
             sent.push(one);
             if bytes >= MESSAGE_BYTES {
-                self.connection().tell(request::SUBMIT, &sent)?;
+                self.send(&sent)?;
                 sent.clear();
                 bytes = 0;
             }
         }
         if !sent.is_empty() {
-            self.connection().tell(request::SUBMIT, &sent)?;
+            self.send(&sent)?;
         }
         Ok(())
     }
@@ -143,8 +161,7 @@ impl BackupSession for RemoteSession {
             match self.brief.note(verdict) {
                 Some(Noted::Verdict(verdict)) => verdicts.push(verdict),
                 Some(Noted::Asked(children)) => {
-                    let sent = vec![Sent::Offer(children)];
-                    self.connection().tell(request::SUBMIT, &sent)?;
+                    self.send(&[Sendable::Offer(children)])?;
                 }
                 None => {
                     let why = "it asks for chunks that it has".to_owned();
@@ -172,10 +189,10 @@ impl BackupSession for RemoteSession {
 }
 
 /// About how many bytes a message has.
-fn bytes_of(sent: &Sent) -> usize {
+fn bytes_of(sent: &Sendable) -> usize {
     match sent {
-        Sent::Offer(Offer::Segment { segment, .. }) => 64 + segment.children.len() * 56,
-        Sent::Offer(_) => 128,
-        Sent::Region(region) => 64 + region.chunks.len() * 40 + region.bytes.bytes().len(),
+        Sendable::Offer(Offer::Segment { segment, .. }) => 64 + segment.children.len() * 56,
+        Sendable::Offer(_) => 128,
+        Sendable::Region(region) => 64 + region.chunks().len() * 40 + region.stored_len(),
     }
 }

@@ -42,6 +42,20 @@ thread_local! {
     pub(crate) static DECOMPRESSOR: RefCell<Decompressor<'static>> = RefCell::new(Decompressor::default());
 }
 
+impl Compression {
+    /// The same at this level, if it compresses at a lower one.
+    #[must_use]
+    pub fn at_least(self, least: i32) -> Self {
+        match self {
+            Self::Off => Self::Off,
+            Self::Auto { level } => Self::Auto {
+                level: level.max(least),
+            },
+            Self::Level(level) => Self::Level(level.max(least)),
+        }
+    }
+}
+
 /// A region ready to be appended to a container and sealed in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompressedRegion {

@@ -107,10 +107,28 @@ pub struct Committed {
     pub stages: Vec<Arc<StageStats>>,
 }
 
+/// How far a store is from its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distance {
+    /// In the same process.
+    Here,
+    /// Behind a network. Offers and verdicts need its time, so the client offers more before it
+    /// waits for verdicts.
+    Far {
+        /// Whether the network is what slows the backup now.
+        is_slow: bool,
+    },
+}
+
 /// A running backup, as its client sees it. Any number of threads may use it.
 pub trait BackupSession: Send + Sync {
     /// The facts that the client needs.
     fn terms(&self) -> &Terms;
+
+    /// How far the store is from its client.
+    fn distance(&self) -> Distance {
+        Distance::Here
+    }
 
     /// Reads earlier backups of the series.
     fn reader(&self) -> &dyn StoreReader;

@@ -6,8 +6,8 @@
 //! round trip. After it, a few segments travel with their chunks again.
 //!
 //! In a series that has a backup, the client guesses so from the second segment of a stream on. A
-//! short stream, of which some chunk is mostly new, costs no more round trips than before. Nor does a
-//! segment that joins chunks of the backup before with others: somebody changed a file there.
+//! short stream, of which some chunk is mostly new, costs no more round trips than before. Nor does
+//! a segment that joins chunks of the backup before with others: somebody changed a file there.
 //!
 //! Any number of threads: one offers, and another takes verdicts.
 

@@ -106,6 +106,10 @@ impl PlainBytes {
         }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().map(|piece| match piece {
             RegionPiece::Shared { buffer, start, end } => &buffer.filled()[*start..*end],
@@ -146,6 +150,11 @@ impl RegionBuilder {
             entries: Vec::new(),
             first: 0,
         }
+    }
+
+    /// Compresses from now on in this way.
+    pub(crate) fn compress_by(&mut self, compression: Compression) {
+        self.compression = compression;
     }
 
     /// Whether the chunk of this number may follow. If not, the region must be closed first.

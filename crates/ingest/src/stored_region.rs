@@ -4,12 +4,12 @@
 use chunking::CHUNK_BYTES_MAX;
 use container::{CompressedRegion, Compression, PendingEntry, compress_region};
 use crypto::Fingerprinter;
-use format::container::REGION_PLAIN_BYTES_MAX;
+use format::container::{Codec, REGION_PLAIN_BYTES_MAX};
 use types::Fingerprint;
 
 use crate::dedup::Lane;
 use crate::error::IngestError;
-use crate::region::{Coming, OfferedRegion, RegionBytes};
+use crate::region::{Coming, OfferedRegion, PlainBytes, ReadyRegion, RegionBytes};
 
 /// A region of new chunks, compressed or not.
 #[derive(Debug)]
@@ -82,21 +82,66 @@ impl OfferedRegion {
     ///
     /// # Errors
     /// If the backup was given up meanwhile.
-    pub fn into_stored(self) -> Result<StoredRegion, IngestError> {
+    pub fn into_sendable(self) -> Result<SendableRegion, IngestError> {
         let ready = self.wait().map_err(|_| IngestError::StoreEnded)?;
-        Ok(StoredRegion {
-            lane: ready.lane,
-            first: ready.first,
-            chunks: ready
-                .entries
-                .iter()
-                .map(|entry| (entry.fingerprint, entry.len))
-                .collect(),
-            bytes: match ready.bytes {
-                RegionBytes::Compressed(bytes) => bytes,
-                RegionBytes::Raw(plain) => CompressedRegion::raw(plain.pieces().collect::<Vec<_>>().concat()),
-            },
-        })
+        Ok(SendableRegion(ready))
+    }
+}
+
+/// What [`StoredRegion`] is, at its sender: bytes that are not compressed stay in the buffers into
+/// which they were read.
+#[derive(Debug)]
+pub struct SendableRegion(ReadyRegion);
+
+impl SendableRegion {
+    /// The lane of its chunks.
+    #[must_use]
+    pub fn lane(&self) -> Lane {
+        self.0.lane
+    }
+
+    /// The number of its first chunk in the lane.
+    #[must_use]
+    pub fn first(&self) -> u64 {
+        self.0.first
+    }
+
+    /// Each chunk's fingerprint and plain length, in bytes.
+    pub fn chunks(&self) -> impl ExactSizeIterator<Item = (Fingerprint, u32)> {
+        self.0.entries.iter().map(|entry| (entry.fingerprint, entry.len))
+    }
+
+    /// The codec that restores the plain bytes.
+    #[must_use]
+    pub fn codec(&self) -> Codec {
+        match &self.0.bytes {
+            RegionBytes::Raw(_) => Codec::Raw,
+            RegionBytes::Compressed(region) => region.codec(),
+        }
+    }
+
+    /// Length before compression.
+    #[must_use]
+    pub fn plain_len(&self) -> usize {
+        match &self.0.bytes {
+            RegionBytes::Raw(plain) => plain.len(),
+            RegionBytes::Compressed(region) => region.plain_len(),
+        }
+    }
+
+    /// Bytes in a container, without the seal's tag.
+    #[must_use]
+    pub fn stored_len(&self) -> usize {
+        self.0.bytes.stored_len()
+    }
+
+    /// The bytes for the container, in pieces.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let (plain, packed) = match &self.0.bytes {
+            RegionBytes::Raw(plain) => (Some(plain), None),
+            RegionBytes::Compressed(region) => (None, Some(region.bytes())),
+        };
+        plain.into_iter().flat_map(PlainBytes::pieces).chain(packed)
     }
 }
 

@@ -97,8 +97,8 @@ pub use index::{Eviction, ResolverStats};
 pub use index_rebuild::RebuildReport;
 pub use ingest::{
     COMPRESSION_LEVEL, Cap, Capping, ChangedBlocks, Counter, Counters, Faults, IngestOptions, Keeps,
-    LookupMemory, QueueStats, ReaderSource, StageStats, StreamPiece, StreamSource, VerifiedKnown,
-    VerifyKnown,
+    LookupMemory, QueueStats, ReaderSource, SLOW_LINE_LEVEL, StageStats, StreamPiece, StreamSource,
+    VerifiedKnown, VerifyKnown,
 };
 pub use monitor::{Monitor, WorkUnit};
 pub use optimize::{

@@ -2,8 +2,8 @@
 //!
 //! Invariant: the pieces together are exactly the range, and every node on the way down was
 //! compared with its fingerprint (INV-5). The walker returns a whole node only if pushing it gives
-//! the same tree as pushing its children: the cut rule ended it, or both streams end with it, and no
-//! zeros can follow its last zeros. The first piece costs one node for each level, whatever the
+//! the same tree as pushing its children: the cut rule ended it, or both streams end with it, and
+//! no zeros can follow its last zeros. The first piece costs one node for each level, whatever the
 //! offset.
 //!
 //! Memory: the children of one node for each level. One thread. After an error the walker cannot be
@@ -116,8 +116,8 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         }
     }
 
-    /// Sets whether the caller's stream ends with this range. If the walked stream does too, its last
-    /// node is a whole one.
+    /// Sets whether the caller's stream ends with this range. If the walked stream does too, its
+    /// last node is a whole one.
     #[must_use]
     pub const fn ends_stream(mut self, ends: bool) -> Self {
         self.is_last = ends && self.end == self.root.len;
@@ -241,8 +241,8 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         }
     }
 
-    /// Whether the node is within the range, was ended by the cut rule or with both streams, and does
-    /// not end in zeros that might join others.
+    /// Whether the node is within the range, was ended by the cut rule or with both streams, and
+    /// does not end in zeros that might join others.
     fn may_reuse(&mut self, node: &Placed) -> Result<bool, RecipeError> {
         let end = node.end();
         if self.is_last && end == self.end {

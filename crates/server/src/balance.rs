@@ -71,8 +71,8 @@ impl Balance {
         self.0.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a message of so many bytes, for which the server has `waited`. Waits while its owner is
-    /// ahead of others that press.
+    /// Notes a message of so many bytes, for which the server has `waited`. Waits while its owner
+    /// is ahead of others that press.
     pub(crate) fn enter(
         &self,
         owner: &str,

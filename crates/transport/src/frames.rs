@@ -133,7 +133,11 @@ impl FrameWriter {
         self.send_with(kind, number, |frame| value.append_to(frame))
     }
 
-    fn send_with(
+    /// Sends a frame whose body this function appends.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn send_with(
         &self,
         kind: u8,
         number: u32,

@@ -4,8 +4,11 @@ use container::CompressedRegion;
 use format::container::Codec;
 use format::wire::{Reader, Writer};
 use ingest::dedup::{Lane, NewChunk, StreamIndex};
-use ingest::{Offer, OfferedChild, OfferedPlace, OfferedSegment, StoredRegion, Verdict, Wanted};
+use ingest::{
+    Offer, OfferedChild, OfferedPlace, OfferedSegment, SendableRegion, StoredRegion, Verdict, Wanted,
+};
 use recipe::KnownNode;
+use types::Fingerprint;
 
 use crate::codec::{Result, Wire};
 use crate::frame::FRAME_BYTES_MAX;
@@ -67,7 +70,49 @@ impl Wire for CompressedRegion {
     }
 }
 
-/// An offer in the form to send: a region by its stored bytes.
+/// A region's fields before its bytes.
+fn write_head(
+    w: &mut Writer<'_>,
+    of: Lane,
+    first: u64,
+    chunks: impl ExactSizeIterator<Item = (Fingerprint, u32)>,
+) {
+    w.u8(REGION);
+    write_lane(w, of);
+    w.varint(first);
+    w.count(chunks.len());
+    for (fingerprint, len) in chunks {
+        w.fingerprint(fingerprint);
+        w.varint32(len);
+    }
+}
+
+/// What [`Sent`] is, at its sender.
+#[derive(Debug)]
+pub enum Sendable {
+    /// Any offer but a region.
+    Offer(Offer),
+    /// A region.
+    Region(SendableRegion),
+}
+
+impl Sendable {
+    /// Appends these offers, as a list of [`Sent`].
+    pub fn append_all(all: &[Self], out: &mut Vec<u8>) {
+        Writer::new(out).list(all, |w, one| match one {
+            Self::Offer(offer) => write_offer(w, offer),
+            Self::Region(region) => {
+                write_head(w, region.lane(), region.first(), region.chunks());
+                w.flag(region.codec() == Codec::Zstd);
+                w.varint(region.plain_len() as u64);
+                w.count(region.stored_len());
+                region.pieces().for_each(|piece| w.put(piece));
+            }
+        });
+    }
+}
+
+/// An offer as it arrives: a region by its stored bytes.
 #[derive(Debug)]
 pub enum Sent {
     /// Any offer but a region.
@@ -76,57 +121,60 @@ pub enum Sent {
     Region(StoredRegion),
 }
 
+/// The kind of a region among offers.
+const REGION: u8 = 3;
+
+fn write_offer(w: &mut Writer<'_>, offer: &Offer) {
+    match offer {
+        Offer::Segment { stream, segment } => {
+            w.u8(0);
+            w.u16(stream.0);
+            w.fingerprint(segment.fingerprint);
+            w.varint(segment.len);
+            segment.children.write(w);
+        }
+        Offer::Copy {
+            stream,
+            fingerprint,
+            len,
+            node,
+        } => {
+            w.u8(1);
+            w.u16(stream.0);
+            w.fingerprint(*fingerprint);
+            w.varint(*len);
+            node.location.write(w);
+            w.u32(node.containers_max);
+        }
+        Offer::End(stream) => {
+            w.u8(2);
+            w.u16(stream.0);
+        }
+        Offer::Brief {
+            stream,
+            fingerprint,
+            len,
+        } => {
+            w.u8(4);
+            w.u16(stream.0);
+            w.fingerprint(*fingerprint);
+            w.varint(*len);
+        }
+        Offer::Children { stream, children } => {
+            w.u8(5);
+            w.u16(stream.0);
+            children.write(w);
+        }
+        Offer::Region(_) => unreachable!("a region travels by its stored bytes"),
+    }
+}
+
 impl Wire for Sent {
     fn write(&self, w: &mut Writer<'_>) {
         match self {
-            Self::Offer(Offer::Segment { stream, segment }) => {
-                w.u8(0);
-                w.u16(stream.0);
-                w.fingerprint(segment.fingerprint);
-                w.varint(segment.len);
-                segment.children.write(w);
-            }
-            Self::Offer(Offer::Copy {
-                stream,
-                fingerprint,
-                len,
-                node,
-            }) => {
-                w.u8(1);
-                w.u16(stream.0);
-                w.fingerprint(*fingerprint);
-                w.varint(*len);
-                node.location.write(w);
-                w.u32(node.containers_max);
-            }
-            Self::Offer(Offer::End(stream)) => {
-                w.u8(2);
-                w.u16(stream.0);
-            }
-            Self::Offer(Offer::Brief {
-                stream,
-                fingerprint,
-                len,
-            }) => {
-                w.u8(4);
-                w.u16(stream.0);
-                w.fingerprint(*fingerprint);
-                w.varint(*len);
-            }
-            Self::Offer(Offer::Children { stream, children }) => {
-                w.u8(5);
-                w.u16(stream.0);
-                children.write(w);
-            }
-            Self::Offer(Offer::Region(_)) => unreachable!("a region travels by its stored bytes"),
+            Self::Offer(offer) => write_offer(w, offer),
             Self::Region(region) => {
-                w.u8(3);
-                write_lane(w, region.lane);
-                w.varint(region.first);
-                w.list(&region.chunks, |w, (fingerprint, len)| {
-                    w.fingerprint(*fingerprint);
-                    w.varint32(*len);
-                });
+                write_head(w, region.lane, region.first, region.chunks.iter().copied());
                 region.bytes.write(w);
             }
         }
@@ -134,7 +182,7 @@ impl Wire for Sent {
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         let kind = r.u8()?;
-        if kind == 3 {
+        if kind == REGION {
             let (lane, first) = (lane(r)?, r.varint()?);
             let chunks = r.list(33, |r| Ok((r.fingerprint()?, r.varint32()?)))?;
             return Ok(Self::Region(StoredRegion {

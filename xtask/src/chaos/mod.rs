@@ -33,6 +33,8 @@ use anyhow::{Context, Result, bail};
 use run::{Judged, Plan, Run, Sabotage, Stop};
 use watch::Watch;
 
+use crate::workspace::root;
+
 const USAGE: &str = "cargo xtask chaos [--seconds N] [--runs N] [--seed S] [--steps N] [--release] [--plain] \
                      [--only steps|damage] [--sabotage containers|manifest] [--keep FOLDER]";
 
@@ -250,10 +252,6 @@ fn report(tally: &Tally, seconds: f64) -> Result<()> {
         );
     }
     Ok(())
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 /// Where cargo builds.

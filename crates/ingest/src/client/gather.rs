@@ -1,16 +1,18 @@
 //! The gatherer's stage: the chunks that the store wants, in regions.
 //!
 //! One thread. It holds the bytes of offered segments until their verdict comes, adds wanted chunks
-//! to the open region of their lane, and sends full regions. Workers compress them.
+//! to the open region of their lane, and sends full regions. Workers compress them. It sends some
+//! regions together: a session over a network waits for the first one while workers compress the
+//! others, and has fewer messages.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use container::PendingEntry;
+use container::{Compression, PendingEntry};
 use crossbeam_channel::TryRecvError;
 
-use crate::backup_session::BackupSession;
+use crate::backup_session::{BackupSession, Distance};
 use crate::buffer::InBuffer;
 use crate::client::segment::Offered;
 use crate::client::ungathered::{Closing, Ungathered};
@@ -23,6 +25,9 @@ use crate::workers::Workers;
 /// How often the stage checks whether the backup was given up.
 const POLL: Duration = Duration::from_millis(20);
 
+/// So many regions are sent together, unless the verdicts end before.
+const TOGETHER: usize = 6;
+
 /// The stage's state.
 pub(crate) struct GatherStage<'a> {
     pub(crate) session: &'a dyn BackupSession,
@@ -31,6 +36,11 @@ pub(crate) struct GatherStage<'a> {
     /// For each stream, the segments without a verdict yet.
     pub(crate) waiting: Vec<VecDeque<Vec<SegmentChild<InBuffer>>>>,
     pub(crate) regions: [RegionBuilder; Lane::COUNT],
+    /// Regions that were not sent yet.
+    pub(crate) full: Vec<Offer>,
+    pub(crate) compression: Compression,
+    /// The level while the network slows the backup.
+    pub(crate) slow_line_level: Option<i32>,
     pub(crate) workers: Workers,
     pub(crate) is_broken: &'a AtomicBool,
     pub(crate) failure: &'a Failure,
@@ -84,9 +94,11 @@ impl GatherStage<'_> {
                             }
                         }
                     }
-                    Verdict::Done => return Ok(()),
+                    Verdict::Done => return self.send(),
                 }
             }
+            // The store may need them for its next verdicts.
+            self.send()?;
         }
     }
 
@@ -135,8 +147,25 @@ impl GatherStage<'_> {
     }
 
     fn close(&mut self, lane: Lane) -> Result<(), Halt> {
-        if let Some(region) = self.regions[lane.number()].close(&self.workers)? {
-            self.session.submit(vec![Offer::Region(region)])?;
+        let compression = match (self.session.distance(), self.slow_line_level) {
+            (Distance::Far { is_slow: true }, Some(level)) => self.compression.at_least(level),
+            _ => self.compression,
+        };
+        let region = &mut self.regions[lane.number()];
+        region.compress_by(compression);
+        if let Some(region) = region.close(&self.workers)? {
+            self.full.push(Offer::Region(region));
+        }
+        if self.full.len() >= TOGETHER {
+            self.send()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn send(&mut self) -> Result<(), Halt> {
+        if !self.full.is_empty() {
+            self.session.submit(std::mem::take(&mut self.full))?;
         }
         Ok(())
     }

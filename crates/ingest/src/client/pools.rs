@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use env::Clock;
 
+use crate::backup_session::Distance;
 use crate::buffer::BufferPool;
 use crate::running::{Running, RunningCount};
 use crate::stage::StageStats;
@@ -17,8 +18,10 @@ const BUFFER_BYTES_MAX: usize = 1 << 20;
 const BUFFER_BYTES_MIN: usize = 256 << 10;
 /// Bytes of offered segments that all backups hold before they wait, ...
 const UNGATHERED_BYTES: u64 = 32 << 20;
-/// ... and that one holds: two segments of the usual length.
+/// ... that one holds (two segments of the usual length), ...
 const UNGATHERED_BYTES_MAX: u64 = 8 << 20;
+/// ... and that one holds whose store is far: verdicts wait behind the chunks of earlier segments.
+const UNGATHERED_BYTES_FAR: u64 = 24 << 20;
 
 /// Threads that fingerprint and compress, and buffers that sources are read into. A process makes
 /// them once, for all its backups: 16 of these at a time then need no more threads for their
@@ -88,7 +91,11 @@ impl Share {
     }
 
     /// Bytes of offered segments that a stream of the backup may hold before it waits.
-    pub(crate) fn ungathered_bytes_max(&self) -> u64 {
-        (UNGATHERED_BYTES / self.sharing as u64).min(UNGATHERED_BYTES_MAX)
+    pub(crate) fn ungathered_bytes_max(&self, distance: Distance) -> u64 {
+        let most = match distance {
+            Distance::Here => UNGATHERED_BYTES_MAX,
+            Distance::Far { .. } => UNGATHERED_BYTES_FAR,
+        };
+        (UNGATHERED_BYTES / self.sharing as u64).min(most)
     }
 }

@@ -78,7 +78,10 @@ pub(crate) fn run(
     // Bounded by `ungathered`.
     let (offered, offered_in) = crossbeam_channel::unbounded();
     let running = client.pools.begin();
-    let ungathered = Ungathered::new(cutters.len(), running.ungathered_bytes_max());
+    let ungathered = Ungathered::new(
+        cutters.len(),
+        running.ungathered_bytes_max(client.session.distance()),
+    );
     let (stages, failure, is_broken) = (ClientStages::new(), Failure::default(), AtomicBool::new(false));
     let workers = client.pools.workers(client.options.workers, &stages.work);
     let jobs = workers.map_err(IngestError::NoThread)?;
@@ -113,6 +116,9 @@ pub(crate) fn run(
         offered: offered_in,
         ungathered: &ungathered,
         waiting: (0..stream_count).map(|_| VecDeque::new()).collect(),
+        full: Vec::new(),
+        compression: client.options.compression,
+        slow_line_level: client.options.slow_line_level,
         regions: [region(Lane::Content), region(Lane::Metadata)],
         workers: jobs.clone(),
         is_broken: &is_broken,

@@ -148,7 +148,7 @@ impl<'a> SegmentStage<'a> {
         self.offer_done(stream)
     }
 
-    /// Takes a range of an earlier stream into this one, which ends with it if this is the last one.
+    /// Takes a range of an earlier stream into this one, which ends with it if it is the last one.
     fn copy(&mut self, stream: StreamIndex, range: &CopyRange, is_last: bool) -> Result<(), Halt> {
         let reader = self.session.reader();
         let walker = RangeWalker::new(reader, &range.root, range.offset, range.len);

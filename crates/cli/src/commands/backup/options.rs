@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::Result;
-use onefold::{BackupOptions, Compression, Eviction, IngestOptions, LookupMemory};
+use onefold::{BackupOptions, Compression, Eviction, IngestOptions, LookupMemory, SLOW_LINE_LEVEL};
 
 use crate::args::{Backup, CompressionMode, EvictionMode, TagList};
 use crate::commands::host;
@@ -11,13 +11,14 @@ use crate::commands::host;
 /// The library's options for these arguments.
 pub(super) fn of(args: &Backup) -> Result<BackupOptions> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let level = args.compression_level.unwrap_or(onefold::COMPRESSION_LEVEL);
     let compression = match args.compression {
-        CompressionMode::Auto => Compression::Auto {
-            level: args.compression_level,
-        },
-        CompressionMode::On => Compression::Level(args.compression_level),
+        CompressionMode::Auto => Compression::Auto { level },
+        CompressionMode::On => Compression::Level(level),
         CompressionMode::Off => Compression::Off,
     };
+    // A level that the user chose does not change.
+    let slow_line_level = args.compression_level.is_none().then_some(SLOW_LINE_LEVEL);
     Ok(BackupOptions::default()
         .host(host(args.host.as_deref())?)
         .user(std::env::var_os("USER").unwrap_or_default().as_bytes().to_vec())
@@ -25,6 +26,7 @@ pub(super) fn of(args: &Backup) -> Result<BackupOptions> {
         .ingest(
             IngestOptions::for_cores(cores)
                 .compression(compression)
+                .slow_line_level(slow_line_level)
                 .capping(args.capping())
                 .lookup(LookupMemory {
                     eviction: match args.lookup_eviction {
@@ -54,10 +56,14 @@ mod tests {
         let Command::Backup(args) = cli.command else {
             panic!("another command")
         };
-        let level = args.compression_level;
-        assert!(
-            matches!(IngestOptions::for_cores(1).compression, Compression::Auto { level: of } if of == level),
-            "level {level}"
+        let (ours, library) = (
+            super::of(&args).expect("options").ingest,
+            IngestOptions::for_cores(1),
         );
+        let level = |options: &IngestOptions| match options.compression {
+            Compression::Auto { level } => (level, options.slow_line_level),
+            _ => panic!("another way to compress"),
+        };
+        assert_eq!(level(&ours), level(&library));
     }
 }

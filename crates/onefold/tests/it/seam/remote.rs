@@ -16,7 +16,7 @@ use ingest::conformance::{Begun, Host};
 use ingest::{About, BackupSession, Committed, IngestError, IngestOptions, Offer, Stream, Terms, Verdict};
 use recipe::{NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
 use types::{ByteRange, ChunkLocation, ContainerId, RegionIndex, SessionId};
-use wire::{AskedRegions, CommittedBackup, Sent, SentCatalog, Wire};
+use wire::{AskedRegions, CommittedBackup, Sendable, Sent, SentCatalog, Wire};
 
 use super::local::{LocalHost, Referring};
 use super::pipe::{Broken, Cut, Input, Output, pipe};
@@ -377,16 +377,16 @@ impl BackupSession for RemoteSession {
         let mut sent = Vec::with_capacity(offers.len());
         for offer in offers {
             sent.push(match offer {
-                Offer::Region(region) => Sent::Region(region.into_stored()?),
-                other => Sent::Offer(self.brief.offer(other)),
+                Offer::Region(region) => Sendable::Region(region.into_sendable()?),
+                other => Sendable::Offer(self.brief.offer(other)),
             });
         }
         if let Some(why) = &self.connection().inbox.lock().failed {
             return Err(broken(why.clone()));
         }
-        self.connection()
-            .send(serve::SUBMIT, 0, &sent.to_bytes())
-            .map_err(broken)
+        let mut body = Vec::new();
+        Sendable::append_all(&sent, &mut body);
+        self.connection().send(serve::SUBMIT, 0, &body).map_err(broken)
     }
 
     fn verdicts(&self, wait: Duration) -> Result<Vec<Verdict>, IngestError> {
