@@ -182,7 +182,9 @@ impl BackupSession for RemoteSession {
 
     fn commit(&self, about: About) -> Result<Committed, IngestError> {
         let connection = self.connection();
-        let made = connection.ask(request::COMMIT, &about, CommittedBackup::from_bytes)?;
+        let made = connection.ask(request::COMMIT, &about, CommittedBackup::from_bytes);
+        // If the store refused something before, that is the reason.
+        let made = made.map_err(|error| connection.inbox.failure().unwrap_or(error))?;
         connection.inbox.clear();
         Ok(made.into())
     }
