@@ -94,15 +94,10 @@ fn back_up_tree_upon(
         host: options.host.clone(),
         paths: walk.roots.paths(),
     };
-    let how = Beginning {
-        options,
-        name,
-        streams: ingest::tree_streams(),
-        is_suspect,
-        insists: !is_suspect,
-        parents: ParentChoice::LatestTree,
-        resumes: Resume::Nothing,
-    };
+    let how = Beginning::new(options, name, ingest::tree_streams())
+        .is_suspect(is_suspect)
+        .insists(!is_suspect)
+        .parents(ParentChoice::LatestTree);
     let begun = to.begin(&how, monitor)?;
     let parent = begun.parents().first().and_then(|parent| {
         let backup = &parent.backup;
@@ -175,15 +170,10 @@ fn back_up_stream_once(
     let mut named: Vec<SessionId> = stream.parents.iter().map(|parent| parent.backup).collect();
     named.sort_unstable();
     named.dedup();
-    let how = Beginning {
-        options,
-        name: series,
-        streams: ingest::single_stream(stream.fixed_chunk_bytes),
-        is_suspect: false,
-        insists: false,
-        parents: ParentChoice::Named(&named),
-        resumes,
-    };
+    let streams = ingest::single_stream(stream.fixed_chunk_bytes);
+    let how = Beginning::new(options, series, streams)
+        .parents(ParentChoice::Named(&named))
+        .resumes(resumes);
     let begun = to.begin(&how, monitor)?;
     let root = |wanted: &ParentStream| {
         let parent = begun.parents().iter().find(|parent| parent.id == wanted.backup);

@@ -38,7 +38,11 @@
 //! }
 //! ```
 
+pub use container::{CatalogView, PlainRegion, RegionBuffer};
+pub use crypto::Fingerprinter;
+pub use format::node::Node;
 pub use ingest::dedup::Lane;
-pub use ingest::{About, BackupSession, ClientPools, Committed, Granularity, Offer, ResumedStream, Sent};
-pub use ingest::{Stream, Terms, Verdict};
-pub use recipe::{NodeSource, StoreReader, TreeRoot};
+pub use ingest::{About, BackupSession, ClientPools, Committed, Distance, Granularity, Offer};
+pub use ingest::{ResumedStream, Sent, Stream, Terms, Verdict};
+pub use recipe::{Child, NodeSource, RecipeError, StoreReader, StreamName, TreeRoot};
+pub use types::{ByteRange, ChunkLocation, ContainerId, RegionIndex, Slot};

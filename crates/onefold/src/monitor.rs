@@ -11,6 +11,7 @@ use crate::warning::Warning;
 
 /// The unit that an operation counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum WorkUnit {
     /// Bytes.
     #[default]

@@ -137,6 +137,7 @@ pub trait Pinned: Sync {
 
 /// How a backup begins.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Beginning<'a> {
     /// Its options.
     pub options: &'a BackupOptions,
@@ -152,6 +153,46 @@ pub struct Beginning<'a> {
     pub parents: ParentChoice<'a>,
     /// Which interrupted backup it continues, if there is one.
     pub resumes: Resume,
+}
+
+impl<'a> Beginning<'a> {
+    /// A backup that takes ranges from no other one, and continues none.
+    #[must_use]
+    pub fn new(options: &'a BackupOptions, name: SeriesName, streams: Vec<Stream>) -> Self {
+        Self {
+            options,
+            name,
+            streams,
+            is_suspect: false,
+            insists: false,
+            parents: ParentChoice::Named(&[]),
+            resumes: Resume::Nothing,
+        }
+    }
+
+    /// With `is_suspect`.
+    #[must_use]
+    pub fn is_suspect(self, is_suspect: bool) -> Self {
+        Self { is_suspect, ..self }
+    }
+
+    /// With `insists`.
+    #[must_use]
+    pub fn insists(self, insists: bool) -> Self {
+        Self { insists, ..self }
+    }
+
+    /// With `parents`.
+    #[must_use]
+    pub fn parents(self, parents: ParentChoice<'a>) -> Self {
+        Self { parents, ..self }
+    }
+
+    /// With `resumes`.
+    #[must_use]
+    pub fn resumes(self, resumes: Resume) -> Self {
+        Self { resumes, ..self }
+    }
 }
 
 /// Which interrupted backup of its series a backup continues. Its source must give the same bytes

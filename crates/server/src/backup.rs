@@ -201,22 +201,18 @@ fn begin_backup(user: &User, begin: Begin) -> Result<(HostedBackup, Facts, Quota
         name: name.clone(),
         streams: begin.streams.len(),
     };
-    let how = Beginning {
-        options: &options,
-        name,
-        streams: begin.streams,
-        is_suspect: begin.is_suspect,
-        insists: begin.insists,
-        parents: match &named {
+    let how = Beginning::new(&options, name, begin.streams)
+        .is_suspect(begin.is_suspect)
+        .insists(begin.insists)
+        .parents(match &named {
             None => ParentChoice::LatestTree,
             Some(named) => ParentChoice::Named(named),
-        },
-        resumes: match begin {
-            Begin { resumes: true, .. } => Resume::Any,
-            Begin { continues, .. } if !continues.is_empty() => Resume::Own(continues),
+        })
+        .resumes(match begin.continues {
+            _ if begin.resumes => Resume::Any,
+            continues if !continues.is_empty() => Resume::Own(continues),
             _ => Resume::Nothing,
-        },
-    };
+        });
     let hosted = user.store.host(&how);
     let hosted = hosted.map_err(|error| Refusal::new(RefusalKind::Failed, error.to_string()))?;
     Ok((hosted, facts, quota))

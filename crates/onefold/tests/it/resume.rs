@@ -309,18 +309,12 @@ fn an_attempt_continues_only_its_own_operation() {
     let store = machine.open();
     let options = how().options();
     let position = |resumes: Resume| {
-        let hosted = store.host(&Beginning {
-            options: &options,
-            name: SeriesName {
-                host: options.host.clone(),
-                paths: vec![NAME.as_bytes().to_vec()],
-            },
-            streams: ingest::single_stream(None),
-            is_suspect: false,
-            insists: false,
-            parents: ParentChoice::Named(&[]),
-            resumes,
-        });
+        let name = SeriesName {
+            host: options.host.clone(),
+            paths: vec![NAME.as_bytes().to_vec()],
+        };
+        let how = Beginning::new(&options, name, ingest::single_stream(None));
+        let hosted = store.host(&how.resumes(resumes));
         let hosted = hosted.unwrap();
         hosted
             .session()

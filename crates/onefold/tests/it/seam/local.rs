@@ -53,15 +53,9 @@ impl LocalHost {
     }
 
     pub(crate) fn host(&self, streams: Vec<Stream>, upon: &[SessionId]) -> Result<HostedBackup, IngestError> {
-        let hosted = self.store.host(&Beginning {
-            options: &self.backup_options(),
-            name: Self::name(),
-            streams,
-            is_suspect: false,
-            insists: false,
-            parents: ParentChoice::Named(upon),
-            resumes: onefold::repository::Resume::Nothing,
-        });
+        let options = self.backup_options();
+        let how = Beginning::new(&options, Self::name(), streams);
+        let hosted = self.store.host(&how.parents(ParentChoice::Named(upon)));
         hosted.map_err(|error| IngestError::Connection(error.into()))
     }
 
