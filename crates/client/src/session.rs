@@ -135,11 +135,8 @@ impl BackupSession for RemoteSession {
         // Many long segments may not fit into one message.
         let mut sent: Vec<Sendable> = Vec::new();
         let mut bytes = 0;
-        for offer in offers {
-            let one = match offer {
-                Offer::Region(region) => Sendable::Region(region.into_sendable()?),
-                other => Sendable::Offer(self.brief.offer(other)),
-            };
+        let offers = offers.into_iter().map(|offer| self.brief.offer(offer)).collect();
+        for one in Sendable::all(offers, &self.terms.fingerprinter)? {
             bytes += bytes_of(&one);
             sent.push(one);
             if bytes >= MESSAGE_BYTES {
@@ -194,7 +191,7 @@ impl BackupSession for RemoteSession {
 fn bytes_of(sent: &Sendable) -> usize {
     match sent {
         Sendable::Offer(Offer::Segment { segment, .. }) => 64 + segment.children.len() * 56,
-        Sendable::Offer(_) => 128,
+        Sendable::Offer(_) | Sendable::Copies(_) => 128,
         Sendable::Region(region) => 64 + region.chunks().len() * 40 + region.stored_len(),
     }
 }

@@ -12,6 +12,7 @@ mod buffer;
 mod client;
 #[cfg(feature = "testing")]
 pub mod conformance;
+mod copied_run;
 mod counters;
 pub mod dedup;
 mod durable;
@@ -39,6 +40,7 @@ pub use client::pools::ClientPools;
 pub use client::run::{Client, Sent};
 pub use client::spool::SpooledSource;
 pub use client::stream_source::{Keeps, ReaderSource, StreamPiece, StreamSource, StreamSpec};
+pub use copied_run::{CopiedRun, OpenRun};
 pub use counters::{Counter, Counters};
 pub use dedup::{Cap, Capping};
 pub use dedup::{Granularity, LookupMemory};

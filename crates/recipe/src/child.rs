@@ -10,8 +10,8 @@ use crate::tree_root::TreeRoot;
 
 /// Level 0: chunks and zeros.
 pub(crate) const CHUNK_LEVEL: Level = level(0);
-/// Level 1: segments.
-pub(crate) const SEGMENT_LEVEL: Level = level(1);
+/// The level of segments' nodes: 1.
+pub const SEGMENT_LEVEL: Level = level(1);
 
 const fn level(n: u8) -> Level {
     match Level::new(n) {

@@ -36,7 +36,7 @@ mod walker;
 pub use builder::TreeBuilder;
 pub use bytes::StreamBytes;
 pub use cache::NodeCache;
-pub use child::{Child, Place, segment_node};
+pub use child::{Child, Place, SEGMENT_LEVEL, segment_node};
 pub use error::RecipeError;
 pub use layout::{LayoutMeter, StreamLayout};
 pub use open::{child_nodes, open_node};

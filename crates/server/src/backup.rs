@@ -331,7 +331,7 @@ impl Running<'_> {
         let sent = Vec::<Sent>::from_bytes(body)?;
         let bytes = sent.iter().map(|one| match one {
             Sent::Region(region) => region.bytes.bytes().len() as u64,
-            Sent::Offer(_) => 0,
+            Sent::Offer(_) | Sent::Copies(_) => 0,
         });
         self.quota.take(bytes.sum())?;
         let offers = self.checker.check(sent)?;

@@ -12,10 +12,15 @@ use chunking::CHUNK_BYTES_MAX;
 use crypto::Fingerprinter;
 use format::node::NODE_CHILDREN_MAX;
 use ingest::dedup::{Lane, NewChunk, StreamIndex};
-use ingest::{BackupSession, Offer, OfferedChild, OfferedPlace, OfferedSegment, StoredRegion, Verdict};
-use recipe::{KnownNode, TreeRoot, open_node};
-use types::{ChunkLocation, Fingerprint, Level};
+use ingest::{
+    BackupSession, CopiedRun, Offer, OfferedChild, OfferedPlace, OfferedSegment, StoredRegion, Verdict,
+};
+use recipe::SEGMENT_LEVEL;
+use types::{ChunkLocation, Fingerprint};
 use wire::{Refusal, RefusalKind, Sent};
+
+/// Copied segments of one message, at most.
+const COPIES_MAX: u64 = 4096;
 
 /// A chunk: fingerprint and length.
 type Chunk = (Fingerprint, u64);
@@ -104,12 +109,36 @@ impl<'a> Checker<'a> {
 
     /// The offers, if all of them are genuine.
     pub(crate) fn check(&self, sent: Vec<Sent>) -> Result<Vec<Offer>, Refusal> {
-        sent.into_iter()
-            .map(|one| match one {
-                Sent::Region(region) => self.region(region),
-                Sent::Offer(offer) => self.offer(offer),
-            })
-            .collect()
+        let mut offers = Vec::with_capacity(sent.len());
+        let mut copied = 0;
+        for one in sent {
+            match one {
+                Sent::Region(region) => offers.push(self.region(region)?),
+                Sent::Offer(offer) => offers.push(self.offer(offer)?),
+                Sent::Copies(run) => {
+                    copied += u64::from(run.count);
+                    if copied > COPIES_MAX {
+                        return Err(lie("more copies than one message may have"));
+                    }
+                    offers.extend(self.copies(&run)?);
+                }
+            }
+        }
+        Ok(offers)
+    }
+
+    /// The offers of copied segments, if the client knows their fingerprints.
+    fn copies(&self, run: &CopiedRun) -> Result<Vec<Offer>, Refusal> {
+        if !self.may_read {
+            return Err(lie("this token may not refer to earlier backups"));
+        }
+        let offers = run.offers(self.session.reader());
+        let offers = offers.map_err(|error| Refusal::new(RefusalKind::Previous, error.to_string()))?;
+        let offers = offers.ok_or_else(|| lie("no such segments are where the client says"))?;
+        for _ in &offers {
+            self.expect(run.stream, Expected::Chunks(Vec::new()))?;
+        }
+        Ok(offers)
     }
 
     fn region(&self, region: StoredRegion) -> Result<Offer, Refusal> {
@@ -144,26 +173,11 @@ impl<'a> Checker<'a> {
                 Ok(offer)
             }
             Offer::Children { stream, children } => self.children(stream, children),
-            Offer::Copy {
-                stream,
-                fingerprint,
-                len,
-                node,
-            } => {
-                let node = self.copied(fingerprint, len, node.location)?;
-                self.expect(stream, Expected::Chunks(Vec::new()))?;
-                Ok(Offer::Copy {
-                    stream,
-                    fingerprint,
-                    len,
-                    node,
-                })
-            }
             Offer::End(stream) => {
                 self.queue_of(stream, |_| ())?;
                 Ok(Offer::End(stream))
             }
-            Offer::Region(_) => Err(lie("a region among the offers")),
+            Offer::Copy { .. } | Offer::Region(_) => Err(lie("a region or a copy among the offers")),
         }
     }
 
@@ -213,7 +227,7 @@ impl<'a> Checker<'a> {
         if segment.children.len() > NODE_CHILDREN_MAX as usize {
             return Err(lie("a segment has more chunks than a node holds"));
         }
-        let mut hasher = self.printer.node_hasher(segment_level());
+        let mut hasher = self.printer.node_hasher(SEGMENT_LEVEL);
         let mut len = 0_u64;
         for child in &segment.children {
             self.child(child)?;
@@ -242,35 +256,9 @@ impl<'a> Checker<'a> {
     fn is_at(&self, child: &OfferedChild, at: ChunkLocation) -> Result<bool, Refusal> {
         let view = self.session.reader().catalog(at.container);
         let view = view.map_err(|error| Refusal::new(RefusalKind::Previous, error.to_string()))?;
-        let entry = view.entries().iter().find(|entry| entry.slot == at.slot);
+        let entry = view.entry(at.slot);
         Ok(entry
             .is_some_and(|entry| entry.fingerprint == child.fingerprint && u64::from(entry.len) == child.len))
-    }
-
-    /// The node of a copied segment, if its content has this fingerprint.
-    fn copied(
-        &self,
-        fingerprint: Fingerprint,
-        len: u64,
-        location: ChunkLocation,
-    ) -> Result<KnownNode, Refusal> {
-        if !self.may_read {
-            return Err(lie("this token may not refer to earlier backups"));
-        }
-        let reader = self.session.reader();
-        let root = TreeRoot {
-            location,
-            level: segment_level(),
-            fingerprint,
-            len,
-        };
-        let unread = |error: recipe::RecipeError| Refusal::new(RefusalKind::Previous, error.to_string());
-        open_node(reader, &root).map_err(unread)?;
-        let node = reader.node(location).map_err(unread)?;
-        Ok(KnownNode {
-            location,
-            containers_max: node.containers_max,
-        })
     }
 }
 
@@ -284,10 +272,6 @@ fn brief_in(queue: &mut VecDeque<Expected>) -> Option<&mut Expected> {
 fn chunks_of(children: &[OfferedChild]) -> Vec<Chunk> {
     let chunk = |child: &OfferedChild| (child.fingerprint, child.len);
     children.iter().map(chunk).collect()
-}
-
-fn segment_level() -> Level {
-    Level::new(1).expect("level 1 is within the limit")
 }
 
 fn key(new: NewChunk) -> (usize, u64) {

@@ -10,7 +10,8 @@ use std::time::Duration;
 use format::manifest::{BackupTotals, SeriesName};
 use ingest::dedup::{Lane, NewChunk, StreamIndex};
 use ingest::{
-    About, Offer, OfferedChild, OfferedPlace, OfferedSegment, StoredRegion, Terms, Verdict, Wanted,
+    About, CopiedRun, Offer, OfferedChild, OfferedPlace, OfferedSegment, OpenRun, StoredRegion, Terms,
+    Verdict, Wanted,
 };
 use onefold::{Credential, InitOptions, Monitor, OpenOptions, Store};
 use recipe::{KnownNode, TreeRoot};
@@ -534,14 +535,11 @@ fn false_places_are_caught() {
         let mut liar = bed.client("web", "write,read");
         let terms = liar.begin(Parents::Named(Vec::new())).unwrap().terms;
         let offer = if is_copy {
-            Sent::Offer(Offer::Copy {
+            Sent::Copies(CopiedRun {
                 stream: STREAM,
-                fingerprint: terms.fingerprinter.chunk(b"another"),
-                len: CHUNK.len() as u64,
-                node: KnownNode {
-                    location: root,
-                    containers_max: 1,
-                },
+                first: root,
+                count: 1,
+                proof: terms.fingerprinter.chunk(b"another"),
             })
         } else {
             offered(segment(&terms, stored_child(&terms, root)))
@@ -554,6 +552,50 @@ fn false_places_are_caught() {
         assert!(is_expected, "{refusal}");
         assert_eq!(bed.store().snapshots().unwrap().snapshots.len(), 1);
     }
+}
+
+/// Who knows the segments' fingerprints may copy them, and nobody else.
+#[test]
+fn copies_need_a_proof() {
+    let bed = Bed::new();
+    let id = honest(&mut bed.client("web", "write"));
+    let snapshot = bed.store().find(&id.to_string(), &onefold::Filter::default());
+    let root = TreeRoot::from(&snapshot.unwrap().backup.streams[0]);
+    let run = |terms: &Terms, count: u32, fingerprint: Fingerprint| {
+        let offer = Offer::Copy {
+            stream: STREAM,
+            fingerprint,
+            len: root.len,
+            node: KnownNode {
+                location: root.location,
+                containers_max: 1,
+            },
+        };
+        let mut run = OpenRun::begin(offer).unwrap().close(&terms.fingerprinter);
+        run.count = count;
+        Sent::Copies(run)
+    };
+    let mut client = bed.client("web", "write,read");
+    let terms = client.begin(Parents::Named(vec![id])).unwrap().terms;
+    client.submit(vec![run(&terms, 1, root.fingerprint), end()]);
+    client.verdicts_until(|verdict| *verdict == Verdict::Done);
+    client.ask(request::COMMIT, &about()).unwrap();
+    let other = terms.fingerprinter.chunk(b"another");
+    for (count, fingerprint) in [
+        (1, other),
+        (0, root.fingerprint),
+        (2, root.fingerprint),
+        (u32::MAX, other),
+    ] {
+        let mut liar = bed.client("web", "write,read");
+        let terms = liar.begin(Parents::Named(vec![id])).unwrap().terms;
+        liar.submit(vec![run(&terms, count, fingerprint)]);
+        liar.end_caught();
+    }
+    let mut blind = bed.client("web", "write");
+    let terms = blind.begin(Parents::Named(Vec::new())).unwrap().terms;
+    blind.submit(vec![run(&terms, 1, root.fingerprint)]);
+    assert_eq!(blind.next().unwrap().0, reply::FAILED);
 }
 
 fn stored_child(terms: &Terms, at: ChunkLocation) -> Vec<OfferedChild> {

@@ -1,13 +1,14 @@
 //! Offers, regions and verdicts of a running backup.
 
 use container::CompressedRegion;
+use crypto::Fingerprinter;
 use format::container::Codec;
 use format::wire::{Reader, Writer};
 use ingest::dedup::{Lane, NewChunk, StreamIndex};
 use ingest::{
-    Offer, OfferedChild, OfferedPlace, OfferedSegment, SendableRegion, StoredRegion, Verdict, Wanted,
+    CopiedRun, IngestError, Offer, OfferedChild, OfferedPlace, OfferedSegment, OpenRun, SendableRegion,
+    StoredRegion, Verdict, Wanted,
 };
-use recipe::KnownNode;
 use types::Fingerprint;
 
 use crate::codec::{Result, Wire};
@@ -90,17 +91,44 @@ fn write_head(
 /// What [`Sent`] is, at its sender.
 #[derive(Debug)]
 pub enum Sendable {
-    /// Any offer but a region.
+    /// Any offer but a region, or one that copies.
     Offer(Offer),
+    /// Copies.
+    Copies(CopiedRun),
     /// A region.
     Region(SendableRegion),
 }
 
 impl Sendable {
+    /// These offers in the form to send. Waits until workers have compressed the regions.
+    ///
+    /// # Errors
+    /// If the backup was given up meanwhile.
+    pub fn all(offers: Vec<Offer>, printer: &Fingerprinter) -> std::result::Result<Vec<Self>, IngestError> {
+        let mut all = Vec::with_capacity(offers.len());
+        let mut open: Option<OpenRun> = None;
+        for offer in offers {
+            let added = match &mut open {
+                Some(run) => run.add(offer),
+                None => Err(offer),
+            };
+            let Err(other) = added else { continue };
+            all.extend(open.take().map(|run| Self::Copies(run.close(printer))));
+            match OpenRun::begin(other) {
+                Ok(run) => open = Some(run),
+                Err(Offer::Region(region)) => all.push(Self::Region(region.into_sendable()?)),
+                Err(other) => all.push(Self::Offer(other)),
+            }
+        }
+        all.extend(open.map(|run| Self::Copies(run.close(printer))));
+        Ok(all)
+    }
+
     /// Appends these offers, as a list of [`Sent`].
     pub fn append_all(all: &[Self], out: &mut Vec<u8>) {
         Writer::new(out).list(all, |w, one| match one {
             Self::Offer(offer) => write_offer(w, offer),
+            Self::Copies(run) => write_copies(w, run),
             Self::Region(region) => {
                 write_head(w, region.lane(), region.first(), region.chunks());
                 w.flag(region.codec() == Codec::Zstd);
@@ -112,17 +140,29 @@ impl Sendable {
     }
 }
 
-/// An offer as it arrives: a region by its stored bytes.
+/// An offer as it arrives: a region by its stored bytes, and copies in runs.
 #[derive(Debug)]
 pub enum Sent {
-    /// Any offer but a region.
+    /// Any offer but a region, or one that copies.
     Offer(Offer),
+    /// Copies.
+    Copies(CopiedRun),
     /// A region.
     Region(StoredRegion),
 }
 
-/// The kind of a region among offers.
+/// The kind of a run of copies among offers.
+const COPIES: u8 = 1;
+/// The kind of a region.
 const REGION: u8 = 3;
+
+fn write_copies(w: &mut Writer<'_>, run: &CopiedRun) {
+    w.u8(COPIES);
+    w.u16(run.stream.0);
+    run.first.write(w);
+    w.varint32(run.count);
+    w.fingerprint(run.proof);
+}
 
 fn write_offer(w: &mut Writer<'_>, offer: &Offer) {
     match offer {
@@ -132,19 +172,6 @@ fn write_offer(w: &mut Writer<'_>, offer: &Offer) {
             w.fingerprint(segment.fingerprint);
             w.varint(segment.len);
             segment.children.write(w);
-        }
-        Offer::Copy {
-            stream,
-            fingerprint,
-            len,
-            node,
-        } => {
-            w.u8(1);
-            w.u16(stream.0);
-            w.fingerprint(*fingerprint);
-            w.varint(*len);
-            node.location.write(w);
-            w.u32(node.containers_max);
         }
         Offer::End(stream) => {
             w.u8(2);
@@ -165,6 +192,7 @@ fn write_offer(w: &mut Writer<'_>, offer: &Offer) {
             w.u16(stream.0);
             children.write(w);
         }
+        Offer::Copy { .. } => unreachable!("copies travel in runs"),
         Offer::Region(_) => unreachable!("a region travels by its stored bytes"),
     }
 }
@@ -173,6 +201,7 @@ impl Wire for Sent {
     fn write(&self, w: &mut Writer<'_>) {
         match self {
             Self::Offer(offer) => write_offer(w, offer),
+            Self::Copies(run) => write_copies(w, run),
             Self::Region(region) => {
                 write_head(w, region.lane, region.first, region.chunks.iter().copied());
                 region.bytes.write(w);
@@ -193,6 +222,14 @@ impl Wire for Sent {
             }));
         }
         let stream = StreamIndex(r.u16()?);
+        if kind == COPIES {
+            return Ok(Self::Copies(CopiedRun {
+                stream,
+                first: Wire::read(r)?,
+                count: r.varint32()?,
+                proof: r.fingerprint()?,
+            }));
+        }
         Ok(Self::Offer(match kind {
             0 => Offer::Segment {
                 stream,
@@ -200,15 +237,6 @@ impl Wire for Sent {
                     fingerprint: r.fingerprint()?,
                     len: r.varint()?,
                     children: Wire::read(r)?,
-                },
-            },
-            1 => Offer::Copy {
-                stream,
-                fingerprint: r.fingerprint()?,
-                len: r.varint()?,
-                node: KnownNode {
-                    location: Wire::read(r)?,
-                    containers_max: r.u32()?,
                 },
             },
             2 => Offer::End(stream),

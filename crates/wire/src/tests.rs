@@ -7,7 +7,9 @@ use env::ObjectMeta;
 use format::config::Settings;
 use format::manifest::{SeriesName, StreamRole};
 use ingest::dedup::{Lane, NewChunk, StreamIndex};
-use ingest::{Granularity, Offer, OfferedChild, OfferedPlace, OfferedSegment, ResumedStream, Stream, Terms};
+use ingest::{
+    CopiedRun, Granularity, Offer, OfferedChild, OfferedPlace, OfferedSegment, ResumedStream, Stream, Terms,
+};
 use ingest::{Verdict, Wanted};
 use proptest::prelude::*;
 use recipe::{Child, Place, TreeRoot};
@@ -75,6 +77,15 @@ fn messages_have_their_golden_bytes() {
             }],
         }),
     ];
+    let copies = vec![Sent::Copies(CopiedRun {
+        stream: StreamIndex(1),
+        first: location(),
+        count: 300,
+        proof: Fingerprint::from_bytes([0xef; 32]),
+    })];
+    let expected = ["01", "010100", "020000210000000008", "ac02", &"ef".repeat(32)].concat();
+    assert_eq!(hex(&copies.to_bytes()), expected);
+    assert_eq!(hex(&again(&copies).to_bytes()), expected);
     let expected = [
         "02",
         "040100",

@@ -9,14 +9,13 @@ use std::sync::Arc;
 
 use container::{Compression, ContainerBuilder, PendingEntry, compress_region};
 use format::node::Node;
-use recipe::{KnownNode, NodeSink, RecipeError};
+use recipe::{KnownNode, NodeSink, RecipeError, SEGMENT_LEVEL};
 use types::{ChunkLocation, ContainerKind, Fingerprint, Generation, Level, Slot};
 
 use crate::dedup::Lane;
 use crate::error::{Halt, IngestError};
 use crate::region::RegionBytes;
 use crate::store::pools::StorePools;
-use crate::store::previous::segment_level;
 use crate::store::sequences::{Limits, Sequences};
 use crate::store::session::StoreSession;
 use crate::store::write::{Submitted, Writers};
@@ -202,7 +201,7 @@ impl Builders {
             containers_max: node.containers_max,
         };
         // The look-up stage finds segments that repeat another one.
-        if node.level > segment_level() {
+        if node.level > SEGMENT_LEVEL {
             self.own_nodes.insert((node.level, *fingerprint), known);
         }
         Ok(location)
@@ -217,7 +216,7 @@ impl NodeSink for Builders {
     }
 
     fn store(&mut self, fingerprint: &Fingerprint, node: &Node) -> Result<ChunkLocation, RecipeError> {
-        let known = if node.level > segment_level() {
+        let known = if node.level > SEGMENT_LEVEL {
             self.session
                 .look_up()
                 .find_same(fingerprint, node)

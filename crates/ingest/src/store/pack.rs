@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use format::session::OpenStream;
-use recipe::{Child, KnownNode, Place, TreeBuilder, TreeRoot, segment_node};
+use recipe::{Child, KnownNode, Place, SEGMENT_LEVEL, TreeBuilder, TreeRoot, segment_node};
 use types::{ContainerId, SlotRange};
 
 use crate::backup_session::Stream;
@@ -20,7 +20,6 @@ use crate::region::ReadyRegion;
 use crate::store::builders::Builders;
 use crate::store::close::ToClose;
 use crate::store::decide::ToPack;
-use crate::store::previous::segment_level;
 use crate::store::region_order::RegionOrder;
 
 /// The most children of segments that wait for the decision on a small backup: some MiB.
@@ -254,7 +253,7 @@ impl PackStage {
         {
             return Ok(false);
         }
-        let level = segment_level();
+        let level = SEGMENT_LEVEL;
         let known = match &segment.body {
             SegmentBody::Known(known) => *known,
             SegmentBody::Repeated(number) => match self.fresh.get(number) {

@@ -6,13 +6,8 @@
 use std::collections::HashSet;
 
 use format::node::NodeEntry;
-use recipe::{NodeSource, TreeRoot};
+use recipe::{NodeSource, SEGMENT_LEVEL, TreeRoot};
 use types::{ChunkLocation, ContainerId, Level};
-
-/// The level of a segment's node.
-pub(crate) fn segment_level() -> Level {
-    Level::new(1).expect("level 1 is within the limit")
-}
 
 /// The most nodes to read: enough for some hundred TiB of stream.
 const NODES_MAX: usize = 1 << 16;
@@ -26,7 +21,7 @@ pub(crate) fn segment_containers(nodes: &dyn NodeSource, streams: &[TreeRoot]) -
         .collect();
     let mut read = 0;
     while let Some((location, level)) = open.pop() {
-        if level <= segment_level() {
+        if level <= SEGMENT_LEVEL {
             found.insert(location.container);
             continue;
         }
@@ -47,7 +42,7 @@ pub(crate) fn segment_containers(nodes: &dyn NodeSource, streams: &[TreeRoot]) -
             else {
                 continue;
             };
-            if below <= segment_level() {
+            if below <= SEGMENT_LEVEL {
                 found.insert(container);
                 continue;
             }

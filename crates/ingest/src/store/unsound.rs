@@ -10,11 +10,10 @@
 use std::sync::Arc;
 
 use format::node::NodeEntry;
-use recipe::{NodeSource, RangeWalker, TreeRoot, child_nodes};
+use recipe::{NodeSource, RangeWalker, SEGMENT_LEVEL, TreeRoot, child_nodes};
 use session::ReclaimView;
 use types::{ByteRange, SlotRange};
 
-use crate::store::previous::segment_level;
 use crate::store::session::StoreSession;
 
 /// A node, and its offset in the stream.
@@ -130,7 +129,7 @@ impl Judge<'_> {
             node: self.root,
             begin: 0,
         };
-        while part.node.level > segment_level() {
+        while part.node.level > SEGMENT_LEVEL {
             let children = child_nodes(&self.session.nodes, &part.node).map_err(|_| part)?;
             let mut begin = part.begin;
             let placed = children.into_iter().map(|node| {
@@ -141,7 +140,7 @@ impl Judge<'_> {
             let placed: Vec<NodeAt> = placed.collect();
             let below = placed.iter().find(|below| below.holds(at)).copied();
             part = below.ok_or(part)?;
-            if part.node.level == segment_level() {
+            if part.node.level == SEGMENT_LEVEL {
                 self.segments = placed;
             }
         }

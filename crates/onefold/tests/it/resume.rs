@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use env::{Clock, SystemClock};
-use onefold::repository::{Beginning, ParentChoice, Resume, SeriesName};
+use onefold::repository::{Beginning, Resume, SeriesName};
 use onefold::{
     BackupReport, Error, InitOptions, Layout, Monitor, SessionId, Store, StreamOptions, StreamPiece,
     StreamSource,

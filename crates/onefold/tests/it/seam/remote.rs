@@ -374,13 +374,8 @@ impl BackupSession for RemoteSession {
     }
 
     fn submit(&self, offers: Vec<Offer>) -> Result<(), IngestError> {
-        let mut sent = Vec::with_capacity(offers.len());
-        for offer in offers {
-            sent.push(match offer {
-                Offer::Region(region) => Sendable::Region(region.into_sendable()?),
-                other => Sendable::Offer(self.brief.offer(other)),
-            });
-        }
+        let offers = offers.into_iter().map(|offer| self.brief.offer(offer)).collect();
+        let sent = Sendable::all(offers, &self.terms().fingerprinter)?;
         if let Some(why) = &self.connection().inbox.lock().failed {
             return Err(broken(why.clone()));
         }

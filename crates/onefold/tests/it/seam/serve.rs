@@ -96,6 +96,12 @@ fn submit(session: &dyn BackupSession, body: &[u8]) -> Result<(), IngestError> {
     for each in sent {
         offers.push(match each {
             Sent::Offer(offer) => offer,
+            Sent::Copies(run) => {
+                let copies = run.offers(session.reader());
+                let copies = copies.map_err(|error| refused(&error.to_string()))?;
+                offers.extend(copies.ok_or_else(|| refused("copies of segments that nobody has"))?);
+                continue;
+            }
             Sent::Region(region) if region.is_genuine(printer) => Offer::Region(region.into()),
             Sent::Region(_) => return Err(refused("a chunk has another fingerprint than its bytes")),
         });
