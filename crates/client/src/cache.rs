@@ -118,6 +118,9 @@ pub(crate) fn node_bytes(node: &Node) -> u64 {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread;
+    use std::time::Duration;
+
+    use env::{Clock, SystemClock};
 
     use super::*;
 
@@ -129,7 +132,8 @@ mod tests {
                 scope.spawn(|| match kept.get_or_turn(5) {
                     Ok(value) => assert_eq!(*value, 50),
                     Err(_turn) => {
-                        // The first one gets no answer.
+                        // The others come meanwhile. The first one gets no answer.
+                        SystemClock.sleep(Duration::from_millis(20));
                         if asked.fetch_add(1, Ordering::SeqCst) > 0 {
                             kept.keep(5, 50, 1);
                         }

@@ -46,7 +46,7 @@ impl RemoteReader {
 
     /// Keeps the children of a node.
     pub(crate) fn keep_children(&self, node: ChunkLocation, children: Vec<Child>) -> Arc<Vec<Child>> {
-        let bytes = size_of_val(&*children) as u64;
+        let bytes = 64 + size_of_val(&*children) as u64;
         self.received.children.keep(node, children, bytes)
     }
 

@@ -20,6 +20,10 @@ use crate::link::Link;
 use crate::listings::SeriesListings;
 use crate::reader::RemoteReader;
 
+/// The client asks for unsound parts in so many bytes of a stream at once. A stream of which the
+/// server tells when the backup begins is no longer.
+const WINDOW_BYTES: u64 = 64 << 30;
+
 /// A message of offers is sent once it has so many bytes.
 const MESSAGE_BYTES: usize = FRAME_BYTES_MAX / 8;
 
@@ -31,8 +35,8 @@ pub(crate) struct RemoteSession {
     brief: BriefOffers,
     /// The listings of this series that this machine keeps.
     pub(crate) listings: Option<SeriesListings>,
-    /// The unsound parts of whole streams, by their roots.
-    unsound: Mutex<HashMap<ChunkLocation, Vec<ByteRange>>>,
+    /// The unsound parts of streams, by their roots and the offsets of windows.
+    unsound: Mutex<HashMap<(ChunkLocation, u64), Vec<ByteRange>>>,
     line: Line,
 }
 
@@ -48,7 +52,7 @@ impl RemoteSession {
         let reader = RemoteReader::of_fingerprints(link, terms.fingerprinter.clone());
         let mut unsound = HashMap::new();
         for stream in streams {
-            unsound.insert(stream.root.location, stream.unsound);
+            unsound.insert((stream.root.location, 0), stream.unsound);
             if !stream.children.is_empty() {
                 reader.keep_children(stream.root.location, stream.children);
             }
@@ -65,6 +69,22 @@ impl RemoteSession {
 
     fn connection(&self) -> Arc<Connection> {
         self.reader.link.connection()
+    }
+
+    /// The unsound parts of a window of a stream, which begins at `offset`.
+    fn unsound_in(&self, stream: &TreeRoot, offset: u64) -> Result<Vec<ByteRange>, IngestError> {
+        let mut known = self.unsound.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.entry((stream.location, offset)) {
+            Entry::Occupied(kept) => Ok(kept.get().clone()),
+            Entry::Vacant(place) => {
+                let len = WINDOW_BYTES.min(stream.len - offset);
+                let asked = (*stream, ByteRange { offset, len });
+                let answer = self
+                    .connection()
+                    .ask(request::UNSOUND, &asked, Vec::<ByteRange>::from_bytes);
+                Ok(place.insert(answer?).clone())
+            }
+        }
     }
 
     fn send(&self, offers: &[Sendable]) -> Result<(), IngestError> {
@@ -91,24 +111,22 @@ impl BackupSession for RemoteSession {
     }
 
     fn unsound(&self, stream: &TreeRoot, range: ByteRange) -> Result<Vec<ByteRange>, IngestError> {
-        // One round trip for a stream: a client asks for all of it in the end.
-        let mut known = self.unsound.lock().unwrap_or_else(PoisonError::into_inner);
-        let unsound = match known.entry(stream.location) {
-            Entry::Occupied(kept) => kept.into_mut(),
-            Entry::Vacant(place) => {
-                let whole = ByteRange {
-                    offset: 0,
-                    len: stream.len,
-                };
-                let asked = (*stream, whole);
-                let answer = self
-                    .connection()
-                    .ask(request::UNSOUND, &asked, Vec::<ByteRange>::from_bytes);
-                place.insert(answer?)
-            }
-        };
-        let within = |bad: &&ByteRange| bad.offset < range.end() && range.offset < bad.end();
-        Ok(unsound.iter().filter(within).copied().collect())
+        let mut all: Vec<ByteRange> = Vec::new();
+        let mut at = range.offset;
+        while at < range.end().min(stream.len) {
+            let offset = at - at % WINDOW_BYTES;
+            at = offset.saturating_add(WINDOW_BYTES);
+            let of_window = self.unsound_in(stream, offset)?;
+            let within = |bad: &ByteRange| bad.offset < range.end() && range.offset < bad.end();
+            // A segment on the edge of two windows is in both.
+            let is_new = |bad: &ByteRange| all.last().is_none_or(|last| last.offset < bad.offset);
+            let new: Vec<ByteRange> = of_window
+                .into_iter()
+                .filter(|bad| within(bad) && is_new(bad))
+                .collect();
+            all.extend(new);
+        }
+        Ok(all)
     }
 
     fn kept_listing(&self, listing: &TreeRoot) -> Option<Box<dyn Read + Send + '_>> {

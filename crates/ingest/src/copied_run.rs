@@ -117,13 +117,22 @@ impl CopiedRun {
             return Ok(None);
         }
         let view = reader.catalog(self.first.container)?;
-        let entries = (0..self.count).map(|number| {
-            let slot = self.first.slot.checked_add(number)?;
-            view.entry(slot).filter(|entry| entry.level == SEGMENT_LEVEL)
-        });
-        let Some(entries) = entries.collect::<Option<Vec<_>>>() else {
-            return Ok(None);
-        };
+        let mut entries = Vec::with_capacity(self.count as usize);
+        for number in 0..self.count {
+            let Some(slot) = self.first.slot.checked_add(number) else {
+                return Ok(None);
+            };
+            // A rewritten container has no slot for what was damaged.
+            let missing = ChunkLocation { slot, ..self.first };
+            let entry = view.entry(slot).ok_or(RecipeError::MissingSlot {
+                node: self.first,
+                missing,
+            })?;
+            if entry.level != SEGMENT_LEVEL {
+                return Ok(None);
+            }
+            entries.push(entry);
+        }
         let segments: Vec<_> = entries
             .iter()
             .map(|entry| (entry.fingerprint, entry.logical_len))

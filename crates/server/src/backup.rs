@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Children and unsound parts of streams in one answer, at most.
 const KNOWN_MAX: usize = 1 << 14;
+/// Bytes of these streams, at most: the server looks at each segment of them before it answers.
+const KNOWN_BYTES_MAX: u64 = 64 << 30;
 
 /// How long a server waits for the end of a backup whose client lost its connection.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -105,13 +107,15 @@ pub(crate) fn run(
     })
 }
 
-/// The streams of these backups from which a backup may copy.
+/// The streams of these backups from which a backup may copy. The client asks about those that are
+/// missing here.
 fn known_streams(session: &dyn BackupSession, parents: &[Snapshot]) -> Vec<KnownStream> {
     let streams = parents.iter().flat_map(|parent| &parent.backup.streams);
     let copied = streams.filter(|stream| matches!(stream.role, StreamRole::Content | StreamRole::Whole));
-    let mut room = KNOWN_MAX;
+    let (mut room, mut bytes) = (KNOWN_MAX, KNOWN_BYTES_MAX);
     let known = copied.filter_map(|stream| {
         let root = TreeRoot::from(stream);
+        bytes = bytes.checked_sub(root.len).filter(|_| room > 0)?;
         let whole = ByteRange {
             offset: 0,
             len: root.len,

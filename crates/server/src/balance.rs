@@ -1,9 +1,10 @@
 //! What clients get of a busy server, in balance (B7).
 //!
 //! An owner *presses* while its messages are there before the server asks for them: then the server
-//! is what slows it. Of owners that press, none gets more than [`AHEAD_BYTES`] ahead of another
-//! one, however many connections it has. An owner that its own line or processor slows does not
-//! press, and nobody waits for it.
+//! is what slows it. Of owners that press, none goes on while it is more than [`AHEAD_BYTES`] ahead
+//! of another one, however many connections it has. An owner that its own line, its processor or
+//! its rate slows does not press: nobody waits for it, and it waits for nobody. What an owner had
+//! before it began to press does not count.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,8 @@ use env::Clock;
 
 /// So many bytes more than another owner that presses.
 const AHEAD_BYTES: u64 = 2 << 20;
+/// The least that a message counts: a short one may cost the server as much as a long one.
+const MESSAGE_BYTES_MIN: u64 = 64 << 10;
 /// A message that comes within this time was there before the server asked for it.
 const AT_ONCE: Duration = Duration::from_micros(300);
 /// An owner presses for so long after its last message was processed, ...
@@ -29,13 +32,21 @@ pub(crate) struct Balance(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     clock: Arc<dyn Clock>,
-    owners: Mutex<BTreeMap<String, Owner>>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
+struct State {
+    owners: BTreeMap<String, Owner>,
+    /// Messages that wait.
+    waiting: usize,
+}
+
+#[derive(Debug, Default)]
 struct Owner {
-    /// Bytes that were processed for it. One that begins to press has no less than another.
+    /// Bytes that were processed for it. When it begins to press, they are brought near those of
+    /// others.
     bytes: u64,
     /// It presses until then, by the monotonic clock.
     presses_until: Duration,
@@ -62,13 +73,13 @@ impl Balance {
     pub(crate) fn new(clock: &Arc<dyn Clock>) -> Self {
         Self(Arc::new(Inner {
             clock: Arc::clone(clock),
-            owners: Mutex::default(),
+            state: Mutex::default(),
             changed: Condvar::new(),
         }))
     }
 
-    fn owners(&self) -> MutexGuard<'_, BTreeMap<String, Owner>> {
-        self.0.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes a message of so many bytes, for which the server has `waited`. Waits while its owner
@@ -81,40 +92,47 @@ impl Balance {
         is_over: &dyn Fn() -> bool,
     ) -> Processing {
         let presses = waited < AT_ONCE;
-        let mut owners = self.owners();
-        if owners.len() >= OWNERS_MAX {
+        let mut state = self.state();
+        if state.owners.len() >= OWNERS_MAX {
             let now = self.0.clock.monotonic();
-            owners.retain(|name, one| name == owner || one.processing > 0 || one.presses_until > now);
+            let is_kept =
+                |name: &String, one: &Owner| name == owner || one.processing > 0 || one.presses_until > now;
+            state.owners.retain(|name, one| is_kept(name, one));
         }
         loop {
             let now = self.0.clock.monotonic();
-            let least = least_of_others(&owners, owner, now);
-            let one = owners.entry(owner.to_owned()).or_default();
+            let least = least_of_others(&state.owners, owner, now);
+            let one = state.owners.entry(owner.to_owned()).or_default();
+            if one.presses_until <= now
+                && let Some(least) = least
+            {
+                // Nobody owes it what it has not asked for, and it owes nobody what it had alone.
+                one.bytes = one.bytes.clamp(least, least + AHEAD_BYTES);
+            }
             if presses {
-                if one.presses_until <= now {
-                    // It has not waited for others, so nobody owes it what it has not asked for.
-                    one.bytes = one.bytes.max(least.unwrap_or(0));
-                }
                 one.presses_until = one.presses_until.max(now + DURING);
             }
-            if is_over() || least.is_none_or(|least| one.bytes <= least + AHEAD_BYTES) {
-                one.bytes += bytes as u64;
+            if !presses || is_over() || least.is_none_or(|least| one.bytes <= least + AHEAD_BYTES) {
+                one.bytes += (bytes as u64).max(MESSAGE_BYTES_MIN);
                 one.processing += 1;
-                drop(owners);
-                self.0.changed.notify_all();
+                if state.waiting > 0 {
+                    self.0.changed.notify_all();
+                }
                 return Processing {
                     balance: self.clone(),
                     owner: owner.to_owned(),
                 };
             }
-            let waited = self.0.changed.wait_timeout(owners, AFTER);
-            (owners, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            state.waiting += 1;
+            let waited = self.0.changed.wait_timeout(state, AFTER);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
     }
 
     /// Counts bytes that the server has sent to an owner.
     pub(crate) fn count(&self, owner: &str, bytes: usize) {
-        if let Some(one) = self.owners().get_mut(owner) {
+        if let Some(one) = self.state().owners.get_mut(owner) {
             one.bytes += bytes as u64;
         }
     }
@@ -123,8 +141,8 @@ impl Balance {
 impl Drop for Processing {
     fn drop(&mut self) {
         let now = self.balance.0.clock.monotonic();
-        let mut owners = self.balance.owners();
-        if let Some(one) = owners.get_mut(&self.owner) {
+        let mut state = self.balance.state();
+        if let Some(one) = state.owners.get_mut(&self.owner) {
             one.processing -= 1;
             if one.processing == 0 {
                 one.presses_until = one.presses_until.min(now + AFTER);
@@ -191,12 +209,27 @@ mod tests {
         assert!(greedy > 2 * modest, "{greedy} and {modest}");
     }
 
+    /// An owner that had much while it was alone waits no longer than one that had nothing.
+    #[test]
+    fn what_an_owner_had_alone_does_not_count() {
+        let balance = balance();
+        for _ in 0..100 {
+            drop(balance.enter("early", MIB, Duration::ZERO, &|| false));
+        }
+        SystemClock.sleep(2 * AFTER);
+        let late = balance.enter("late", MIB, Duration::ZERO, &|| false);
+        let began = SystemClock.monotonic();
+        drop(balance.enter("early", MIB, Duration::ZERO, &|| false));
+        assert!(SystemClock.monotonic() - began < DURING);
+        drop(late);
+    }
+
     #[test]
     fn owners_that_are_gone_are_forgotten() {
         let balance = balance();
         for number in 0..10 * OWNERS_MAX {
             drop(balance.enter(&number.to_string(), 1, DURING, &|| false));
         }
-        assert!(balance.owners().len() <= OWNERS_MAX);
+        assert!(balance.state().owners.len() <= OWNERS_MAX);
     }
 }

@@ -15,8 +15,8 @@ use ingest::dedup::{Lane, NewChunk, StreamIndex};
 use ingest::{
     BackupSession, CopiedRun, Offer, OfferedChild, OfferedPlace, OfferedSegment, StoredRegion, Verdict,
 };
-use recipe::SEGMENT_LEVEL;
-use types::{ChunkLocation, Fingerprint};
+use recipe::{SEGMENT_LEVEL, TreeRoot};
+use types::{ByteRange, ChunkLocation, Fingerprint};
 use wire::{Refusal, RefusalKind, Sent};
 
 /// Copied segments of one message, at most.
@@ -135,10 +135,36 @@ impl<'a> Checker<'a> {
         let offers = run.offers(self.session.reader());
         let offers = offers.map_err(|error| Refusal::new(RefusalKind::Previous, error.to_string()))?;
         let offers = offers.ok_or_else(|| lie("no such segments are where the client says"))?;
-        for _ in &offers {
+        for offer in &offers {
+            self.ensure_sound(offer)?;
             self.expect(run.stream, Expected::Chunks(Vec::new()))?;
         }
         Ok(offers)
+    }
+
+    /// Refuses to copy a segment whose data is damaged or missing by now.
+    fn ensure_sound(&self, copy: &Offer) -> Result<(), Refusal> {
+        let Offer::Copy {
+            fingerprint,
+            len,
+            node,
+            ..
+        } = *copy
+        else {
+            return Ok(());
+        };
+        let root = TreeRoot {
+            location: node.location,
+            level: SEGMENT_LEVEL,
+            fingerprint,
+            len,
+        };
+        let unsound = self.session.unsound(&root, ByteRange { offset: 0, len });
+        if unsound.is_ok_and(|unsound| unsound.is_empty()) {
+            return Ok(());
+        }
+        let why = "data of the earlier backup was damaged or lost meanwhile";
+        Err(Refusal::new(RefusalKind::Previous, why))
     }
 
     fn region(&self, region: StoredRegion) -> Result<Offer, Refusal> {

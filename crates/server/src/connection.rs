@@ -204,7 +204,16 @@ impl<'a> Connection<'a> {
     }
 
     fn requests(&mut self, mut user: User) -> Result<(), TransportError> {
-        while let Some(Message { head, body, .. }) = self.peer.incoming.next(self.state, &user.shares)? {
+        while let Some(message) = self.peer.incoming.next(self.state, &user.shares)? {
+            let Message {
+                head,
+                body,
+                processing,
+                ..
+            } = message;
+            // These take messages of their own while they run.
+            let is_long = matches!(head.kind, request::BEGIN | request::READ | request::CALL);
+            let _processing = processing.filter(|_| !is_long);
             if let Err(refusal) = user.ensure_valid() {
                 return self.peer.refuse(head.number, &refusal);
             }
@@ -283,9 +292,15 @@ impl<'a> Connection<'a> {
         };
         self.peer.answer(number, &answer.to_bytes())?;
         loop {
-            let Some(Message { head, body, .. }) = self.peer.incoming.next(self.state, &user.shares)? else {
+            let Some(message) = self.peer.incoming.next(self.state, &user.shares)? else {
                 return Ok(Ending::Over);
             };
+            let Message {
+                head,
+                body,
+                processing: _processing,
+                ..
+            } = message;
             if head.kind == request::END {
                 let monitor = Monitor::default();
                 pinned.end(&monitor);

@@ -35,10 +35,17 @@ const BODY_PATIENCE: Duration = Duration::from_secs(60);
 /// ... and one second for so many of its bytes.
 const BODY_BYTES_A_SECOND: u64 = 8 << 10;
 
+/// From the time that a body of so many bytes takes, ...
+const LONG_BYTES: usize = 64 << 10;
+/// ... a slower rate than this shows that it came over the network meanwhile: it was not there.
+const MEMORY_BYTES_A_SECOND: u64 = 150_000_000;
+
 /// What comes from a client.
 pub(crate) struct Incoming {
     reader: FrameReader,
     deadline: Deadline,
+    /// Whether the last long body came as slowly as over a network.
+    is_slow: bool,
 }
 
 /// The server's end of a connection.
@@ -135,7 +142,8 @@ pub(crate) struct Message {
     pub(crate) body: Vec<u8>,
     /// Its memory.
     _memory: Option<Permit>,
-    _processing: Processing,
+    /// Until it is processed.
+    pub(crate) processing: Option<Processing>,
 }
 
 pub(crate) fn not_allowed(why: impl Into<String>) -> Refusal {
@@ -210,22 +218,32 @@ impl Incoming {
         let Some(head) = self.reader.head(FRAME_BYTES_MAX)? else {
             return Ok(None);
         };
-        let waited = clock.monotonic() - asked_at;
         // A client that waits for its rate holds no memory that others need.
         shares.pass_rate(state, head.len);
+        let waited = if self.is_slow {
+            Duration::MAX
+        } else {
+            clock.monotonic().saturating_sub(asked_at)
+        };
         let is_ending = || state.is_ending();
         let processing = state.balance.enter(&shares.owner, head.len, waited, &is_ending);
         let memory = state.memory.body(&shares.owner, head.len, &is_ending);
         // It holds memory that others need.
         let seconds = head.len as u64 / BODY_BYTES_A_SECOND;
         (self.deadline)(Some(BODY_PATIENCE + Duration::from_secs(seconds)));
+        let began = clock.monotonic();
         let body = self.reader.body(head)?;
+        if head.len >= LONG_BYTES {
+            let took = clock.monotonic().saturating_sub(began);
+            let nanos = took.as_nanos() * u128::from(MEMORY_BYTES_A_SECOND);
+            self.is_slow = nanos > head.len as u128 * 1_000_000_000;
+        }
         (self.deadline)(None);
         Ok(Some(Message {
             head,
             body,
             _memory: memory,
-            _processing: processing,
+            processing: Some(processing),
         }))
     }
 }
@@ -237,6 +255,7 @@ impl Peer {
             incoming: Incoming {
                 reader: FrameReader::new(channel.input, traffic.clone()),
                 deadline: Arc::clone(deadline),
+                is_slow: false,
             },
             writer: FrameWriter::new(channel.output, traffic),
             closer: channel.closer,

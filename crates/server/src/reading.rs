@@ -1,7 +1,7 @@
 //! Requests of a client that reads the store.
 
 use container::{CompressedRegion, RegionBuffer};
-use recipe::{Child, RecipeError, StoreReader, StreamName, TreeRoot, open_node};
+use recipe::{Child, RecipeError, SEGMENT_LEVEL, StoreReader, StreamName, TreeRoot, open_node};
 use types::{ChunkLocation, ContainerId, RegionIndex};
 use wire::{AskedRegions, Refusal, RefusalKind, SentCatalog, SentChildren, Wire, request};
 
@@ -13,8 +13,10 @@ const NODES_MAX: usize = 64;
 /// ... and about so many bytes.
 const NODES_BYTES_MAX: usize = 32 << 10;
 
-/// Children of one answer, about.
+/// Nodes of one answer as children, about, ...
 const CHILDREN_MAX: usize = 1 << 14;
+/// ... and chunks: those of some four segments.
+const CHUNKS_MAX: usize = 1 << 11;
 
 fn unread(error: RecipeError) -> Refusal {
     let kind = if error.is_gone() {
@@ -102,8 +104,8 @@ pub(crate) fn children_of(reader: &dyn StoreReader, node: &TreeRoot) -> Result<V
     Ok(children)
 }
 
-/// The children of a node. If these are nodes, also the children of nodes behind it in its
-/// container: they are mostly the next ones of its stream.
+/// The children of a node, and of some nodes behind it in its container: they are mostly the next
+/// ones of its stream.
 fn children(reader: &dyn StoreReader, first: &TreeRoot) -> Result<Vec<SentChildren>, Refusal> {
     let sent = |node: &TreeRoot| {
         let children = children_of(reader, node)?;
@@ -114,12 +116,16 @@ fn children(reader: &dyn StoreReader, first: &TreeRoot) -> Result<Vec<SentChildr
     };
     let mut all = vec![sent(first).map_err(unread)?];
     let mut count = all[0].children.len();
-    let view = reader.catalog(first.location.container);
-    let (Ok(view), true) = (view, first.level.get() > 1) else {
+    let Ok(view) = reader.catalog(first.location.container) else {
         return Ok(all);
     };
+    let count_max = if first.level > SEGMENT_LEVEL {
+        CHILDREN_MAX
+    } else {
+        CHUNKS_MAX
+    };
     let mut slot = first.location.slot;
-    while count < CHILDREN_MAX {
+    while count < count_max {
         let next = slot.checked_add(1).and_then(|next| view.entry(next));
         let Some(entry) = next.filter(|entry| entry.level == first.level) else {
             break;

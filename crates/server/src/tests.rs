@@ -581,17 +581,20 @@ fn copies_need_a_proof() {
     client.verdicts_until(|verdict| *verdict == Verdict::Done);
     client.ask(request::COMMIT, &about()).unwrap();
     let other = terms.fingerprinter.chunk(b"another");
-    for (count, fingerprint) in [
-        (1, other),
-        (0, root.fingerprint),
-        (2, root.fingerprint),
-        (u32::MAX, other),
-    ] {
+    for (count, fingerprint) in [(1, other), (0, root.fingerprint), (u32::MAX, other)] {
         let mut liar = bed.client("web", "write,read");
         let terms = liar.begin(Parents::Named(vec![id])).unwrap().terms;
         liar.submit(vec![run(&terms, count, fingerprint)]);
         liar.end_caught();
     }
+    // A slot that is gone is no lie: the client makes the backup again.
+    let mut late = bed.client("web", "write,read");
+    let terms = late.begin(Parents::Named(vec![id])).unwrap().terms;
+    late.submit(vec![run(&terms, 2, root.fingerprint)]);
+    let (kind, _, body) = late.next().unwrap();
+    assert_eq!(kind, reply::FAILED);
+    let refusal = Refusal::from_bytes(&body).unwrap();
+    assert_eq!(refusal.kind, RefusalKind::Previous, "{refusal}");
     let mut blind = bed.client("web", "write");
     let terms = blind.begin(Parents::Named(Vec::new())).unwrap().terms;
     blind.submit(vec![run(&terms, 1, root.fingerprint)]);
