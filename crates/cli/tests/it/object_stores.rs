@@ -1,4 +1,4 @@
-//! Stores in an object store: a real S3 server over loopback.
+//! Stores in an object store, and tenants of a server there: a real S3 server over loopback.
 
 use std::fs;
 
@@ -7,6 +7,7 @@ use testfs::{Keys, S3Server};
 use crate::bed::{Bed, last, noise, settle};
 use crate::main_job::plant;
 use crate::picture::{assert_same, picture};
+use crate::served::Served;
 
 fn set_keys(bed: &mut Bed, keys: &Keys) {
     bed.set("AWS_ACCESS_KEY_ID", &keys.id);
@@ -134,4 +135,60 @@ fn the_way_to_an_object_store_is_encrypted() {
     fs::write(bed.path("file"), noise(300_000, 1)).unwrap();
     bed.ok(["backup", "file"]);
     bed.assert_sound();
+}
+
+#[test]
+fn a_tenant_of_a_server_is_in_an_object_store() {
+    let Some(server) = S3Server::start() else { return };
+    let place = server.location("tenants/guest");
+    let mut served = Served::new();
+    served.kill();
+    let add = [
+        "--insecure-no-password",
+        "server",
+        "tenant",
+        "add",
+        "srv",
+        "guest",
+        "--store",
+        &place,
+    ];
+    served
+        .operator(&add)
+        .expect(1)
+        .says(&["there are no credentials"]);
+    set_keys(&mut served.bed, &server.all);
+    served.operator(&add).expect(0);
+    served
+        .operator(&["server", "namespace", "add", "srv", "lab", "--tenant", "guest"])
+        .expect(0);
+    let listed = served
+        .operator(&["server", "tenant", "list", "srv"])
+        .expect(0)
+        .out();
+    assert!(listed.contains(&place), "{listed}");
+    served.restart();
+    let bed = &served.bed;
+    plant(&bed.path("tree"));
+    settle();
+    let machine = served.machine("one", "lab", "write,list,read,forget");
+    let first = last(&machine.ok(&["backup", "tree", "--json"]));
+    assert!(first["data_added"].as_u64().unwrap() > 3 << 20, "{first}");
+    let second = last(&machine.ok(&["backup", "tree", "--json"]));
+    assert_eq!(second["bytes_read"], 0, "{second}");
+    machine.ok(&["restore", "latest", "-t", "out"]);
+    assert_same(
+        &picture(&bed.path("tree")),
+        &picture(&bed.restored("out", "tree")),
+    );
+    machine.ok(&["forget", "1"]);
+    // The operator works on the store itself.
+    let on_store = |verb: &str| {
+        let args = ["--insecure-no-password", "--repo", &place, verb];
+        served.operator(&args).expect(0)
+    };
+    on_store("prune");
+    assert!(on_store("check").out().contains("no damage found"));
+    assert_eq!(machine.backups(), [2]);
+    served.end();
 }
