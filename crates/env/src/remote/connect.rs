@@ -17,17 +17,32 @@ use crate::StorageError;
 const REGION: &str = "us-east-1";
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an answer may take. The request has a container in it, which a slow line sends.
-const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// How long requests are repeated.
+/// How long a client waits and repeats.
 #[derive(Clone, Copy)]
-enum Patience {
-    /// At the beginning, for some seconds: a slip of the user is told soon.
-    Brief,
-    /// At work, for three minutes: the object store or the network has an outage.
-    Long,
+struct Patience {
+    /// How long an answer may take, from the beginning of its request.
+    answer: Duration,
+    repeats_max: usize,
+    /// Nothing is repeated after this time.
+    repeats: Duration,
+    pause_max: Duration,
 }
+
+/// At the beginning: a slip of the user is told soon.
+const BRIEF: Patience = Patience {
+    answer: Duration::from_secs(15),
+    repeats_max: 3,
+    repeats: Duration::from_secs(15),
+    pause_max: Duration::from_secs(2),
+};
+/// At work: the object store or the network has an outage. A slow line sends a container.
+const LONG: Patience = Patience {
+    answer: Duration::from_mins(5),
+    repeats_max: 40,
+    repeats: Duration::from_mins(3),
+    pause_max: Duration::from_secs(15),
+};
 
 impl ObjectStoreStorage {
     /// The storage at this location. The credentials come from the environment, as the tools of AWS
@@ -57,8 +72,8 @@ impl ObjectStoreStorage {
         // Another part of the program may have installed one.
         drop(rustls::crypto::ring::default_provider().install_default());
         let failed = |error: Error| at_opening(&place, location.host(), &error);
-        let long = client(location, &credentials, Patience::Long).map_err(failed)?;
-        let brief = client(location, &credentials, Patience::Brief).map_err(failed)?;
+        let long = client(location, &credentials, LONG).map_err(failed)?;
+        let brief = client(location, &credentials, BRIEF).map_err(failed)?;
         let mut storage = Self::new(Arc::new(long), location.prefix())?;
         storage.place = Place {
             shown: place.clone(),
@@ -101,7 +116,7 @@ fn client(
     let options = ClientOptions::new()
         .with_allow_http(!location.is_encrypted())
         .with_connect_timeout(CONNECT_TIMEOUT)
-        .with_read_timeout(ANSWER_TIMEOUT)
+        .with_read_timeout(patience.answer)
         .with_timeout_disabled();
     let mut builder = AmazonS3Builder::new()
         .with_client_options(options)
@@ -121,18 +136,14 @@ fn client(
 
 impl From<Patience> for RetryConfig {
     fn from(patience: Patience) -> Self {
-        let (max_retries, retry_secs, pause_secs) = match patience {
-            Patience::Brief => (3, 15, 2),
-            Patience::Long => (40, 180, 15),
-        };
         Self {
             backoff: BackoffConfig {
                 init_backoff: Duration::from_millis(100),
-                max_backoff: Duration::from_secs(pause_secs),
+                max_backoff: patience.pause_max,
                 base: 2.,
             },
-            max_retries,
-            retry_timeout: Duration::from_secs(retry_secs),
+            max_retries: patience.repeats_max,
+            retry_timeout: patience.repeats,
         }
     }
 }
