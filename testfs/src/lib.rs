@@ -5,11 +5,14 @@
 //! panics. Mounting needs the superuser and `/dev/fuse`. If one of them is missing, [`mount`]
 //! prints that and returns `None`, and the test ends.
 
+//! [`S3Server`] is an object store for tests, and no file system.
+
 #![cfg(target_os = "linux")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 mod errors;
 mod names;
+mod object_store;
 mod passthrough;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +24,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use tempfile::TempDir;
 
+pub use crate::object_store::{BUCKET, Keys, S3Server};
 use crate::passthrough::Passthrough;
 
 /// Which names are the same name.

@@ -91,7 +91,8 @@ pub(crate) struct Global {
     /// What is wrong with the typed options if the server has the store open
     #[arg(skip)]
     pub(crate) idle_on_server: Option<Arc<clap::Error>>,
-    /// The store: a local or mounted folder, or onefold://HOST:PORT/NAMESPACE
+    /// The store: a local or mounted folder, s3:https://HOST/BUCKET/PREFIX, or
+    /// onefold://HOST:PORT/NAMESPACE
     #[arg(
         short,
         long,

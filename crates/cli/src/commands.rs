@@ -64,14 +64,6 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
     }
 }
 
-/// The folder that holds the store.
-fn folder(global: &Global) -> Result<PathBuf> {
-    match place::place(global)? {
-        Place::Folder(folder) => Ok(folder),
-        place @ (Place::Server(_) | Place::Tunnel(_)) => Err(on_a_server(&place)),
-    }
-}
-
 fn on_a_server(place: &Place) -> anyhow::Error {
     anyhow!("this command works in the store's own folder, and {place} is on a server: run it on the server")
 }

@@ -20,6 +20,22 @@ pub enum StorageError {
         /// The folder.
         folder: String,
     },
+    /// The bucket of an object store does not exist.
+    #[error(
+        "{place}: there is no such bucket; make it with the tools of the object store, or name another one"
+    )]
+    NoBucket {
+        /// The location.
+        place: String,
+    },
+    /// An object store cannot be used: its credentials, its answers, or the way to it.
+    #[error("{place}: {why}")]
+    Unusable {
+        /// The location.
+        place: String,
+        /// What is wrong and what to do, for people.
+        why: String,
+    },
     /// The name is taken; objects are never overwritten.
     #[error("{name}: exists already")]
     AlreadyExists {
@@ -52,7 +68,9 @@ pub enum StorageError {
         name: String,
     },
     /// The system refuses.
-    #[error("{name}: permission denied by the storage; check the owner and the rights of the store")]
+    #[error(
+        "{name}: permission denied by the storage; check the owner and the rights of the store, or of the credentials"
+    )]
     Denied {
         /// The object or folder.
         name: String,

@@ -37,7 +37,7 @@ pub use local::{Access, LocalOptions, LocalStorage, PublishWay, cached_bytes};
 pub use logged::LoggedStorage;
 pub use memory::MemoryStorage;
 #[cfg(any(test, feature = "remote"))]
-pub use remote::ObjectStoreStorage;
+pub use remote::{LocationError, ObjectStoreLocation, ObjectStoreStorage};
 pub use storage::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage};
 
 /// Storage, time and randomness together. Cheap to clone.
@@ -84,6 +84,27 @@ impl Env {
     /// As [`LocalStorage::create_for`].
     pub fn create_local_for(root: impl AsRef<Path>, access: Access) -> Result<Self, StorageError> {
         Ok(Self::system(Arc::new(LocalStorage::create_for(root, access)?)))
+    }
+
+    /// A place in an object store, with the system's time and randomness. Its credentials come from
+    /// the environment.
+    ///
+    /// # Errors
+    /// As [`ObjectStoreStorage::open`].
+    #[cfg(any(test, feature = "remote"))]
+    pub fn object_store(location: &ObjectStoreLocation) -> Result<Self, StorageError> {
+        Ok(Self::system(Arc::new(ObjectStoreStorage::open(location)?)))
+    }
+
+    /// Like [`Self::object_store`], for a new store: the object store must create objects once.
+    ///
+    /// # Errors
+    /// As [`ObjectStoreStorage::open`] and [`ObjectStoreStorage::probe_creates`].
+    #[cfg(any(test, feature = "remote"))]
+    pub fn create_object_store(location: &ObjectStoreLocation) -> Result<Self, StorageError> {
+        let storage = ObjectStoreStorage::open(location)?;
+        storage.probe_creates()?;
+        Ok(Self::system(Arc::new(storage)))
     }
 
     /// The same environment. Each operation of the storage is reported to `tracing`

@@ -129,7 +129,9 @@ impl Error {
                 | ObjectError::Newer { .. },
             ) => ErrorKind::Newer,
             // If an object is missing, that is damage, whichever object it is.
-            Self::Storage(StorageError::NoFolder { .. }) => ErrorKind::NoStore,
+            Self::Storage(StorageError::NoFolder { .. } | StorageError::NoBucket { .. }) => {
+                ErrorKind::NoStore
+            }
             Self::Ingest(IngestError::Interrupted)
             | Self::Restore(RestoreError::Interrupted)
             | Self::Reclaim(reclaim::ReclaimError::Interrupted) => ErrorKind::Interrupted,

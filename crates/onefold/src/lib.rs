@@ -84,6 +84,8 @@ pub use env::{
     MemoryStorage, ObjectBytes, ObjectMeta, ProcessLock, PublishWay, Storage, SystemClock, SystemEntropy,
     return_large_memory,
 };
+#[cfg(feature = "remote")]
+pub use env::{LocationError, ObjectStoreLocation, ObjectStoreStorage};
 pub use error::{Error, ErrorKind, Result};
 pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};
 pub use format::config::Settings as StoreSettings;

@@ -37,6 +37,7 @@ mod running;
 mod server;
 mod socket;
 mod state;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod vault;
@@ -57,3 +58,4 @@ pub use peer::Deadline;
 pub use rights::{Right, Rights};
 pub use server::Server;
 pub use socket::SocketListener;
+pub use tenants::{StorePlace, TenantInfo};

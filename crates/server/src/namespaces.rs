@@ -1,21 +1,12 @@
-//! Tenants, namespaces, and the limits of namespaces.
+//! Namespaces, and their limits.
 
-use std::path::{Path, PathBuf};
-
-use env::{Access, Env, StorageError};
-use onefold::{Credential, InitOptions, OpenOptions, Store, TimeSpan};
+use env::StorageError;
+use onefold::TimeSpan;
 use serde::{Deserialize, Serialize};
 use types::ObjectName;
 
 use crate::error::ServerError;
 use crate::home::{Home, MAIN};
-
-/// A tenant: a store of its own.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Tenant {
-    /// The folder of its store. A relative path begins at the server's folder.
-    store: PathBuf,
-}
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Namespace {
@@ -56,55 +47,6 @@ pub struct NamespaceInfo {
 }
 
 impl Home {
-    /// Makes a tenant. Its store is in the given folder, or in the server's.
-    ///
-    /// # Errors
-    /// `Refused` if it exists; of the store.
-    pub fn add_tenant(
-        &self,
-        name: &str,
-        store: Option<&Path>,
-        credential: &Credential,
-        options: &InitOptions,
-    ) -> Result<(), ServerError> {
-        ensure_name(name)?;
-        if self.record::<Tenant>(&format!("tenants/{name}"))?.is_some() {
-            return Err(ServerError::Refused(format!("there is a tenant {name} already")));
-        }
-        let tenant = Tenant {
-            store: store.map_or_else(|| Path::new("stores").join(name), Path::to_owned),
-        };
-        let env = Env::create_local_for(self.folder.join(&tenant.store), Access::Owner)?;
-        Store::init(&env, credential, options, None).map_err(|error| of_store(name, error))?;
-        self.put_record(&format!("tenants/{name}"), &tenant)
-    }
-
-    /// The names of the tenants.
-    ///
-    /// # Errors
-    /// Of the storage; `Damaged`.
-    pub fn tenants(&self) -> Result<Vec<String>, ServerError> {
-        let all = self.records::<Tenant>("tenants")?;
-        Ok(all.into_iter().map(|(name, _)| name).collect())
-    }
-
-    /// Opens a tenant's store.
-    ///
-    /// # Errors
-    /// `Refused` if there is no such tenant; of the store.
-    pub fn store(
-        &self,
-        name: &str,
-        credential: &Credential,
-        options: &OpenOptions,
-    ) -> Result<Store, ServerError> {
-        let tenant: Option<Tenant> = self.record(&format!("tenants/{name}"))?;
-        let tenant = tenant.ok_or_else(|| ServerError::Refused(format!("there is no tenant {name}")))?;
-        let folder = self.folder.join(tenant.store);
-        let store = Store::find_local(&folder).and_then(|env| Store::open(&env, credential, options));
-        store.map_err(|error| of_store(name, error))
-    }
-
     /// Where the backups of a namespace are, if there is such a namespace.
     pub(crate) fn place_of(&self, namespace: &str) -> Result<Option<Place>, ServerError> {
         let found: Option<Namespace> = self.record(&format!("namespaces/{namespace}"))?;
@@ -130,7 +72,7 @@ impl Home {
         }
         ensure_name(namespace)?;
         let tenant = tenant.unwrap_or(MAIN).to_owned();
-        if self.record::<Tenant>(&format!("tenants/{tenant}"))?.is_none() {
+        if !self.has_tenant(&tenant)? {
             return Err(ServerError::Refused(format!(
                 "there is no tenant {tenant}; `onefold server tenant add` makes one"
             )));
@@ -243,7 +185,7 @@ impl Home {
 }
 
 /// Refuses names that no address can have.
-fn ensure_name(name: &str) -> Result<(), ServerError> {
+pub(crate) fn ensure_name(name: &str) -> Result<(), ServerError> {
     if transport::is_namespace(name) {
         return Ok(());
     }
@@ -257,11 +199,4 @@ fn revision_of(name: &ObjectName) -> u64 {
         .last()
         .and_then(|last| last.parse().ok())
         .unwrap_or(0)
-}
-
-fn of_store(tenant: &str, error: onefold::Error) -> ServerError {
-    ServerError::Store {
-        tenant: tenant.to_owned(),
-        source: Box::new(error),
-    }
 }

@@ -65,7 +65,7 @@ impl State {
             running: AtomicUsize::new(0),
         };
         for tenant in state.home.tenants()? {
-            state.store(tenant)?;
+            state.store(tenant.name)?;
         }
         Ok(state)
     }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Change;
-use super::typed::store_folder;
+use super::typed::own_store;
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// Share the fingerprint domain of this store, so that copies between the two move references
-    #[arg(long, value_name = "FOLDER", value_parser = store_folder())]
+    #[arg(long, value_name = "STORE", value_parser = own_store())]
     pub(crate) domain_of: Option<PathBuf>,
     /// File with the password of the store named by --domain-of (default: the same password)
     #[arg(long, value_name = "FILE", env = "ONEFOLD_FROM_PASSWORD_FILE")]

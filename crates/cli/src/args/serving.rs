@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use onefold::TimeSpan;
 
 use super::prune::size;
+use super::typed::own_store;
 
 /// The addresses on which a server listens by default: all of IPv4 that the machine has.
 const LISTEN: &str = "0.0.0.0:8440";
@@ -174,7 +175,7 @@ impl FromStr for Size {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tenant {
-    /// List the tenants
+    /// List the tenants, with the places of their stores
     List {
         /// The server's folder
         #[arg(value_name = "FOLDER")]
@@ -187,8 +188,9 @@ pub(crate) enum Tenant {
         folder: PathBuf,
         /// Its name
         name: String,
-        /// Put its store into this folder, not into the server's
-        #[arg(long, value_name = "FOLDER")]
+        /// Put its store into this folder or object store (s3:https://HOST/BUCKET/PREFIX), not into
+        /// the server's folder
+        #[arg(long, value_name = "STORE", value_parser = own_store())]
         store: Option<PathBuf>,
     },
 }

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
+use onefold::ObjectStoreLocation;
 use transport::{Address, Tunnel};
 
 /// A list of tags, separated by commas. Blanks around a tag are not part of it.
@@ -89,26 +90,34 @@ fn split_backup(word: &OsStr) -> Result<BackupPath, &'static str> {
 }
 
 /// Prefixes that other programs use for places on other machines.
-const ELSEWHERE: [&str; 21] = [
-    "sftp", "ssh", "scp", "rsync", "ftp", "ftps", "http", "https", "webdav", "webdavs", "s3", "b2", "gs",
-    "azure", "swift", "rest", "rclone", "opendal", "smb", "nfs", "file",
+const ELSEWHERE: [&str; 20] = [
+    "sftp", "ssh", "scp", "rsync", "ftp", "ftps", "http", "https", "webdav", "webdavs", "b2", "gs", "azure",
+    "swift", "rest", "rclone", "opendal", "smb", "nfs", "file",
 ];
 
-/// Parses the folder of a store. It refuses the name of a place on another machine, which would
-/// become a local folder of that name.
-pub(crate) fn store_folder() -> impl TypedValueParser<Value = PathBuf> {
+/// Parses a folder of a store, or a place in an object store. It refuses the name of another place
+/// on another machine, which would become a local folder of that name.
+pub(crate) fn own_store() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match elsewhere(&path) {
-        None => Ok(path),
-        Some(prefix) => Err(told_elsewhere(&path, &prefix)),
+        Some(prefix) if !is_in_object_store(&path) => Err(told_elsewhere(&path, &prefix)),
+        _ => Ok(path),
     })
 }
 
-/// Parses the folder of a store, or a namespace of a server.
+/// Parses the place of a store: also a namespace of a server.
 pub(crate) fn store_place() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match elsewhere(&path) {
-        Some(prefix) if !is_on_server(&path) => Err(told_elsewhere(&path, &prefix)),
+        Some(prefix) if !is_on_server(&path) && !is_in_object_store(&path) => {
+            Err(told_elsewhere(&path, &prefix))
+        }
         _ => Ok(path),
     })
+}
+
+/// Whether the text is meant as a place in an object store. Whether it is a good one is found
+/// later: clap would repeat a wrong one, which may have a secret in it.
+fn is_in_object_store(path: &Path) -> bool {
+    path.to_str().is_some_and(ObjectStoreLocation::is_meant)
 }
 
 /// Whether the text is meant as a namespace of a server.
@@ -133,8 +142,9 @@ fn told_elsewhere(path: &Path, prefix: &str) -> String {
         "this looks like a place on another machine".to_owned()
     };
     format!(
-        "{what}: a store is a local folder, or one that is mounted, by NFS or sshfs for example, or on a server, \
-         onefold://HOST:PORT/NAMESPACE or ssh://HOST/FOLDER/NAMESPACE; a folder that is called so is `./{}`",
+        "{what}: a store is a local folder, or one that is mounted, by NFS or sshfs for example, or in an object store, \
+         s3:https://HOST/BUCKET/PREFIX, or on a server, onefold://HOST:PORT/NAMESPACE or ssh://HOST/FOLDER/NAMESPACE; \
+         a folder that is called so is `./{}`",
         path.display()
     )
 }

@@ -8,7 +8,7 @@ use cli_support::{Code, Output};
 use onefold::{Access, Env, InitOptions, OpenOptions, Store};
 use serde::Serialize;
 
-use super::place::{Place, place, vault};
+use super::place::{Place, find_other, place, vault};
 use crate::args::{Global, Init};
 use crate::password;
 
@@ -25,15 +25,23 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
         bail!("--chunk-kib takes a power of two, such as 8 or 16");
     }
     let vault = vault(&place)?;
-    if vault.is_some() && args.group_access {
-        bail!("--group-access is for a folder: the rights of tokens decide who uses a vault");
+    if args.group_access {
+        match &place {
+            Place::Folder(_) => {}
+            Place::ObjectStore(_) => {
+                bail!("--group-access is for a folder: credentials decide who uses an object store")
+            }
+            Place::Server(_) | Place::Tunnel(_) => {
+                bail!("--group-access is for a folder: the rights of tokens decide who uses a vault")
+            }
+        }
     }
     let credential = password::initial(global)?;
     password::tell_of_readers(global.password_file.as_deref(), output)?;
     let domain_of = match &args.domain_of {
         None => None,
         Some(other) => {
-            let env = Store::find_local(other).with_context(|| other.display().to_string())?;
+            let env = find_other(other).with_context(|| other.display().to_string())?;
             let other_credential = match &args.from_password_file {
                 Some(file) => password::from_file(file)?,
                 None => credential.clone(),
@@ -56,6 +64,10 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
             let env = Env::create_local_for(folder, access).map_err(onefold::Error::from)?;
             (env, access)
         }
+        (Place::ObjectStore(location), _) => {
+            let env = Env::create_object_store(location).map_err(onefold::Error::from)?;
+            (env, Access::Owner)
+        }
         (_, Some(vault)) => (Env::system(Arc::new(vault)), Access::Owner),
         (_, None) => bail!("{shown} is no vault"),
     };
@@ -68,6 +80,7 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
     if matches!(credential, onefold::Credential::None) {
         let reader = match place {
             Place::Folder(_) => "Anyone who can read this folder",
+            Place::ObjectStore(_) => "Anyone who can read this bucket",
             Place::Server(_) | Place::Tunnel(_) => "The server",
         };
         output.line(format!(

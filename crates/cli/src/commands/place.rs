@@ -1,4 +1,4 @@
-//! Where the store is: in a folder, or on a server.
+//! Where the store is: in a folder, in an object store, or on a server.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use client::{Listings, RemoteRepository, RemoteStorage, Target, Tokens};
 use onefold::repository::Repository;
-use onefold::{Env, Store, SystemClock, SystemEntropy};
+use onefold::{Env, ObjectStoreLocation, Store, SystemClock, SystemEntropy};
 use transport::{Address, Traffic, Tunnel};
 
 use super::{open_folder, open_in, typed};
@@ -18,6 +18,8 @@ use crate::args::Global;
 pub(super) enum Place {
     /// A local or mounted folder.
     Folder(PathBuf),
+    /// A prefix in a bucket of an object store.
+    ObjectStore(ObjectStoreLocation),
     /// A namespace of a server, over the network.
     Server(Address),
     /// A namespace of a server, through a tunnel.
@@ -28,6 +30,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(folder) => folder.display().fmt(f),
+            Self::ObjectStore(location) => location.fmt(f),
             Self::Server(address) => address.fmt(f),
             Self::Tunnel(tunnel) => tunnel.fmt(f),
         }
@@ -48,7 +51,7 @@ impl std::error::Error for IdleOption {}
 
 /// A store that is open.
 pub(super) enum Opened {
-    /// In a folder.
+    /// In a folder, or in an object store.
     Local(Box<Store>),
     /// In a vault of a server.
     Vault { store: Box<Store>, traffic: Traffic },
@@ -99,6 +102,9 @@ pub(super) fn place(global: &Global) -> Result<Place> {
 /// The place that the text names, if it is meant as one that is no folder.
 pub(super) fn elsewhere(named: &Path) -> Option<Result<Place>> {
     let text = named.to_str()?;
+    if ObjectStoreLocation::is_meant(text) {
+        return Some(text.parse().map(Place::ObjectStore).map_err(Into::into));
+    }
     if Address::is_meant(text) {
         return Some(text.parse().map(Place::Server).map_err(Into::into));
     }
@@ -112,6 +118,10 @@ pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
     let shown = place.to_string();
     let target = match place {
         Place::Folder(folder) => return Ok(Opened::Local(Box::new(open_folder(global, &folder)?))),
+        Place::ObjectStore(location) => {
+            let env = Env::object_store(&location).map_err(onefold::Error::from)?;
+            return Ok(Opened::Local(Box::new(open_in(global, &env, true, &shown)?)));
+        }
         Place::Server(address) => over_network(&address)?,
         Place::Tunnel(tunnel) => through(tunnel),
     };
@@ -150,10 +160,20 @@ fn through(tunnel: Tunnel) -> Target {
     }
 }
 
-/// The vault at a place, for a new store. `None`: the place is a folder.
+/// The storage of another store, in a folder or in an object store.
+pub(super) fn find_other(named: &Path) -> Result<Env> {
+    let env = match elsewhere(named).transpose()? {
+        None => Store::find_local(named)?,
+        Some(Place::ObjectStore(location)) => Env::object_store(&location).map_err(onefold::Error::from)?,
+        Some(place) => bail!("{place} is on a server, which has its keys"),
+    };
+    Ok(env)
+}
+
+/// The vault at a place, for a new store. `None`: the place is none of a server.
 pub(super) fn vault(place: &Place) -> Result<Option<RemoteStorage>> {
     let target = match place {
-        Place::Folder(_) => return Ok(None),
+        Place::Folder(_) | Place::ObjectStore(_) => return Ok(None),
         Place::Server(address) => over_network(address)?,
         Place::Tunnel(tunnel) => through(tunnel.clone()),
     };

@@ -10,7 +10,7 @@ use cli_support::progress::{self, Status};
 use onefold::{Fault, Monitor, Overwrite, Owners, RestoreReport, RestoreRequest, Sparse};
 use serde::Serialize;
 
-use super::place::Opened;
+use super::place::{Place, place};
 use super::typed::wildcards;
 use crate::args::{Global, OverwriteMode, OwnersMode, Restore, SparseMode};
 
@@ -34,8 +34,8 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     let opened = super::open_anywhere(global)?;
     let store = opened.repository();
     super::typed::ensure_expanded(&args.target)?;
-    if matches!(opened, Opened::Local(_)) {
-        keep_out_of_store(global, &args.target)?;
+    if let Place::Folder(folder) = place(global)? {
+        keep_out_of_store(&folder, &args.target)?;
     }
     let snapshot = store.find(&args.id.id, &super::filter(&args.filter)?)?;
     if snapshot.single_stream().is_some() {
@@ -179,8 +179,8 @@ fn request(args: &Restore) -> Result<RestoreRequest> {
 }
 
 /// Refuses a target in the store's own folder, because restored files would be among its objects.
-fn keep_out_of_store(global: &Global, target: &Path) -> Result<()> {
-    let store = super::folder(global)?.canonicalize()?;
+fn keep_out_of_store(store: &Path, target: &Path) -> Result<()> {
+    let store = store.canonicalize()?;
     let mut existing = std::path::absolute(target)?;
     while !existing.exists() && existing.pop() {}
     if existing.canonicalize()?.starts_with(&store) {

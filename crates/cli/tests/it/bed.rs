@@ -12,6 +12,8 @@ pub(crate) use crate::ran::{Ran, feed, last, lines, noise, signal, wait_until};
 
 pub(crate) struct Bed {
     folder: TempDir,
+    /// Of the environment of every command.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Bed {
@@ -19,6 +21,7 @@ impl Bed {
     pub(crate) fn bare() -> Self {
         Self {
             folder: TempDir::new().unwrap(),
+            variables: Vec::new(),
         }
     }
 
@@ -29,6 +32,11 @@ impl Bed {
         bed.run(["init", "--container-mib", "1", "--reserve-mib", "0"])
             .expect(0);
         bed
+    }
+
+    /// Sets a variable for every command from now on.
+    pub(crate) fn set(&mut self, name: &'static str, value: &str) {
+        self.variables.push((name, value.to_owned()));
     }
 
     pub(crate) fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -50,13 +58,15 @@ impl Bed {
     pub(crate) fn plain(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onefold"));
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("ONEFOLD_") {
+            let text = name.to_string_lossy();
+            if text.starts_with("ONEFOLD_") || text.starts_with("AWS_") {
                 command.env_remove(name);
             }
         }
         command
             .env("ONEFOLD_REPOSITORY", self.store())
             .env("ONEFOLD_CACHE_DIR", self.path("cache"))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -24,6 +24,7 @@ mod json;
 mod log;
 mod main_job;
 mod names;
+mod object_stores;
 mod optimize;
 mod passwords;
 mod picture;

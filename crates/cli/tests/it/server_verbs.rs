@@ -202,7 +202,19 @@ fn tenants_share_nothing() {
     assert!(made["data_added"].as_u64().unwrap() > 290_000, "{made}");
     assert_eq!(other.backups(), [1]);
     let tenants = served.operator(&["server", "tenant", "list", "srv"]).expect(0);
-    assert_eq!(tenants.out(), "guest\nmain\n");
+    let tenants = tenants.out();
+    let rows: Vec<Vec<&str>> = tenants
+        .lines()
+        .map(|row| row.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ["tenant", "store"],
+            ["guest", "stores/guest"],
+            ["main", "stores/main"]
+        ]
+    );
     served.end();
 }
 

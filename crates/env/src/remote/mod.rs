@@ -8,26 +8,42 @@
 //! The workspace is synchronous. Requests run on a private runtime, driven by the calling threads,
 //! any number of them at once. So the methods must not be called from asynchronous code.
 //!
-//! A put whose answer was lost may have succeeded. Its retry then reports that the name is taken.
+//! A put whose answer was lost may have succeeded. So each put has an id of its own, which the
+//! object keeps as metadata. If the name is taken by an object with that id, the put has succeeded.
 
+mod connect;
+mod credentials;
+mod failure;
+mod location;
+mod probe;
+mod profile;
 #[cfg(test)]
 mod tests;
 
-use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{
-    Error, GetOptions, GetRange, GetResult, ObjectMeta as RemoteMeta, ObjectStore, ObjectStoreExt, PutMode,
-    PutPayload,
+    Attribute, Attributes, Error, GetOptions, GetRange, GetResult, ObjectMeta as RemoteMeta, ObjectStore,
+    ObjectStoreExt, PutMode, PutOptions, PutPayload,
 };
 use types::{ByteRange, ObjectName, UnixNanos};
 
+use self::connect::Place;
+use self::failure::{is_unanswered, storage_error};
+pub use self::location::{LocationError, ObjectStoreLocation};
 use crate::plain::folder_prefix;
-use crate::{LockState, ObjectMeta, ProcessLock, Storage, StorageError};
+use crate::{Entropy, LockState, ObjectMeta, ProcessLock, Storage, StorageError, SystemEntropy};
+
+/// The metadata with the id of the put that created an object.
+const PUT_ID: &str = "onefold-put";
+/// How often a put without an answer is repeated, and how long each repetition waits.
+const REPEATS_MAX: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A storage in an object store, under a prefix.
 #[derive(Debug)]
@@ -35,6 +51,7 @@ pub struct ObjectStoreStorage {
     store: Arc<dyn ObjectStore>,
     /// Empty, or ending in a slash.
     prefix: String,
+    place: Place,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -63,6 +80,10 @@ impl ObjectStoreStorage {
             .map_err(fail)?;
         Ok(Self {
             store,
+            place: Place {
+                shown: prefix.clone(),
+                host: String::new(),
+            },
             prefix,
             runtime,
         })
@@ -104,6 +125,60 @@ impl ObjectStoreStorage {
                 },
             )
             .await
+    }
+
+    /// An id that no other put has.
+    fn fresh_id() -> String {
+        let mut bytes = [0; 16];
+        SystemEntropy.fill(&mut bytes);
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Creates an object. `AlreadyExists` if another put has created it.
+    async fn create(&self, path: &Path, payload: PutPayload) -> Result<(), Error> {
+        let id = Self::fresh_id();
+        let attribute = Attribute::Metadata(PUT_ID.into());
+        let mut attributes = Attributes::new();
+        attributes.insert(attribute.clone(), id.clone().into());
+        let mut repeats = 0;
+        loop {
+            let options = PutOptions {
+                mode: PutMode::Create,
+                attributes: attributes.clone(),
+                ..PutOptions::default()
+            };
+            let Err(error) = self.store.put_opts(path, payload.clone(), options).await else {
+                return Ok(());
+            };
+            let is_taken = matches!(error, Error::AlreadyExists { .. } | Error::Precondition { .. });
+            if is_taken {
+                let head = GetOptions {
+                    head: true,
+                    ..GetOptions::default()
+                };
+                match self.store.get_opts(path, head).await {
+                    Ok(found) if found.attributes.get(&attribute).is_some_and(|it| **it == *id) => {
+                        return Ok(());
+                    }
+                    Ok(_) => {
+                        return Err(Error::AlreadyExists {
+                            path: path.to_string(),
+                            source: error.into(),
+                        });
+                    }
+                    // It was deleted meanwhile. S3 also says so of a put beside a delete.
+                    Err(Error::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            } else if !is_unanswered(&error) {
+                return Err(error);
+            }
+            if repeats == REPEATS_MAX {
+                return Err(error);
+            }
+            repeats += 1;
+            tokio::time::sleep(PAUSE * repeats).await;
+        }
     }
 
     async fn head_of(&self, name: &ObjectName) -> Result<RemoteMeta, StorageError> {
@@ -201,14 +276,9 @@ impl Storage for ObjectStoreStorage {
     fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
         let payload: PutPayload = parts.iter().map(|part| Bytes::copy_from_slice(part)).collect();
         let path = self.path(name);
-        match self
-            .runtime
-            .block_on(self.store.put_opts(&path, payload, PutMode::Create.into()))
-        {
-            Ok(_) => Ok(()),
-            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
-                Err(StorageError::AlreadyExists { name: name.clone() })
-            }
+        match self.runtime.block_on(self.create(&path, payload)) {
+            Ok(()) => Ok(()),
+            Err(Error::AlreadyExists { .. }) => Err(StorageError::AlreadyExists { name: name.clone() }),
             Err(error) => Err(storage_error("put", name.as_str(), error)),
         }
     }
@@ -302,37 +372,5 @@ fn short(name: &ObjectName) -> StorageError {
         action: "read",
         name: name.to_string(),
         source,
-    }
-}
-
-fn storage_error(action: &'static str, name: &str, error: Error) -> StorageError {
-    match error {
-        Error::NotFound { .. } => match ObjectName::new(name) {
-            Ok(name) => StorageError::NotFound { name },
-            Err(_) => other(action, name, error),
-        },
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => StorageError::Denied {
-            name: name.to_owned(),
-        },
-        error => other(action, name, error),
-    }
-}
-
-fn other(action: &'static str, name: &str, error: Error) -> StorageError {
-    let name = name.to_owned();
-    // Stores on a disk wrap the system's error.
-    let mut cause: Option<&(dyn StdError + 'static)> = Some(&error);
-    while let Some(error) = cause {
-        if let Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =
-            error.downcast_ref::<io::Error>().map(io::Error::kind)
-        {
-            return StorageError::NoSpace { name };
-        }
-        cause = error.source();
-    }
-    StorageError::Io {
-        action,
-        name,
-        source: io::Error::other(error),
     }
 }

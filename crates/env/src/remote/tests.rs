@@ -1,5 +1,8 @@
 //! Object stores that are less permissive than the one in memory.
 
+mod scripted;
+mod server;
+
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
@@ -8,6 +11,7 @@ use std::sync::Mutex;
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use object_store::client::{HttpError, HttpErrorKind};
 use object_store::memory::InMemory;
 use object_store::{
     CopyOptions, ListResult, MultipartUpload, PutMultipartOptions, PutOptions, PutResult,
@@ -23,7 +27,11 @@ type Answer<'a, T> = Pin<Box<dyn Future<Output = RemoteResult<T>> + Send + 'a>>;
 struct Strict {
     inner: InMemory,
     refuses_suffixes: bool,
+    /// Overwrites whatever a put asks for.
+    ignores_conditions: bool,
     fails: Mutex<Option<fn() -> Error>>,
+    /// Puts fail so, after they were carried out.
+    loses_answers: Mutex<Vec<fn() -> Error>>,
     gets: Mutex<u32>,
 }
 
@@ -67,7 +75,7 @@ impl ObjectStore for Strict {
         &'a self,
         path: &'b Path,
         payload: PutPayload,
-        o: PutOptions,
+        mut o: PutOptions,
     ) -> Answer<'c, PutResult>
     where
         'a: 'c,
@@ -75,7 +83,14 @@ impl ObjectStore for Strict {
     {
         Box::pin(async move {
             self.failure()?;
-            self.inner.put_opts(path, payload, o).await
+            if self.ignores_conditions {
+                o.mode = PutMode::Overwrite;
+            }
+            let put = self.inner.put_opts(path, payload, o).await;
+            match self.loses_answers.lock().unwrap().pop() {
+                Some(failure) => Err(failure()),
+                None => put,
+            }
         })
     }
 
@@ -209,12 +224,6 @@ fn errors_have_their_kinds() {
         source: "so".into(),
     });
     assert!(matches!(unknown, StorageError::Denied { .. }));
-    // Some stores report a lost race like this.
-    let lost = outcome(|| Error::Precondition {
-        path: String::new(),
-        source: "so".into(),
-    });
-    assert!(matches!(lost, StorageError::AlreadyExists { .. }));
     let full = outcome(|| {
         let source = Box::new(io::Error::from_raw_os_error(libc::ENOSPC));
         Error::Generic {
@@ -238,6 +247,90 @@ fn errors_have_their_kinds() {
             "an outage is not absence: {outcome:?}"
         );
     }
+}
+
+/// A put of `a` that is carried out, and then fails so.
+fn put_then(
+    storage: &ObjectStoreStorage,
+    store: &Strict,
+    failures: &[fn() -> Error],
+) -> Result<(), StorageError> {
+    *store.loses_answers.lock().unwrap() = failures.to_vec();
+    storage.put(&name("a"), &[b"own"])
+}
+
+fn late() -> Error {
+    let source = HttpError::new(HttpErrorKind::Timeout, io::Error::from(io::ErrorKind::TimedOut));
+    Error::Generic {
+        store: "strict",
+        source: Box::new(source),
+    }
+}
+
+/// Some stores report a lost race like this.
+fn lost() -> Error {
+    Error::Precondition {
+        path: String::new(),
+        source: "so".into(),
+    }
+}
+
+#[test]
+fn a_put_without_an_answer_is_repeated_and_knows_its_own_object() {
+    let (store, storage) = strict(false);
+    put_then(&storage, &store, &[late]).unwrap();
+    assert_eq!(storage.get(&name("a")).unwrap(), b"own");
+    // The client repeated the put by itself.
+    storage.delete(&name("a")).unwrap();
+    put_then(&storage, &store, &[lost]).unwrap();
+    // A rival's object with the same bytes is a rival's.
+    let none: &[fn() -> Error] = &[];
+    for failures in [none, &[lost], &[late]] {
+        let taken = put_then(&storage, &store, failures);
+        assert!(
+            matches!(taken, Err(StorageError::AlreadyExists { .. })),
+            "{taken:?}"
+        );
+    }
+    // Another failure is told at once, and the object may be there.
+    storage.delete(&name("a")).unwrap();
+    let failed = put_then(&storage, &store, &[refused]);
+    assert!(matches!(failed, Err(StorageError::Io { .. })), "{failed:?}");
+}
+
+#[test]
+fn a_store_that_overwrites_is_found_out() {
+    let count =
+        |store: &Strict| futures::executor::block_on(store.inner.list(None).collect::<Vec<_>>()).len();
+    let (store, storage) = strict(false);
+    storage.probe_creates().unwrap();
+    assert_eq!(count(&store), 0);
+    let store = Arc::new(Strict {
+        ignores_conditions: true,
+        ..Strict::default()
+    });
+    let storage = ObjectStoreStorage::new(Arc::clone(&store) as Arc<dyn ObjectStore>, "p").unwrap();
+    let told = storage.probe_creates().unwrap_err().to_string();
+    assert!(
+        told.starts_with("p/: ") && told.contains("If-None-Match"),
+        "{told}"
+    );
+    assert_eq!(count(&store), 0, "the probe is removed");
+    *store.fails.lock().unwrap() = Some(|| Error::NotImplemented {
+        operation: "put".to_owned(),
+        implementer: "strict".to_owned(),
+    });
+    let told = storage.probe_creates().unwrap_err().to_string();
+    assert!(told.contains("If-None-Match"), "{told}");
+}
+
+/// The probe's object is none of the store, also if a crash left it.
+#[test]
+fn a_probe_that_was_left_is_no_object_of_the_store() {
+    let (store, storage) = strict(false);
+    let path = Path::from("p/.probe-00ff");
+    futures::executor::block_on(store.put(&path, PutPayload::from_static(b"1"))).unwrap();
+    assert_eq!(storage.list("").unwrap(), []);
 }
 
 #[test]

@@ -1,0 +1,253 @@
+//! What an object store's error means.
+//!
+//! An answer of the object store may repeat the request, with tokens in it. So an error has the
+//! code and the message of the answer, and nothing else of it.
+
+use std::error::Error as StdError;
+use std::fmt::Write;
+use std::io;
+
+use object_store::Error;
+use object_store::client::{HttpError, HttpErrorKind};
+use types::ObjectName;
+
+use super::credentials::no_role;
+use crate::StorageError;
+
+/// The longest text of an answer that an error repeats.
+const TEXT_CHARS_MAX: usize = 300;
+/// Where a machine of AWS asks for its role.
+const OF_MACHINE: &str = "/latest/";
+
+/// An error, taken apart.
+#[derive(Debug, Default)]
+struct Failure {
+    /// Of an answer.
+    status: Option<u16>,
+    code: String,
+    message: String,
+    /// Why there was no answer.
+    transport: Option<HttpErrorKind>,
+    /// The innermost cause, if there was no answer.
+    cause: String,
+    /// It was the machine that was asked for its role.
+    is_of_machine: bool,
+}
+
+fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn StdError + 'static)| {
+        (*error).source()
+    })
+}
+
+impl Failure {
+    fn of(error: &Error) -> Self {
+        let mut failure = Self::default();
+        for cause in chain(error) {
+            let text = cause.to_string();
+            failure.is_of_machine |= text.contains(OF_MACHINE);
+            if let Some(http) = cause.downcast_ref::<HttpError>() {
+                failure.transport = Some(http.kind());
+            }
+            if let Some((_, answer)) = text.split_once("status code: ") {
+                failure.status = answer.get(..3).and_then(|digits| digits.parse().ok());
+                failure.code = element(answer, "Code");
+                failure.message = element(answer, "Message");
+            }
+            failure.cause = text;
+        }
+        if failure.cause.contains('<') || failure.status.is_some() {
+            failure.cause.clear();
+        }
+        failure.cause = clean(&failure.cause);
+        failure
+    }
+
+    /// For people.
+    fn text(&self) -> String {
+        let Some(status) = self.status else {
+            return match self.transport {
+                Some(HttpErrorKind::Timeout) => "the object store has not answered in time".to_owned(),
+                _ => self.cause.clone(),
+            };
+        };
+        let mut text = format!("the object store answered {status}");
+        for part in [&self.code, &self.message] {
+            if !part.is_empty() {
+                // Writing to a string does not fail.
+                write!(text, ", {part}").unwrap_or_default();
+            }
+        }
+        text
+    }
+}
+
+/// The text of an element of an answer.
+fn element(answer: &str, name: &str) -> String {
+    let text = answer.split_once(&format!("<{name}>")).map(|(_, rest)| rest);
+    let text = text.and_then(|rest| rest.split_once("</"));
+    clean(text.map_or("", |(text, _)| text))
+}
+
+fn clean(text: &str) -> String {
+    let is_plain = |letter: &char| !letter.is_control();
+    text.chars().filter(is_plain).take(TEXT_CHARS_MAX).collect()
+}
+
+/// Whether the request may have been carried out, and its answer was lost.
+pub(super) fn is_unanswered(error: &Error) -> bool {
+    let kind = chain(error).find_map(|cause| cause.downcast_ref::<HttpError>().map(HttpError::kind));
+    matches!(kind, Some(HttpErrorKind::Timeout | HttpErrorKind::Interrupted))
+}
+
+/// Whether the object store does not know conditional requests.
+pub(super) fn is_unknown_request(error: &Error) -> bool {
+    matches!(error, Error::NotImplemented { .. } | Error::NotSupported { .. })
+        || Failure::of(error).status == Some(501)
+}
+
+/// The error of the first request to a place. It says what to do.
+pub(super) fn at_opening(place: &str, host: &str, error: &Error) -> StorageError {
+    let failure = Failure::of(error);
+    let place = place.to_owned();
+    let text = failure.text();
+    let why = match (failure.code.as_str(), failure.status) {
+        ("NoSuchBucket", _) | ("", Some(404)) => return StorageError::NoBucket { place },
+        (
+            "InvalidAccessKeyId"
+            | "SignatureDoesNotMatch"
+            | "ExpiredToken"
+            | "InvalidToken"
+            | "TokenRefreshRequired",
+            _,
+        )
+        | (_, Some(401)) => format!(
+            "the object store does not take the credentials ({text}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and \
+             AWS_SESSION_TOKEN, or the profile"
+        ),
+        ("RequestTimeTooSkewed", _) => format!("{text}; set the clock of this machine"),
+        ("AuthorizationHeaderMalformed" | "PermanentRedirect" | "IllegalLocationConstraintException", _)
+        | (_, Some(301 | 307)) => {
+            format!("{text}; the bucket may be in another region: set AWS_REGION to the bucket's region")
+        }
+        (_, Some(403)) => format!(
+            "the credentials do not allow listing the bucket ({text}); they need s3:ListBucket on it, and s3:GetObject, \
+             s3:PutObject and s3:DeleteObject on what is in it"
+        ),
+        (_, Some(_)) => text,
+        (_, None) if failure.is_of_machine => no_role(),
+        (_, None) if text.contains("certificate") => format!(
+            "{host} cannot be believed: {text}; SSL_CERT_FILE names the certificates of an authority of your own"
+        ),
+        (_, None) if failure.transport.is_some() => {
+            format!("{host} cannot be reached: {text}; check the name, the port and the network")
+        }
+        (_, None) => text,
+    };
+    StorageError::Unusable { place, why }
+}
+
+/// The error of a request about an object or folder.
+pub(super) fn storage_error(action: &'static str, name: &str, error: Error) -> StorageError {
+    match error {
+        Error::NotFound { .. } => match ObjectName::new(name) {
+            Ok(name) => StorageError::NotFound { name },
+            Err(_) => other(action, name, &error),
+        },
+        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => StorageError::Denied {
+            name: name.to_owned(),
+        },
+        error => other(action, name, &error),
+    }
+}
+
+fn other(action: &'static str, name: &str, error: &Error) -> StorageError {
+    let name = name.to_owned();
+    // Stores on a disk wrap the system's error.
+    let is_full = |cause: &(dyn StdError + 'static)| {
+        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        matches!(
+            kind,
+            Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        )
+    };
+    if chain(error).any(is_full) {
+        return StorageError::NoSpace { name };
+    }
+    StorageError::Io {
+        action,
+        name,
+        source: io::Error::other(Failure::of(error).text()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answered(status: &str, body: &str) -> Error {
+        Error::Generic {
+            store: "S3",
+            source: format!("Server returned non-2xx status code: {status}: {body}").into(),
+        }
+    }
+
+    fn told(error: &Error) -> String {
+        at_opening("s3:https://h/b", "h", error).to_string()
+    }
+
+    #[test]
+    fn an_error_has_nothing_of_an_answer_but_code_and_message() {
+        let body = "<?xml version=\"1.0\"?><Error><Code>SignatureDoesNotMatch</Code><Message>The signature is \
+                    \u{1b}[31mwrong.</Message><CanonicalRequest>x-amz-security-token:SESAME</CanonicalRequest></Error>";
+        let error = answered("403 Forbidden", body);
+        let at_work = storage_error("read", "a", answered("403 Forbidden", body));
+        let debug = format!("{at_work:?}");
+        for told in [told(&error), at_work.to_string(), debug] {
+            assert!(
+                told.contains("SignatureDoesNotMatch") && told.contains("is [31mwrong"),
+                "{told}"
+            );
+            assert!(!told.contains("SESAME"), "{told}");
+        }
+        let told = told(&answered("502 Bad Gateway", "<html>SESAME</html>"));
+        assert_eq!(told, "s3:https://h/b: the object store answered 502");
+    }
+
+    #[test]
+    fn the_first_error_says_what_to_do() {
+        let code = |code| format!("<Error><Code>{code}</Code></Error>");
+        for (status, code, words) in [
+            ("403 Forbidden", code("InvalidAccessKeyId"), "AWS_ACCESS_KEY_ID"),
+            ("401 Unauthorized", String::new(), "AWS_ACCESS_KEY_ID"),
+            ("403 Forbidden", code("AccessDenied"), "s3:ListBucket"),
+            ("403 Forbidden", code("RequestTimeTooSkewed"), "clock"),
+            ("301 Moved Permanently", String::new(), "AWS_REGION"),
+            (
+                "400 Bad Request",
+                code("AuthorizationHeaderMalformed"),
+                "AWS_REGION",
+            ),
+        ] {
+            let told = told(&answered(status, &code));
+            assert!(told.contains(words), "{told}");
+        }
+        let missing = answered("404 Not Found", &code("NoSuchBucket"));
+        assert!(matches!(
+            at_opening("p", "h", &missing),
+            StorageError::NoBucket { .. }
+        ));
+        let refused = io::Error::from_raw_os_error(libc::ECONNREFUSED);
+        let source = Box::new(HttpError::new(HttpErrorKind::Connect, refused));
+        let unreached = Error::Generic { store: "S3", source };
+        assert!(
+            told(&unreached).contains("h cannot be reached: Connection refused"),
+            "{}",
+            told(&unreached)
+        );
+        assert!(!is_unanswered(&unreached));
+        let late = io::Error::from(io::ErrorKind::TimedOut);
+        let source = Box::new(HttpError::new(HttpErrorKind::Timeout, late));
+        assert!(is_unanswered(&Error::Generic { store: "S3", source }));
+    }
+}

@@ -1,0 +1,119 @@
+//! A server that loses answers, over HTTP: what a client repeats, and what it makes of it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::thread;
+
+use types::ObjectName;
+
+use super::{ObjectStoreLocation, ObjectStoreStorage, PUT_ID, Storage, StorageError};
+
+/// Answers a request, of which it has the lines of all so far. `None`: the connection breaks.
+type Answer = fn(&[Vec<String>]) -> Option<String>;
+
+fn listed(_: &[Vec<String>]) -> Option<String> {
+    let body = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
+    Some(with_body("200 OK", body))
+}
+
+fn broken(_: &[Vec<String>]) -> Option<String> {
+    None
+}
+
+fn busy(_: &[Vec<String>]) -> Option<String> {
+    Some(with_body("503 Slow Down", "<Error><Code>SlowDown</Code></Error>"))
+}
+
+fn taken(_: &[Vec<String>]) -> Option<String> {
+    let body = "<Error><Code>PreconditionFailed</Code></Error>";
+    Some(with_body("412 Precondition Failed", body))
+}
+
+fn missing(_: &[Vec<String>]) -> Option<String> {
+    Some(with_body("404 Not Found", ""))
+}
+
+fn created(_: &[Vec<String>]) -> Option<String> {
+    Some("HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 0\r\n\r\n".to_owned())
+}
+
+/// The object with the metadata of the first put.
+fn own(requests: &[Vec<String>]) -> Option<String> {
+    let is_id = |line: &&String| line.starts_with(&format!("x-amz-meta-{PUT_ID}: "));
+    let id = requests.iter().flatten().find(is_id)?;
+    Some(format!("{FOUND}{id}\r\n\r\n"))
+}
+
+fn of_a_rival(_: &[Vec<String>]) -> Option<String> {
+    Some(format!("{FOUND}x-amz-meta-{PUT_ID}: another\r\n\r\n"))
+}
+
+const FOUND: &str = "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nLast-Modified: Thu, 26 Nov 2026 15:00:00 GMT\r\n\
+                     Content-Length: 3\r\n";
+
+fn with_body(status: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Serves a connection for each answer. Returns the first lines of the requests.
+fn serve(listener: &TcpListener, answers: &[Answer]) -> Vec<String> {
+    let mut requests: Vec<Vec<String>> = Vec::new();
+    for answer in answers {
+        let (stream, _) = listener.accept().unwrap();
+        let mut reader = BufReader::new(&stream);
+        let lines: Vec<String> = reader
+            .by_ref()
+            .lines()
+            .map(Result::unwrap)
+            .take_while(|line| !line.is_empty())
+            .collect();
+        let len = lines
+            .iter()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; len.map_or(0, |len| len.parse().unwrap())];
+        reader.read_exact(&mut body).unwrap();
+        requests.push(lines);
+        if let Some(answer) = answer(&requests) {
+            let answer = answer.replacen("\r\n", "\r\nConnection: close\r\n", 1);
+            (&stream).write_all(answer.as_bytes()).unwrap();
+        }
+    }
+    let word = |lines: &Vec<String>| lines[0].split(' ').next().unwrap().to_owned();
+    requests.iter().map(word).collect()
+}
+
+/// Opens a storage, and puts an object there. The outcome, and the methods of the requests.
+fn put_at(answers: &'static [Answer]) -> (Result<(), StorageError>, Vec<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = format!("s3:http://{}/b/p", listener.local_addr().unwrap());
+    let server = thread::spawn(move || serve(&listener, answers));
+    let location: ObjectStoreLocation = place.parse().unwrap();
+    let keys = |name: &str| name.ends_with("KEY_ID").then(|| "i".to_owned());
+    let keys = |name: &str| keys(name).or_else(|| name.ends_with("ACCESS_KEY").then(|| "s".to_owned()));
+    let storage = ObjectStoreStorage::open_with(&location, &keys).unwrap();
+    let put = storage.put(&ObjectName::new("a").unwrap(), &[b"own"]);
+    (put, server.join().unwrap())
+}
+
+#[test]
+fn requests_are_repeated_while_nothing_answers() {
+    let (put, methods) = put_at(&[broken, busy, listed, busy, created]);
+    put.unwrap();
+    assert_eq!(methods, ["GET", "GET", "GET", "PUT", "PUT"]);
+}
+
+#[test]
+fn a_put_whose_answer_was_lost_is_told_from_a_rivals() {
+    let (put, methods) = put_at(&[listed, broken, taken, own]);
+    put.unwrap();
+    assert_eq!(methods, ["GET", "PUT", "PUT", "HEAD"]);
+    let (put, _) = put_at(&[listed, broken, taken, of_a_rival]);
+    assert!(matches!(put, Err(StorageError::AlreadyExists { .. })), "{put:?}");
+    // It was deleted between the two requests.
+    let (put, methods) = put_at(&[listed, taken, missing, created]);
+    put.unwrap();
+    assert_eq!(methods, ["GET", "PUT", "HEAD", "PUT"]);
+}
