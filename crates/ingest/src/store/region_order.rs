@@ -105,7 +105,7 @@ mod tests {
                 prop_assert!(!order.has([had[0], had[1] + 1]));
             }
             let of = |wanted: Lane| regions.iter().filter(move |(lane, ..)| *lane == wanted);
-            let all = |lane| of(lane).map(|(.., count)| *count as u64).sum();
+            let all = |lane| of(lane).map(|(.., count)| *count as u64).sum::<u64>();
             prop_assert_eq!(had, [all(Lane::Content), all(Lane::Metadata)]);
             prop_assert!(order.is_empty());
         }
