@@ -167,7 +167,13 @@ impl<'a> Line<'a> {
     fn compare(&mut self, kind: u8, recorded: &[u8], came: &[u8]) -> Result<(), LabError> {
         match kind {
             request::BEGIN => {
-                let terms = |bytes| Begun::from_bytes(bytes).map(|begun| begun.terms.to_bytes());
+                // A copy of a stream may be the first one of its series. The client sends what it
+                // sent.
+                let terms = |bytes| {
+                    let mut terms = Begun::from_bytes(bytes)?.terms;
+                    terms.has_previous = false;
+                    Ok::<_, format::FormatError>(terms.to_bytes())
+                };
                 match (terms(recorded), terms(came)) {
                     (Ok(recorded), Ok(came)) if recorded == came => Ok(()),
                     (Ok(_), Ok(_)) => Err(self.place.diverged(
