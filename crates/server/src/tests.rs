@@ -119,11 +119,18 @@ impl Client {
 
     fn ask(&mut self, kind: u8, body: &impl Wire) -> Result<Vec<u8>, Refusal> {
         let number = self.send(kind, &body.to_bytes());
-        let (kind, answered, body) = self.next().expect("an answer");
-        assert_eq!(answered, number);
-        match kind {
-            reply::ANSWER => Ok(body),
-            _ => Err(Refusal::from_bytes(&body).unwrap()),
+        loop {
+            let (kind, answered, body) = self.next().expect("an answer");
+            match kind {
+                // A running backup tells these unasked.
+                reply::VERDICTS | reply::DURABLE => continue,
+                reply::FAILED => return Err(Refusal::from_bytes(&body).unwrap()),
+                _ => assert_eq!(answered, number),
+            }
+            return match kind {
+                reply::ANSWER => Ok(body),
+                _ => Err(Refusal::from_bytes(&body).unwrap()),
+            };
         }
     }
 
