@@ -88,8 +88,8 @@ impl OfferedRegion {
     }
 }
 
-/// What [`StoredRegion`] is, at its sender: bytes that are not compressed stay in the buffers into
-/// which they were read.
+/// A region that a client sends. It arrives as a [`StoredRegion`]. The sender does not copy bytes
+/// that are not compressed: they stay in the buffers of the source.
 #[derive(Debug)]
 pub struct SendableRegion(ReadyRegion);
 

@@ -88,7 +88,7 @@ fn write_head(
     }
 }
 
-/// What [`Sent`] is, at its sender.
+/// An offer that a client sends. It arrives as [`Sent`].
 #[derive(Debug)]
 pub enum Sendable {
     /// Any offer but a region, or one that copies.
