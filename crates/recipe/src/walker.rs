@@ -3,8 +3,9 @@
 //! Invariant: the pieces together are exactly the range, and every node on the way down was
 //! compared with its fingerprint (INV-5). The walker returns a whole node only if pushing it gives
 //! the same tree as pushing its children: the cut rule ended it, or both streams end with it, and
-//! no zeros can follow its last zeros. The first piece costs one node for each level, whatever the
-//! offset.
+//! no zeros can follow its last zeros. A node of one child is no stream's root: the walker opens a
+//! last node of one child if nothing else is in the range. The first piece costs one node for each
+//! level, whatever the offset.
 //!
 //! Memory: the children of one node for each level. One thread. After an error the walker cannot be
 //! used.
@@ -85,6 +86,7 @@ pub struct RangeWalker<'a, S: ?Sized> {
     source: &'a S,
     root: TreeRoot,
     frames: Vec<Frame>,
+    begin: u64,
     at: u64,
     end: u64,
     /// The end of the range, or the beginning of a cut last chunk: see [`Self::seam`].
@@ -104,6 +106,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
                 source,
                 root: *root,
                 frames: Vec::new(),
+                begin: offset,
                 at: offset,
                 end,
                 seam: None,
@@ -246,7 +249,7 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
     fn may_reuse(&mut self, node: &Placed) -> Result<bool, RecipeError> {
         let end = node.end();
         if self.is_last && end == self.end {
-            return Ok(true);
+            return Ok(node.begin != self.begin || self.may_be_root(node)?);
         }
         if end > self.end || end >= self.root.len {
             return Ok(false);
@@ -256,6 +259,18 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         }
         let reference = node.child.as_root().expect("a node has a place");
         Ok(!self.ends_in_zeros(&reference)?)
+    }
+
+    /// Whether a stream of this node alone has it for its root: a root above segments has several
+    /// children. The node is the whole range, which may be all that the caller has.
+    fn may_be_root(&self, node: &Placed) -> Result<bool, RecipeError> {
+        use format::node::NodeEntry::Run;
+        if node.child.level <= SEGMENT_LEVEL {
+            return Ok(true);
+        }
+        let reference = node.child.as_root().expect("a node has a place");
+        let node = read_node(self.source, &reference)?;
+        Ok(!matches!(node.entries.as_slice(), [Run { count: 1, .. }]))
     }
 
     /// The end of the range, or the beginning of the chunk that this end cuts.

@@ -278,6 +278,45 @@ proptest! {
     }
 }
 
+/// The last node of a stream may have one child. Such a node is no stream's root, so a copy of the
+/// bytes below it alone has another tree.
+#[test]
+fn a_copied_end_of_a_stream_has_no_root_of_one_child() {
+    let store = Store::new(16);
+    let mut single = 0;
+    for seed in 0..400 {
+        let whole = [Op::Bytes { seed, len: 2000 }];
+        let whole = make(&store, &[], &whole);
+        for first in 0..whole.children.len() {
+            let stream = copy_from(&store, &whole, first);
+            let scratch = Store::new(16);
+            let root = scratch.build(&stream.children, AVG, &mut scratch.forgetful_sink());
+            assert_same((&store, stream.root), (&scratch, root));
+        }
+        let root = store.node(whole.root.location).unwrap();
+        let last = (root.level.get() > 2).then(|| nodes_below(&store, &root).pop().unwrap());
+        single += u32::from(
+            last.is_some_and(|last| nodes_below(&store, &store.node(last.location).unwrap()).len() == 1),
+        );
+    }
+    assert!(single > 3, "{single} streams end in a node of one child");
+}
+
+/// A stream that is the end of another one, from this child on.
+fn copy_from(store: &Store, from: &Stream, first: usize) -> Stream {
+    let begin = from.children[..first].iter().map(|(len, _)| len).sum();
+    let end = from.bytes.len() as u64;
+    let (mut builder, mut sink) = (store.builder(AVG), store.sink());
+    let splice = Splice::new(store, &from.root, begin, end - begin).unwrap();
+    let edge = splice.ends_stream(true).advance(&mut builder, &mut sink).unwrap();
+    assert_eq!(edge, None, "the copy begins with a whole child");
+    Stream {
+        bytes: slice(&from.bytes, begin, end).to_vec(),
+        children: from.children[first..].to_vec(),
+        root: builder.finish(&mut sink).unwrap(),
+    }
+}
+
 /// Reads segment by segment.
 fn read_segments(store: &Store, root: &TreeRoot, begin: u64, end: u64) -> Vec<u8> {
     let mut walker = RangeWalker::new(store, root, begin, end - begin).unwrap();
