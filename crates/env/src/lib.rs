@@ -1,14 +1,16 @@
-//! The only access to time, randomness and storage.
+//! The only access to time, randomness, storage and block devices.
 //!
 //! [`Storage`] is the create-only object interface. [`LocalStorage`] and [`MemoryStorage`]
 //! implement it, and with the feature `remote` `ObjectStoreStorage`. [`Clock`] and [`Entropy`] are
 //! time and randomness. Each has an implementation by the system, and one for tests.
+//! [`BlockDevice`] is a file or a disk of blocks, which are overwritten in place.
 //! [`LoggedStorage`] reports the operations of another storage to `tracing`.
 //!
 //! The feature `testing` adds code for tests: crash tests use `fault::FaultStorage`, and every
 //! storage must pass the suite `conformance`.
 
 mod allocator;
+mod block;
 mod buffer;
 mod clock;
 #[cfg(any(test, feature = "testing"))]
@@ -29,6 +31,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use allocator::return_large_memory;
+pub use block::{BLOCK_BYTES, BlockDevice, DeviceError, FileCaching, FileDevice, MemoryDevice};
 pub use buffer::{ALIGN_BYTES, AlignedBuffer, AlignedPool};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};

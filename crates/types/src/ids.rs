@@ -91,6 +91,27 @@ number!(
     Revision, u32, "revision", u32::MAX - 1
 );
 
+number!(
+    /// A block of a pool: its offset in units of 4 KiB.
+    BlockNumber, u64, "block", 0xff_ffff_ffff
+);
+number!(
+    /// A block of a volume, as its user counts them: an offset in units of 4 KiB.
+    Lba, u64, "volume block", 0xff_ffff_ffff
+);
+number!(
+    /// An extent of a pool: 1,024 successive blocks.
+    ExtentNumber, u32, "extent", 0x3fff_ffff
+);
+number!(
+    /// A volume of a pool, numbered from 1. A number is never used again.
+    VolumeId, u32, "volume", u32::MAX - 1
+);
+number!(
+    /// A batch that a volume sends to the duplicates index, numbered from 1.
+    BatchSequence, u64, "batch", u64::MAX - 1
+);
+
 impl Generation {
     /// The generation of a first sealing.
     pub const FIRST: Self = Self(0);

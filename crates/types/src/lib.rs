@@ -14,8 +14,8 @@ mod words;
 
 pub use fingerprint::Fingerprint;
 pub use ids::{
-    ContainerId, ContainerKind, Epoch, Generation, Level, RegionIndex, Revision, SequenceNumber, SeriesId,
-    SessionId, Slot, StoreId,
+    BatchSequence, BlockNumber, ContainerId, ContainerKind, Epoch, ExtentNumber, Generation, Lba, Level,
+    RegionIndex, Revision, SequenceNumber, SeriesId, SessionId, Slot, StoreId, VolumeId,
 };
 pub use location::{ChunkLocation, SlotRange};
 pub use name::{NameError, OBJECT_NAME_BYTES_MAX, ObjectName};

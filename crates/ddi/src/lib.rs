@@ -1,0 +1,1 @@
+//! The duplicates index (DDI): fingerprint of a block's content -> the block and its references.

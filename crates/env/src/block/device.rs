@@ -1,0 +1,141 @@
+//! The door to a block device.
+
+use std::fmt;
+use std::io;
+
+/// Bytes of a block. Every offset and length of a [`BlockDevice`] is a multiple of it.
+pub const BLOCK_BYTES: u64 = 4096;
+
+/// A file or a disk of blocks.
+///
+/// Any number of threads may call everything at once. Overlapping requests that run at the same time
+/// have no order; each block of a read is as before or as after such a write, not necessarily the
+/// same for all blocks.
+///
+/// A write that returned is seen by every later read, and survives a kill of the process. It
+/// survives a power cut only after a [`Self::flush`] that began later. Until then, a power cut keeps
+/// any subset of the written blocks; a block that was being written may be torn into parts of 512
+/// bytes.
+///
+/// After an error of a write, its blocks have the old or the new bytes. After an error of a flush,
+/// nobody knows what is durable, and no later flush repairs that (the system may have dropped the
+/// pages): the user of the device must stop writing.
+pub trait BlockDevice: fmt::Debug + Send + Sync {
+    /// The length in bytes, a multiple of [`BLOCK_BYTES`].
+    fn len(&self) -> u64;
+
+    /// Whether there is no block.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads blocks. Blocks that nobody wrote have zeros on a new file, and any bytes on a disk.
+    ///
+    /// # Errors
+    /// [`DeviceError`]. Then the buffer has any bytes.
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Overwrites blocks.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError>;
+
+    /// Makes durable what was written before this call.
+    ///
+    /// # Errors
+    /// [`DeviceError`]. After it the device must not be written.
+    fn flush(&self) -> Result<(), DeviceError>;
+
+    /// Tells the device that the content of these blocks is not needed. They read as anything
+    /// afterwards. A device that cannot do it does nothing.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError>;
+
+    /// Makes a file longer; reads the length of a disk again, which its owner may have grown. Never
+    /// makes it shorter.
+    ///
+    /// # Errors
+    /// [`DeviceError`], also if a disk is shorter than `len` bytes.
+    fn grow(&self, len: u64) -> Result<(), DeviceError>;
+}
+
+/// A failed operation of a block device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The range is not within the device, or not made of whole blocks. The caller is wrong.
+    #[error("{device}: bytes {offset} to {end} are not whole blocks within its {len} bytes")]
+    OutOfRange {
+        /// The device.
+        device: String,
+        /// The first byte.
+        offset: u64,
+        /// The end.
+        end: u64,
+        /// The device's length.
+        len: u64,
+    },
+    /// Another process uses the device.
+    #[error("{device}: in use by another process; end that process first")]
+    InUse {
+        /// The device.
+        device: String,
+    },
+    /// There is no such file or disk.
+    #[error("{device}: no such file or disk")]
+    NotFound {
+        /// The device.
+        device: String,
+    },
+    /// A new device is to be made of a file that exists.
+    #[error("{device}: exists already; name another file, or remove this one if nobody needs it")]
+    AlreadyExists {
+        /// The device.
+        device: String,
+    },
+    /// The file system under a file is full.
+    #[error("{device}: the file system has no space left; free some there")]
+    NoSpace {
+        /// The device.
+        device: String,
+    },
+    /// The machine was stopped or the process killed. Only tests' devices return this.
+    #[error("{action}: the machine was stopped or the process killed")]
+    Gone {
+        /// The operation.
+        action: &'static str,
+    },
+    /// Anything else that the system reports.
+    #[error("{device}: {action} failed: {source}")]
+    Io {
+        /// The operation.
+        action: &'static str,
+        /// The device.
+        device: String,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// Checks that the range is made of whole blocks of the device.
+pub(super) fn check_range(
+    device: &dyn fmt::Display,
+    device_len: u64,
+    offset: u64,
+    len: u64,
+) -> Result<(), DeviceError> {
+    let end = offset.saturating_add(len);
+    let is_whole = offset.is_multiple_of(BLOCK_BYTES) && len.is_multiple_of(BLOCK_BYTES);
+    if is_whole && end <= device_len {
+        return Ok(());
+    }
+    Err(DeviceError::OutOfRange {
+        device: device.to_string(),
+        offset,
+        end,
+        len: device_len,
+    })
+}

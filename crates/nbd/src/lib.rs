@@ -1,0 +1,1 @@
+//! The NBD protocol, without I/O.

@@ -1,0 +1,1 @@
+//! Serves volumes by NBD.

@@ -1,0 +1,1 @@
+//! Pools of blocks, and the volumes that share them.
