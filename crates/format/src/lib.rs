@@ -13,6 +13,7 @@ pub mod listing;
 pub mod manifest;
 pub mod names;
 pub mod node;
+pub mod pool;
 pub mod probe;
 pub mod reclaim;
 pub mod series;

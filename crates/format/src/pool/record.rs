@@ -1,0 +1,384 @@
+//! Records of a volume's log. Replaying them in order over the state of the checkpoint gives the
+//! volume's state again.
+
+use types::{BatchSequence, BlockNumber, ExtentNumber, Fingerprint, Lba, VolumeId};
+
+use crate::error::Result;
+use crate::wire::{Reader, Writer};
+
+/// A change of a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// Successive blocks of the volume were written to successive new blocks. After a power cut,
+    /// each counts only if the block has its digest, unless a `FlushMark` follows.
+    Map {
+        /// The first block of the volume.
+        lba: Lba,
+        /// The first new block.
+        block: BlockNumber,
+        /// XXH3-64 of each block's content.
+        digests: Vec<u64>,
+    },
+    /// Blocks of the volume are zeros (trim, write-zeroes).
+    Cut {
+        /// The first.
+        lba: Lba,
+        /// How many.
+        count: u64,
+    },
+    /// The finder is about to send these increments to the duplicates index.
+    Intent {
+        /// The batch.
+        batch: BatchSequence,
+        /// Whether this record is the batch's last.
+        is_last: bool,
+        /// The blocks.
+        blocks: Vec<IntentBlock>,
+    },
+    /// The answers to an intent, in its order.
+    Found {
+        /// The batch.
+        batch: BatchSequence,
+        /// The number of the first answer in the batch.
+        from: u32,
+        /// The answers.
+        outcomes: Vec<FoundOutcome>,
+    },
+    /// The finder found zeros in these blocks, and freed them.
+    Zeroed {
+        /// The volume's block, and the freed block.
+        blocks: Vec<(Lba, BlockNumber)>,
+    },
+    /// The collector is about to send these decrements to the duplicates index.
+    DecIntent {
+        /// The batch.
+        batch: BatchSequence,
+        /// Whether this record is the batch's last.
+        is_last: bool,
+        /// Each block, the fingerprint of its content, and the references to give back.
+        blocks: Vec<(BlockNumber, Fingerprint, u32)>,
+    },
+    /// The answers to a `DecIntent`, in its order.
+    Decided {
+        /// The batch.
+        batch: BatchSequence,
+        /// The number of the first answer in the batch.
+        from: u32,
+        /// The answers.
+        outcomes: Vec<DecidedOutcome>,
+    },
+    /// Extents came from the pool, each with its number of grants.
+    Extents {
+        /// The extents.
+        extents: Vec<(ExtentNumber, u32)>,
+    },
+    /// Extents go back to the pool, each with its number of grants.
+    Returned {
+        /// The extents.
+        extents: Vec<(ExtentNumber, u32)>,
+    },
+    /// Free blocks go to another volume.
+    Give {
+        /// The other volume.
+        to: VolumeId,
+        /// Counts the gifts of this volume to that one.
+        gift: u64,
+        /// Runs of blocks: the first, and how many.
+        runs: Vec<(BlockNumber, u32)>,
+    },
+    /// Free blocks came from another volume.
+    Take {
+        /// The other volume.
+        from: VolumeId,
+        /// The gift's number.
+        gift: u64,
+        /// Runs of blocks: the first, and how many.
+        runs: Vec<(BlockNumber, u32)>,
+    },
+    /// The records of the blocks of log before this one, and the data that they name, were flushed.
+    FlushMark {
+        /// The sequence number of the first block that is not covered.
+        covers: u64,
+    },
+    /// The volume has another length, in blocks.
+    Resized {
+        /// The length.
+        blocks: u64,
+    },
+    /// A counted block had only this reference, and was taken out of the index: it is private again.
+    Unshared {
+        /// The volume's block.
+        lba: Lba,
+        /// The block.
+        block: BlockNumber,
+    },
+}
+
+/// A block that the finder registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IntentBlock {
+    /// The volume's block.
+    pub lba: Lba,
+    /// The block.
+    pub block: BlockNumber,
+    /// The fingerprint of its content.
+    pub fingerprint: Fingerprint,
+}
+
+/// The index's answer about a block of an intent.
+///
+/// What follows from it depends on the map: if the volume's block was written meanwhile, the
+/// reference goes to the collector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoundOutcome {
+    /// The content is new: the block is registered.
+    Registered,
+    /// The content is known: this block has it.
+    Known(BlockNumber),
+    /// The fingerprint is known, but that block has another content (D7).
+    Different(BlockNumber),
+}
+
+/// What became of a block of the collector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecidedOutcome {
+    /// Others refer to it.
+    Remains,
+    /// Nobody refers to it: it is free.
+    Freed,
+    /// The index does not know it like this. That is damage; the block is never used again.
+    Unknown,
+}
+
+impl Record {
+    /// Appends the encoding.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut w = Writer::new(out);
+        match self {
+            Self::Map { lba, block, digests } => {
+                w.u8(1);
+                w.lba(*lba);
+                w.block(*block);
+                w.list(digests, |w, digest| w.u64(*digest));
+            }
+            Self::Cut { lba, count } => {
+                w.u8(2);
+                w.lba(*lba);
+                w.varint(*count);
+            }
+            Self::Intent {
+                batch,
+                is_last,
+                blocks,
+            } => {
+                w.u8(3);
+                w.batch(*batch);
+                w.flag(*is_last);
+                w.list(blocks, |w, one| {
+                    w.lba(one.lba);
+                    w.block(one.block);
+                    w.fingerprint(one.fingerprint);
+                });
+            }
+            Self::Found {
+                batch,
+                from,
+                outcomes,
+            } => {
+                w.u8(4);
+                w.batch(*batch);
+                w.varint32(*from);
+                w.list(outcomes, |w, outcome| outcome.write(w));
+            }
+            Self::Zeroed { blocks } => {
+                w.u8(5);
+                w.list(blocks, |w, (lba, block)| {
+                    w.lba(*lba);
+                    w.block(*block);
+                });
+            }
+            Self::DecIntent {
+                batch,
+                is_last,
+                blocks,
+            } => {
+                w.u8(6);
+                w.batch(*batch);
+                w.flag(*is_last);
+                w.list(blocks, |w, (block, fingerprint, count)| {
+                    w.block(*block);
+                    w.fingerprint(*fingerprint);
+                    w.varint32(*count);
+                });
+            }
+            Self::Decided {
+                batch,
+                from,
+                outcomes,
+            } => {
+                w.u8(7);
+                w.batch(*batch);
+                w.varint32(*from);
+                w.list(outcomes, |w, outcome| w.u8(outcome.number()));
+            }
+            Self::Extents { extents } => write_extents(&mut w, 8, extents),
+            Self::Returned { extents } => write_extents(&mut w, 9, extents),
+            Self::Give { to, gift, runs } => write_runs(&mut w, 10, *to, *gift, runs),
+            Self::Take { from, gift, runs } => write_runs(&mut w, 11, *from, *gift, runs),
+            Self::FlushMark { covers } => {
+                w.u8(12);
+                w.varint(*covers);
+            }
+            Self::Resized { blocks } => {
+                w.u8(13);
+                w.varint(*blocks);
+            }
+            Self::Unshared { lba, block } => {
+                w.u8(14);
+                w.lba(*lba);
+                w.block(*block);
+            }
+        }
+    }
+
+    /// The next record.
+    ///
+    /// # Errors
+    /// `Malformed` if it is none.
+    pub fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let here = r.fault("a record has no such kind");
+        Ok(match r.u8()? {
+            1 => Self::Map {
+                lba: r.lba()?,
+                block: r.block()?,
+                digests: r.list(8, Reader::u64)?,
+            },
+            2 => Self::Cut {
+                lba: r.lba()?,
+                count: r.varint()?,
+            },
+            3 => Self::Intent {
+                batch: r.batch()?,
+                is_last: r.flag()?,
+                blocks: r.list(34, |r| {
+                    Ok(IntentBlock {
+                        lba: r.lba()?,
+                        block: r.block()?,
+                        fingerprint: r.fingerprint()?,
+                    })
+                })?,
+            },
+            4 => Self::Found {
+                batch: r.batch()?,
+                from: r.varint32()?,
+                outcomes: r.list(1, FoundOutcome::read)?,
+            },
+            5 => Self::Zeroed {
+                blocks: r.list(2, |r| Ok((r.lba()?, r.block()?)))?,
+            },
+            6 => Self::DecIntent {
+                batch: r.batch()?,
+                is_last: r.flag()?,
+                blocks: r.list(34, |r| Ok((r.block()?, r.fingerprint()?, r.varint32()?)))?,
+            },
+            7 => Self::Decided {
+                batch: r.batch()?,
+                from: r.varint32()?,
+                outcomes: r.list(1, DecidedOutcome::read)?,
+            },
+            8 => Self::Extents {
+                extents: read_extents(r)?,
+            },
+            9 => Self::Returned {
+                extents: read_extents(r)?,
+            },
+            10 => Self::Give {
+                to: r.volume()?,
+                gift: r.varint()?,
+                runs: read_runs(r)?,
+            },
+            11 => Self::Take {
+                from: r.volume()?,
+                gift: r.varint()?,
+                runs: read_runs(r)?,
+            },
+            12 => Self::FlushMark { covers: r.varint()? },
+            13 => Self::Resized { blocks: r.varint()? },
+            14 => Self::Unshared {
+                lba: r.lba()?,
+                block: r.block()?,
+            },
+            _ => return Err(here),
+        })
+    }
+}
+
+fn write_extents(w: &mut Writer<'_>, kind: u8, extents: &[(ExtentNumber, u32)]) {
+    w.u8(kind);
+    w.list(extents, |w, (extent, grants)| {
+        w.extent(*extent);
+        w.varint32(*grants);
+    });
+}
+
+fn read_extents(r: &mut Reader<'_>) -> Result<Vec<(ExtentNumber, u32)>> {
+    r.list(2, |r| Ok((r.extent()?, r.varint32()?)))
+}
+
+fn write_runs(w: &mut Writer<'_>, kind: u8, volume: VolumeId, gift: u64, runs: &[(BlockNumber, u32)]) {
+    w.u8(kind);
+    w.volume(volume);
+    w.varint(gift);
+    w.list(runs, |w, (first, count)| {
+        w.block(*first);
+        w.varint32(*count);
+    });
+}
+
+fn read_runs(r: &mut Reader<'_>) -> Result<Vec<(BlockNumber, u32)>> {
+    r.list(2, |r| Ok((r.block()?, r.varint32()?)))
+}
+
+impl FoundOutcome {
+    fn write(self, w: &mut Writer<'_>) {
+        let (number, block) = match self {
+            Self::Registered => (0, None),
+            Self::Known(block) => (1, Some(block)),
+            Self::Different(block) => (2, Some(block)),
+        };
+        w.u8(number);
+        if let Some(block) = block {
+            w.block(block);
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let here = r.fault("an answer has no such kind");
+        Ok(match r.u8()? {
+            0 => Self::Registered,
+            1 => Self::Known(r.block()?),
+            2 => Self::Different(r.block()?),
+            _ => return Err(here),
+        })
+    }
+}
+
+impl DecidedOutcome {
+    const fn number(self) -> u8 {
+        match self {
+            Self::Remains => 0,
+            Self::Freed => 1,
+            Self::Unknown => 2,
+        }
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let here = r.fault("a decision has no such kind");
+        match r.u8()? {
+            0 => Ok(Self::Remains),
+            1 => Ok(Self::Freed),
+            2 => Ok(Self::Unknown),
+            _ => Err(here),
+        }
+    }
+}

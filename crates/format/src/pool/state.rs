@@ -1,0 +1,156 @@
+//! A volume's state at a checkpoint, beside its map: free blocks, blocks for the collector, counters.
+//! It fills a chain of framed pages.
+
+use types::{BatchSequence, BlockNumber, ExtentNumber, VolumeId};
+
+use super::EXTENT_BLOCKS;
+use super::frame::FRAMED_BYTES_MAX;
+use crate::error::{FormatError, Result};
+use crate::payload::{Payload, payload};
+use crate::wire::{Reader, Writer};
+
+/// Bytes of state in a page.
+pub const STATE_PAGE_BYTES: usize = FRAMED_BYTES_MAX - 8;
+
+/// Free blocks of one extent: a bit for each, the lowest first.
+pub type FreeBits = [u64; 16];
+
+/// A volume's state at a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VolumeState {
+    /// The last batch that was sent to the duplicates index and answered.
+    pub batch: Option<BatchSequence>,
+    /// Extents that are wholly free, ascending.
+    pub free_extents: Vec<ExtentNumber>,
+    /// Extents with some free blocks, ascending.
+    pub free_blocks: Vec<(ExtentNumber, FreeBits)>,
+    /// Blocks whose references the collector has to give back, and how many.
+    pub unreferenced: Vec<(BlockNumber, u32)>,
+    /// Blocks that must never be used again, because the index does not know them.
+    pub suspects: Vec<BlockNumber>,
+    /// The last gift that was taken from each volume.
+    pub taken: Vec<(VolumeId, u64)>,
+    /// The last gift that was made to each volume.
+    pub given: Vec<(VolumeId, u64)>,
+    /// Private blocks whose fingerprint other content has: they are not shared (D7).
+    pub different: Vec<BlockNumber>,
+}
+
+payload!(VolumeState);
+
+impl Payload for VolumeState {
+    const WHAT: &'static str = "volume state";
+    const VERSION: u8 = 1;
+
+    fn write(&self, w: &mut Writer<'_>) {
+        w.option(self.batch, Writer::batch);
+        w.list(&self.free_extents, |w, extent| w.extent(*extent));
+        w.list(&self.free_blocks, |w, (extent, bits)| {
+            w.extent(*extent);
+            write_bits(w, bits);
+        });
+        w.list(&self.unreferenced, |w, (block, count)| {
+            w.block(*block);
+            w.varint32(*count);
+        });
+        w.list(&self.suspects, |w, block| w.block(*block));
+        let gifts = |w: &mut Writer<'_>, (volume, gift): &(VolumeId, u64)| {
+            w.volume(*volume);
+            w.varint(*gift);
+        };
+        w.list(&self.taken, gifts);
+        w.list(&self.given, gifts);
+        w.list(&self.different, |w, block| w.block(*block));
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let gift = |r: &mut Reader<'_>| Ok((r.volume()?, r.varint()?));
+        Ok(Self {
+            batch: r.option(Reader::batch)?,
+            free_extents: r.list(1, Reader::extent)?,
+            free_blocks: r.list(3, |r| Ok((r.extent()?, read_bits(r)?)))?,
+            unreferenced: r.list(2, |r| Ok((r.block()?, r.varint32()?)))?,
+            suspects: r.list(1, Reader::block)?,
+            taken: r.list(2, gift)?,
+            given: r.list(2, gift)?,
+            different: r.list(1, Reader::block)?,
+        })
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        if !self.free_extents.is_sorted_by(|a, b| a < b) || !self.free_blocks.is_sorted_by(|a, b| a.0 < b.0) {
+            return Err("extents are not in ascending order");
+        }
+        if self.free_blocks.iter().any(|(_, bits)| *bits == [0; 16]) {
+            return Err("an extent without free blocks is among those with some");
+        }
+        Ok(())
+    }
+}
+
+/// Few free blocks are a list, many are a bitmap.
+fn write_bits(w: &mut Writer<'_>, bits: &FreeBits) {
+    let count: u32 = bits.iter().map(|word| word.count_ones()).sum();
+    w.varint32(count);
+    if count >= 64 {
+        for word in bits {
+            w.u64(*word);
+        }
+        return;
+    }
+    for (number, word) in bits.iter().enumerate() {
+        let mut left = *word;
+        while left != 0 {
+            let index = number as u64 * 64 + u64::from(left.trailing_zeros());
+            w.u16(u16::try_from(index).expect("an extent has 1,024 blocks"));
+            left &= left - 1;
+        }
+    }
+}
+
+fn read_bits(r: &mut Reader<'_>) -> Result<FreeBits> {
+    let here = r.fault("free blocks of an extent are not those that were counted");
+    let count = r.varint32()?;
+    let mut bits = FreeBits::default();
+    if count >= 64 {
+        for word in &mut bits {
+            *word = r.u64()?;
+        }
+    } else {
+        let mut least = 0;
+        for _ in 0..count {
+            let index = u64::from(r.u16()?);
+            if index < least || index >= EXTENT_BLOCKS {
+                return Err(here);
+            }
+            least = index + 1;
+            bits[usize::try_from(index / 64).unwrap_or(0)] |= 1 << (index % 64);
+        }
+    }
+    let found: u32 = bits.iter().map(|word| word.count_ones()).sum();
+    if found == count { Ok(bits) } else { Err(here) }
+}
+
+/// The payload of a page of the chain.
+#[must_use]
+pub fn state_page(next: Option<BlockNumber>, bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8 + bytes.len());
+    out.extend_from_slice(&next.map_or(0, BlockNumber::get).to_le_bytes());
+    out.extend_from_slice(bytes);
+    out
+}
+
+/// The next page of the chain, and the bytes of this one.
+///
+/// # Errors
+/// `Malformed` if it is no such payload.
+pub fn read_state_page(payload: &[u8]) -> Result<(Option<BlockNumber>, &[u8])> {
+    let mut r = Reader::new("state page", payload);
+    let number = r.u64()?;
+    let next = BlockNumber::new(number).map_err(|_| FormatError::Invalid {
+        what: "state page",
+        why: "the next page is out of range",
+    })?;
+    let bytes = r.take(r.remaining())?;
+    Ok(((number != 0).then_some(next), bytes))
+}

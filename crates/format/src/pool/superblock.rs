@@ -1,0 +1,83 @@
+//! The head of a pool. Two copies are written in turn, so that one is always whole.
+
+use types::{ExtentNumber, VolumeId};
+
+use super::EXTENT_BLOCKS;
+use crate::error::Result;
+use crate::payload::{Payload, payload};
+use crate::wire::{Reader, Writer};
+
+/// The blocks of the two copies.
+pub const SUPERBLOCKS: [u64; 2] = [0, EXTENT_BLOCKS / 2];
+
+/// Extents that may hold the table of extents.
+pub const TABLE_EXTENTS_MAX: usize = 512;
+
+/// Bytes of the path of the pool's index.
+pub const INDEX_PATH_BYTES_MAX: usize = 1024;
+
+/// The head of a pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// Counts the writes; the whole copy with the larger number holds.
+    pub counter: u64,
+    /// The pool's id, random.
+    pub pool: [u8; 16],
+    /// The key of the fingerprints of this pool's blocks, random.
+    pub domain_key: [u8; 32],
+    /// Extents of the device that the pool uses.
+    pub extents: u32,
+    /// The extents that hold the table of extents, in order.
+    pub table: Vec<ExtentNumber>,
+    /// The number of the next volume.
+    pub next_volume: VolumeId,
+    /// The system's boot in which the pool was last open for writing: a pool that is opened in the
+    /// same boot was ended by a kill at most, not by a power cut.
+    pub boot: [u8; 16],
+    /// The folder of the duplicates index; empty if it is beside the pool's file.
+    pub index: String,
+}
+
+payload!(Superblock);
+
+impl Payload for Superblock {
+    const WHAT: &'static str = "superblock";
+    const VERSION: u8 = 1;
+
+    fn write(&self, w: &mut Writer<'_>) {
+        w.u64(self.counter);
+        w.put(&self.pool);
+        w.put(&self.domain_key);
+        w.u32(self.extents);
+        w.list(&self.table, |w, extent| w.extent(*extent));
+        w.volume(self.next_volume);
+        w.put(&self.boot);
+        w.text(&self.index);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self {
+            counter: r.u64()?,
+            pool: r.array()?,
+            domain_key: r.array()?,
+            extents: r.u32()?,
+            table: r.list(1, Reader::extent)?,
+            next_volume: r.volume()?,
+            boot: r.array()?,
+            index: r.text(INDEX_PATH_BYTES_MAX)?,
+        })
+    }
+
+    fn rules(&self) -> Result<(), &'static str> {
+        if self.table.is_empty() || self.table.len() > TABLE_EXTENTS_MAX {
+            return Err("the table has no extent, or too many");
+        }
+        if self.index.len() > INDEX_PATH_BYTES_MAX {
+            return Err("the path of the index is too long");
+        }
+        if self.table.iter().any(|extent| extent.get() >= self.extents) {
+            return Err("the table is outside of the pool");
+        }
+        Ok(())
+    }
+}
