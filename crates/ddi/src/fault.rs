@@ -1,0 +1,140 @@
+//! A duplicates index for tests that fails, waits and forgets as a test plans it.
+//!
+//! It wraps a [`MemoryIndex`]. Many threads may call it. Without a plan it behaves as the wrapped
+//! index does.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use env::Clock;
+use types::{BatchSequence, Fingerprint, VolumeId};
+
+use crate::memory::Contents;
+use crate::{Bucket, DdiError, DuplicatesIndex, MemoryIndex, Operation, Outcome, Rebuild, Row, Statistics};
+
+/// When a call of `apply` fails with [`DdiError::NoAnswer`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// Before the batch took effect: the request was lost.
+    Before,
+    /// After the batch took effect: the answer was lost.
+    After,
+}
+
+/// An index that fails, waits and forgets as planned.
+#[derive(Debug)]
+pub struct FaultyIndex {
+    inner: MemoryIndex,
+    clock: Arc<dyn Clock>,
+    plan: Mutex<Plan>,
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    applies: u64,
+    failures: BTreeMap<u64, Failure>,
+    delay: Duration,
+    mark: Contents,
+}
+
+impl FaultyIndex {
+    /// An empty index without a plan. It waits by `clock`.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            inner: MemoryIndex::new(),
+            clock,
+            plan: Mutex::default(),
+        }
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the n-th call of `apply` from now on fail once; 1 is the next call.
+    pub fn fail_apply(&self, n: u64, failure: Failure) {
+        let mut plan = self.plan();
+        let call = plan.applies + n;
+        plan.failures.insert(call, failure);
+    }
+
+    /// Lets each call of `apply` wait before it does anything.
+    pub fn delay_applies(&self, delay: Duration) {
+        self.plan().delay = delay;
+    }
+
+    /// The calls of `apply` so far, failed ones included.
+    #[must_use]
+    pub fn applies(&self) -> u64 {
+        self.plan().applies
+    }
+
+    /// Remembers everything that the index has now.
+    pub fn mark(&self) {
+        let mut plan = self.plan();
+        plan.mark = self.inner.contents();
+    }
+
+    /// Loses all acknowledged changes since the last mark, or since the beginning, as a database
+    /// does that drops the end of its journal.
+    pub fn lose_since_mark(&self) {
+        let plan = self.plan();
+        self.inner.set_contents(plan.mark.clone());
+    }
+}
+
+impl DuplicatesIndex for FaultyIndex {
+    fn apply(
+        &self,
+        bucket: Bucket,
+        client: VolumeId,
+        sequence: BatchSequence,
+        operations: &[Operation],
+    ) -> Result<Vec<Outcome>, DdiError> {
+        let lost = DdiError::NoAnswer { action: "apply" };
+        let (failure, delay) = {
+            let mut plan = self.plan();
+            plan.applies += 1;
+            let call = plan.applies;
+            (plan.failures.remove(&call), plan.delay)
+        };
+        if !delay.is_zero() {
+            self.clock.sleep(delay);
+        }
+        if failure == Some(Failure::Before) {
+            return Err(lost);
+        }
+        let outcomes = self.inner.apply(bucket, client, sequence, operations)?;
+        if failure == Some(Failure::After) {
+            return Err(lost);
+        }
+        Ok(outcomes)
+    }
+
+    fn client(&self, bucket: Bucket, client: VolumeId) -> Result<Option<BatchSequence>, DdiError> {
+        self.inner.client(bucket, client)
+    }
+
+    fn forget_client(&self, client: VolumeId) -> Result<(), DdiError> {
+        self.inner.forget_client(client)
+    }
+
+    fn look_up(&self, bucket: Bucket, fingerprints: &[Fingerprint]) -> Result<Vec<Option<Row>>, DdiError> {
+        self.inner.look_up(bucket, fingerprints)
+    }
+
+    fn scan(&self, bucket: Bucket, visit: &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<(), DdiError> {
+        self.inner.scan(bucket, visit)
+    }
+
+    fn statistics(&self) -> Result<Statistics, DdiError> {
+        self.inner.statistics()
+    }
+
+    fn rebuild(&self) -> Result<Box<dyn Rebuild + '_>, DdiError> {
+        self.inner.rebuild()
+    }
+}
