@@ -1,1 +1,41 @@
-//! Pools of blocks, and the volumes that share them.
+//! Pools of blocks, and the volumes that share them: DEDIS on one host [DEDIS 2].
+//!
+//! A [`Pool`] is a file or a disk. A [`Volume`] maps its blocks to blocks of the pool, and serves
+//! reads and writes (D1). In the background, the finder shares equal blocks of all volumes (D2), and
+//! the collector frees blocks that no volume refers to (D4). The duplicates index (`ddi`) counts the
+//! references.
+//!
+//! What must hold (`docs/volumes.md`): a kill of the process loses nothing that was acknowledged, a
+//! power cut nothing that was flushed; a write in place costs no metadata, no hash and no question to
+//! the index.
+
+mod batch;
+mod checkpoint;
+mod collector;
+mod core;
+mod counters;
+mod dirty;
+mod error;
+mod extents;
+mod finder;
+mod free;
+mod gifts;
+mod head;
+mod leaf;
+mod log;
+mod map;
+mod pool;
+mod read;
+mod readers;
+mod recovery;
+mod shared;
+mod volume;
+mod write;
+
+pub use counters::{Latency, VolumeCounts};
+pub use error::{Result, VolumeError};
+pub use finder::Found;
+pub use format::pool::header::VolumeSettings;
+pub use pool::{MAP_CACHE_BYTES_DEFAULT, Pool, PoolOptions};
+pub use read::Status;
+pub use volume::Volume;

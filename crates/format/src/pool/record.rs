@@ -19,7 +19,8 @@ pub enum Record {
         /// XXH3-64 of each block's content.
         digests: Vec<u64>,
     },
-    /// Blocks of the volume are zeros (trim, write-zeroes).
+    /// Blocks of the volume, all of one page of the map, are zeros: they were cut, or the finder
+    /// found zeros in them.
     Cut {
         /// The first.
         lba: Lba,
@@ -43,11 +44,6 @@ pub enum Record {
         from: u32,
         /// The answers.
         outcomes: Vec<FoundOutcome>,
-    },
-    /// The finder found zeros in these blocks, and freed them.
-    Zeroed {
-        /// The volume's block, and the freed block.
-        blocks: Vec<(Lba, BlockNumber)>,
     },
     /// The collector is about to send these decrements to the duplicates index.
     DecIntent {
@@ -150,6 +146,12 @@ pub enum DecidedOutcome {
     Unknown,
 }
 
+/// The digest of a block's content in a `Map` record: the lower half of its XXH3-128.
+#[must_use]
+pub fn block_digest(content: &[u8]) -> u64 {
+    u64::try_from(crate::wire::digest(content) & u128::from(u64::MAX)).expect("64 bits")
+}
+
 impl Record {
     /// Appends the encoding.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -190,19 +192,12 @@ impl Record {
                 w.varint32(*from);
                 w.list(outcomes, |w, outcome| outcome.write(w));
             }
-            Self::Zeroed { blocks } => {
-                w.u8(5);
-                w.list(blocks, |w, (lba, block)| {
-                    w.lba(*lba);
-                    w.block(*block);
-                });
-            }
             Self::DecIntent {
                 batch,
                 is_last,
                 blocks,
             } => {
-                w.u8(6);
+                w.u8(5);
                 w.batch(*batch);
                 w.flag(*is_last);
                 w.list(blocks, |w, (block, fingerprint, count)| {
@@ -216,25 +211,25 @@ impl Record {
                 from,
                 outcomes,
             } => {
-                w.u8(7);
+                w.u8(6);
                 w.batch(*batch);
                 w.varint32(*from);
                 w.list(outcomes, |w, outcome| w.u8(outcome.number()));
             }
-            Self::Extents { extents } => write_extents(&mut w, 8, extents),
-            Self::Returned { extents } => write_extents(&mut w, 9, extents),
-            Self::Give { to, gift, runs } => write_runs(&mut w, 10, *to, *gift, runs),
-            Self::Take { from, gift, runs } => write_runs(&mut w, 11, *from, *gift, runs),
+            Self::Extents { extents } => write_extents(&mut w, 7, extents),
+            Self::Returned { extents } => write_extents(&mut w, 8, extents),
+            Self::Give { to, gift, runs } => write_runs(&mut w, 9, *to, *gift, runs),
+            Self::Take { from, gift, runs } => write_runs(&mut w, 10, *from, *gift, runs),
             Self::FlushMark { covers } => {
-                w.u8(12);
+                w.u8(11);
                 w.varint(*covers);
             }
             Self::Resized { blocks } => {
-                w.u8(13);
+                w.u8(12);
                 w.varint(*blocks);
             }
             Self::Unshared { lba, block } => {
-                w.u8(14);
+                w.u8(13);
                 w.lba(*lba);
                 w.block(*block);
             }
@@ -273,38 +268,35 @@ impl Record {
                 from: r.varint32()?,
                 outcomes: r.list(1, FoundOutcome::read)?,
             },
-            5 => Self::Zeroed {
-                blocks: r.list(2, |r| Ok((r.lba()?, r.block()?)))?,
-            },
-            6 => Self::DecIntent {
+            5 => Self::DecIntent {
                 batch: r.batch()?,
                 is_last: r.flag()?,
                 blocks: r.list(34, |r| Ok((r.block()?, r.fingerprint()?, r.varint32()?)))?,
             },
-            7 => Self::Decided {
+            6 => Self::Decided {
                 batch: r.batch()?,
                 from: r.varint32()?,
                 outcomes: r.list(1, DecidedOutcome::read)?,
             },
-            8 => Self::Extents {
+            7 => Self::Extents {
                 extents: read_extents(r)?,
             },
-            9 => Self::Returned {
+            8 => Self::Returned {
                 extents: read_extents(r)?,
             },
-            10 => Self::Give {
+            9 => Self::Give {
                 to: r.volume()?,
                 gift: r.varint()?,
                 runs: read_runs(r)?,
             },
-            11 => Self::Take {
+            10 => Self::Take {
                 from: r.volume()?,
                 gift: r.varint()?,
                 runs: read_runs(r)?,
             },
-            12 => Self::FlushMark { covers: r.varint()? },
-            13 => Self::Resized { blocks: r.varint()? },
-            14 => Self::Unshared {
+            11 => Self::FlushMark { covers: r.varint()? },
+            12 => Self::Resized { blocks: r.varint()? },
+            13 => Self::Unshared {
                 lba: r.lba()?,
                 block: r.block()?,
             },

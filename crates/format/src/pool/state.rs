@@ -20,6 +20,10 @@ pub type FreeBits = [u64; 16];
 pub struct VolumeState {
     /// The last batch that was sent to the duplicates index and answered.
     pub batch: Option<BatchSequence>,
+    /// Blocks of the volume that are not zeros.
+    pub mapped: u64,
+    /// Those of them that refer to a registered block.
+    pub counted: u64,
     /// Extents that are wholly free, ascending.
     pub free_extents: Vec<ExtentNumber>,
     /// Extents with some free blocks, ascending.
@@ -44,6 +48,8 @@ impl Payload for VolumeState {
 
     fn write(&self, w: &mut Writer<'_>) {
         w.option(self.batch, Writer::batch);
+        w.varint(self.mapped);
+        w.varint(self.counted);
         w.list(&self.free_extents, |w, extent| w.extent(*extent));
         w.list(&self.free_blocks, |w, (extent, bits)| {
             w.extent(*extent);
@@ -67,6 +73,8 @@ impl Payload for VolumeState {
         let gift = |r: &mut Reader<'_>| Ok((r.volume()?, r.varint()?));
         Ok(Self {
             batch: r.option(Reader::batch)?,
+            mapped: r.varint()?,
+            counted: r.varint()?,
             free_extents: r.list(1, Reader::extent)?,
             free_blocks: r.list(3, |r| Ok((r.extent()?, read_bits(r)?)))?,
             unreferenced: r.list(2, |r| Ok((r.block()?, r.varint32()?)))?,

@@ -1,0 +1,287 @@
+//! Batches for the duplicates index: sent once, answered once (rule 9).
+//!
+//! A volume has one batch under way, and holds its slot meanwhile. The batch's operations are in the
+//! log before the index hears of them (rule 3). If no answer comes, the batch stays open: the next
+//! user of the slot sends it again, under the same number.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ddi::{Bucket, DdiError, Operation, Outcome};
+use env::{AlignedBuffer, BLOCK_BYTES};
+use format::pool::entry::MapEntry;
+use format::pool::record::{DecidedOutcome, FoundOutcome, IntentBlock, Record};
+use types::{BatchSequence, BlockNumber, Fingerprint};
+
+use crate::error::{Result, VolumeError};
+use crate::leaf::{LEAF_BLOCKS, Leaf};
+use crate::volume::{Volume, lock};
+
+/// A batch that was sent, or is about to be.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) sequence: u64,
+    pub(crate) content: BatchContent,
+    /// The pages of the blocks: they stay in memory, because only there they are frozen.
+    pub(crate) held: Vec<Arc<Leaf>>,
+}
+
+/// What a batch is about.
+#[derive(Debug)]
+pub(crate) enum BatchContent {
+    /// Blocks that the finder registers, in the order of the volume.
+    Intent(Vec<IntentBlock>),
+    /// References that the collector gives back.
+    DecIntent(Vec<(BlockNumber, Fingerprint, u32)>),
+}
+
+/// The slot: who holds it may send a batch, or make a checkpoint if no batch is open.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    pub(crate) open: Option<Batch>,
+}
+
+/// Answers in one record.
+const OUTCOMES_MAX: usize = 512;
+/// Times that a batch is sent before its sender gives up for now.
+const ATTEMPTS: u32 = 3;
+
+impl Volume {
+    /// Sends the open batch, and acts on the answers.
+    ///
+    /// # Errors
+    /// Errors of the index: the batch stays open. [`VolumeError::NeedsRecount`] if the index refused
+    /// it: then it is abandoned.
+    pub(crate) fn settle(&self, slot: &mut Slot) -> Result<()> {
+        let Some(batch) = &slot.open else {
+            return Ok(());
+        };
+        let sequence = BatchSequence::new(batch.sequence).map_err(|error| VolumeError::Invalid {
+            what: "batch",
+            why: error.to_string(),
+        })?;
+        let operations = operations(&batch.content);
+        let outcomes = match self.send(sequence, &operations) {
+            Ok(outcomes) => outcomes,
+            Err(error) if error.is_refusal() && !matches!(error, DdiError::Rebuilding) => {
+                let found = self.shared.index.client(Bucket::FIRST, self.id)?;
+                self.set_mismatch(found.map_or(0, BatchSequence::get), batch.sequence - 1);
+                self.abandon(slot)?;
+                return Err(error.into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let batch = slot.open.take().expect("the batch was there");
+        let result = match &batch.content {
+            BatchContent::Intent(blocks) => self.act_on_found(batch.sequence, blocks, &outcomes),
+            BatchContent::DecIntent(blocks) => self.act_on_decided(batch.sequence, blocks, &outcomes),
+        };
+        // What the index counted is in the log or nowhere.
+        self.or_stop(result)?;
+        self.core().batch = batch.sequence;
+        Ok(())
+    }
+
+    fn send(&self, sequence: BatchSequence, operations: &[Operation]) -> Result<Vec<Outcome>, DdiError> {
+        let mut attempt = 1;
+        loop {
+            let sent = self
+                .shared
+                .index
+                .apply(Bucket::FIRST, self.id, sequence, operations);
+            match sent {
+                Err(error) if !error.is_refusal() && attempt < ATTEMPTS => {
+                    tracing::warn!(volume = %self.id, %sequence, %error, "the batch is sent again");
+                    self.shared
+                        .clock
+                        .sleep(Duration::from_millis(20 << attempt));
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Notes that the index does not match the volume (V7).
+    pub(crate) fn set_mismatch(&self, found: u64, expected: u64) {
+        *lock(&self.mismatch) = Some((found, expected));
+    }
+
+    /// Fails if the index does not match the volume.
+    pub(crate) fn check_index(&self) -> Result<()> {
+        match *lock(&self.mismatch) {
+            None => Ok(()),
+            Some((found, expected)) => Err(VolumeError::NeedsRecount {
+                volume: self.name(),
+                found,
+                expected,
+            }),
+        }
+    }
+
+    /// Undoes the open batch, which the index has not applied.
+    pub(crate) fn abandon(&self, slot: &mut Slot) -> Result<()> {
+        let Some(batch) = slot.open.take() else {
+            return Ok(());
+        };
+        match batch.content {
+            BatchContent::Intent(blocks) => {
+                for one in blocks {
+                    let (leaf, index) = self.leaf_of(&one)?;
+                    let _gate = leaf.hold();
+                    let mut core = self.core();
+                    let at = core.log.position().sequence;
+                    core.unfreeze(&leaf, index, one.block, at);
+                    self.dirty.add_old(one.lba);
+                }
+            }
+            BatchContent::DecIntent(blocks) => {
+                let mut core = self.core();
+                let at = core.log.position().sequence;
+                for (block, _, count) in blocks {
+                    core.give_back(block, count, at);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf_of(&self, one: &IntentBlock) -> Result<(Arc<Leaf>, usize)> {
+        let leaf = self.map.leaf_or_new(one.lba.get() / LEAF_BLOCKS)?;
+        Ok((leaf, usize::try_from(one.lba.get() % LEAF_BLOCKS).unwrap_or(0)))
+    }
+
+    /// The index answered the finder's batch.
+    fn act_on_found(&self, sequence: u64, blocks: &[IntentBlock], outcomes: &[Outcome]) -> Result<()> {
+        let batch = BatchSequence::new(sequence).expect("the batch was sent");
+        let compares = self.settings().compare_bytes;
+        let mut from = 0;
+        while from < blocks.len() {
+            let (leaf, _) = self.leaf_of(&blocks[from])?;
+            let here = blocks[from..]
+                .iter()
+                .take(OUTCOMES_MAX)
+                .take_while(|one| one.lba.get() / LEAF_BLOCKS == leaf.number)
+                .count();
+            let range = from..from + here;
+            // Bytes are compared before anything is held.
+            let answers = blocks[range.clone()].iter().zip(&outcomes[range.clone()]);
+            let answers: Vec<FoundOutcome> = answers
+                .map(|(one, outcome)| self.answer(one.block, *outcome, compares))
+                .collect::<Result<_>>()?;
+            let _gate = leaf.hold();
+            let mut core = self.core();
+            let at = core.append(&Record::Found {
+                batch,
+                from: u32::try_from(from).unwrap_or(u32::MAX),
+                outcomes: answers.clone(),
+            })?;
+            for (one, answer) in blocks[range].iter().zip(answers) {
+                let index = usize::try_from(one.lba.get() % LEAF_BLOCKS).unwrap_or(0);
+                let was_frozen = leaf.get(index).block() == Some(one.block);
+                let is_shared = core.found(&leaf, index, one.block, answer, at);
+                self.counters.shared(u64::from(is_shared));
+                self.counters.orphaned(u64::from(!was_frozen));
+            }
+            from += here;
+        }
+        Ok(())
+    }
+
+    fn answer(&self, block: BlockNumber, outcome: Outcome, compares: bool) -> Result<FoundOutcome> {
+        match outcome {
+            Outcome::Registered => Ok(FoundOutcome::Registered),
+            Outcome::Hit { block: known } if compares && known != block && !self.are_equal(block, known)? => {
+                self.counters.different(1);
+                Ok(FoundOutcome::Different(known))
+            }
+            Outcome::Hit { block: known } => Ok(FoundOutcome::Known(known)),
+            Outcome::Remaining(_) | Outcome::Freed | Outcome::Unknown => Err(VolumeError::Contradiction {
+                volume: self.name(),
+                why: "the duplicates index answered an increment with a decrement".to_owned(),
+            }),
+        }
+    }
+
+    /// Whether two blocks have equal bytes (D7). The caller has a reference to both.
+    fn are_equal(&self, a: BlockNumber, b: BlockNumber) -> Result<bool> {
+        let read = |block| -> Result<AlignedBuffer> {
+            let len = usize::try_from(BLOCK_BYTES).unwrap_or(0);
+            let mut content = AlignedBuffer::with_capacity(len);
+            content.grow_to(len);
+            self.shared.device.read_at(Self::at(block), &mut content)?;
+            Ok(content)
+        };
+        Ok(read(a)?[..] == read(b)?[..])
+    }
+
+    /// The index answered the collector's batch.
+    fn act_on_decided(
+        &self,
+        sequence: u64,
+        blocks: &[(BlockNumber, Fingerprint, u32)],
+        outcomes: &[Outcome],
+    ) -> Result<()> {
+        let batch = BatchSequence::new(sequence).expect("the batch was sent");
+        let decided: Vec<DecidedOutcome> = outcomes
+            .iter()
+            .map(|outcome| match outcome {
+                Outcome::Remaining(_) => DecidedOutcome::Remains,
+                Outcome::Freed => DecidedOutcome::Freed,
+                Outcome::Unknown | Outcome::Registered | Outcome::Hit { .. } => DecidedOutcome::Unknown,
+            })
+            .collect();
+        let mut from = 0;
+        for part in decided.chunks(OUTCOMES_MAX) {
+            let mut core = self.core();
+            let at = core.append(&Record::Decided {
+                batch,
+                from: u32::try_from(from).unwrap_or(u32::MAX),
+                outcomes: part.to_vec(),
+            })?;
+            for ((block, _, count), outcome) in blocks[from..].iter().zip(part) {
+                core.decided(*block, *outcome, at);
+                self.counters.given_back(u64::from(*count));
+                match outcome {
+                    DecidedOutcome::Remains => {}
+                    DecidedOutcome::Freed => self.counters.freed(1),
+                    DecidedOutcome::Unknown => {
+                        tracing::error!(
+                            volume = %self.id, %block,
+                            "the duplicates index does not know a shared block: it is damaged, and is never \
+                             used again"
+                        );
+                    }
+                }
+            }
+            from += part.len();
+        }
+        Ok(())
+    }
+
+    /// Whether the map still has the block that the finder took.
+    pub(crate) fn is_frozen(leaf: &Leaf, index: usize, block: BlockNumber) -> bool {
+        matches!(leaf.get(index), MapEntry::Frozen { block: here, .. } if here == block)
+    }
+}
+
+fn operations(content: &BatchContent) -> Vec<Operation> {
+    match content {
+        BatchContent::Intent(blocks) => blocks
+            .iter()
+            .map(|one| Operation::Increment {
+                fingerprint: one.fingerprint,
+                block: one.block,
+                count: 1,
+            })
+            .collect(),
+        BatchContent::DecIntent(blocks) => blocks
+            .iter()
+            .map(|(block, fingerprint, count)| Operation::Decrement {
+                fingerprint: *fingerprint,
+                block: *block,
+                count: *count,
+            })
+            .collect(),
+    }
+}

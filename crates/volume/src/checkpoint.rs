@@ -1,0 +1,330 @@
+//! Checkpoints: the map and the state of a volume become durable at one moment, and the log before it
+//! is free.
+//!
+//! Order: the log and the data are flushed. Under the core's lock, the position of the log is noted
+//! and blocks for the pages are taken. Pages are copied one by one, and by whoever changes a page
+//! first. They go to blocks that nothing refers to. The table learns of the extents that came from
+//! the pool. After a flush, the header refers to the new pages, durably. Only then are the old pages
+//! and the old log free. A crash before leaves the last checkpoint and its log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use format::pool::entry::PageReference;
+use format::pool::frame::{self, BlockKind};
+use format::pool::header::LogPosition;
+use format::pool::state::{STATE_PAGE_BYTES, VolumeState, state_page};
+use format::pool::BLOCK_BYTES;
+use types::{BlockNumber, ExtentNumber};
+
+use crate::batch::Slot;
+use crate::core::{Core, PageCopy};
+use crate::error::{Result, VolumeError};
+use crate::extents::Grant;
+use crate::leaf::Leaf;
+use crate::map::{Upper, UpperPages, page_of, split};
+use crate::volume::{Head, Volume, WholeBlock};
+
+/// What a checkpoint is about, as of one moment.
+struct Plan {
+    log: LogPosition,
+    log_extents: usize,
+    log_blocks: u64,
+    leaves: Vec<Arc<Leaf>>,
+    /// Blocks for pages.
+    blocks: Vec<BlockNumber>,
+    /// Blocks for the pages of the state.
+    state_blocks: Vec<BlockNumber>,
+    state: VolumeState,
+    /// Pages of the last checkpoint that this one replaces.
+    replaced: Vec<BlockNumber>,
+    credited: Vec<Grant>,
+    birth: u32,
+    blocks_len: u64,
+}
+
+/// Room for the growth of the state between counting and encoding.
+const STATE_SLACK_BYTES: usize = 2 * STATE_PAGE_BYTES;
+
+impl Volume {
+    /// Makes a checkpoint. Requests continue meanwhile.
+    ///
+    /// # Errors
+    /// Errors of the device, after which the volume stops; [`VolumeError::NoSpace`] if there is no
+    /// block for the pages.
+    pub fn checkpoint(&self) -> Result<()> {
+        let slot = self.slot();
+        self.checkpoint_in_slot(&slot)
+    }
+
+    /// Makes a checkpoint, unless a batch waits for an answer: then the log still needs its intents.
+    pub(crate) fn checkpoint_in_slot(&self, slot: &Slot) -> Result<()> {
+        if slot.open.is_some() {
+            return Ok(());
+        }
+        self.flush_now()?;
+        let mut head = self.head();
+        let Some(mut plan) = self.plan(&head)? else {
+            return Ok(());
+        };
+        let result = self.write_checkpoint(&mut head, &mut plan);
+        self.or_stop(result)
+    }
+
+    /// Takes what the checkpoint is about out of the core. `None` if there is nothing to do.
+    fn plan(&self, head: &Head) -> Result<Option<Plan>> {
+        let mut core = self.core();
+        let core = &mut *core;
+        core.log.seal(&mut core.free)?;
+        let is_new = head.header.log.is_none();
+        if core.dirty.is_empty() && core.log.blocks() == 0 && core.credited.is_empty() && !is_new {
+            return Ok(None);
+        }
+        let numbers: BTreeSet<u64> = core.dirty.iter().map(|leaf| leaf.number).collect();
+        let seconds: BTreeSet<u64> = numbers.iter().map(|number| split(*number).0).collect();
+        let thirds: BTreeSet<u64> = seconds.iter().map(|number| split(*number).0).collect();
+        let pages = numbers.len() + seconds.len() + thirds.len() + usize::from(!thirds.is_empty());
+        let replaced = self.replaced(head, &numbers, &seconds, &thirds);
+        let free_extents: Vec<ExtentNumber> = core.log.extents_before_open().to_vec();
+        let spare: Vec<ExtentNumber> = free_extents.iter().copied().chain(core.log.spare()).collect();
+        let len = core.state(&replaced, &spare).to_bytes().len() + STATE_SLACK_BYTES;
+        let state_pages = len.div_ceil(STATE_PAGE_BYTES);
+        let mut taken = take_blocks(core, pages + state_pages)?;
+        let state_blocks = taken.split_off(pages);
+        let plan = Plan {
+            log: core.log.position(),
+            log_extents: free_extents.len(),
+            log_blocks: core.log.blocks(),
+            leaves: std::mem::take(&mut core.dirty),
+            blocks: taken,
+            state_blocks,
+            state: core.state(&replaced, &spare),
+            replaced,
+            credited: std::mem::take(&mut core.credited),
+            birth: core.birth,
+            blocks_len: self.blocks(),
+        };
+        for leaf in &plan.leaves {
+            leaf.begin_checkpoint();
+        }
+        Ok(Some(plan))
+    }
+
+    /// The stored pages that the checkpoint writes again.
+    fn replaced(
+        &self,
+        head: &Head,
+        numbers: &BTreeSet<u64>,
+        seconds: &BTreeSet<u64>,
+        thirds: &BTreeSet<u64>,
+    ) -> Vec<BlockNumber> {
+        let upper = self.map.upper();
+        let mut replaced = head.state_pages.clone();
+        replaced.extend(numbers.iter().filter_map(|number| {
+            let (second, index) = split(*number);
+            Some(upper.second.get(&second)?.below[index]?.block)
+        }));
+        replaced.extend(seconds.iter().filter_map(|number| upper.second.get(number)?.stored));
+        replaced.extend(thirds.iter().filter_map(|number| upper.third.get(number)?.stored));
+        if !thirds.is_empty() {
+            replaced.extend(upper.root.stored);
+        }
+        replaced
+    }
+
+    fn write_checkpoint(&self, head: &mut Head, plan: &mut Plan) -> Result<()> {
+        let mut spare = std::mem::take(&mut plan.blocks).into_iter();
+        let mut unused = Vec::new();
+        let leaves = self.write_leaves(plan, &mut spare, &mut unused)?;
+        let root = if plan.leaves.is_empty() {
+            head.header.root
+        } else {
+            self.write_upper(&leaves, &mut spare, &mut unused)?
+        };
+        unused.extend(spare);
+        // Blocks that no page needed are free, and the state says so.
+        plan.state = with_free(&plan.state, &unused);
+        self.write_state(plan)?;
+        self.shared
+            .table()
+            .own(&*self.shared.device, self.id, &plan.credited)?;
+        self.shared.device.flush()?;
+        let mut header = head.header.clone();
+        header.root = root;
+        header.state = plan.state_blocks.first().copied();
+        header.log = Some(plan.log);
+        header.birth = plan.birth;
+        header.blocks = plan.blocks_len;
+        header.settings = self.settings();
+        self.write_header(head, header)?;
+        head.state_pages.clone_from(&plan.state_blocks);
+        let mut core = self.core();
+        for leaf in &plan.leaves {
+            leaf.end_checkpoint();
+        }
+        for block in plan.replaced.iter().chain(&unused) {
+            core.free.add(*block);
+        }
+        for extent in core.log.release(plan.log_extents, plan.log_blocks) {
+            core.free.add_extent(extent);
+        }
+        self.counters.checkpoints(1);
+        Ok(())
+    }
+
+    /// Writes the leaves. Returns the references to those that are not zeros.
+    fn write_leaves(
+        &self,
+        plan: &Plan,
+        spare: &mut impl Iterator<Item = BlockNumber>,
+        unused: &mut Vec<BlockNumber>,
+    ) -> Result<BTreeMap<u64, Option<PageReference>>> {
+        let mut written = BTreeMap::new();
+        let mut pages: Vec<PageCopy> = Vec::new();
+        for leaf in &plan.leaves {
+            let mut core = self.core();
+            if leaf.is_to_copy() {
+                let mut page = Box::new([0; BLOCK_BYTES]);
+                let has_entry = leaf.to_page(&mut page);
+                leaf.set_copied();
+                pages.push((leaf.number, page, has_entry));
+            }
+            pages.append(&mut core.copies);
+        }
+        let mut blocks = Vec::new();
+        for (number, page, has_entry) in pages {
+            let block = spare.next().expect("a block was taken for each page");
+            if has_entry {
+                written.insert(number, Some(reference(block, &page)?));
+                blocks.push((block, page));
+            } else {
+                unused.push(block);
+                written.insert(number, None);
+            }
+        }
+        self.write_whole(&blocks)?;
+        Ok(written)
+    }
+
+    /// Writes the pages above changed leaves. Returns the root.
+    fn write_upper(
+        &self,
+        leaves: &BTreeMap<u64, Option<PageReference>>,
+        spare: &mut impl Iterator<Item = BlockNumber>,
+        unused: &mut Vec<BlockNumber>,
+    ) -> Result<Option<(BlockNumber, u128)>> {
+        let mut blocks = Vec::new();
+        let root = {
+            let mut upper = self.map.upper_mut();
+            let mut above = BTreeSet::new();
+            for (number, reference) in leaves {
+                let (page, index) = split(*number);
+                upper.second.entry(page).or_default().below[index] = *reference;
+                above.insert(page);
+            }
+            let UpperPages { second, third, root } = &mut *upper;
+            let references = renew(second, &above, spare, unused, &mut blocks)?;
+            let mut above = BTreeSet::new();
+            for (number, reference) in references {
+                let (page, index) = split(number);
+                third.entry(page).or_default().below[index] = reference;
+                above.insert(page);
+            }
+            for (number, reference) in renew(third, &above, spare, unused, &mut blocks)? {
+                root.below[split(number).1] = reference;
+            }
+            renew_page(root, spare, unused, &mut blocks)?
+        };
+        self.write_whole(&blocks)?;
+        let digest = blocks.last().map(|(_, page)| format::wire::digest(&page[..]));
+        Ok(root.zip(digest).map(|(root, digest)| (root.block, digest)))
+    }
+
+    fn write_state(&self, plan: &Plan) -> Result<()> {
+        let bytes = plan.state.to_bytes();
+        let mut parts = bytes.chunks(STATE_PAGE_BYTES);
+        assert!(
+            parts.len() <= plan.state_blocks.len(),
+            "room was taken for the state"
+        );
+        let mut blocks = Vec::with_capacity(plan.state_blocks.len());
+        for (number, block) in plan.state_blocks.iter().enumerate() {
+            let next = plan.state_blocks.get(number + 1).copied();
+            let payload = state_page(next, parts.next().unwrap_or_default());
+            let mut page = Box::new([0; BLOCK_BYTES]);
+            frame::seal(BlockKind::State, &payload, &mut page[..]);
+            blocks.push((*block, page));
+        }
+        self.write_whole(&blocks)
+    }
+}
+
+/// Writes pages of references again: to `blocks`, with the references to them as the result.
+fn renew(
+    pages: &mut BTreeMap<u64, Upper>,
+    numbers: &BTreeSet<u64>,
+    spare: &mut impl Iterator<Item = BlockNumber>,
+    unused: &mut Vec<BlockNumber>,
+    blocks: &mut Vec<WholeBlock>,
+) -> Result<Vec<(u64, Option<PageReference>)>> {
+    let mut references = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let page = pages.entry(*number).or_default();
+        references.push((*number, renew_page(page, spare, unused, blocks)?));
+    }
+    Ok(references)
+}
+
+fn renew_page(
+    this: &mut Upper,
+    spare: &mut impl Iterator<Item = BlockNumber>,
+    unused: &mut Vec<BlockNumber>,
+    blocks: &mut Vec<WholeBlock>,
+) -> Result<Option<PageReference>> {
+    let block = spare.next().expect("a block was taken for each page");
+    let mut page = Box::new([0; BLOCK_BYTES]);
+    if !page_of(&this.below, &mut page) {
+        unused.push(block);
+        this.stored = None;
+        return Ok(None);
+    }
+    this.stored = Some(block);
+    let reference = reference(block, &page)?;
+    blocks.push((block, page));
+    Ok(Some(reference))
+}
+
+fn reference(block: BlockNumber, page: &[u8; BLOCK_BYTES]) -> Result<PageReference> {
+    PageReference::to_page(block, &page[..]).map_err(|error| VolumeError::Invalid {
+        what: "block of a page",
+        why: error.to_string(),
+    })
+}
+
+/// Takes blocks one by one.
+fn take_blocks(core: &mut Core, count: usize) -> Result<Vec<BlockNumber>> {
+    if core.free.len() < count as u64 {
+        return Err(VolumeError::NoSpace);
+    }
+    let mut taken = Vec::with_capacity(count);
+    while taken.len() < count {
+        let wanted = u32::try_from(count - taken.len()).unwrap_or(u32::MAX);
+        let (first, len) = core.free.take_run(wanted).expect("blocks were counted");
+        taken.extend((0..u64::from(len)).filter_map(|n| BlockNumber::new(first.get() + n).ok()));
+    }
+    Ok(taken)
+}
+
+/// The state with more free blocks.
+fn with_free(state: &VolumeState, more: &[BlockNumber]) -> VolumeState {
+    let mut free = crate::free::FreeBlocks::from_lists(&state.free_extents, &state.free_blocks);
+    for block in more {
+        free.add(*block);
+    }
+    let (free_extents, free_blocks) = free.to_lists();
+    VolumeState {
+        free_extents,
+        free_blocks,
+        ..state.clone()
+    }
+}

@@ -1,0 +1,165 @@
+//! The collector: gives references back that a volume dropped, and frees blocks without any (D4).
+//!
+//! A reference is given back only when the record that dropped it was flushed and marked (rule 11).
+//! The block is read and hashed again, so collection is a scrub as well: a rotten block has a
+//! fingerprint that the index does not know with this block, and is never freed.
+
+use std::collections::BTreeMap;
+
+use env::{AlignedBuffer, BLOCK_BYTES};
+use format::pool::record::Record;
+use types::{BatchSequence, BlockNumber};
+
+use crate::batch::{Batch, BatchContent};
+use crate::core::Unreferenced;
+use crate::error::{Result, VolumeError};
+use crate::volume::Volume;
+
+/// References of a batch.
+const BATCH_REFERENCES: usize = 8192;
+/// Blocks in one record: at most 43 bytes each.
+const DECREMENTS_MAX: usize = 90;
+/// Free extents that a volume keeps.
+const EXTENTS_KEPT: usize = 16;
+
+impl Volume {
+    /// Gives back the references that were dropped before the last flush. Returns how many.
+    ///
+    /// `pause` is called after each batch with the bytes that were read; the collection ends early
+    /// if it returns `false`.
+    ///
+    /// # Errors
+    /// Errors of the device and of the index; [`VolumeError::NeedsRecount`].
+    pub fn collect(&self, pause: &mut dyn FnMut(u64) -> bool) -> Result<u64> {
+        let mut given_back = 0;
+        loop {
+            let (references, blocks) = self.collect_batch()?;
+            given_back += references;
+            if references == 0 || !pause(blocks * BLOCK_BYTES) {
+                break;
+            }
+        }
+        self.return_surplus()?;
+        Ok(given_back)
+    }
+
+    /// Gives back one batch. Returns its references and blocks.
+    fn collect_batch(&self) -> Result<(u64, u64)> {
+        let mut slot = self.slot();
+        self.check_running()?;
+        self.check_index()?;
+        self.settle(&mut slot)?;
+        if !self.core().has_log_room() && !self.credit(1)? {
+            self.checkpoint_in_slot(&slot)?;
+        }
+        let taken = self.take_unreferenced();
+        if taken.is_empty() {
+            return Ok((0, 0));
+        }
+        let mut merged: BTreeMap<BlockNumber, u32> = BTreeMap::new();
+        for one in &taken {
+            *merged.entry(one.block).or_insert(0) += one.count;
+        }
+        let prints = self.hash_blocks(merged.keys().copied());
+        let prints = match prints {
+            Ok(prints) => prints,
+            Err(error) => {
+                self.put_unreferenced(taken);
+                return Err(error);
+            }
+        };
+        let blocks: Vec<_> = merged
+            .iter()
+            .zip(prints)
+            .map(|((block, count), print)| (*block, print, *count))
+            .collect();
+        let sequence = self.core().batch + 1;
+        let batch = BatchSequence::new(sequence).map_err(|error| VolumeError::Invalid {
+            what: "batch",
+            why: error.to_string(),
+        })?;
+        let parts = blocks.chunks(DECREMENTS_MAX);
+        let count = parts.len();
+        for (number, part) in parts.enumerate() {
+            let record = Record::DecIntent {
+                batch,
+                is_last: number + 1 == count,
+                blocks: part.to_vec(),
+            };
+            self.or_stop(self.core().append(&record))?;
+        }
+        let of_batch = blocks.len() as u64;
+        slot.open = Some(Batch {
+            sequence,
+            content: BatchContent::DecIntent(blocks),
+            held: Vec::new(),
+        });
+        self.flush_now()?;
+        self.settle(&mut slot)?;
+        Ok((taken.iter().map(|one| u64::from(one.count)).sum(), of_batch))
+    }
+
+    /// The first references of the list, as long as a mark covers the records that dropped them.
+    fn take_unreferenced(&self) -> Vec<Unreferenced> {
+        let mut core = self.core();
+        let mut taken = Vec::new();
+        while taken.len() < BATCH_REFERENCES
+            && core.unreferenced.front().is_some_and(|one| one.at < core.marked)
+        {
+            taken.extend(core.unreferenced.pop_front());
+        }
+        taken
+    }
+
+    fn put_unreferenced(&self, taken: Vec<Unreferenced>) {
+        let mut core = self.core();
+        for one in taken.into_iter().rev() {
+            core.unreferenced.push_front(one);
+        }
+    }
+
+    /// The fingerprints of blocks, which are in order.
+    fn hash_blocks(&self, blocks: impl Iterator<Item = BlockNumber>) -> Result<Vec<types::Fingerprint>> {
+        let len = usize::try_from(BLOCK_BYTES).unwrap_or(0);
+        let mut buffer = AlignedBuffer::with_capacity(len);
+        buffer.grow_to(len);
+        blocks
+            .map(|block| {
+                self.shared.device.read_at(Self::at(block), &mut buffer)?;
+                Ok(self.shared.printer.chunk(&buffer))
+            })
+            .collect()
+    }
+
+    /// Returns whole free extents to the pool, if there are many.
+    pub(crate) fn return_surplus(&self) -> Result<()> {
+        if self.core().free.whole_extents() <= 2 * EXTENTS_KEPT {
+            return Ok(());
+        }
+        self.return_extents(EXTENTS_KEPT)
+    }
+
+    /// Returns whole free extents to the pool, all but so many.
+    pub(crate) fn return_extents(&self, keep: usize) -> Result<()> {
+        // No checkpoint may drop the records before the table knows.
+        let _slot = self.slot();
+        let surplus = self.core().surplus_extents(keep);
+        if surplus.is_empty() {
+            return Ok(());
+        }
+        let surplus: Vec<_> = {
+            let table = self.shared.table();
+            let grants = surplus.iter().map(|extent| (*extent, table.entry(*extent).grants));
+            grants.collect()
+        };
+        for part in surplus.chunks(256) {
+            let mut core = self.core();
+            core.credited.retain(|grant| !part.contains(grant));
+            let extents = part.to_vec();
+            self.or_stop(core.append(&Record::Returned { extents }))?;
+        }
+        self.flush_now()?;
+        let released = self.shared.table().release(&*self.shared.device, &surplus);
+        self.or_stop(released)
+    }
+}

@@ -1,0 +1,394 @@
+//! The table of the pool's extents (D5).
+//!
+//! Invariant: a change is durable before anybody acts on it. A page has two copies, which are
+//! written in turn, so a torn write leaves the older one. Under one lock of the pool, which no write
+//! of a volume takes: a volume asks for several extents at once, ahead of its need.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use env::BlockDevice;
+use format::FormatError;
+use format::pool::frame::{self, BlockKind};
+use format::pool::superblock::{SUPERBLOCKS, Superblock};
+use format::pool::table::{
+    ExtentOwner, GRANTS_MAX, TABLE_EXTENT_ENTRIES, TABLE_PAGE_ENTRIES, TableEntry, TablePage,
+};
+use format::pool::{BLOCK_BYTES, EXTENT_BLOCKS};
+use types::{BlockNumber, ExtentNumber, VolumeId};
+
+use crate::error::{Result, VolumeError};
+use crate::free::block_at;
+
+/// An extent and its number of grants.
+pub(crate) type Grant = (ExtentNumber, u32);
+
+/// The table, in memory: eight bytes an extent.
+#[derive(Debug)]
+pub(crate) struct ExtentTable {
+    entries: Vec<u64>,
+    /// By page.
+    counters: Vec<u64>,
+    /// The extents that hold the table.
+    extents: Vec<ExtentNumber>,
+    free: u64,
+    next: usize,
+}
+
+fn number(index: usize) -> ExtentNumber {
+    let number = u32::try_from(index).ok();
+    let number = number.and_then(|number| ExtentNumber::new(number).ok());
+    number.expect("a pool has no more extents than numbers")
+}
+
+const fn index(extent: ExtentNumber) -> usize {
+    extent.get() as usize
+}
+
+/// Extents of the table that a pool of so many extents needs.
+pub(crate) fn table_extents(extents: u32) -> u32 {
+    let each = u32::try_from(TABLE_EXTENT_ENTRIES).unwrap_or(u32::MAX);
+    extents.div_ceil(each)
+}
+
+impl ExtentTable {
+    /// A new table: the first extents are the pool's own, all others free. Writes every page, and
+    /// leaves the superblock to the caller.
+    pub(crate) fn create(device: &dyn BlockDevice, extents: u32) -> Result<Self> {
+        let own = 1 + table_extents(extents);
+        let mut table = Self {
+            entries: vec![TableEntry::FRESH.to_u64(); extents as usize],
+            counters: vec![0; (extents as usize).div_ceil(TABLE_PAGE_ENTRIES)],
+            extents: (1..own).map(|n| number(n as usize)).collect(),
+            free: 0,
+            next: own as usize,
+        };
+        if own + 3 > extents {
+            return Err(VolumeError::Invalid {
+                what: "size of the pool",
+                why: format!("{extents} extents of 4 MiB are too few for a volume"),
+            });
+        }
+        for extent in 0..own {
+            table.set(number(extent as usize), ExtentOwner::Pool);
+        }
+        table.free = u64::from(extents - own);
+        table.write_new_pages(device, 0)?;
+        Ok(table)
+    }
+
+    /// Writes both copies of all pages from this one on.
+    fn write_new_pages(&mut self, device: &dyn BlockDevice, from: usize) -> Result<()> {
+        let pages: BTreeSet<usize> = (from..self.counters.len()).collect();
+        for _ in 0..2 {
+            for page in &pages {
+                self.write_page(device, *page)?;
+            }
+        }
+        device.flush()?;
+        Ok(())
+    }
+
+    /// The table of a pool.
+    pub(crate) fn load(device: &dyn BlockDevice, superblock: &Superblock) -> Result<Self> {
+        let extents = superblock.extents as usize;
+        let mut table = Self {
+            entries: Vec::with_capacity(extents),
+            counters: Vec::new(),
+            extents: superblock.table.clone(),
+            free: 0,
+            next: 0,
+        };
+        for page in 0..extents.div_ceil(TABLE_PAGE_ENTRIES) {
+            let found = table.read_page(device, page)?;
+            table.counters.push(found.counter);
+            let wanted = (extents - table.entries.len()).min(TABLE_PAGE_ENTRIES);
+            let packed = found.entries.iter().take(wanted).map(|entry| entry.to_u64());
+            table.entries.extend(packed);
+        }
+        let is_free = |packed: &&u64| owner(**packed) == ExtentOwner::Free;
+        table.free = table.entries.iter().filter(is_free).count() as u64;
+        Ok(table)
+    }
+
+    /// The blocks of the two copies of a page.
+    fn copies(&self, page: usize) -> Result<[BlockNumber; 2]> {
+        let pages_each = TABLE_EXTENT_ENTRIES / TABLE_PAGE_ENTRIES;
+        let extent = self.extents.get(page / pages_each);
+        let extent = *extent.ok_or_else(|| VolumeError::Invalid {
+            what: "table of extents",
+            why: "it has fewer extents than the pool needs".to_owned(),
+        })?;
+        let first = 2 * (page % pages_each);
+        Ok([block_at(extent, first), block_at(extent, first + 1)])
+    }
+
+    fn read_page(&self, device: &dyn BlockDevice, page: usize) -> Result<TablePage> {
+        let copies = self.copies(page)?;
+        let mut best: Option<TablePage> = None;
+        let mut fault = None;
+        for block in copies {
+            let mut bytes = [0; BLOCK_BYTES];
+            device.read_at(block.get() * env::BLOCK_BYTES, &mut bytes)?;
+            let read = frame::open(BlockKind::Table, &bytes).and_then(TablePage::from_bytes);
+            match read {
+                Ok(found) if index(found.first) == page * TABLE_PAGE_ENTRIES => {
+                    if best.as_ref().is_none_or(|best| best.counter < found.counter) {
+                        best = Some(found);
+                    }
+                }
+                Ok(_) => {
+                    fault = Some(FormatError::Invalid {
+                        what: "table page",
+                        why: "it is another page",
+                    });
+                }
+                Err(error) => fault = Some(error),
+            }
+        }
+        best.ok_or_else(|| VolumeError::Damaged {
+            what: "the table of extents",
+            block: copies[0],
+            why: fault.unwrap_or(FormatError::NotAStore),
+        })
+    }
+
+    /// Writes the older copy of the page.
+    fn write_page(&mut self, device: &dyn BlockDevice, page: usize) -> Result<()> {
+        self.counters[page] += 1;
+        let counter = self.counters[page];
+        let first = page * TABLE_PAGE_ENTRIES;
+        let packed = (first..first + TABLE_PAGE_ENTRIES).map(|at| self.entries.get(at).copied());
+        let content = TablePage {
+            counter,
+            first: number(first),
+            entries: packed
+                .map(|packed| packed.and_then(TableEntry::from_u64).unwrap_or(TableEntry::FRESH))
+                .collect(),
+        };
+        let mut bytes = [0; BLOCK_BYTES];
+        frame::seal(BlockKind::Table, &content.to_bytes(), &mut bytes);
+        let block = self.copies(page)?[usize::from(!counter.is_multiple_of(2))];
+        device.write_at(block.get() * env::BLOCK_BYTES, &bytes)?;
+        Ok(())
+    }
+
+    /// Makes changed pages durable. A page is written twice only with a flush between.
+    fn write(&mut self, device: &dyn BlockDevice, extents: impl Iterator<Item = ExtentNumber>) -> Result<()> {
+        let pages: BTreeSet<usize> = extents
+            .map(|extent| index(extent) / TABLE_PAGE_ENTRIES)
+            .collect();
+        for page in &pages {
+            self.write_page(device, *page)?;
+        }
+        if !pages.is_empty() {
+            device.flush()?;
+        }
+        Ok(())
+    }
+
+    /// The entry of an extent.
+    pub(crate) fn entry(&self, extent: ExtentNumber) -> TableEntry {
+        let packed = self.entries.get(index(extent)).copied();
+        packed.and_then(TableEntry::from_u64).unwrap_or(TableEntry::FRESH)
+    }
+
+    fn set(&mut self, extent: ExtentNumber, owner: ExtentOwner) {
+        let entry = self.entry(extent);
+        let grants = match owner {
+            ExtentOwner::Granted(_) | ExtentOwner::Header(_) => (entry.grants + 1) & GRANTS_MAX,
+            _ => entry.grants,
+        };
+        self.entries[index(extent)] = TableEntry { owner, grants }.to_u64();
+    }
+
+    /// Free extents.
+    pub(crate) const fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// The extents that hold the table.
+    pub(crate) fn extents(&self) -> &[ExtentNumber] {
+        &self.extents
+    }
+
+    /// All extents.
+    pub(crate) const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Takes free extents for an owner; fewer than `count` if there are no more.
+    fn take(&mut self, count: usize, owner_of: ExtentOwner) -> Vec<Grant> {
+        let (mut taken, len) = (Vec::new(), self.entries.len());
+        for _ in 0..len {
+            if taken.len() >= count || self.free == 0 {
+                break;
+            }
+            let extent = number(self.next % len);
+            self.next = (self.next + 1) % len;
+            if self.entry(extent).owner == ExtentOwner::Free {
+                self.set(extent, owner_of);
+                self.free -= 1;
+                taken.push((extent, self.entry(extent).grants));
+            }
+        }
+        taken
+    }
+
+    /// Grants extents to a volume; fewer than `count` if the pool has no more.
+    pub(crate) fn grant(
+        &mut self,
+        device: &dyn BlockDevice,
+        volume: VolumeId,
+        count: usize,
+    ) -> Result<Vec<Grant>> {
+        let granted = self.take(count, ExtentOwner::Granted(volume));
+        self.write(device, granted.iter().map(|(extent, _)| *extent))?;
+        Ok(granted)
+    }
+
+    /// Takes an extent for the header of a volume. The caller writes the header, then calls
+    /// [`Self::confirm`].
+    pub(crate) fn take_header(&mut self, volume: VolumeId) -> Result<ExtentNumber> {
+        let taken = self.take(1, ExtentOwner::Header(volume));
+        let (extent, _) = taken.first().ok_or(VolumeError::NoSpace)?;
+        Ok(*extent)
+    }
+
+    /// Makes the entry of an extent durable.
+    pub(crate) fn confirm(&mut self, device: &dyn BlockDevice, extent: ExtentNumber) -> Result<()> {
+        self.write(device, std::iter::once(extent))
+    }
+
+    /// A checkpoint of the volume is about to know these extents.
+    pub(crate) fn own(&mut self, device: &dyn BlockDevice, volume: VolumeId, extents: &[Grant]) -> Result<()> {
+        let mut changed = Vec::new();
+        for (extent, grants) in extents {
+            let entry = self.entry(*extent);
+            if entry.owner == ExtentOwner::Granted(volume) && entry.grants == *grants {
+                self.set(*extent, ExtentOwner::Owned(volume));
+                changed.push(*extent);
+            }
+        }
+        self.write(device, changed.into_iter())
+    }
+
+    /// Takes extents back that a volume's durable log returned. An entry that was granted again
+    /// since stays.
+    pub(crate) fn release(&mut self, device: &dyn BlockDevice, extents: &[Grant]) -> Result<()> {
+        let mut changed = Vec::new();
+        for (extent, grants) in extents {
+            let entry = self.entry(*extent);
+            let is_held = matches!(
+                entry.owner,
+                ExtentOwner::Granted(_) | ExtentOwner::Owned(_) | ExtentOwner::Header(_)
+            );
+            if is_held && entry.grants == *grants {
+                self.set(*extent, ExtentOwner::Free);
+                self.free += 1;
+                changed.push(*extent);
+            }
+        }
+        self.write(device, changed.into_iter())
+    }
+
+    /// The extents that were granted to the volume and that no checkpoint of it knows.
+    pub(crate) fn granted(&self, volume: VolumeId) -> Vec<Grant> {
+        let all = self.entries.iter().enumerate();
+        let granted = all.filter(|(_, packed)| owner(**packed) == ExtentOwner::Granted(volume));
+        granted
+            .map(|(at, _)| (number(at), self.entry(number(at)).grants))
+            .collect()
+    }
+
+    /// The extents with the headers of volumes.
+    pub(crate) fn headers(&self) -> BTreeMap<VolumeId, ExtentNumber> {
+        let all = self.entries.iter().enumerate();
+        all.filter_map(|(at, packed)| match owner(*packed) {
+            ExtentOwner::Header(volume) => Some((volume, number(at))),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// How many extents each volume has.
+    pub(crate) fn counts(&self) -> BTreeMap<VolumeId, u64> {
+        let mut counts = BTreeMap::new();
+        for packed in &self.entries {
+            if let ExtentOwner::Granted(volume) | ExtentOwner::Owned(volume) | ExtentOwner::Header(volume) =
+                owner(*packed)
+            {
+                *counts.entry(volume).or_insert(0) += 1;
+            }
+        }
+        counts
+    }
+
+    /// The pool has more extents. If the table needs more room, it takes some of the new ones.
+    /// Returns the extents of the table. The caller writes the superblock afterwards.
+    pub(crate) fn extend(&mut self, device: &dyn BlockDevice, extents: u32) -> Result<Vec<ExtentNumber>> {
+        let before = self.entries.len();
+        let last_page = self.counters.len().saturating_sub(1);
+        self.entries.resize(extents as usize, TableEntry::FRESH.to_u64());
+        self.counters
+            .resize((extents as usize).div_ceil(TABLE_PAGE_ENTRIES), 0);
+        self.free += (self.entries.len() - before) as u64;
+        let mut at = before;
+        while self.extents.len() < table_extents(extents) as usize {
+            self.set(number(at), ExtentOwner::Pool);
+            self.free -= 1;
+            self.extents.push(number(at));
+            at += 1;
+        }
+        self.write_page(device, last_page)?;
+        device.flush()?;
+        self.write_new_pages(device, last_page + 1)?;
+        Ok(self.extents.clone())
+    }
+}
+
+fn owner(packed: u64) -> ExtentOwner {
+    TableEntry::from_u64(packed).map_or(ExtentOwner::Pool, |entry| entry.owner)
+}
+
+/// Reads the newer whole copy of the superblock.
+pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
+    let mut best: Option<Superblock> = None;
+    let mut fault = FormatError::NotAStore;
+    for block in SUPERBLOCKS {
+        let mut bytes = [0; BLOCK_BYTES];
+        if device.len() < (block + 1) * env::BLOCK_BYTES {
+            continue;
+        }
+        device.read_at(block * env::BLOCK_BYTES, &mut bytes)?;
+        match frame::open(BlockKind::Superblock, &bytes).and_then(Superblock::decode) {
+            Ok(found) if best.as_ref().is_none_or(|best| best.counter < found.counter) => best = Some(found),
+            Ok(_) => {}
+            Err(error @ FormatError::NewerVersion { .. }) => return Err(VolumeError::Newer { why: error }),
+            Err(error) => fault = error,
+        }
+    }
+    best.ok_or(VolumeError::NotAPool { why: fault })
+}
+
+/// Writes the older copy of the superblock, durably.
+pub(crate) fn write_superblock(device: &dyn BlockDevice, superblock: &mut Superblock) -> Result<()> {
+    superblock.counter += 1;
+    let mut bytes = [0; BLOCK_BYTES];
+    frame::seal(BlockKind::Superblock, &superblock.to_bytes(), &mut bytes);
+    let block = SUPERBLOCKS[usize::from(!superblock.counter.is_multiple_of(2))];
+    device.write_at(block * env::BLOCK_BYTES, &bytes)?;
+    device.flush()?;
+    Ok(())
+}
+
+/// Extents of a device of so many bytes.
+pub(crate) fn extents_of(device_bytes: u64) -> Result<u32> {
+    let extents = device_bytes / (EXTENT_BLOCKS * env::BLOCK_BYTES);
+    u32::try_from(extents)
+        .ok()
+        .filter(|extents| *extents <= ExtentNumber::MAX.get())
+        .ok_or_else(|| VolumeError::Invalid {
+            what: "size of the pool",
+            why: "a pool has at most 4 PiB".to_owned(),
+        })
+}

@@ -1,0 +1,171 @@
+//! The log of a volume before it is written: records fill blocks, blocks fill extents (D8).
+//!
+//! Invariant: blocks are written in order, each once. So a block that was flushed is never torn by a
+//! later record. A spare extent is kept, so that a record never waits for the pool.
+
+use format::pool::frame::{self, BlockKind};
+use format::pool::header::LogPosition;
+use format::pool::log::{LogBlockHead, RECORDS_BYTES_MAX};
+use format::pool::record::Record;
+use format::pool::{BLOCK_BYTES, EXTENT_BLOCKS};
+use types::{BlockNumber, ExtentNumber, VolumeId};
+
+use crate::error::{Result, VolumeError};
+use crate::free::{FreeBlocks, block_at};
+
+/// Blocks at the end of an extent that are kept for the records of a batch that is under way.
+const RESERVE_BLOCKS: u32 = 256;
+
+/// A block of log that waits to be written.
+pub(crate) type SealedBlock = (BlockNumber, Box<[u8; BLOCK_BYTES]>);
+
+/// A volume's log. The volume's core has it under its lock.
+#[derive(Debug)]
+pub(crate) struct LogBuffer {
+    volume: VolumeId,
+    epoch: u32,
+    /// The extents with blocks that recovery needs; the open block is in the last one.
+    extents: Vec<ExtentNumber>,
+    index: u32,
+    sequence: u64,
+    spare: Option<ExtentNumber>,
+    open: Vec<u8>,
+    sealed: Vec<SealedBlock>,
+    /// The sequence number behind the block of the last record that is no mark.
+    record_end: u64,
+    /// Blocks since the last checkpoint.
+    blocks: u64,
+}
+
+impl LogBuffer {
+    /// A log that continues behind the last block of these extents.
+    pub(crate) fn resume(
+        volume: VolumeId,
+        epoch: u32,
+        extents: Vec<ExtentNumber>,
+        index: u32,
+        sequence: u64,
+        blocks: u64,
+    ) -> Self {
+        Self {
+            volume,
+            epoch,
+            extents,
+            index,
+            sequence,
+            spare: None,
+            open: Vec::with_capacity(RECORDS_BYTES_MAX),
+            sealed: Vec::new(),
+            record_end: 0,
+            blocks,
+        }
+    }
+
+    /// Appends a record. Returns the sequence number of its block.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoSpace`] if the log has no extent to continue in.
+    pub(crate) fn append(&mut self, record: &Record, free: &mut FreeBlocks) -> Result<u64> {
+        let before = self.open.len();
+        record.write(&mut self.open);
+        if self.open.len() > RECORDS_BYTES_MAX {
+            let moved = self.open.split_off(before);
+            assert!(moved.len() <= RECORDS_BYTES_MAX, "a record fits a block");
+            self.seal(free)?;
+            self.open = moved;
+        }
+        if !matches!(record, Record::FlushMark { .. }) {
+            self.record_end = self.sequence + 1;
+        }
+        Ok(self.sequence)
+    }
+
+    /// Ends the open block, if there is a record in it.
+    pub(crate) fn seal(&mut self, free: &mut FreeBlocks) -> Result<()> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        let is_last = u64::from(self.index) + 1 == EXTENT_BLOCKS;
+        let next = if is_last {
+            let next = self.spare.take().or_else(|| free.take_extent());
+            Some(next.ok_or(VolumeError::NoSpace)?)
+        } else {
+            None
+        };
+        let head = LogBlockHead {
+            volume: self.volume,
+            epoch: self.epoch,
+            sequence: self.sequence,
+            next,
+        };
+        let mut block = Box::new([0; BLOCK_BYTES]);
+        frame::seal(BlockKind::Log, &head.with_records(&self.open), &mut block[..]);
+        let current = *self.extents.last().expect("a log has an extent");
+        self.sealed.push((block_at(current, self.index as usize), block));
+        self.open.clear();
+        self.sequence += 1;
+        self.index += 1;
+        self.blocks += 1;
+        if let Some(next) = next {
+            self.extents.push(next);
+            self.index = 0;
+            self.spare = free.take_extent();
+        }
+        Ok(())
+    }
+
+    /// The blocks that wait to be written, in order.
+    pub(crate) fn take_sealed(&mut self) -> Vec<SealedBlock> {
+        std::mem::take(&mut self.sealed)
+    }
+
+    /// The place of the open block.
+    pub(crate) fn position(&self) -> LogPosition {
+        LogPosition {
+            extent: *self.extents.last().expect("a log has an extent"),
+            index: self.index,
+            sequence: self.sequence,
+        }
+    }
+
+    /// Whether records of an operation and of the batch beside it fit, whatever happens. Takes a
+    /// spare extent if there is none.
+    pub(crate) fn has_room(&mut self, free: &mut FreeBlocks) -> bool {
+        if self.spare.is_none() {
+            self.spare = free.take_extent();
+        }
+        self.spare.is_some() || u64::from(self.index + RESERVE_BLOCKS) < EXTENT_BLOCKS
+    }
+
+    /// Whether a record was appended behind the block at which the last mark ends.
+    pub(crate) const fn is_unmarked(&self, marked: u64) -> bool {
+        self.record_end > marked
+    }
+
+    /// Blocks since the last checkpoint.
+    pub(crate) const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// The extents that recovery needs no more once a checkpoint at the present position is durable.
+    pub(crate) fn extents_before_open(&self) -> &[ExtentNumber] {
+        let (_, before) = self.extents.split_last().expect("a log has an extent");
+        before
+    }
+
+    /// All its extents: those with blocks, and the spare.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = ExtentNumber> + '_ {
+        self.extents.iter().copied().chain(self.spare)
+    }
+
+    /// The spare extent, whose blocks a checkpoint counts as free.
+    pub(crate) const fn spare(&self) -> Option<ExtentNumber> {
+        self.spare
+    }
+
+    /// The checkpoint that began when the log had these extents before the open one is durable.
+    pub(crate) fn release(&mut self, count: usize, blocks: u64) -> Vec<ExtentNumber> {
+        self.blocks -= blocks;
+        self.extents.drain(..count).collect()
+    }
+}

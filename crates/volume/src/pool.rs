@@ -1,0 +1,423 @@
+//! A pool: a device, its volumes, and the index of their contents.
+//!
+//! Opening recovers every volume. One process at a time has a pool open; the device's lock sees to
+//! that. Many threads may use a pool and its volumes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+use crypto::{DomainKey, Fingerprinter};
+use ddi::{Bucket, DuplicatesIndex};
+use env::{BlockDevice, Clock, Entropy};
+use format::pool::header::{VOLUME_BLOCKS_MAX, VOLUME_NAME_BYTES_MAX, VolumeHeader, VolumeSettings};
+use format::pool::superblock::Superblock;
+use types::{BatchSequence, VolumeId};
+
+use crate::batch::Slot;
+use crate::error::{Result, VolumeError};
+use crate::extents::{ExtentTable, extents_of, read_superblock, write_superblock};
+use crate::head::write_copy;
+use crate::recovery::{Closed, Recovered, recover};
+use crate::shared::Shared;
+use crate::volume::Volume;
+
+/// Bytes of map that a volume caches, unless it is said otherwise.
+pub const MAP_CACHE_BYTES_DEFAULT: usize = 128 << 20;
+
+/// What a pool is opened with.
+#[derive(Debug, Clone)]
+pub struct PoolOptions {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// The id of the system's present boot. A pool that was last open in the same boot was ended by
+    /// a kill at most.
+    pub boot: [u8; 16],
+    /// Bytes of map that each volume caches.
+    pub map_cache_bytes: usize,
+}
+
+/// A pool of blocks with its volumes.
+#[derive(Debug)]
+pub struct Pool {
+    pub(crate) shared: Arc<Shared>,
+    volumes: RwLock<BTreeMap<VolumeId, Arc<Volume>>>,
+    failed: BTreeMap<VolumeId, String>,
+}
+
+impl Pool {
+    /// Makes a pool of a device; its content is lost. `index` is the folder of the duplicates index,
+    /// empty if it is beside the pool's file.
+    ///
+    /// # Errors
+    /// [`VolumeError::Invalid`] if the device is too small or too large; errors of the device.
+    pub fn create(
+        device: &dyn BlockDevice,
+        entropy: &dyn Entropy,
+        boot: [u8; 16],
+        index: &str,
+    ) -> Result<()> {
+        let extents = extents_of(device.len())?;
+        let table = ExtentTable::create(device, extents)?;
+        let mut superblock = Superblock {
+            counter: 0,
+            pool: [0; 16],
+            domain_key: [0; 32],
+            extents,
+            table: table.extents().to_vec(),
+            next_volume: VolumeId::new(1).expect("1 is a number of a volume"),
+            boot,
+            index: index.to_owned(),
+        };
+        entropy.fill(&mut superblock.pool);
+        entropy.fill(&mut superblock.domain_key);
+        write_superblock(device, &mut superblock)?;
+        write_superblock(device, &mut superblock)
+    }
+
+    /// The folder of the pool's index, as it was given when the pool was made.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotAPool`]; errors of the device.
+    pub fn index_of(device: &dyn BlockDevice) -> Result<String> {
+        Ok(read_superblock(device)?.index)
+    }
+
+    /// Opens a pool and recovers its volumes. A volume that cannot be recovered is left out; see
+    /// [`Self::failed`].
+    ///
+    /// # Errors
+    /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], damage of the pool's own blocks; errors of
+    /// the device and of the index.
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        index: Arc<dyn DuplicatesIndex>,
+        options: &PoolOptions,
+    ) -> Result<Self> {
+        let mut superblock = read_superblock(&*device)?;
+        let table = ExtentTable::load(&*device, &superblock)?;
+        let closed = if superblock.boot == options.boot {
+            Closed::ByKill
+        } else {
+            Closed::ByPowerCut
+        };
+        let headers = table.headers();
+        let printer = Fingerprinter::new(&DomainKey::from_bytes(superblock.domain_key));
+        superblock.boot = options.boot;
+        let shared = Arc::new(Shared::new(
+            device,
+            index,
+            Arc::clone(&options.clock),
+            printer,
+            options.map_cache_bytes,
+            superblock,
+            table,
+        ));
+        let (mut recovered, mut failed) = (Vec::new(), BTreeMap::new());
+        for (id, extent) in headers {
+            match recover(Arc::clone(&shared), id, extent, closed) {
+                Ok(volume) => recovered.push(volume),
+                Err(error @ (VolumeError::Damaged { .. } | VolumeError::Contradiction { .. })) => {
+                    tracing::error!(volume = %id, %error, "the volume cannot be recovered");
+                    failed.insert(id, error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let volumes = finish_recovery(&shared, recovered)?;
+        // From here on, a kill leaves what was written.
+        {
+            let mut superblock = shared.superblock();
+            if closed == Closed::ByPowerCut {
+                write_superblock(&*shared.device, &mut superblock)?;
+            }
+        }
+        Ok(Self {
+            shared,
+            volumes: RwLock::new(volumes),
+            failed,
+        })
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Volume>> {
+        let volumes = self.volumes.read();
+        let volumes = volumes.unwrap_or_else(std::sync::PoisonError::into_inner);
+        volumes.values().cloned().collect()
+    }
+
+    /// The volumes, by name.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<Arc<Volume>> {
+        let mut volumes: Vec<_> = self.all().into_iter().filter(|one| !one.name().is_empty()).collect();
+        volumes.sort_by_key(|volume| volume.name());
+        volumes
+    }
+
+    /// Volumes that could not be recovered, and why.
+    #[must_use]
+    pub const fn failed(&self) -> &BTreeMap<VolumeId, String> {
+        &self.failed
+    }
+
+    /// The volume with this name.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoVolume`].
+    pub fn volume(&self, name: &str) -> Result<Arc<Volume>> {
+        let found = self.volumes().into_iter().find(|volume| volume.name() == name);
+        found.ok_or_else(|| VolumeError::NoVolume { name: name.to_owned() })
+    }
+
+    /// Makes a volume of zeros. Its length is rounded up to whole blocks.
+    ///
+    /// # Errors
+    /// [`VolumeError::VolumeExists`], [`VolumeError::Invalid`], [`VolumeError::NoSpace`]; errors of
+    /// the device.
+    pub fn create_volume(&self, name: &str, len_bytes: u64, settings: VolumeSettings) -> Result<Arc<Volume>> {
+        check_name(name)?;
+        let blocks = check_len(len_bytes)?;
+        let mut superblock = self.shared.superblock();
+        if self.volume(name).is_ok() {
+            return Err(VolumeError::VolumeExists { name: name.to_owned() });
+        }
+        if let Some(husk) = self.all().into_iter().find(|volume| volume.is_husk()) {
+            husk.revive(name, blocks, settings)?;
+            return Ok(husk);
+        }
+        let id = superblock.next_volume;
+        let device = &*self.shared.device;
+        if self.shared.table().free() < 3 {
+            return Err(VolumeError::NoSpace);
+        }
+        superblock.next_volume = id.next();
+        write_superblock(device, &mut superblock)?;
+        let extent = self.shared.table().take_header(id)?;
+        let header = VolumeHeader {
+            volume: id,
+            counter: 1,
+            name: name.to_owned(),
+            blocks,
+            birth: 1,
+            epoch: 0,
+            root: None,
+            state: None,
+            log: None,
+            settings,
+        };
+        write_copy(device, extent, &header)?;
+        self.shared.table().confirm(device, extent)?;
+        let recovered = recover(Arc::clone(&self.shared), id, extent, Closed::ByKill)?;
+        let made = finish_recovery(&self.shared, vec![recovered])?;
+        let mut volumes = self.volumes.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        volumes.extend(made);
+        drop(volumes);
+        drop(superblock);
+        self.volume(name)
+    }
+
+    /// Removes a volume: its name at once, its blocks by and by (see [`Volume::dissolve`]). The
+    /// caller has ended all its requests.
+    ///
+    /// # Errors
+    /// [`VolumeError::NoVolume`]; errors of the device.
+    pub fn remove_volume(&self, name: &str) -> Result<Arc<Volume>> {
+        let _superblock = self.shared.superblock();
+        let volume = self.volume(name)?;
+        volume.rename("")?;
+        Ok(volume)
+    }
+
+    /// Gives the pool a longer device: a file grows to `len_bytes`; a disk must have been grown
+    /// before.
+    ///
+    /// # Errors
+    /// [`VolumeError::Invalid`] if it is not longer; errors of the device.
+    pub fn grow(&self, len_bytes: u64) -> Result<()> {
+        let extents = extents_of(len_bytes)?;
+        let mut superblock = self.shared.superblock();
+        if extents <= superblock.extents {
+            return Err(VolumeError::Invalid {
+                what: "size of the pool",
+                why: format!(
+                    "the pool has {} extents of 4 MiB, and can only grow",
+                    superblock.extents
+                ),
+            });
+        }
+        self.shared.device.grow(len_bytes)?;
+        let mut table = self.shared.table();
+        superblock.table = table.extend(&*self.shared.device, extents)?;
+        superblock.extents = extents;
+        write_superblock(&*self.shared.device, &mut superblock)
+    }
+
+    /// Makes a checkpoint of every volume, so that the next start has nothing to replay.
+    ///
+    /// # Errors
+    /// The first error; the other volumes have been tried.
+    pub fn close(&self) -> Result<()> {
+        let results: Vec<Result<()>> = self.all().iter().map(|volume| volume.checkpoint()).collect();
+        results.into_iter().collect()
+    }
+}
+
+/// What is left to do when the logs of all volumes were replayed. Ends with their checkpoints.
+fn finish_recovery(
+    shared: &Arc<Shared>,
+    recovered: Vec<Recovered>,
+) -> Result<BTreeMap<VolumeId, Arc<Volume>>> {
+    let (mut volumes, mut gifts) = (BTreeMap::new(), Vec::new());
+    for one in recovered {
+        let volume = Arc::new(one.volume);
+        shared.table().release(&*shared.device, &one.returned)?;
+        gifts.extend(one.gifts);
+        let mut slot = volume.slot();
+        slot.open = one.open;
+        volume.meet_index(&mut slot)?;
+        drop(slot);
+        volumes.insert(volume.id, volume);
+    }
+    for gift in gifts {
+        if let Some(taker) = volumes.get(&gift.to) {
+            taker.accept(&gift)?;
+        }
+    }
+    for volume in volumes.values() {
+        volume.checkpoint()?;
+        shared.add(volume);
+    }
+    Ok(volumes)
+}
+
+impl Volume {
+    /// After recovery: compares the last batch with the index's, and settles an open one.
+    fn meet_index(&self, slot: &mut Slot) -> Result<()> {
+        let found = self.shared.index.client(Bucket::FIRST, self.id)?;
+        let (found, last) = (found.map_or(0, BatchSequence::get), self.core().batch);
+        match &slot.open {
+            Some(batch) if found == batch.sequence => self.settle(slot),
+            Some(batch) if found + 1 == batch.sequence => self.abandon(slot),
+            None if found == last => Ok(()),
+            open => {
+                let expected = open.as_ref().map_or(last, |batch| batch.sequence);
+                self.set_mismatch(found, expected);
+                tracing::error!(volume = %self.id, found, expected, "the duplicates index does not match");
+                self.abandon(slot)
+            }
+        }
+    }
+
+    /// Whether the volume was removed, and has nothing left but free blocks.
+    fn is_husk(&self) -> bool {
+        if !self.head().header.name.is_empty() {
+            return false;
+        }
+        let core = self.core();
+        core.mapped == 0 && core.unreferenced.is_empty() && core.with_finder.is_empty()
+    }
+
+    /// A removed volume becomes a new one. It has no mapped block.
+    fn revive(&self, name: &str, blocks: u64, settings: VolumeSettings) -> Result<()> {
+        self.checkpoint()?;
+        let mut head = self.head();
+        let header = VolumeHeader {
+            name: name.to_owned(),
+            blocks,
+            settings,
+            ..head.header.clone()
+        };
+        self.write_header(&mut head, header)?;
+        self.set_blocks(blocks);
+        self.keep_settings(settings);
+        Ok(())
+    }
+
+    fn rename(&self, name: &str) -> Result<()> {
+        let mut head = self.head();
+        let header = VolumeHeader {
+            name: name.to_owned(),
+            ..head.header.clone()
+        };
+        let result = self.write_header(&mut head, header);
+        self.or_stop(result)
+    }
+
+    /// Frees all blocks of a removed volume, and returns its whole extents to the pool. `pause` as in
+    /// [`Self::collect`].
+    ///
+    /// # Errors
+    /// Errors of the device and of the index.
+    pub fn dissolve(&self, pause: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+        self.cut(0, self.len_bytes())?;
+        self.flush_now()?;
+        self.flush_now()?;
+        self.collect(pause)?;
+        self.flush_now()?;
+        self.flush_now()?;
+        self.checkpoint()?;
+        self.return_extents(1)
+    }
+
+    /// Gives the volume another length, rounded up to whole blocks. If it gets shorter, what is
+    /// behind its end is lost.
+    ///
+    /// # Errors
+    /// [`VolumeError::Invalid`]; errors of the device.
+    pub fn resize(&self, len_bytes: u64) -> Result<()> {
+        let blocks = check_len(len_bytes)?;
+        self.make_log_room()?;
+        let before = self.blocks();
+        if blocks < before {
+            self.set_blocks(blocks);
+            self.cut(blocks * env::BLOCK_BYTES, before * env::BLOCK_BYTES)?;
+        }
+        let record = format::pool::record::Record::Resized { blocks };
+        let appended = self.core().append(&record);
+        self.or_stop(appended)?;
+        self.flush_now()?;
+        self.set_blocks(blocks);
+        Ok(())
+    }
+
+    /// Changes the settings, durably.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn set(&self, settings: VolumeSettings) -> Result<()> {
+        let mut head = self.head();
+        let header = VolumeHeader {
+            settings,
+            ..head.header.clone()
+        };
+        let result = self.write_header(&mut head, header);
+        self.or_stop(result)?;
+        self.keep_settings(settings);
+        Ok(())
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let why = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > VOLUME_NAME_BYTES_MAX {
+        "it has more than 255 bytes"
+    } else if name.chars().any(|c| c.is_control() || c == '/') {
+        "it has a slash or a control character"
+    } else {
+        return Ok(());
+    };
+    Err(VolumeError::Invalid {
+        what: "name of a volume",
+        why: why.to_owned(),
+    })
+}
+
+fn check_len(len_bytes: u64) -> Result<u64> {
+    let blocks = len_bytes.div_ceil(env::BLOCK_BYTES);
+    if blocks == 0 || blocks > VOLUME_BLOCKS_MAX {
+        return Err(VolumeError::Invalid {
+            what: "size of a volume",
+            why: "a volume has between 4 KiB and 64 TiB".to_owned(),
+        });
+    }
+    Ok(blocks)
+}

@@ -1,0 +1,140 @@
+//! Reads of a volume: look the blocks up, read them (D1).
+//!
+//! A read takes no lock of the volume. The era in which it began keeps its blocks from being used
+//! again (rule 7).
+
+use env::{AlignedBuffer, BLOCK_BYTES};
+use format::pool::PAGE_ENTRIES;
+use format::pool::entry::MapEntry;
+
+use crate::error::Result;
+use crate::leaf::LEAF_BLOCKS;
+use crate::volume::Volume;
+
+/// A range of a volume of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Bytes.
+    pub len: u64,
+    /// Whether they have blocks. All others are zeros.
+    pub has_blocks: bool,
+}
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+impl Volume {
+    /// Reads any bytes of the volume.
+    ///
+    /// # Errors
+    /// [`crate::VolumeError::OutOfRange`]; errors of the device.
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let timed = self.counters.time(&*self.shared.clock);
+        self.check_range(offset, out.len() as u64)?;
+        let _reading = self.readers.enter();
+        self.read_range(offset, out)?;
+        self.counters.read(&timed, out.len());
+        Ok(())
+    }
+
+    fn read_range(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let within = usize::try_from(offset % BLOCK_BYTES).unwrap_or(0);
+        if within == 0 && out.len().is_multiple_of(BLOCK) {
+            return self.read_blocks(offset / BLOCK_BYTES, out);
+        }
+        // The ends are parts of blocks: read whole ones beside.
+        let end = (within + out.len()).next_multiple_of(BLOCK);
+        let mut whole = AlignedBuffer::with_capacity(end);
+        whole.grow_to(end);
+        self.read_blocks(offset / BLOCK_BYTES, &mut whole)?;
+        out.copy_from_slice(&whole[within..within + out.len()]);
+        Ok(())
+    }
+
+    /// Reads whole blocks. The caller is a reader.
+    pub(crate) fn read_blocks(&self, lba: u64, out: &mut [u8]) -> Result<()> {
+        let (mut lba, mut rest) = (lba, out);
+        while !rest.is_empty() {
+            let index = usize::try_from(lba % LEAF_BLOCKS).unwrap_or(0);
+            let count = (PAGE_ENTRIES - index).min(rest.len() / BLOCK);
+            let (here, others) = rest.split_at_mut(count * BLOCK);
+            match self.map.leaf(lba / LEAF_BLOCKS)? {
+                None => here.fill(0),
+                Some(leaf) => {
+                    let mut at = 0;
+                    while at < count {
+                        let first = leaf.get(index + at);
+                        let run = 1
+                            + (1..count - at)
+                                .take_while(|n| follows(first, leaf.get(index + at + n), *n))
+                                .count();
+                        let bytes = &mut here[at * BLOCK..(at + run) * BLOCK];
+                        match first.block() {
+                            None => bytes.fill(0),
+                            Some(block) => self.shared.device.read_at(Self::at(block), bytes)?,
+                        }
+                        at += run;
+                    }
+                }
+            }
+            rest = others;
+            lba += count as u64;
+        }
+        Ok(())
+    }
+
+    /// Which parts of a range have blocks, in order. Stops after `max` parts.
+    ///
+    /// # Errors
+    /// [`crate::VolumeError::OutOfRange`]; errors of the device.
+    pub fn status(&self, offset: u64, len: u64, max: usize) -> Result<Vec<Status>> {
+        self.check_range(offset, len)?;
+        let mut found: Vec<Status> = Vec::new();
+        let (mut at, end) = (offset, offset + len);
+        let leaf_bytes = LEAF_BLOCKS * BLOCK_BYTES;
+        let max = max.max(1);
+        'all: while at < end {
+            let number = at / leaf_bytes;
+            let Some(leaf) = self.map.leaf(number)? else {
+                // Skip all missing pages at once.
+                let next = self.map.numbers(number + 1, end.div_ceil(leaf_bytes), 1);
+                let stop = next.first().map_or(end, |next| (next * leaf_bytes).min(end));
+                if !add(&mut found, max, stop - at, false) {
+                    break;
+                }
+                at = stop;
+                continue;
+            };
+            let stop = end.min((number + 1) * leaf_bytes);
+            while at < stop {
+                let index = usize::try_from(at / BLOCK_BYTES % LEAF_BLOCKS).unwrap_or(0);
+                let next = ((at / BLOCK_BYTES + 1) * BLOCK_BYTES).min(stop);
+                if !add(&mut found, max, next - at, leaf.get(index) != MapEntry::Zero) {
+                    break 'all;
+                }
+                at = next;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Adds to the last part, or adds a part; `false` if there is no room for one.
+fn add(found: &mut Vec<Status>, max: usize, len: u64, has_blocks: bool) -> bool {
+    let room = found.len() < max;
+    match found.last_mut() {
+        Some(last) if last.has_blocks == has_blocks => last.len += len,
+        _ if !room => return false,
+        _ => found.push(Status { len, has_blocks }),
+    }
+    true
+}
+
+/// Whether the `n`-th entry behind `first` continues its run: zeros behind zeros, or the block
+/// behind its block.
+pub(crate) fn follows(first: MapEntry, entry: MapEntry, n: usize) -> bool {
+    match (first.block(), entry.block()) {
+        (None, None) => true,
+        (Some(first), Some(block)) => first.get() + n as u64 == block.get(),
+        _ => false,
+    }
+}

@@ -1,0 +1,395 @@
+//! A volume: a block device whose blocks are anywhere in the pool (D1).
+//!
+//! Reads and writes are in `read` and `write`. This file has what they share: the parts, the order
+//! of locks, the log's commits, flushes.
+//!
+//! Locks, in this order: the batch slot, a leaf's gate, the core, a shard of the map or its upper
+//! pages, the pool's table. The turns of flushes and of the log's writers are taken with none of
+//! these held but the slot or a gate.
+//!
+//! After a failed write of the log, or a failed flush, nobody knows what is durable. The volume stops:
+//! every later request fails, and a new start recovers it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use env::{AlignedBuffer, BLOCK_BYTES};
+use format::pool::header::{VolumeHeader, VolumeSettings};
+use format::pool::record::Record;
+use types::{BlockNumber, ExtentNumber, VolumeId};
+
+use crate::batch::Slot;
+use crate::core::Core;
+use crate::counters::Counters;
+use crate::dirty::DirtyBlocks;
+use crate::error::{Result, VolumeError};
+use crate::map::Map;
+use crate::readers::Readers;
+use crate::shared::Shared;
+
+/// A block and its content.
+pub(crate) type WholeBlock = (BlockNumber, Box<[u8; 4096]>);
+
+/// The head of a volume, and where it is.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) header: VolumeHeader,
+    pub(crate) extent: ExtentNumber,
+    /// The pages of the state of the last checkpoint.
+    pub(crate) state_pages: Vec<BlockNumber>,
+}
+
+/// A volume. Any number of threads may use it.
+#[derive(Debug)]
+pub struct Volume {
+    pub(crate) id: VolumeId,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) map: Map,
+    pub(crate) readers: Readers,
+    pub(crate) dirty: DirtyBlocks,
+    pub(crate) counters: Counters,
+    core: Mutex<Core>,
+    head: Mutex<Head>,
+    settings: Mutex<VolumeSettings>,
+    blocks: AtomicU64,
+    pub(crate) birth: AtomicU32,
+    /// Held during a batch of the finder or the collector, and during a checkpoint.
+    slot: Mutex<Slot>,
+    log_turn: Mutex<()>,
+    /// Blocks of log before this one are written.
+    log_written: AtomicU64,
+    flush_turn: Mutex<()>,
+    flushes_begun: AtomicU64,
+    pub(crate) flushes_completed: AtomicU64,
+    refill_turn: Mutex<u64>,
+    stopped: OnceLock<String>,
+    /// Why the index does not match, if it does not (V7).
+    pub(crate) mismatch: Mutex<Option<(u64, u64)>>,
+    /// Leaves from this one on have to be searched for private blocks.
+    pub(crate) unsearched: AtomicU64,
+}
+
+impl Volume {
+    pub(crate) fn new(id: VolumeId, shared: Arc<Shared>, map: Map, core: Core, head: Head) -> Self {
+        let header = &head.header;
+        Self {
+            id,
+            map,
+            readers: Readers::default(),
+            dirty: DirtyBlocks::default(),
+            counters: Counters::default(),
+            settings: Mutex::new(header.settings),
+            blocks: AtomicU64::new(header.blocks),
+            birth: AtomicU32::new(header.birth),
+            slot: Mutex::default(),
+            log_turn: Mutex::default(),
+            log_written: AtomicU64::new(core.log.position().sequence),
+            flush_turn: Mutex::default(),
+            flushes_begun: AtomicU64::new(core.flushes_begun),
+            flushes_completed: AtomicU64::new(core.flushes_completed),
+            refill_turn: Mutex::new(1),
+            stopped: OnceLock::new(),
+            mismatch: Mutex::default(),
+            unsearched: AtomicU64::new(0),
+            core: Mutex::new(core),
+            head: Mutex::new(head),
+            shared,
+        }
+    }
+
+    /// The volume's number, which no other volume of the pool ever has.
+    #[must_use]
+    pub const fn id(&self) -> VolumeId {
+        self.id
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.head().header.name.clone()
+    }
+
+    /// The length in bytes.
+    #[must_use]
+    pub fn len_bytes(&self) -> u64 {
+        self.blocks() * BLOCK_BYTES
+    }
+
+    /// The length in blocks.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.blocks.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_blocks(&self, blocks: u64) {
+        self.blocks.store(blocks, Ordering::Release);
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> VolumeSettings {
+        *lock(&self.settings)
+    }
+
+    pub(crate) fn keep_settings(&self, settings: VolumeSettings) {
+        *lock(&self.settings) = settings;
+    }
+
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        lock(&self.core)
+    }
+
+    pub(crate) fn head(&self) -> MutexGuard<'_, Head> {
+        lock(&self.head)
+    }
+
+    /// The right to send a batch to the index, or to make a checkpoint.
+    pub(crate) fn slot(&self) -> MutexGuard<'_, Slot> {
+        lock(&self.slot)
+    }
+
+    /// The slot, if nobody has it.
+    pub(crate) fn try_slot(&self) -> Option<MutexGuard<'_, Slot>> {
+        match self.slot.try_lock() {
+            Ok(slot) => Some(slot),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
+    }
+
+    pub(crate) fn flushes_completed(&self) -> u64 {
+        self.flushes_completed.load(Ordering::Acquire)
+    }
+
+    /// Fails if the volume has stopped.
+    pub(crate) fn check_running(&self) -> Result<()> {
+        match self.stopped.get() {
+            None => Ok(()),
+            Some(why) => Err(VolumeError::Stopped { why: why.clone() }),
+        }
+    }
+
+    /// Stops the volume if this failed.
+    pub(crate) fn or_stop<T, E: Into<VolumeError>>(&self, result: Result<T, E>) -> Result<T> {
+        result.map_err(|error| {
+            let error = error.into();
+            if self.stopped.set(error.to_string()).is_ok() {
+                tracing::error!(volume = %self.id, %error, "the volume stops");
+            }
+            error
+        })
+    }
+
+    /// Fails unless the range is within the volume.
+    pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.saturating_add(len);
+        if end <= self.len_bytes() {
+            return Ok(());
+        }
+        Err(VolumeError::OutOfRange {
+            offset,
+            end,
+            len: self.len_bytes(),
+        })
+    }
+
+    /// Writes the log up to the block with this sequence number. Threads that wait together have
+    /// their records written together.
+    pub(crate) fn commit(&self, sequence: u64) -> Result<()> {
+        if self.log_written.load(Ordering::Acquire) > sequence {
+            return Ok(());
+        }
+        let _turn = lock(&self.log_turn);
+        if self.log_written.load(Ordering::Acquire) > sequence {
+            return Ok(());
+        }
+        self.check_running()?;
+        let (blocks, next) = {
+            let mut core = self.core();
+            let core = &mut *core;
+            self.or_stop(core.log.seal(&mut core.free))?;
+            (core.log.take_sealed(), core.log.position().sequence)
+        };
+        self.or_stop(self.write_whole(&blocks))?;
+        self.counters.log_written(blocks.len() as u64);
+        self.log_written.store(next, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes whole blocks, successive ones together.
+    pub(crate) fn write_whole(&self, blocks: &[WholeBlock]) -> Result<()> {
+        let mut rest = blocks;
+        while let Some((first, _)) = rest.first() {
+            let in_row = rest
+                .iter()
+                .zip(first.get()..)
+                .take_while(|((block, _), expected)| block.get() == *expected)
+                .count();
+            let (run, others) = rest.split_at(in_row.min(256));
+            rest = others;
+            let mut bytes = AlignedBuffer::with_capacity(run.len() * 4096);
+            for (_, block) in run {
+                bytes.extend_from_slice(&block[..]);
+            }
+            self.shared.device.write_at(Self::at(*first), &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was acknowledged before this call. Threads that ask together share a flush
+    /// of the device.
+    ///
+    /// # Errors
+    /// Errors of the device, after which the volume stops.
+    pub fn flush(&self) -> Result<()> {
+        let timed = self.counters.time(&*self.shared.clock);
+        self.flush_now()?;
+        self.counters.flushed(&timed);
+        Ok(())
+    }
+
+    /// A flush that began after this call, made by this or another thread.
+    pub(crate) fn flush_now(&self) -> Result<()> {
+        let wanted = self.flushes_begun.load(Ordering::SeqCst) + 1;
+        let _turn = lock(&self.flush_turn);
+        if self.flushes_completed() >= wanted {
+            return Ok(());
+        }
+        self.check_running()?;
+        let covers = {
+            let mut core = self.core();
+            let core = &mut *core;
+            self.or_stop(core.log.seal(&mut core.free))?;
+            core.flushes_begun += 1;
+            self.flushes_begun.store(core.flushes_begun, Ordering::SeqCst);
+            core.log.position().sequence
+        };
+        if covers > 0 {
+            self.commit(covers - 1)?;
+        }
+        self.or_stop(self.shared.device.flush())?;
+        let mut core = self.core();
+        if core.log.is_unmarked(core.marked) {
+            self.or_stop(core.append(&Record::FlushMark { covers }))?;
+        }
+        core.marked = covers;
+        core.flushes_completed = core.flushes_begun;
+        self.flushes_completed
+            .store(core.flushes_completed, Ordering::Release);
+        core.leave_limbo(self.readers.advance());
+        Ok(())
+    }
+
+    /// Takes blocks for `count` successive blocks of the volume: several runs if there is no long
+    /// one. If too few are free, more come from limbo or from the pool.
+    pub(crate) fn allocate(&self, count: u64) -> Result<Vec<(BlockNumber, u32)>> {
+        loop {
+            let before = {
+                let mut core = self.core();
+                if core.free.len() >= count + core.reserve() && core.has_log_room() {
+                    let mut runs = Vec::new();
+                    let mut left = count;
+                    while left > 0 {
+                        let wanted = u32::try_from(left).unwrap_or(u32::MAX);
+                        let run = core.free.take_run(wanted).expect("blocks were counted");
+                        left -= u64::from(run.1);
+                        core.reserved.insert(run.0, run.1);
+                        runs.push(run);
+                    }
+                    return Ok(runs);
+                }
+                core.free.len()
+            };
+            self.refill(count, before)?;
+        }
+    }
+
+    /// Gives back blocks that were taken and not mapped.
+    pub(crate) fn give_up(&self, runs: &[(BlockNumber, u32)]) {
+        let mut core = self.core();
+        for (first, count) in runs {
+            core.reserved.remove(first);
+            for n in 0..u64::from(*count) {
+                if let Ok(block) = BlockNumber::new(first.get() + n) {
+                    core.free.add(block);
+                }
+            }
+        }
+    }
+
+    /// Gets free blocks: extents of the pool, or blocks of limbo after a flush. `before` is the
+    /// number of free blocks that were too few.
+    fn refill(&self, count: u64, before: u64) -> Result<()> {
+        let mut step = lock(&self.refill_turn);
+        self.check_running()?;
+        let (reserve, has_more) = {
+            let core = self.core();
+            (core.reserve(), core.free.len() > before)
+        };
+        if has_more {
+            return Ok(());
+        }
+        let wanted = usize::try_from((count + reserve).div_ceil(format::pool::EXTENT_BLOCKS)).unwrap_or(usize::MAX);
+        // A volume that grows quickly gets more at once, up to an eighth of what is free.
+        let share = usize::try_from(self.shared.table().free() / 8).unwrap_or(usize::MAX);
+        let extents = wanted.max(usize::try_from(*step).unwrap_or(1).min(share));
+        *step = (*step * 2).min(256);
+        if self.credit(extents)? {
+            return Ok(());
+        }
+        *step = 1;
+        // A checkpoint frees extents of the log, and blocks in limbo need two flushes.
+        self.checkpoint()?;
+        self.flush_now()?;
+        {
+            let mut core = self.core();
+            core.leave_limbo(self.readers.advance());
+            if core.free.len() > before {
+                return Ok(());
+            }
+        }
+        if self.take_gift(count + reserve)? {
+            return Ok(());
+        }
+        Err(VolumeError::NoSpace)
+    }
+
+    /// Makes sure that the log has room for an operation. The caller holds no lock.
+    pub(crate) fn make_log_room(&self) -> Result<()> {
+        if self.core().has_log_room() || self.credit(1)? && self.core().has_log_room() {
+            return Ok(());
+        }
+        self.checkpoint()?;
+        if self.core().has_log_room() {
+            return Ok(());
+        }
+        Err(VolumeError::NoSpace)
+    }
+
+    /// Gets extents from the pool. Returns whether there was one.
+    pub(crate) fn credit(&self, count: usize) -> Result<bool> {
+        let granted = self.or_stop(self.shared.grant(self.id, count))?;
+        if granted.is_empty() {
+            return Ok(false);
+        }
+        let mut core = self.core();
+        for part in granted.chunks(256) {
+            let extents = part.to_vec();
+            for (extent, _) in part {
+                core.free.add_extent(*extent);
+            }
+            core.credited.extend_from_slice(part);
+            self.or_stop(core.append(&Record::Extents { extents }))?;
+        }
+        Ok(true)
+    }
+
+    /// The offset of a block on the device.
+    pub(crate) const fn at(block: BlockNumber) -> u64 {
+        block.get() * BLOCK_BYTES
+    }
+}
+
+/// Locks, also behind a panic of another thread.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
