@@ -4,6 +4,8 @@
 //! measuring. The feature `testing` adds `fault`, disks of a machine that loses what was not
 //! flushed, and the suite `conformance`, which every device must pass.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
 mod device;
 #[cfg(any(test, feature = "testing"))]
 pub mod fault;

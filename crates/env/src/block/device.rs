@@ -4,13 +4,16 @@ use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 
 /// Bytes of a block. Every offset and length of a [`BlockDevice`] is a multiple of it.
-pub const BLOCK_BYTES: u64 = 4096;
+pub const BLOCK_BYTES: u64 = BLOCK_LEN as u64;
+
+/// The same as the length of an array.
+pub(super) const BLOCK_LEN: usize = 4096;
 
 /// A file or a disk of blocks.
 ///
 /// Any number of threads may call everything at once. Overlapping requests that run at the same
-/// time have no order; each block of a read is as before or as after such a write, not necessarily
-/// the same for all blocks.
+/// time have no order. A read beside a write of the same block may return bytes of before and of
+/// after. After two writes at once, each part of 512 bytes is of one of them.
 ///
 /// A write that returned is seen by every later read, and survives a kill of the process. It
 /// survives a power cut only after a [`Self::flush`] that began later. Until then, a power cut
@@ -109,8 +112,8 @@ pub enum DeviceError {
         /// The device's length.
         len: u64,
     },
-    /// Another process uses the device.
-    #[error("{device}: in use by another process; end that process first")]
+    /// Another process has the device open, or the system has mounted it.
+    #[error("{device}: in use by another process, or mounted; end that process or unmount it first")]
     InUse {
         /// The device.
         device: String,
@@ -127,11 +130,33 @@ pub enum DeviceError {
         /// The device.
         device: String,
     },
-    /// The file system under a file is full.
-    #[error("{device}: the file system has no space left; free some there")]
+    /// The file system under a file is full, or the disk is one that promises more than it has.
+    #[error("{device}: the file system or disk under it has no space left; free some there")]
     NoSpace {
         /// The device.
         device: String,
+    },
+    /// It is neither a file nor a disk.
+    #[error("{device}: neither a file nor a disk; name one of these")]
+    Unfit {
+        /// The device.
+        device: String,
+    },
+    /// The file system has no direct requests.
+    #[error("{device}: its file system has no direct requests; use the page cache")]
+    NoDirect {
+        /// The device.
+        device: String,
+    },
+    /// A disk is shorter than it has to be, or somebody has cut a file that is open.
+    #[error("{device}: has {len} bytes, but must have {wanted}; use a larger disk or restore the file")]
+    TooShort {
+        /// The device.
+        device: String,
+        /// The bytes that it has.
+        len: u64,
+        /// The bytes that it must have.
+        wanted: u64,
     },
     /// The user may not open the device, or it was opened for reading only.
     #[error("{device}: {action} is not allowed; give this user the right to read and write it")]

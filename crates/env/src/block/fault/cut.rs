@@ -9,7 +9,7 @@ use super::FaultMachine;
 use super::disk::{Block, Content, PART_BYTES};
 use super::history::History;
 use super::world::World;
-use crate::block::device::BLOCK_BYTES;
+use crate::block::device::BLOCK_LEN;
 
 /// Which bytes that no flush covers survive a power cut. Each block of each disk is decided on its
 /// own: a later write may survive where an earlier one did not.
@@ -123,7 +123,7 @@ fn tear(
     read: impl Fn(&Content, &mut [u8]),
     mut pick: impl FnMut(usize) -> usize,
 ) -> Content {
-    let (mut torn, mut whole): (Block, Block) = ([0; BLOCK_BYTES as usize], [0; BLOCK_BYTES as usize]);
+    let (mut torn, mut whole): (Block, Block) = ([0; BLOCK_LEN], [0; BLOCK_LEN]);
     for (part, out) in torn.chunks_mut(PART_BYTES).enumerate() {
         read(states[pick(part)], &mut whole);
         let at = part * PART_BYTES;

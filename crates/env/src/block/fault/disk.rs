@@ -11,13 +11,13 @@ use types::ByteRange;
 
 use super::cut::Judge;
 use super::history::History;
-use crate::block::device::BLOCK_BYTES;
+use crate::block::device::{BLOCK_BYTES, BLOCK_LEN};
 
 /// Bytes of a part that a disk writes whole or not at all: a sector.
 pub(super) const PART_BYTES: usize = 512;
 
 /// The bytes of a block.
-pub(super) type Block = [u8; BLOCK_BYTES as usize];
+pub(super) type Block = [u8; BLOCK_LEN];
 
 /// How discarded blocks read. Whichever way, they read the same until the next power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl Disk {
     }
 
     pub(super) fn read(&self, reader: &Reader, offset: u64, out: &mut [u8]) {
-        for (number, out) in (offset / BLOCK_BYTES..).zip(out.chunks_mut(BLOCK_BYTES as usize)) {
+        for (number, out) in (offset / BLOCK_BYTES..).zip(out.chunks_mut(BLOCK_LEN)) {
             let content = self.blocks.get(&number).map_or(&Content::Zeros, History::live);
             reader.read(number, content, out);
         }
@@ -142,8 +142,8 @@ impl Disk {
 
     /// Writes parts, from the beginning of a block on.
     pub(super) fn write(&mut self, reader: &Reader, offset: u64, bytes: &[u8], change: u64) {
-        for (number, bytes) in (offset / BLOCK_BYTES..).zip(bytes.chunks(BLOCK_BYTES as usize)) {
-            let mut block = [0; BLOCK_BYTES as usize];
+        for (number, bytes) in (offset / BLOCK_BYTES..).zip(bytes.chunks(BLOCK_LEN)) {
+            let mut block = [0; BLOCK_LEN];
             if bytes.len() < block.len() {
                 self.read(reader, number * BLOCK_BYTES, &mut block);
             }
@@ -217,7 +217,7 @@ impl Disk {
             offset.is_multiple_of(BLOCK_BYTES) && offset < self.len(),
             "no block begins at {offset}"
         );
-        let mut block = [0; BLOCK_BYTES as usize];
+        let mut block = [0; BLOCK_LEN];
         self.read(reader, offset, &mut block);
         damage(&mut block);
         let number = offset / BLOCK_BYTES;

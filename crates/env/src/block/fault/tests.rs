@@ -7,7 +7,7 @@ use super::*;
 use crate::{BLOCK_BYTES, BlockDevice};
 
 const B: u64 = BLOCK_BYTES;
-const BLOCK: usize = BLOCK_BYTES as usize;
+const BLOCK: usize = super::super::device::BLOCK_LEN;
 
 fn write(disk: &dyn BlockDevice, block: u64, byte: u8) {
     disk.write_at(block * B, &[byte; BLOCK]).unwrap();
