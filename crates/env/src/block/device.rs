@@ -213,8 +213,8 @@ pub(super) fn check_range(
     })
 }
 
-/// Checks that each of these lengths is of whole blocks, and the range of all of them. Returns their
-/// sum.
+/// Checks that each of these lengths is of whole blocks, and the range of all of them. Returns
+/// their sum.
 pub(super) fn check_parts(
     device: &dyn fmt::Display,
     device_len: u64,

@@ -1,4 +1,5 @@
-//! All devices of this crate pass; broken ones do not. `block::file::tests` runs the suite on disks.
+//! All devices of this crate pass; broken ones do not. `block::file::tests` runs the suite on
+//! disks.
 
 use std::path::Path;
 

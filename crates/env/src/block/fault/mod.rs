@@ -11,8 +11,8 @@
 //!   zeros, and take no memory.
 //! - A flush of a disk makes durable the writes of all processes to this disk that were finished
 //!   before the flush was called, and nothing else.
-//! - A [`Fault`] ends a process or all of them at the n-th operation: before it, after it, or in the
-//!   middle of a write. It can also make an operation fail. An ended process gets
+//! - A [`Fault`] ends a process or all of them at the n-th operation: before it, after it, or in
+//!   the middle of a write. It can also make an operation fail. An ended process gets
 //!   [`DeviceError::Gone`](crate::DeviceError) ever after.
 //! - Then a test chooses what the fault was. [`FaultMachine::process`] starts a process after a
 //!   *kill*: it reads every byte that was written. [`FaultMachine::power_cut`] gives the machine
@@ -92,8 +92,8 @@ pub struct FaultMachine {
 
 struct Shared {
     world: Mutex<World>,
-    /// The last change that is finished. A flush reads it when it is called, before it waits for the
-    /// mutex: changes that finish meanwhile are not covered.
+    /// The last change that is finished. A flush reads it when it is called, before it waits for
+    /// the mutex: changes that finish meanwhile are not covered.
     finished: AtomicU64,
 }
 
