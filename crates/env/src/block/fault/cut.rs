@@ -5,10 +5,8 @@ use std::sync::Arc;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
-use super::FaultMachine;
-use super::disk::{Block, Content, PART_BYTES};
+use super::content::{Block, Content, PART_BYTES};
 use super::history::History;
-use super::world::World;
 use crate::block::device::BLOCK_LEN;
 
 /// Which bytes that no flush covers survive a power cut. Each block of each disk is decided on its
@@ -139,50 +137,4 @@ fn next(picks: &mut Vec<usize>) -> usize {
 fn below(random: &mut ChaCha8Rng, bound: usize) -> usize {
     let draw = random.next_u64() % bound.max(1) as u64;
     usize::try_from(draw).expect("it is less than a usize")
-}
-
-/// The machines after every possible power cut, each once; see [`FaultMachine::outcomes`].
-#[derive(Debug)]
-pub struct Outcomes {
-    before: World,
-    /// The number of outcomes of each choice.
-    choices: Vec<usize>,
-    count: u64,
-    done: u64,
-}
-
-impl Outcomes {
-    pub(super) fn of(world: &World, count_max: u64) -> Option<Self> {
-        let choices = world.choices();
-        let count = choices
-            .iter()
-            .try_fold(1_u64, |count, choice| count.checked_mul(*choice as u64))?;
-        (count <= count_max).then(|| Self {
-            before: world.clone(),
-            choices,
-            count,
-            done: 0,
-        })
-    }
-}
-
-impl Iterator for Outcomes {
-    type Item = FaultMachine;
-
-    fn next(&mut self) -> Option<FaultMachine> {
-        if self.done == self.count {
-            return None;
-        }
-        // The outcome's number, written with a digit for each choice.
-        let mut number = self.done;
-        let mut picks = Vec::with_capacity(self.choices.len());
-        for choice in &self.choices {
-            let choice = *choice as u64;
-            picks.push(usize::try_from(number % choice).expect("it is less than a usize"));
-            number /= choice;
-        }
-        picks.reverse();
-        self.done += 1;
-        Some(FaultMachine::on(self.before.after(&mut Judge::Chosen(picks))))
-    }
 }

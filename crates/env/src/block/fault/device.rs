@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use types::ByteRange;
 
+use super::counters::{OpKind, Operation};
+use super::machine::FaultMachine;
 use super::plan::Share;
 use super::world::{Verdict, World};
-use super::{FaultMachine, OpKind, Operation};
 use crate::block::device::{BLOCK_BYTES, BlockDevice, DeviceError, check_parts, check_range};
 
 /// A disk of a [`FaultMachine`], as one process has it open. Clones are the same open disk.
@@ -27,8 +28,30 @@ struct Open {
     is_poisoned: AtomicBool,
 }
 
+impl FaultMachine {
+    /// Adds a disk of `len` bytes, rounded down to whole blocks, and opens it. Its length is
+    /// durable. All its bytes are zeros.
+    ///
+    /// # Panics
+    /// If the machine has a disk of this name.
+    #[must_use]
+    pub fn create(&self, name: &str, len: u64) -> FaultDevice {
+        let len = self.world().create(name, len);
+        FaultDevice::new(self.clone(), name, len)
+    }
+
+    /// Opens a disk.
+    ///
+    /// # Errors
+    /// [`DeviceError::NotFound`]; [`DeviceError::Gone`] if this process has ended.
+    pub fn open(&self, name: &str) -> Result<FaultDevice, DeviceError> {
+        let len = self.world().open(self.process, name)?;
+        Ok(FaultDevice::new(self.clone(), name, len))
+    }
+}
+
 impl FaultDevice {
-    pub(super) fn new(machine: FaultMachine, name: &str, len: u64) -> Self {
+    fn new(machine: FaultMachine, name: &str, len: u64) -> Self {
         Self {
             machine,
             open: Arc::new(Open {

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::OpKind;
-use super::disk::PART_BYTES;
+use super::content::PART_BYTES;
+use super::counters::OpKind;
 use crate::block::device::DeviceError;
 
 /// The operations that a fault counts.

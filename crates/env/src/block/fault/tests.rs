@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::{IoSlice, IoSliceMut};
 
+use types::ByteRange;
+
 use super::*;
-use crate::{BLOCK_BYTES, BlockDevice};
+use crate::{BLOCK_BYTES, BlockDevice, DeviceError};
 
 const B: u64 = BLOCK_BYTES;
 const BLOCK: usize = super::super::device::BLOCK_LEN;

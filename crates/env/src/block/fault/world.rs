@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use types::ByteRange;
 
+use super::content::{DiscardedReads, Reader};
+use super::counters::{Counters, OpKind, Operation};
 use super::cut::Judge;
-use super::disk::{DiscardedReads, Disk, Reader};
+use super::disk::Disk;
 use super::plan::{Action, Fault, Share};
-use super::{Counters, OpKind, Operation};
 use crate::block::device::{BLOCK_BYTES, DeviceError};
 
 #[derive(Debug, Clone)]
