@@ -1,9 +1,14 @@
 //! Block devices: files and disks of fixed-size blocks that are overwritten in place.
 //!
-//! [`BlockDevice`] is the door; [`FileDevice`] is a file or a disk, [`MemoryDevice`] is for tests and
-//! for measuring.
+//! [`BlockDevice`] is the door. [`FileDevice`] is a file or a disk. [`MemoryDevice`] is for
+//! measuring. The feature `testing` adds `fault`, disks of a machine that loses what was not
+//! flushed, and the suite `conformance`, which every device must pass.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
 mod device;
+#[cfg(any(test, feature = "testing"))]
+pub mod fault;
 mod file;
 mod memory;
 

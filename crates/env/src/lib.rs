@@ -6,11 +6,12 @@
 //! [`BlockDevice`] is a file or a disk of blocks, which are overwritten in place.
 //! [`LoggedStorage`] reports the operations of another storage to `tracing`.
 //!
-//! The feature `testing` adds code for tests: crash tests use `fault::FaultStorage`, and every
-//! storage must pass the suite `conformance`.
+//! The feature `testing` adds code for tests: crash tests use `fault::FaultStorage` and
+//! `block::fault::FaultMachine`. Every storage must pass the suite `conformance`, and every block
+//! device `block::conformance`.
 
 mod allocator;
-mod block;
+pub mod block;
 mod buffer;
 mod clock;
 #[cfg(any(test, feature = "testing"))]

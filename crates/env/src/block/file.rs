@@ -1,19 +1,30 @@
 //! A file or a disk as a block device.
 //!
-//! Invariant: one process at a time has a device open for writing; a lock of the system ensures it,
-//! and ends with the process. Direct requests need aligned memory: a request from other memory is
-//! copied through an aligned buffer.
+//! Invariant: one process at a time has a device open for writing, and then nobody has it open for
+//! reading. A lock of the system ensures it, and ends with the process. The lock works between
+//! processes of one host, and between hosts only if their file system says so. A disk is also
+//! claimed from the system, so a mounted disk is never opened for writing.
+//!
+//! Any number of threads may call everything at once. After a flush that failed, the device is
+//! poisoned ([`BlockDevice`]): the system may have dropped the pages that it could not write.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+mod flushes;
+mod opening;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::FallocateFlags;
 
-use super::device::{BLOCK_BYTES, BlockDevice, DeviceError, check_range};
-use crate::{ALIGN_BYTES, AlignedBuffer};
+use super::device::{BLOCK_BYTES, BlockDevice, DeviceError, check_parts, check_range};
+use flushes::Flushes;
+use requests::Requests;
 
 /// Where written blocks are before a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,7 +32,8 @@ pub enum FileCaching {
     /// In the system's page cache, which also serves reads.
     #[default]
     PageCache,
-    /// Nowhere: requests go to the disk.
+    /// Nowhere: requests go to the disk. Memory that does not begin at a multiple of
+    /// [`ALIGN_BYTES`](crate::ALIGN_BYTES) is copied.
     Direct,
 }
 
@@ -31,82 +43,135 @@ pub struct FileDevice {
     file: File,
     path: PathBuf,
     len: AtomicU64,
-    caching: FileCaching,
+    requests: Requests,
     is_disk: bool,
+    is_read_only: bool,
+    flushes: Flushes,
+    /// Held while the file gets longer, because a shorter length would cut it.
+    growing: Mutex<()>,
 }
 
 impl FileDevice {
-    /// Makes a file of so many bytes, without space on the disk yet. The path may name a disk: then
-    /// the disk is opened, and must have at least `len` bytes.
+    /// Makes a file of so many bytes, rounded down to whole blocks, without space on the disk yet.
+    /// An empty file may exist. The file and its name are durable afterwards. The path may name a
+    /// disk: then the disk is opened, and must have at least `len` bytes.
     ///
     /// # Errors
-    /// [`DeviceError::AlreadyExists`] if the path is an existing file that is not empty.
+    /// [`DeviceError::AlreadyExists`] if the path is an existing file that is not empty;
+    /// [`DeviceError::TooShort`]; as [`Self::open`]. A file that this call made is removed.
     pub fn create(path: &Path, len: u64, caching: FileCaching) -> Result<Self, DeviceError> {
-        let made = OpenOptions::new().write(true).create_new(true).open(path);
-        match made {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let found = std::fs::metadata(path).map_err(|error| failed("stat", path, error))?;
-                if !found.file_type().is_block_device() && found.len() > 0 {
-                    return Err(DeviceError::AlreadyExists { device: name(path) });
-                }
+        let is_new = opening::make(path)?;
+        let made = Self::open(path, caching).and_then(|device| {
+            // Another process may have filled the file before this one had the lock.
+            let is_free = device.is_disk || device.real_len()? == 0;
+            if !is_free {
+                return Err(DeviceError::AlreadyExists { device: name(path) });
             }
-            Err(error) => return Err(failed("create", path, error)),
-        }
-        let device = Self::open(path, caching)?;
-        device.grow(len)?;
-        Ok(device)
+            Ok(device)
+        });
+        let ready = made.and_then(|device| {
+            device.grow(len)?;
+            if !device.is_disk {
+                opening::settle(&device.file, path)?;
+            }
+            Ok(device)
+        });
+        let is_ours = |error: &DeviceError| {
+            is_new
+                && !matches!(
+                    error,
+                    DeviceError::InUse { .. } | DeviceError::AlreadyExists { .. }
+                )
+        };
+        ready.inspect_err(|error| {
+            if is_ours(error) {
+                // The error of the creation tells more than one of the removal.
+                std::fs::remove_file(path).ok();
+            }
+        })
     }
 
-    /// Opens a file or a disk for reading and writing, alone.
+    /// Opens a file or a disk for reading and writing, alone. A file's last bytes that fill no
+    /// block are not of the device.
     ///
     /// # Errors
-    /// [`DeviceError::NotFound`], [`DeviceError::InUse`], [`DeviceError::Io`].
+    /// [`DeviceError::NotFound`]; [`DeviceError::InUse`], also for a mounted disk;
+    /// [`DeviceError::Denied`]; [`DeviceError::Unfit`]; [`DeviceError::NoDirect`];
+    /// [`DeviceError::Io`].
     pub fn open(path: &Path, caching: FileCaching) -> Result<Self, DeviceError> {
-        Self::open_with(path, caching, FlockOperation::NonBlockingLockExclusive)
+        Self::open_for(path, caching, false)
     }
 
-    fn open_with(path: &Path, caching: FileCaching, lock: FlockOperation) -> Result<Self, DeviceError> {
-        let flags = match caching {
-            FileCaching::PageCache => OFlags::empty(),
-            FileCaching::Direct => OFlags::DIRECT,
-        };
-        let mut options = OpenOptions::new();
-        let flags = i32::try_from(flags.bits()).expect("the flag is a bit of an int");
-        options.read(true).write(true).custom_flags(flags);
-        let file = options.open(path).map_err(|error| failed("open", path, error))?;
-        rustix::fs::flock(&file, lock).map_err(|error| match error {
-            rustix::io::Errno::WOULDBLOCK => DeviceError::InUse { device: name(path) },
-            other => failed("lock", path, other.into()),
-        })?;
-        let kind = file.metadata().map_err(|error| failed("stat", path, error))?;
+    /// Opens a file or a disk for reading, beside other readers. While it is open, nobody can open
+    /// it for writing. Writes, discards and growths fail with [`DeviceError::Denied`].
+    ///
+    /// # Errors
+    /// As [`Self::open`]. A mounted disk is no error.
+    pub fn open_read_only(path: &Path, caching: FileCaching) -> Result<Self, DeviceError> {
+        Self::open_for(path, caching, true)
+    }
+
+    fn open_for(path: &Path, caching: FileCaching, is_read_only: bool) -> Result<Self, DeviceError> {
+        let (file, is_disk) = opening::open(path, caching, is_read_only)?;
         let device = Self {
-            is_disk: kind.file_type().is_block_device(),
             file,
             path: path.to_owned(),
             len: AtomicU64::new(0),
-            caching,
+            requests: Requests::new(caching),
+            is_disk,
+            is_read_only,
+            flushes: Flushes::default(),
+            growing: Mutex::default(),
         };
-        device.len.store(device.real_len()?, Ordering::Release);
+        let len = device.real_len()?;
+        device.len.store(len - len % BLOCK_BYTES, Ordering::Release);
         Ok(device)
     }
 
-    /// The whole blocks of the file or disk, in bytes.
+    /// Whether it is a disk, and no file.
+    #[must_use]
+    pub fn is_disk(&self) -> bool {
+        self.is_disk
+    }
+
+    /// The bytes of the file or disk.
     fn real_len(&self) -> Result<u64, DeviceError> {
         use std::io::{Seek, SeekFrom};
-        let len = (&self.file)
+        (&self.file)
             .seek(SeekFrom::End(0))
-            .map_err(|error| self.failed("seek", error))?;
-        Ok(len - len % BLOCK_BYTES)
+            .map_err(|error| self.failed("seek", error))
     }
 
     fn failed(&self, action: &'static str, error: io::Error) -> DeviceError {
+        if error.kind() == io::ErrorKind::UnexpectedEof
+            && let Ok(len) = self.real_len()
+        {
+            return DeviceError::TooShort {
+                device: name(&self.path),
+                len,
+                wanted: self.len(),
+            };
+        }
         failed(action, &self.path, error)
     }
 
-    /// Whether a request from this memory needs a copy.
-    fn needs_copy(&self, memory: &[u8]) -> bool {
-        self.caching == FileCaching::Direct && !memory.as_ptr().addr().is_multiple_of(ALIGN_BYTES)
+    /// Whether the device may be changed.
+    fn check_changes(&self, action: &'static str) -> Result<(), DeviceError> {
+        let device = || name(&self.path);
+        if self.is_read_only {
+            return Err(DeviceError::Denied {
+                action,
+                device: device(),
+            });
+        }
+        if self.flushes.has_failed() {
+            return Err(DeviceError::Poisoned { device: device() });
+        }
+        Ok(())
+    }
+
+    fn check(&self, offset: u64, lens: impl Iterator<Item = usize>) -> Result<(), DeviceError> {
+        check_parts(&self.path.display(), self.len(), offset, lens).map(drop)
     }
 }
 
@@ -116,39 +181,43 @@ impl BlockDevice for FileDevice {
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), DeviceError> {
-        check_range(&self.path.display(), self.len(), offset, out.len() as u64)?;
-        if self.needs_copy(out) {
-            let mut buffer = AlignedBuffer::with_capacity(out.len());
-            buffer.grow_to(out.len());
-            self.file
-                .read_exact_at(&mut buffer, offset)
-                .map_err(|error| self.failed("read", error))?;
-            out.copy_from_slice(&buffer);
-            return Ok(());
-        }
-        self.file
-            .read_exact_at(out, offset)
-            .map_err(|error| self.failed("read", error))
+        self.read_vectored_at(offset, &mut [IoSliceMut::new(out)])
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        check_range(&self.path.display(), self.len(), offset, bytes.len() as u64)?;
-        let written = if self.needs_copy(bytes) {
-            let mut buffer = AlignedBuffer::with_capacity(bytes.len());
-            buffer.extend_from_slice(bytes);
-            self.file.write_all_at(&buffer, offset)
-        } else {
-            self.file.write_all_at(bytes, offset)
-        };
+        self.write_vectored_at(offset, &[IoSlice::new(bytes)])
+    }
+
+    fn read_vectored_at(&self, offset: u64, out: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
+        self.check(offset, out.iter().map(|part| part.len()))?;
+        let read = self.requests.read(&self.file, offset, out);
+        read.map_err(|error| self.failed("read", error))
+    }
+
+    fn write_vectored_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        self.check(offset, parts.iter().map(|part| part.len()))?;
+        self.check_changes("write")?;
+        let written = self.requests.write(&self.file, offset, parts);
         written.map_err(|error| self.failed("write", error))
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        self.file.sync_data().map_err(|error| self.failed("flush", error))
+        match self.flushes.flush(|| self.file.sync_data()) {
+            None => Err(DeviceError::Poisoned {
+                device: name(&self.path),
+            }),
+            Some(outcome) => outcome.map_err(|error| self.failed("flush", error)),
+        }
     }
 
+    /// Punches a hole into a file. A disk gets the same request; then it frees the blocks and they
+    /// read as zeros, or it does nothing.
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         check_range(&self.path.display(), self.len(), offset, len)?;
+        self.check_changes("discard")?;
+        if len == 0 {
+            return Ok(());
+        }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&self.file, flags, offset, len) {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
@@ -157,16 +226,25 @@ impl BlockDevice for FileDevice {
     }
 
     fn grow(&self, len: u64) -> Result<(), DeviceError> {
-        let len = len - len % BLOCK_BYTES;
+        self.check_changes("grow")?;
+        let wanted = len - len % BLOCK_BYTES;
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = self.real_len()?;
-        if found < len && !self.is_disk {
+        if found < wanted && !self.is_disk {
             self.file
-                .set_len(len)
+                .set_len(wanted)
                 .map_err(|error| self.failed("grow", error))?;
-            found = len;
+            found = wanted;
         }
-        self.len.fetch_max(found, Ordering::AcqRel);
-        check_range(&self.path.display(), found, 0, len)
+        self.len.fetch_max(found - found % BLOCK_BYTES, Ordering::AcqRel);
+        if found < wanted {
+            return Err(DeviceError::TooShort {
+                device: name(&self.path),
+                len: found,
+                wanted,
+            });
+        }
+        Ok(())
     }
 }
 
@@ -178,6 +256,9 @@ fn failed(action: &'static str, path: &Path, source: io::Error) -> DeviceError {
     let device = name(path);
     match source.kind() {
         io::ErrorKind::NotFound => DeviceError::NotFound { device },
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            DeviceError::Denied { action, device }
+        }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DeviceError::NoSpace { device },
         _ => DeviceError::Io {
             action,

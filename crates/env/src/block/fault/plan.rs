@@ -1,0 +1,142 @@
+//! The faults to inject, and when they occur.
+
+use std::io;
+
+use super::content::PART_BYTES;
+use super::counters::OpKind;
+use crate::block::device::DeviceError;
+
+/// The operations that a fault counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// Writes, flushes, discards and growths: tests that crash at every operation enumerate these.
+    Mutating,
+    /// Every operation, reads included.
+    All,
+    /// Operations of one kind.
+    Only(OpKind),
+}
+
+impl Counted {
+    pub(super) fn includes(self, kind: OpKind) -> bool {
+        match self {
+            Self::Mutating => kind.is_mutating(),
+            Self::All => true,
+            Self::Only(only) => only == kind,
+        }
+    }
+}
+
+/// The error of a failed operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailWith {
+    /// [`DeviceError::NoSpace`], as from a sparse file on a full file system.
+    NoSpace,
+    /// [`DeviceError::Io`] with `EIO`, as from a failing disk.
+    Io,
+}
+
+impl FailWith {
+    pub(super) fn error(self, kind: OpKind, device: &str) -> DeviceError {
+        let device = device.to_owned();
+        match self {
+            Self::NoSpace => DeviceError::NoSpace { device },
+            Self::Io => DeviceError::Io {
+                action: kind.word(),
+                device,
+                source: io::Error::from_raw_os_error(libc::EIO),
+            },
+        }
+    }
+}
+
+/// One fault, at the n-th counted operation from its injection on. Numbers begin with 1. The
+/// operation is not carried out, unless [`Self::after`] or [`Self::within`] says so.
+///
+/// A fault is injected for the whole machine or for one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    pub(super) at: u64,
+    pub(super) counted: Counted,
+    pub(super) action: Action,
+    pub(super) share: Share,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Stop,
+    Kill,
+    /// With `onward`, all later operations fail, too.
+    Fail {
+        with: FailWith,
+        onward: bool,
+    },
+}
+
+/// How much of an operation is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    Nothing,
+    Bytes(u64),
+    All,
+}
+
+impl Fault {
+    const fn new(at: u64, action: Action) -> Self {
+        Self {
+            at,
+            counted: Counted::Mutating,
+            action,
+            share: Share::Nothing,
+        }
+    }
+
+    /// All processes end at the n-th mutating operation. It fails with [`DeviceError::Gone`].
+    #[must_use]
+    pub const fn stop(n: u64) -> Self {
+        Self::new(n, Action::Stop)
+    }
+
+    /// The calling process ends at the n-th mutating operation. It fails with
+    /// [`DeviceError::Gone`].
+    #[must_use]
+    pub const fn kill(n: u64) -> Self {
+        Self::new(n, Action::Kill)
+    }
+
+    /// The n-th mutating operation fails, once.
+    #[must_use]
+    pub const fn fail(n: u64, with: FailWith) -> Self {
+        Self::new(n, Action::Fail { with, onward: false })
+    }
+
+    /// The n-th mutating operation and all later ones fail.
+    #[must_use]
+    pub const fn fail_from(n: u64, with: FailWith) -> Self {
+        Self::new(n, Action::Fail { with, onward: true })
+    }
+
+    /// The same fault right after the operation, which is carried out. Its caller does not learn of
+    /// it.
+    #[must_use]
+    pub const fn after(mut self) -> Self {
+        self.share = Share::All;
+        self
+    }
+
+    /// The same fault in the middle of a write: its first `bytes` are written, rounded down to 512.
+    /// Of a discard, so many bytes are discarded, in whole blocks. Flushes and growths are not
+    /// carried out.
+    #[must_use]
+    pub const fn within(mut self, bytes: u64) -> Self {
+        self.share = Share::Bytes(bytes - bytes % PART_BYTES as u64);
+        self
+    }
+
+    /// The same fault, counting other operations.
+    #[must_use]
+    pub const fn counting(mut self, counted: Counted) -> Self {
+        self.counted = counted;
+        self
+    }
+}

@@ -1,0 +1,111 @@
+//! Opening of files and disks, and their locks.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use super::{FileCaching, failed, name};
+use crate::block::device::DeviceError;
+use crate::{Clock, SystemClock};
+
+/// How often the lock of a disk is tried, and the pause between. The system's device manager locks
+/// each disk for a moment after it was closed, to read what is on it.
+const DISK_LOCK_TRIES: u32 = 50;
+const DISK_LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Makes an empty file. Returns false if there is an empty one, or a disk.
+pub(super) fn make(path: &Path) -> Result<bool, DeviceError> {
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let found = std::fs::metadata(path).map_err(|error| failed("stat", path, error))?;
+            if found.is_file() && found.len() > 0 {
+                return Err(DeviceError::AlreadyExists { device: name(path) });
+            }
+            Ok(false)
+        }
+        Err(error) => Err(failed("create", path, error)),
+    }
+}
+
+/// Makes the file, its length and its name durable.
+pub(super) fn settle(file: &File, path: &Path) -> Result<(), DeviceError> {
+    let real = path.canonicalize();
+    let real = real.map_err(|error| failed("find", path, error))?;
+    let folder = real.parent().unwrap_or(&real);
+    file.sync_all()
+        .and_then(|()| File::open(folder)?.sync_all())
+        .map_err(|error| failed("flush", path, error))
+}
+
+/// Opens and locks a file or a disk. Also returns whether it is a disk.
+pub(super) fn open(
+    path: &Path,
+    caching: FileCaching,
+    is_read_only: bool,
+) -> Result<(File, bool), DeviceError> {
+    // A fifo would block the opening, so its kind is looked up before.
+    let is_disk = kind(path, &std::fs::metadata(path))?;
+    let mut flags = match caching {
+        FileCaching::PageCache => OFlags::empty(),
+        FileCaching::Direct => OFlags::DIRECT,
+    };
+    if is_disk && !is_read_only {
+        // The claim of a disk. Mounts have one, too.
+        flags |= OFlags::EXCL;
+    }
+    let flags = i32::try_from(flags.bits()).expect("the flags are bits of an int");
+    let mut options = OpenOptions::new();
+    options.read(true).write(!is_read_only).custom_flags(flags);
+    let file = options.open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::ResourceBusy => DeviceError::InUse { device: name(path) },
+        io::ErrorKind::InvalidInput if caching == FileCaching::Direct => {
+            DeviceError::NoDirect { device: name(path) }
+        }
+        _ => failed("open", path, error),
+    })?;
+    // The name may mean something else meanwhile.
+    if kind(path, &file.metadata())? != is_disk {
+        return Err(DeviceError::Unfit { device: name(path) });
+    }
+    lock(&file, path, is_disk, is_read_only)?;
+    Ok((file, is_disk))
+}
+
+/// Whether it is a disk.
+fn kind(path: &Path, metadata: &io::Result<std::fs::Metadata>) -> Result<bool, DeviceError> {
+    match metadata {
+        Ok(found) if found.is_file() => Ok(false),
+        Ok(found) if found.file_type().is_block_device() => Ok(true),
+        Ok(_) => Err(DeviceError::Unfit { device: name(path) }),
+        Err(error) => {
+            let code = error.raw_os_error().unwrap_or(libc::EIO);
+            Err(failed("stat", path, io::Error::from_raw_os_error(code)))
+        }
+    }
+}
+
+fn lock(file: &File, path: &Path, is_disk: bool, is_read_only: bool) -> Result<(), DeviceError> {
+    let operation = if is_read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    let mut tries = if is_disk { DISK_LOCK_TRIES } else { 1 };
+    loop {
+        tries -= 1;
+        match rustix::fs::flock(file, operation) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if tries == 0 => {
+                return Err(DeviceError::InUse { device: name(path) });
+            }
+            Err(Errno::WOULDBLOCK) => SystemClock.sleep(DISK_LOCK_PAUSE),
+            Err(error) => return Err(failed("lock", path, error.into())),
+        }
+    }
+}
