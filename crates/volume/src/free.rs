@@ -37,6 +37,8 @@ pub(crate) struct FreeBlocks {
 }
 
 const WORD: usize = 64;
+/// Blocks of an extent.
+const EXTENT_LEN: usize = 1024;
 const ALL: FreeBits = [u64::MAX; 16];
 
 impl FreeBlocks {
@@ -80,11 +82,20 @@ impl FreeBlocks {
         self.whole.remove(&extent)
     }
 
-    /// Whether the block is free.
-    pub(crate) fn contains(&self, block: BlockNumber) -> bool {
-        let (extent, index) = place(block);
-        let is_in = |bits: &FreeBits| bits[index / WORD] >> (index % WORD) & 1 == 1;
-        self.whole.contains(&extent) || self.parts.get(&extent).is_some_and(is_in)
+    /// Visits the free blocks.
+    pub(crate) fn each(&self, each: &mut dyn FnMut(BlockNumber)) {
+        for extent in &self.whole {
+            for index in 0..EXTENT_LEN {
+                each(block_at(*extent, index));
+            }
+        }
+        for (extent, bits) in &self.parts {
+            for index in 0..EXTENT_LEN {
+                if bits[index / WORD] >> (index % WORD) & 1 == 1 {
+                    each(block_at(*extent, index));
+                }
+            }
+        }
     }
 
     /// Adds a block. `false` if it was free before: that is a contradiction.
@@ -168,12 +179,12 @@ impl FreeBlocks {
         let bits = self.parts.get_mut(&extent)?;
         let tail = longest_tail(bits);
         let first = if wanted >= LONG_RUN && tail >= LONG_RUN {
-            EXTENT_BLOCKS as usize - tail as usize
+            EXTENT_LEN - tail as usize
         } else {
             first_set(bits)?
         };
         let mut len = 0;
-        while len < wanted as usize && first + len < EXTENT_BLOCKS as usize {
+        while len < wanted as usize && first + len < EXTENT_LEN {
             let (word, bit) = ((first + len) / WORD, 1u64 << ((first + len) % WORD));
             if bits[word] & bit == 0 {
                 break;

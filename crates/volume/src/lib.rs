@@ -10,6 +10,7 @@
 //! the index.
 
 mod batch;
+mod check;
 mod checkpoint;
 mod collector;
 mod core;
@@ -32,6 +33,7 @@ mod shared;
 mod volume;
 mod write;
 
+pub use check::{Checked, FINDINGS_MAX, Finding, Use};
 pub use counters::{Latency, VolumeCounts};
 pub use error::{Result, VolumeError};
 pub use finder::Found;
