@@ -92,9 +92,7 @@ impl Volume {
             match sent {
                 Err(error) if !error.is_refusal() && attempt < ATTEMPTS => {
                     tracing::warn!(volume = %self.id, %sequence, %error, "the batch is sent again");
-                    self.shared
-                        .clock
-                        .sleep(Duration::from_millis(20 << attempt));
+                    self.shared.clock.sleep(Duration::from_millis(20 << attempt));
                     attempt += 1;
                 }
                 result => return result,
@@ -130,16 +128,16 @@ impl Volume {
                     let (leaf, index) = self.leaf_of(&one)?;
                     let _gate = leaf.hold();
                     let mut core = self.core();
-                    let at = core.log.position().sequence;
+                    let at = core.log.last_record();
                     core.unfreeze(&leaf, index, one.block, at);
                     self.dirty.add_old(one.lba);
                 }
             }
             BatchContent::DecIntent(blocks) => {
+                // Marks covered what dropped them before they were taken.
                 let mut core = self.core();
-                let at = core.log.position().sequence;
                 for (block, _, count) in blocks {
-                    core.give_back(block, count, at);
+                    core.give_back(block, count, 0);
                 }
             }
         }
@@ -191,7 +189,9 @@ impl Volume {
     fn answer(&self, block: BlockNumber, outcome: Outcome, compares: bool) -> Result<FoundOutcome> {
         match outcome {
             Outcome::Registered => Ok(FoundOutcome::Registered),
-            Outcome::Hit { block: known } if compares && known != block && !self.are_equal(block, known)? => {
+            Outcome::Hit { block: known }
+                if compares && known != block && !self.are_equal(block, known)? =>
+            {
                 self.counters.different(1);
                 Ok(FoundOutcome::Different(known))
             }

@@ -10,11 +10,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use format::pool::BLOCK_BYTES;
 use format::pool::entry::PageReference;
 use format::pool::frame::{self, BlockKind};
 use format::pool::header::LogPosition;
 use format::pool::state::{STATE_PAGE_BYTES, VolumeState, state_page};
-use format::pool::BLOCK_BYTES;
 use types::{BlockNumber, ExtentNumber};
 
 use crate::batch::Slot;
@@ -76,7 +76,8 @@ impl Volume {
         let mut core = self.core();
         let core = &mut *core;
         core.log.seal(&mut core.free)?;
-        let is_new = head.header.log.is_none();
+        // After a start the header has to say the new epoch, whatever else there is.
+        let is_new = head.stored_epoch != head.header.epoch;
         if core.dirty.is_empty() && core.log.blocks() == 0 && core.credited.is_empty() && !is_new {
             return Ok(None);
         }
@@ -124,7 +125,11 @@ impl Volume {
             let (second, index) = split(*number);
             Some(upper.second.get(&second)?.below[index]?.block)
         }));
-        replaced.extend(seconds.iter().filter_map(|number| upper.second.get(number)?.stored));
+        replaced.extend(
+            seconds
+                .iter()
+                .filter_map(|number| upper.second.get(number)?.stored),
+        );
         replaced.extend(thirds.iter().filter_map(|number| upper.third.get(number)?.stored));
         if !thirds.is_empty() {
             replaced.extend(upper.root.stored);

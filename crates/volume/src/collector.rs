@@ -149,7 +149,9 @@ impl Volume {
         }
         let surplus: Vec<_> = {
             let table = self.shared.table();
-            let grants = surplus.iter().map(|extent| (*extent, table.entry(*extent).grants));
+            let grants = surplus
+                .iter()
+                .map(|extent| (*extent, table.entry(*extent).grants));
             grants.collect()
         };
         for part in surplus.chunks(256) {

@@ -341,7 +341,11 @@ impl Core {
 
     /// The state for a checkpoint. Blocks in limbo and reserved ones are free in it, and `more_free`
     /// too.
-    pub(crate) fn state(&self, more_free: &[BlockNumber], free_extents: &[types::ExtentNumber]) -> VolumeState {
+    pub(crate) fn state(
+        &self,
+        more_free: &[BlockNumber],
+        free_extents: &[types::ExtentNumber],
+    ) -> VolumeState {
         let mut free = self.free.clone();
         for extent in free_extents {
             free.add_extent(*extent);
@@ -361,12 +365,18 @@ impl Core {
         let mut different: Vec<BlockNumber> = self.different.iter().copied().collect();
         different.sort_unstable();
         VolumeState {
-            batch: BatchSequence::new(self.batch).ok().filter(|batch| batch.get() > 0),
+            batch: BatchSequence::new(self.batch)
+                .ok()
+                .filter(|batch| batch.get() > 0),
             mapped: self.mapped,
             counted: self.counted,
             free_extents,
             free_blocks,
-            unreferenced: self.unreferenced.iter().map(|one| (one.block, one.count)).collect(),
+            unreferenced: self
+                .unreferenced
+                .iter()
+                .map(|one| (one.block, one.count))
+                .collect(),
             suspects: self.suspects.iter().copied().collect(),
             taken: counted(&self.taken),
             given: counted(&self.given),

@@ -36,7 +36,11 @@ impl Histogram {
     }
 
     fn summary(&self) -> Latency {
-        let counts: Vec<u64> = self.counts.iter().map(|one| one.load(Ordering::Relaxed)).collect();
+        let counts: Vec<u64> = self
+            .counts
+            .iter()
+            .map(|one| one.load(Ordering::Relaxed))
+            .collect();
         let count: u64 = counts.iter().sum();
         let at = |share: f64| {
             let mut left = (count as f64 * share).ceil().max(1.0);

@@ -76,7 +76,8 @@ impl DirtyBlocks {
     pub(crate) fn add_old(&self, lba: Lba) {
         self.each_word(lba, 1, |part, word, mask| {
             let _change = part.change.lock().unwrap_or_else(PoisonError::into_inner);
-            if (part.low[word].load(Ordering::Relaxed) | part.high[word].load(Ordering::Relaxed)) & mask == 0 {
+            if (part.low[word].load(Ordering::Relaxed) | part.high[word].load(Ordering::Relaxed)) & mask == 0
+            {
                 part.low[word].fetch_or(mask, Ordering::AcqRel);
                 part.high[word].fetch_or(mask, Ordering::AcqRel);
             }

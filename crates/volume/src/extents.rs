@@ -174,9 +174,7 @@ impl ExtentTable {
 
     /// Makes changed pages durable. A page is written twice only with a flush between.
     fn write(&mut self, device: &dyn BlockDevice, extents: impl Iterator<Item = ExtentNumber>) -> Result<()> {
-        let pages: BTreeSet<usize> = extents
-            .map(|extent| index(extent) / TABLE_PAGE_ENTRIES)
-            .collect();
+        let pages: BTreeSet<usize> = extents.map(|extent| index(extent) / TABLE_PAGE_ENTRIES).collect();
         for page in &pages {
             self.write_page(device, *page)?;
         }
@@ -260,7 +258,12 @@ impl ExtentTable {
     }
 
     /// A checkpoint of the volume is about to know these extents.
-    pub(crate) fn own(&mut self, device: &dyn BlockDevice, volume: VolumeId, extents: &[Grant]) -> Result<()> {
+    pub(crate) fn own(
+        &mut self,
+        device: &dyn BlockDevice,
+        volume: VolumeId,
+        extents: &[Grant],
+    ) -> Result<()> {
         let mut changed = Vec::new();
         for (extent, grants) in extents {
             let entry = self.entry(*extent);

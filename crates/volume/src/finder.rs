@@ -229,7 +229,7 @@ impl Volume {
         for one in taken {
             let _gate = one.leaf.hold();
             let mut core = self.core();
-            let at = core.log.position().sequence;
+            let at = core.log.last_record();
             core.unfreeze(&one.leaf, one.index, one.block, at);
             self.dirty.add_old(one.lba);
         }
@@ -241,7 +241,7 @@ impl Volume {
         for one in zeros {
             let _gate = one.leaf.hold();
             let mut core = self.core();
-            let mut at = core.log.position().sequence;
+            let mut at = core.log.last_record();
             if Self::is_frozen(&one.leaf, one.index, one.block) {
                 let (lba, count) = (one.lba, 1);
                 at = self.or_stop(core.append(&Record::Cut { lba, count }))?;
@@ -265,7 +265,7 @@ impl Volume {
         for one in &orphans {
             let _gate = one.leaf.hold();
             let mut core = self.core();
-            let at = core.log.position().sequence;
+            let at = core.log.last_record();
             core.unfreeze(&one.leaf, one.index, one.block, at);
             self.counters.orphaned(1);
         }

@@ -18,7 +18,10 @@ pub(crate) fn place(block: BlockNumber) -> (ExtentNumber, usize) {
     let extent = u32::try_from(block.get() / EXTENT_BLOCKS).ok();
     let extent = extent.and_then(|number| ExtentNumber::new(number).ok());
     let index = usize::try_from(block.get() % EXTENT_BLOCKS).unwrap_or(0);
-    (extent.expect("a block number has 30 bits above its extent's"), index)
+    (
+        extent.expect("a block number has 30 bits above its extent's"),
+        index,
+    )
 }
 
 /// The block at this number of the extent.

@@ -75,7 +75,11 @@ impl Volume {
     /// Takes blocks that another volume gave, unless it has them already.
     pub(crate) fn accept(&self, gift: &Gift) -> Result<()> {
         let mut core = self.core();
-        if core.taken.get(&gift.from).is_some_and(|last| *last >= gift.number) {
+        if core
+            .taken
+            .get(&gift.from)
+            .is_some_and(|last| *last >= gift.number)
+        {
             return Ok(());
         }
         for block in each_block(&gift.runs) {

@@ -19,7 +19,11 @@ fn copy_of(extent: ExtentNumber, counter: u64) -> BlockNumber {
 }
 
 /// Writes the copy that this counter belongs to, durably.
-pub(crate) fn write_copy(device: &dyn BlockDevice, extent: ExtentNumber, header: &VolumeHeader) -> Result<()> {
+pub(crate) fn write_copy(
+    device: &dyn BlockDevice,
+    extent: ExtentNumber,
+    header: &VolumeHeader,
+) -> Result<()> {
     let mut page = [0; BLOCK_BYTES];
     frame::seal(BlockKind::Header, &header.to_bytes(), &mut page);
     let block = copy_of(extent, header.counter);
@@ -69,6 +73,7 @@ impl Volume {
             ..header
         };
         write_copy(&*self.shared.device, head.extent, &header)?;
+        head.stored_epoch = header.epoch;
         head.header = header;
         Ok(())
     }

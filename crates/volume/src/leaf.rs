@@ -168,8 +168,7 @@ impl Leaf {
 
     /// The checkpoint is durable.
     pub(crate) fn end_checkpoint(&self) {
-        self.flags
-            .fetch_and(!(TO_COPY | IN_CHECKPOINT), Ordering::AcqRel);
+        self.flags.fetch_and(!(TO_COPY | IN_CHECKPOINT), Ordering::AcqRel);
     }
 
     /// Whether the stored page is equal.

@@ -137,6 +137,11 @@ impl LogBuffer {
         self.spare.is_some() || u64::from(self.index + RESERVE_BLOCKS) < EXTENT_BLOCKS
     }
 
+    /// The sequence number of the block of the last record that is no mark.
+    pub(crate) const fn last_record(&self) -> u64 {
+        self.record_end.saturating_sub(1)
+    }
+
     /// Whether a record was appended behind the block at which the last mark ends.
     pub(crate) const fn is_unmarked(&self, marked: u64) -> bool {
         self.record_end > marked

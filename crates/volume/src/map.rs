@@ -209,10 +209,7 @@ impl Map {
 /// The page of references that has the page of this number, and the place there.
 pub(crate) fn split(number: u64) -> (u64, usize) {
     let entries = PAGE_ENTRIES as u64;
-    (
-        number / entries,
-        usize::try_from(number % entries).unwrap_or(0),
-    )
+    (number / entries, usize::try_from(number % entries).unwrap_or(0))
 }
 
 /// Reads a page, and compares it with its reference.

@@ -147,7 +147,11 @@ impl Pool {
     /// The volumes, by name.
     #[must_use]
     pub fn volumes(&self) -> Vec<Arc<Volume>> {
-        let mut volumes: Vec<_> = self.all().into_iter().filter(|one| !one.name().is_empty()).collect();
+        let mut volumes: Vec<_> = self
+            .all()
+            .into_iter()
+            .filter(|one| !one.name().is_empty())
+            .collect();
         volumes.sort_by_key(|volume| volume.name());
         volumes
     }
@@ -164,7 +168,9 @@ impl Pool {
     /// [`VolumeError::NoVolume`].
     pub fn volume(&self, name: &str) -> Result<Arc<Volume>> {
         let found = self.volumes().into_iter().find(|volume| volume.name() == name);
-        found.ok_or_else(|| VolumeError::NoVolume { name: name.to_owned() })
+        found.ok_or_else(|| VolumeError::NoVolume {
+            name: name.to_owned(),
+        })
     }
 
     /// Makes a volume of zeros. Its length is rounded up to whole blocks.
@@ -177,7 +183,9 @@ impl Pool {
         let blocks = check_len(len_bytes)?;
         let mut superblock = self.shared.superblock();
         if self.volume(name).is_ok() {
-            return Err(VolumeError::VolumeExists { name: name.to_owned() });
+            return Err(VolumeError::VolumeExists {
+                name: name.to_owned(),
+            });
         }
         if let Some(husk) = self.all().into_iter().find(|volume| volume.is_husk()) {
             husk.revive(name, blocks, settings)?;
@@ -207,7 +215,10 @@ impl Pool {
         self.shared.table().confirm(device, extent)?;
         let recovered = recover(Arc::clone(&self.shared), id, extent, Closed::ByKill)?;
         let made = finish_recovery(&self.shared, vec![recovered])?;
-        let mut volumes = self.volumes.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut volumes = self
+            .volumes
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         volumes.extend(made);
         drop(volumes);
         drop(superblock);

@@ -152,6 +152,7 @@ pub(crate) fn recover(
     core.flushes_begun = 16;
     core.flushes_completed = 16;
     let head = Head {
+        stored_epoch: header.epoch - 1,
         header,
         extent,
         state_pages,
@@ -423,7 +424,9 @@ impl<'a> Replay<'a> {
                 outcomes,
             } => {
                 let Some((open, BatchContent::DecIntent(blocks))) = &self.open else {
-                    return Err(Self::wrong(format!("answers to batch {batch}, which is not open")));
+                    return Err(Self::wrong(format!(
+                        "answers to batch {batch}, which is not open"
+                    )));
                 };
                 let (open, count) = (*open, blocks.len());
                 for (number, outcome) in outcomes.iter().enumerate() {
@@ -489,7 +492,9 @@ impl<'a> Replay<'a> {
     fn map(&mut self, at: u64, lba: Lba, block: BlockNumber, digests: &[u64]) -> Result<()> {
         let (leaf, index) = self.leaf(lba)?;
         if index + digests.len() > leaf_len() {
-            return Err(Self::wrong(format!("blocks that are mapped at {lba} cross a page")));
+            return Err(Self::wrong(format!(
+                "blocks that are mapped at {lba} cross a page"
+            )));
         }
         let is_trusted = self.trusts_all || at < self.trusted;
         let mut content = AlignedBuffer::with_capacity(0);
@@ -538,7 +543,9 @@ impl<'a> Replay<'a> {
 
     fn found(&mut self, at: u64, batch: u64, from: usize, outcomes: &[FoundOutcome]) -> Result<()> {
         let Some((open, BatchContent::Intent(blocks))) = &self.open else {
-            return Err(Self::wrong(format!("answers to batch {batch}, which is not open")));
+            return Err(Self::wrong(format!(
+                "answers to batch {batch}, which is not open"
+            )));
         };
         let (open, count) = (*open, blocks.len());
         let answered = blocks.get(from..from + outcomes.len());
@@ -581,4 +588,3 @@ pub(crate) fn each_block(runs: &[(BlockNumber, u32)]) -> impl Iterator<Item = Bl
         (0..u64::from(*count)).filter_map(|n| BlockNumber::new(first.get() + n).ok())
     })
 }
-

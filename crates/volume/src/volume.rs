@@ -35,6 +35,8 @@ pub(crate) type WholeBlock = (BlockNumber, Box<[u8; 4096]>);
 pub(crate) struct Head {
     pub(crate) header: VolumeHeader,
     pub(crate) extent: ExtentNumber,
+    /// The epoch of the header on the device. Blocks of log of a newer epoch do not count yet.
+    pub(crate) stored_epoch: u32,
     /// The pages of the state of the last checkpoint.
     pub(crate) state_pages: Vec<BlockNumber>,
 }
@@ -113,6 +115,31 @@ impl Volume {
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         self.blocks() * BLOCK_BYTES
+    }
+
+    /// What it counted since it was opened.
+    #[must_use]
+    pub fn counts(&self) -> crate::counters::VolumeCounts {
+        self.counters.counts()
+    }
+
+    /// What its lists hold, for messages of tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let core = self.core();
+        format!(
+            "volume {}: mapped {}, counted {}, unreferenced {:?}, limbo {}, suspects {:?}, different {:?}, marked {}, dirty {}",
+            self.id,
+            core.mapped,
+            core.counted,
+            core.unreferenced,
+            core.limbo_len(),
+            core.suspects,
+            core.different,
+            core.marked,
+            self.dirty.count(),
+        )
     }
 
     /// The length in blocks.
@@ -328,7 +355,8 @@ impl Volume {
         if has_more {
             return Ok(());
         }
-        let wanted = usize::try_from((count + reserve).div_ceil(format::pool::EXTENT_BLOCKS)).unwrap_or(usize::MAX);
+        let wanted =
+            usize::try_from((count + reserve).div_ceil(format::pool::EXTENT_BLOCKS)).unwrap_or(usize::MAX);
         // A volume that grows quickly gets more at once, up to an eighth of what is free.
         let share = usize::try_from(self.shared.table().free() / 8).unwrap_or(usize::MAX);
         let extents = wanted.max(usize::try_from(*step).unwrap_or(1).min(share));

@@ -47,7 +47,9 @@ impl Volume {
         while !rest.is_empty() {
             let within = usize::try_from(at % BLOCK_BYTES).unwrap_or(0);
             let leaf_end = (at / BLOCK_BYTES / LEAF_BLOCKS + 1) * LEAF_BLOCKS * BLOCK_BYTES;
-            let in_leaf = usize::try_from(leaf_end - at).unwrap_or(usize::MAX).min(rest.len());
+            let in_leaf = usize::try_from(leaf_end - at)
+                .unwrap_or(usize::MAX)
+                .min(rest.len());
             let len = if within != 0 || in_leaf < BLOCK {
                 in_leaf.min(BLOCK - within)
             } else {
@@ -219,7 +221,8 @@ impl Volume {
             return Ok(None);
         }
         self.write_runs(runs, &whole)?;
-        self.map_runs(leaf, index, runs, &[block_digest(&whole)]).map(Some)
+        self.map_runs(leaf, index, runs, &[block_digest(&whole)])
+            .map(Some)
     }
 
     /// Makes a range zeros and frees its blocks. Parts of blocks at the ends are written.
@@ -277,7 +280,8 @@ impl Volume {
                     continue;
                 };
                 let base = number * LEAF_BLOCKS;
-                let inside = |lba: u64| usize::try_from(lba.clamp(base, base + LEAF_BLOCKS) - base).unwrap_or(0);
+                let inside =
+                    |lba: u64| usize::try_from(lba.clamp(base, base + LEAF_BLOCKS) - base).unwrap_or(0);
                 logged = logged.max(self.cut_page(&leaf, inside(first)..inside(end))?);
             }
             match numbers.last() {

@@ -46,7 +46,9 @@ impl MapEntry {
     pub const fn block(self) -> Option<BlockNumber> {
         match self {
             Self::Zero => None,
-            Self::Private { block, .. } | Self::Frozen { block, .. } | Self::Counted { block, .. } => Some(block),
+            Self::Private { block, .. } | Self::Frozen { block, .. } | Self::Counted { block, .. } => {
+                Some(block)
+            }
         }
     }
 

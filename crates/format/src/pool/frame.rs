@@ -83,7 +83,11 @@ pub fn open(kind: BlockKind, block: &[u8]) -> Result<&[u8]> {
     let expected = u128::from_le_bytes(block[8..24].try_into().expect("sixteen bytes"));
     let found = digest(&block[24..]);
     if expected != found {
-        return Err(FormatError::DigestMismatch { what, expected, found });
+        return Err(FormatError::DigestMismatch {
+            what,
+            expected,
+            found,
+        });
     }
     let len = u32::from_le_bytes(block[24..28].try_into().expect("four bytes")) as usize;
     let payload = block[FRAME_BYTES..].get(..len);

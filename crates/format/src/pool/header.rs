@@ -157,7 +157,10 @@ impl Payload for VolumeHeader {
         if self.birth > BIRTH_MAX {
             return Err("the generation is out of range");
         }
-        if self.log.is_some_and(|log| u64::from(log.index) >= super::EXTENT_BLOCKS) {
+        if self
+            .log
+            .is_some_and(|log| u64::from(log.index) >= super::EXTENT_BLOCKS)
+        {
             return Err("the log begins outside of its extent");
         }
         Ok(())

@@ -1,0 +1,256 @@
+//! A pool on a simulated machine, and operations on its volumes beside their models.
+
+use std::sync::Arc;
+
+use ddi::DuplicatesIndex;
+use ddi::fault::FaultyIndex;
+use env::block::fault::FaultMachine;
+use env::{Env, ManualClock, MemoryStorage, SeededEntropy};
+use volume::{Pool, PoolOptions, Result, Volume, VolumeSettings};
+
+use crate::model::{BLOCK, Crash, Model, content};
+
+pub(crate) const EXTENTS: u64 = 24;
+pub(crate) const NAMES: [&str; 2] = ["a", "b"];
+/// Two pages of the map, and a part of a third.
+pub(crate) const BLOCKS: u64 = 1040;
+
+/// An operation of a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// Writes blocks with successive numbers, from this one on.
+    Write {
+        volume: usize,
+        lba: u64,
+        count: u64,
+        number: u64,
+    },
+    /// Writes one number into all these blocks.
+    Fill {
+        volume: usize,
+        lba: u64,
+        count: u64,
+        number: u64,
+    },
+    /// Writes a block in two parts.
+    Parts {
+        volume: usize,
+        lba: u64,
+        number: u64,
+    },
+    /// Writes durably.
+    Durable {
+        volume: usize,
+        lba: u64,
+        number: u64,
+    },
+    Cut {
+        volume: usize,
+        lba: u64,
+        count: u64,
+    },
+    Flush {
+        volume: usize,
+    },
+    Find {
+        volume: usize,
+    },
+    Collect {
+        volume: usize,
+    },
+    Checkpoint {
+        volume: usize,
+    },
+}
+
+/// A pool on a machine.
+pub(crate) struct World {
+    pub(crate) machine: FaultMachine,
+    pub(crate) index: Arc<FaultyIndex>,
+    pub(crate) models: Vec<Model>,
+    boot: u8,
+}
+
+/// The pool while it is open.
+pub(crate) struct Open {
+    pub(crate) pool: Pool,
+    pub(crate) volumes: Vec<Arc<Volume>>,
+}
+
+pub(crate) fn options(boot: u8) -> PoolOptions {
+    let storage = Arc::new(MemoryStorage::new());
+    let (env, _): (Env, ManualClock) = Env::simulated(storage, 1);
+    PoolOptions {
+        clock: env.clock,
+        boot: [boot; 16],
+        map_cache_bytes: 1 << 20,
+    }
+}
+
+impl World {
+    /// A pool with two volumes.
+    pub(crate) fn new() -> Self {
+        Self::with(VolumeSettings::default())
+    }
+
+    pub(crate) fn with(settings: VolumeSettings) -> Self {
+        let index = Arc::new(FaultyIndex::new(options(1).clock));
+        let machine = FaultMachine::new();
+        let disk = machine.create("disk", EXTENTS << 22);
+        Pool::create(&disk, &SeededEntropy::new(7), [1; 16], "").unwrap();
+        let pool = Pool::open(Arc::new(disk), Arc::clone(&index) as _, &options(1)).unwrap();
+        for name in NAMES {
+            pool.create_volume(name, BLOCKS * BLOCK as u64, settings).unwrap();
+        }
+        pool.close().unwrap();
+        Self {
+            machine,
+            index,
+            models: vec![Model::new(BLOCKS); NAMES.len()],
+            boot: 1,
+        }
+    }
+
+    pub(crate) fn open(&self) -> Result<Open> {
+        let disk = Arc::new(self.machine.open("disk").unwrap());
+        let pool = Pool::open(disk, Arc::clone(&self.index) as _, &options(self.boot))?;
+        assert!(pool.failed().is_empty(), "{:?}", pool.failed());
+        let volumes = NAMES.iter().map(|name| pool.volume(name).unwrap()).collect();
+        Ok(Open { pool, volumes })
+    }
+
+    /// Runs one operation on the open pool.
+    pub(crate) fn run(&mut self, open: &Open, op: Op) -> Result<()> {
+        let models = &mut self.models;
+        match op {
+            Op::Write {
+                volume,
+                lba,
+                count,
+                number,
+            } => {
+                let writes: Vec<(u64, u64)> = (0..count).map(|n| (lba + n, number + n)).collect();
+                let bytes: Vec<u8> = writes.iter().flat_map(|(_, number)| content(*number)).collect();
+                models[volume].begin(writes);
+                open.volumes[volume].write(lba * BLOCK as u64, &bytes, false)?;
+                models[volume].end();
+            }
+            Op::Fill {
+                volume,
+                lba,
+                count,
+                number,
+            } => {
+                models[volume].begin((0..count).map(|n| (lba + n, number)).collect());
+                let bytes = content(number).repeat(usize::try_from(count).unwrap());
+                open.volumes[volume].write(lba * BLOCK as u64, &bytes, false)?;
+                models[volume].end();
+            }
+            Op::Parts { volume, lba, number } => {
+                models[volume].begin(vec![(lba, number)]);
+                let (at, bytes) = (lba * BLOCK as u64, content(number));
+                open.volumes[volume].write(at, &bytes[..1536], false)?;
+                open.volumes[volume].write(at + 1536, &bytes[1536..], false)?;
+                models[volume].end();
+            }
+            Op::Durable { volume, lba, number } => {
+                models[volume].begin(vec![(lba, number)]);
+                open.volumes[volume].write(lba * BLOCK as u64, &content(number), true)?;
+                models[volume].end();
+                models[volume].flushed();
+            }
+            Op::Cut { volume, lba, count } => {
+                models[volume].begin((0..count).map(|n| (lba + n, 0)).collect());
+                let (at, len) = (lba * BLOCK as u64, count * BLOCK as u64);
+                open.volumes[volume].write_zeroes(at, len, false)?;
+                models[volume].end();
+            }
+            Op::Flush { volume } => {
+                open.volumes[volume].flush()?;
+                models[volume].flushed();
+            }
+            Op::Find { volume } => {
+                open.volumes[volume].find(0, true, &mut |_| true)?;
+            }
+            Op::Collect { volume } => {
+                open.volumes[volume].collect(&mut |_| true)?;
+            }
+            Op::Checkpoint { volume } => open.volumes[volume].checkpoint()?,
+        }
+        Ok(())
+    }
+
+    /// Runs a script to its end, or to the machine's.
+    pub(crate) fn run_all(&mut self, open: &Open, script: &[Op]) -> Result<()> {
+        script.iter().try_for_each(|op| self.run(open, *op))
+    }
+
+    /// The same world after a crash.
+    pub(crate) fn after(&self, machine: FaultMachine, crash: Crash) -> Self {
+        Self {
+            machine,
+            index: Arc::clone(&self.index),
+            models: self.models.clone(),
+            boot: match crash {
+                Crash::Kill => self.boot,
+                Crash::PowerCut => self.boot + 1,
+            },
+        }
+    }
+
+    /// Compares all volumes with their models after a crash.
+    pub(crate) fn compare(&mut self, open: &Open, crash: Crash, what: &str) {
+        for (volume, model) in open.volumes.iter().zip(&mut self.models) {
+            let mut read = vec![0; usize::try_from(BLOCKS).unwrap() * BLOCK];
+            volume.read(0, &mut read).unwrap();
+            model.survived(crash, &read, what);
+        }
+    }
+
+    /// Writes the blocks again that a power cut tore, as their user does.
+    pub(crate) fn write_torn(&mut self, open: &Open) {
+        for (volume, model) in open.volumes.iter().zip(&mut self.models) {
+            for lba in model.torn() {
+                model.begin(vec![(lba, 5)]);
+                volume.write(lba * BLOCK as u64, &content(5), false).unwrap();
+                model.end();
+            }
+        }
+    }
+
+    /// Shares and frees everything, and checks that nothing is lost or counted wrongly (V3, V6, D9).
+    pub(crate) fn settle(&mut self, open: &Open, what: &str) {
+        self.write_torn(open);
+        self.check(open, what);
+        for _ in 0..2 {
+            for volume in &open.volumes {
+                volume.find(0, true, &mut |_| true).unwrap();
+                volume.flush().unwrap();
+                volume.flush().unwrap();
+            }
+            for volume in &open.volumes {
+                volume.collect(&mut |_| true).unwrap();
+                volume.flush().unwrap();
+                volume.flush().unwrap();
+            }
+        }
+        self.check(open, what);
+        for model in &mut self.models {
+            model.flushed();
+        }
+        let rows = self.index.statistics().unwrap().rows();
+        let contents = Model::contents(&self.models);
+        let pending: Vec<String> = open.volumes.iter().map(|volume| volume.describe()).collect();
+        assert_eq!(
+            rows,
+            contents.len() as u64,
+            "{what}: rows of the index; {pending:?}"
+        );
+        self.compare(open, Crash::Kill, what);
+    }
+
+    pub(crate) fn check(&self, open: &Open, what: &str) {
+        let checked = open.pool.check(true, &mut |_| {}).unwrap();
+        assert!(checked.findings.is_empty(), "{what}: {:#?}", checked.findings);
+    }
+}
