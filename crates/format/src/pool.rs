@@ -1,7 +1,7 @@
 //! Blocks of a pool: what is written between the blocks of volumes (`docs/format-pool.md`).
 //!
-//! A pool is a device of blocks of 4 KiB. Blocks of metadata are framed ([`frame`]), except pages of
-//! the map, whose digests are in the pages above them.
+//! A pool is a device of blocks of 4 KiB. Blocks of metadata are framed ([`frame`]), except pages
+//! of the map, whose digests are in the pages above them.
 
 pub mod entry;
 pub mod frame;

@@ -1,8 +1,8 @@
 //! Batches for the duplicates index: sent once, answered once (rule 9).
 //!
-//! A volume has one batch under way, and holds its slot meanwhile. The batch's operations are in the
-//! log before the index hears of them (rule 3). If no answer comes, the batch stays open: the next
-//! user of the slot sends it again, under the same number.
+//! A volume has one batch under way, and holds its slot meanwhile. The batch's operations are in
+//! the log before the index hears of them (rule 3). If no answer comes, the batch stays open: the
+//! next user of the slot sends it again, under the same number.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,31 +15,9 @@ use types::{BatchSequence, BlockNumber, Fingerprint};
 
 use crate::error::{Result, VolumeError};
 use crate::leaf::{LEAF_BLOCKS, Leaf};
-use crate::volume::{Volume, lock};
-
-/// A batch that was sent, or is about to be.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    pub(crate) sequence: u64,
-    pub(crate) content: BatchContent,
-    /// The pages of the blocks: they stay in memory, because only there they are frozen.
-    pub(crate) held: Vec<Arc<Leaf>>,
-}
-
-/// What a batch is about.
-#[derive(Debug)]
-pub(crate) enum BatchContent {
-    /// Blocks that the finder registers, in the order of the volume.
-    Intent(Vec<IntentBlock>),
-    /// References that the collector gives back.
-    DecIntent(Vec<(BlockNumber, Fingerprint, u32)>),
-}
-
-/// The slot: who holds it may send a batch, or make a checkpoint if no batch is open.
-#[derive(Debug, Default)]
-pub(crate) struct Slot {
-    pub(crate) open: Option<Batch>,
-}
+use crate::shared::Mismatch;
+use crate::slot::{BatchContent, Slot};
+use crate::volume::Volume;
 
 /// Answers in one record.
 const OUTCOMES_MAX: usize = 512;
@@ -50,8 +28,8 @@ impl Volume {
     /// Sends the open batch, and acts on the answers.
     ///
     /// # Errors
-    /// Errors of the index: the batch stays open. [`VolumeError::NeedsRecount`] if the index refused
-    /// it: then it is abandoned.
+    /// Errors of the index: the batch stays open. [`VolumeError::NeedsRecount`] if the index
+    /// refused it: then it is abandoned.
     pub(crate) fn settle(&self, slot: &mut Slot) -> Result<()> {
         let Some(batch) = &slot.open else {
             return Ok(());
@@ -65,7 +43,11 @@ impl Volume {
             Ok(outcomes) => outcomes,
             Err(error) if error.is_refusal() && !matches!(error, DdiError::Rebuilding) => {
                 let found = self.shared.index.client(Bucket::FIRST, self.id)?;
-                self.set_mismatch(found.map_or(0, BatchSequence::get), batch.sequence - 1);
+                self.shared.set_mismatch(Some(Mismatch {
+                    volume: self.name(),
+                    found: found.map_or(0, BatchSequence::get),
+                    expected: batch.sequence - 1,
+                }));
                 self.abandon(slot)?;
                 return Err(error.into());
             }
@@ -97,23 +79,6 @@ impl Volume {
                 }
                 result => return result,
             }
-        }
-    }
-
-    /// Notes that the index does not match the volume (V7).
-    pub(crate) fn set_mismatch(&self, found: u64, expected: u64) {
-        *lock(&self.mismatch) = Some((found, expected));
-    }
-
-    /// Fails if the index does not match the volume.
-    pub(crate) fn check_index(&self) -> Result<()> {
-        match *lock(&self.mismatch) {
-            None => Ok(()),
-            Some((found, expected)) => Err(VolumeError::NeedsRecount {
-                volume: self.name(),
-                found,
-                expected,
-            }),
         }
     }
 

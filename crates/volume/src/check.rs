@@ -1,8 +1,8 @@
-//! A check of a whole pool: every block has exactly one use, and the index counts what the maps refer
-//! to (V2, V3, V6).
+//! A check of a whole pool: every block has exactly one use, and the index counts what the maps
+//! refer to (V2, V3, V6).
 //!
-//! It reads all maps, and each block of the index once. Memory is bounded: blocks are checked range by
-//! range. Nobody may write meanwhile; the caller has the pool alone.
+//! It reads all maps, and each block of the index once. Memory is bounded: blocks are checked range
+//! by range. Nobody may write meanwhile; the caller has the pool alone.
 
 use std::ops::{ControlFlow, Range};
 
@@ -194,11 +194,9 @@ impl Pool {
             let (volume, why) = (*volume, why.clone());
             checked.findings.push(Finding::Failed { volume, why });
         }
-        for volume in self.all() {
-            if let Err(error) = volume.check_index() {
-                let why = error.to_string();
-                checked.findings.push(Finding::Mismatch { why });
-            }
+        if let Err(error) = self.shared.check_index() {
+            let why = error.to_string();
+            checked.findings.push(Finding::Mismatch { why });
         }
         let blocks = self.shared.table().len() as u64 * EXTENT_BLOCKS;
         let mut from = 0;
@@ -214,6 +212,23 @@ impl Pool {
             progress(from as f64 / blocks as f64);
         }
         Ok(checked)
+    }
+
+    /// Visits every block of the pool with its use, and the references of maps and lists to it.
+    pub(crate) fn each_use(&self, each: &mut dyn FnMut(BlockNumber, Use, u32)) -> Result<()> {
+        let blocks = self.shared.table().len() as u64 * EXTENT_BLOCKS;
+        let mut from = 0;
+        while from < blocks {
+            let range = from..(from + RANGE_BLOCKS).min(blocks);
+            let mut uses = Uses::new(range.clone(), Checked::default());
+            self.check_range(&mut uses)?;
+            for (index, number) in range.clone().enumerate() {
+                let block = BlockNumber::new(number).expect("a block of the pool");
+                each(block, uses.uses[index], uses.references[index]);
+            }
+            from = range.end;
+        }
+        Ok(())
     }
 
     fn check_range(&self, uses: &mut Uses) -> Result<()> {
@@ -334,7 +349,8 @@ fn each_of(extent: ExtentNumber, mut each: impl FnMut(BlockNumber)) {
 }
 
 impl Volume {
-    /// Visits all entries of the map that are not zeros. Returns the first page that cannot be read.
+    /// Visits all entries of the map that are not zeros. Returns the first page that cannot be
+    /// read.
     pub(crate) fn each_entry(&self, each: &mut dyn FnMut(Lba, MapEntry)) -> Option<String> {
         let (mut from, mut fault) = (0, None);
         loop {
@@ -381,7 +397,7 @@ impl Volume {
                 uses.add(block, Use::Free);
             }
             for (first, count) in &core.reserved {
-                for block in crate::recovery::each_block(&[(*first, *count)]) {
+                for block in crate::free::each_block(&[(*first, *count)]) {
                     uses.add(block, Use::Free);
                 }
             }

@@ -1,11 +1,11 @@
-//! Checkpoints: the map and the state of a volume become durable at one moment, and the log before it
-//! is free.
+//! Checkpoints: the map and the state of a volume become durable at one moment, and the log before
+//! it is free.
 //!
 //! Order: the log and the data are flushed. Under the core's lock, the position of the log is noted
 //! and blocks for the pages are taken. Pages are copied one by one, and by whoever changes a page
 //! first. They go to blocks that nothing refers to. The table learns of the extents that came from
-//! the pool. After a flush, the header refers to the new pages, durably. Only then are the old pages
-//! and the old log free. A crash before leaves the last checkpoint and its log.
+//! the pool. After a flush, the header refers to the new pages, durably. Only then are the old
+//! pages and the old log free. A crash before leaves the last checkpoint and its log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use format::pool::header::LogPosition;
 use format::pool::state::{STATE_PAGE_BYTES, VolumeState, state_page};
 use types::{BlockNumber, ExtentNumber};
 
-use crate::batch::Slot;
 use crate::core::{Core, PageCopy};
 use crate::error::{Result, VolumeError};
 use crate::extents::Grant;
 use crate::leaf::Leaf;
 use crate::map::{Upper, UpperPages, page_of, split};
+use crate::slot::Slot;
 use crate::volume::{Head, Volume, WholeBlock};
 
 /// What a checkpoint is about, as of one moment.
@@ -57,7 +57,8 @@ impl Volume {
         self.checkpoint_in_slot(&slot)
     }
 
-    /// Makes a checkpoint, unless a batch waits for an answer: then the log still needs its intents.
+    /// Makes a checkpoint, unless a batch waits for an answer: then the log still needs its
+    /// intents.
     pub(crate) fn checkpoint_in_slot(&self, slot: &Slot) -> Result<()> {
         if slot.open.is_some() {
             return Ok(());

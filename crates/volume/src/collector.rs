@@ -10,9 +10,9 @@ use env::{AlignedBuffer, BLOCK_BYTES};
 use format::pool::record::Record;
 use types::{BatchSequence, BlockNumber};
 
-use crate::batch::{Batch, BatchContent};
 use crate::core::Unreferenced;
 use crate::error::{Result, VolumeError};
+use crate::slot::{Batch, BatchContent};
 use crate::volume::Volume;
 
 /// References of a batch.
@@ -47,7 +47,7 @@ impl Volume {
     fn collect_batch(&self) -> Result<(u64, u64)> {
         let mut slot = self.slot();
         self.check_running()?;
-        self.check_index()?;
+        self.shared.check_index()?;
         self.settle(&mut slot)?;
         if !self.core().has_log_room() && !self.credit(1)? {
             self.checkpoint_in_slot(&slot)?;

@@ -1,4 +1,5 @@
-//! What a volume's lock protects: free blocks, the log's buffer, dropped blocks, the batch under way.
+//! What a volume's lock protects: free blocks, the log's buffer, dropped blocks, the batch under
+//! way.
 //!
 //! Invariant: the methods here change the map and the lists in the same way while the volume is
 //! served and while its log is replayed. A change is appended to the log before it is made, under
@@ -111,7 +112,8 @@ impl Core {
         }
     }
 
-    /// A counted block that no one else referred to is private again. The caller holds the leaf alone.
+    /// A counted block that no one else referred to is private again. The caller holds the leaf
+    /// alone.
     pub(crate) fn unshare(&mut self, leaf: &Arc<Leaf>, index: usize, block: BlockNumber) -> bool {
         match leaf.get(index) {
             MapEntry::Counted { block: here, birth } if here == block => {
@@ -205,7 +207,8 @@ impl Core {
         }
     }
 
-    /// Frees all blocks in limbo: nobody reads, and a checkpoint will be durable before any is used.
+    /// Frees all blocks in limbo: nobody reads, and a checkpoint will be durable before any is
+    /// used.
     pub(crate) fn empty_limbo(&mut self) {
         for dropped in std::mem::take(&mut self.limbo) {
             self.free.add(dropped.block);
@@ -339,8 +342,8 @@ impl Core {
         }
     }
 
-    /// The state for a checkpoint. Blocks in limbo and reserved ones are free in it, and `more_free`
-    /// too.
+    /// The state for a checkpoint. Blocks in limbo and reserved ones are free in it, and
+    /// `more_free` too.
     pub(crate) fn state(
         &self,
         more_free: &[BlockNumber],

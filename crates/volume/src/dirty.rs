@@ -1,8 +1,9 @@
-//! Blocks of a volume that the finder has to examine, and how long nobody has written them (D2, D6).
+//! Blocks of a volume that the finder has to examine, and how long nobody has written them (D2,
+//! D6).
 //!
-//! Two bits a block: not to be examined; written in this interval; in the last one; before. Memory is
-//! taken for each GiB of the volume that was written: 64 KiB. The set is never stored: after a start,
-//! every private block is in it.
+//! Two bits a block: not to be examined; written in this interval; in the last one; before. Memory
+//! is taken for each GiB of the volume that was written: 64 KiB. The set is never stored: after a
+//! start, every private block is in it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! The table of the pool's extents (D5).
 //!
 //! Invariant: a change is durable before anybody acts on it. A page has two copies, which are
-//! written in turn, so a torn write leaves the older one. Under one lock of the pool, which no write
-//! of a volume takes: a volume asks for several extents at once, ahead of its need.
+//! written in turn, so a torn write leaves the older one. Under one lock of the pool, which no
+//! write of a volume takes: a volume asks for several extents at once, ahead of its need.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -311,19 +311,6 @@ impl ExtentTable {
             _ => None,
         })
         .collect()
-    }
-
-    /// How many extents each volume has.
-    pub(crate) fn counts(&self) -> BTreeMap<VolumeId, u64> {
-        let mut counts = BTreeMap::new();
-        for packed in &self.entries {
-            if let ExtentOwner::Granted(volume) | ExtentOwner::Owned(volume) | ExtentOwner::Header(volume) =
-                owner(*packed)
-            {
-                *counts.entry(volume).or_insert(0) += 1;
-            }
-        }
-        counts
     }
 
     /// The pool has more extents. If the table needs more room, it takes some of the new ones.

@@ -1,9 +1,9 @@
 //! The finder: shares equal blocks, in the background (D2, D6, D7).
 //!
-//! For each batch it freezes quiet blocks under the gates of their pages, so that writes go elsewhere
-//! (rule 10), reads and hashes them, writes to the log what it is about to register, flushes data and
-//! log together (rules 2 and 3), and asks the index. Then it looks at the map again (rule 4). Blocks of
-//! zeros become zeros of the map, without the index.
+//! For each batch it freezes quiet blocks under the gates of their pages, so that writes go
+//! elsewhere (rule 10), reads and hashes them, writes to the log what it is about to register,
+//! flushes data and log together (rules 2 and 3), and asks the index. Then it looks at the map
+//! again (rule 4). Blocks of zeros become zeros of the map, without the index.
 //!
 //! A page with a write in progress is skipped, unless the caller waits.
 
@@ -13,9 +13,9 @@ use env::{AlignedBuffer, BLOCK_BYTES};
 use format::pool::record::{IntentBlock, Record};
 use types::{BlockNumber, Fingerprint, Lba};
 
-use crate::batch::{Batch, BatchContent, Slot};
 use crate::error::{Result, VolumeError};
 use crate::leaf::{LEAF_BLOCKS, Leaf};
+use crate::slot::{Batch, BatchContent, Slot};
 use crate::volume::Volume;
 
 /// Blocks of a batch: 32 MiB.
@@ -56,8 +56,8 @@ enum Content {
 impl Volume {
     /// Examines the blocks that nobody has written in this interval and in `quiet - 1` before.
     ///
-    /// `wait` makes it wait for writes in progress. `pause` is called after each batch with the bytes
-    /// that were examined; the iteration ends early if it returns `false`.
+    /// `wait` makes it wait for writes in progress. `pause` is called after each batch with the
+    /// bytes that were examined; the iteration ends early if it returns `false`.
     ///
     /// # Errors
     /// Errors of the device and of the index; [`VolumeError::NeedsRecount`].
@@ -125,7 +125,7 @@ impl Volume {
     fn find_batch(&self, lbas: &[Lba], wait: bool, found: &mut Found) -> Result<u64> {
         let mut slot = self.slot();
         self.check_running()?;
-        self.check_index()?;
+        self.shared.check_index()?;
         self.settle(&mut slot)?;
         if !self.core().has_log_room() && !self.credit(1)? {
             self.checkpoint_in_slot(&slot)?;

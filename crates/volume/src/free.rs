@@ -30,6 +30,13 @@ pub(crate) fn block_at(extent: ExtentNumber, index: usize) -> BlockNumber {
     BlockNumber::new(number).expect("an extent's blocks have numbers")
 }
 
+/// The blocks of runs.
+pub(crate) fn each_block(runs: &[Run]) -> impl Iterator<Item = BlockNumber> + '_ {
+    runs.iter().flat_map(|(first, count)| {
+        (0..u64::from(*count)).filter_map(|n| BlockNumber::new(first.get() + n).ok())
+    })
+}
+
 /// A set of free blocks.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct FreeBlocks {
@@ -41,7 +48,7 @@ pub(crate) struct FreeBlocks {
 
 const WORD: usize = 64;
 /// Blocks of an extent.
-const EXTENT_LEN: usize = 1024;
+pub(crate) const EXTENT_LEN: usize = 1024;
 const ALL: FreeBits = [u64::MAX; 16];
 
 impl FreeBlocks {
@@ -144,8 +151,8 @@ impl FreeBlocks {
         true
     }
 
-    /// Takes a run of at most `wanted` successive blocks. Short runs come from extents with few free
-    /// blocks, so that whole extents stay whole; long ones begin a whole extent.
+    /// Takes a run of at most `wanted` successive blocks. Short runs come from extents with few
+    /// free blocks, so that whole extents stay whole; long ones begin a whole extent.
     pub(crate) fn take_run(&mut self, wanted: u32) -> Option<Run> {
         if wanted >= LONG_RUN
             && let Some(extent) = self.open_extent_for(wanted)

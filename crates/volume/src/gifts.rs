@@ -1,13 +1,15 @@
 //! Free blocks that one volume gives to another, when the pool has no whole extent left.
 //!
 //! The giver's record is durable before the taker has the blocks, and the giver makes no checkpoint
-//! before the taker's record is durable. So after a crash the blocks are the giver's, or the gift is
-//! in the giver's log and not in the taker's, and the taker gets it then.
+//! before the taker's record is durable. So after a crash the blocks are the giver's, or the gift
+//! is in the giver's log and not in the taker's, and the taker gets it then.
 
 use format::pool::record::Record;
+use types::VolumeId;
 
 use crate::error::Result;
-use crate::recovery::{Gift, each_block};
+use crate::free::each_block;
+use crate::shared::{Gift, Giver};
 use crate::volume::Volume;
 
 /// Free blocks that a giver keeps.
@@ -18,58 +20,46 @@ const RUNS_MAX: usize = 300;
 impl Volume {
     /// Asks the other volumes for free blocks. Returns whether one gave some.
     pub(crate) fn take_gift(&self, wanted: u64) -> Result<bool> {
-        let mut others = self.shared.others(self.id);
-        others.sort_by_key(|other| std::cmp::Reverse(other.core().free.len()));
-        for giver in others {
-            // A giver that is busy with a batch is left alone: it may be waiting for this volume.
-            let Some(slot) = giver.try_slot() else {
-                continue;
-            };
-            if slot.open.is_some() {
-                continue;
+        for giver in self.shared.givers(self.id) {
+            let given = giver.give(self.id, wanted, &mut |gift| {
+                self.accept(gift)?;
+                self.flush_now()
+            })?;
+            if given {
+                return Ok(true);
             }
-            let Some(gift) = giver.give(self, wanted)? else {
-                continue;
-            };
-            self.accept(&gift)?;
-            self.flush_now()?;
-            return Ok(true);
         }
         Ok(false)
     }
 
-    /// Gives free blocks away. The caller has the giver's slot.
-    fn give(&self, taker: &Self, wanted: u64) -> Result<Option<Gift>> {
-        let gift = {
-            let mut core = self.core();
-            let spare = core.free.len().saturating_sub(KEPT_BLOCKS + core.reserve());
-            if spare == 0 || !core.has_log_room() {
-                return Ok(None);
-            }
-            let mut runs = core.free.take_scattered(wanted.max(256).min(spare));
-            let too_many = runs.split_off(runs.len().min(RUNS_MAX));
-            for block in each_block(&too_many) {
-                core.free.add(block);
-            }
-            if runs.is_empty() {
-                return Ok(None);
-            }
-            let number = core.given.get(&taker.id).map_or(1, |last| last + 1);
-            core.given.insert(taker.id, number);
-            self.or_stop(core.append(&Record::Give {
-                to: taker.id,
-                gift: number,
-                runs: runs.clone(),
-            }))?;
-            Gift {
-                from: self.id,
-                to: taker.id,
-                number,
-                runs,
-            }
-        };
-        self.flush_now()?;
-        Ok(Some(gift))
+    /// Takes blocks out of the free ones, and appends the record.
+    fn part_with(&self, taker: VolumeId, wanted: u64) -> Result<Option<Gift>> {
+        let mut core = self.core();
+        let spare = core.free.len().saturating_sub(KEPT_BLOCKS + core.reserve());
+        if spare == 0 || !core.has_log_room() {
+            return Ok(None);
+        }
+        let mut runs = core.free.take_scattered(wanted.max(256).min(spare));
+        let too_many = runs.split_off(runs.len().min(RUNS_MAX));
+        for block in each_block(&too_many) {
+            core.free.add(block);
+        }
+        if runs.is_empty() {
+            return Ok(None);
+        }
+        let number = core.given.get(&taker).map_or(1, |last| last + 1);
+        core.given.insert(taker, number);
+        self.or_stop(core.append(&Record::Give {
+            to: taker,
+            gift: number,
+            runs: runs.clone(),
+        }))?;
+        Ok(Some(Gift {
+            from: self.id,
+            to: taker,
+            number,
+            runs,
+        }))
     }
 
     /// Takes blocks that another volume gave, unless it has them already.
@@ -92,5 +82,36 @@ impl Volume {
             runs: gift.runs.clone(),
         }))?;
         Ok(())
+    }
+}
+
+impl Giver for Volume {
+    fn id(&self) -> VolumeId {
+        self.id
+    }
+
+    fn free_blocks(&self) -> u64 {
+        self.core().free.len()
+    }
+
+    fn give(
+        &self,
+        taker: VolumeId,
+        wanted: u64,
+        accept: &mut dyn FnMut(&Gift) -> Result<()>,
+    ) -> Result<bool> {
+        // A giver that is busy with a batch is left alone: it may be waiting for the taker.
+        let Some(slot) = self.try_slot() else {
+            return Ok(false);
+        };
+        if slot.open.is_some() {
+            return Ok(false);
+        }
+        let Some(gift) = self.part_with(taker, wanted)? else {
+            return Ok(false);
+        };
+        self.flush_now()?;
+        accept(&gift)?;
+        Ok(true)
     }
 }

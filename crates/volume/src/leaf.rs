@@ -137,8 +137,8 @@ impl Leaf {
         word.store(load(word) | 1 << (index % 64), Ordering::Relaxed);
     }
 
-    /// Whether the log's mark behind the entry's mapping is durable, so that the block may be written
-    /// in place (rule 14). The caller holds the gate.
+    /// Whether the log's mark behind the entry's mapping is durable, so that the block may be
+    /// written in place (rule 14). The caller holds the gate.
     pub(crate) fn is_settled(&self, index: usize, completed: u64) -> bool {
         [&self.recent, &self.older].iter().all(|unsettled| {
             is_durable(unsettled.flushes.load(Ordering::Relaxed), completed)
@@ -177,8 +177,8 @@ impl Leaf {
     }
 }
 
-/// A mapping of before the flush `begun + 1` is marked when that flush ends, and the mark is durable
-/// when the next one ends.
+/// A mapping of before the flush `begun + 1` is marked when that flush ends, and the mark is
+/// durable when the next one ends.
 const fn is_durable(begun: u64, completed: u64) -> bool {
     completed >= begun + 2
 }

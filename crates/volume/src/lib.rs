@@ -1,14 +1,15 @@
 //! Pools of blocks, and the volumes that share them: DEDIS on one host [DEDIS 2].
 //!
 //! A [`Pool`] is a file or a disk. A [`Volume`] maps its blocks to blocks of the pool, and serves
-//! reads and writes (D1). In the background, the finder shares equal blocks of all volumes (D2), and
-//! the collector frees blocks that no volume refers to (D4). The duplicates index (`ddi`) counts the
-//! references.
+//! reads and writes (D1). In the background, the finder shares equal blocks of all volumes (D2),
+//! and the collector frees blocks that no volume refers to (D4). The duplicates index (`ddi`)
+//! counts the references.
 //!
 //! What must hold (`docs/volumes.md`): a kill of the process loses nothing that was acknowledged, a
-//! power cut nothing that was flushed; a write in place costs no metadata, no hash and no question to
-//! the index.
+//! power cut nothing that was flushed; a write in place costs no metadata, no hash and no question
+//! to the index.
 
+mod background;
 mod batch;
 mod check;
 mod checkpoint;
@@ -23,16 +24,22 @@ mod free;
 mod gifts;
 mod head;
 mod leaf;
+mod lock;
 mod log;
 mod map;
 mod pool;
 mod read;
 mod readers;
+mod recount;
 mod recovery;
+mod replay;
 mod shared;
+mod slot;
+mod stats;
 mod volume;
 mod write;
 
+pub use background::Background;
 pub use check::{Checked, FINDINGS_MAX, Finding, Use};
 pub use counters::{Latency, VolumeCounts};
 pub use error::{Result, VolumeError};
@@ -40,4 +47,6 @@ pub use finder::Found;
 pub use format::pool::header::VolumeSettings;
 pub use pool::{MAP_CACHE_BYTES_DEFAULT, Pool, PoolOptions};
 pub use read::Status;
+pub use recount::Recounted;
+pub use stats::{Fill, PoolStats, VolumeStats};
 pub use volume::Volume;

@@ -1,7 +1,7 @@
 //! The log of a volume before it is written: records fill blocks, blocks fill extents (D8).
 //!
-//! Invariant: blocks are written in order, each once. So a block that was flushed is never torn by a
-//! later record. A spare extent is kept, so that a record never waits for the pool.
+//! Invariant: blocks are written in order, each once. So a block that was flushed is never torn by
+//! a later record. A spare extent is kept, so that a record never waits for the pool.
 
 use format::pool::frame::{self, BlockKind};
 use format::pool::header::LogPosition;
@@ -152,7 +152,8 @@ impl LogBuffer {
         self.blocks
     }
 
-    /// The extents that recovery needs no more once a checkpoint at the present position is durable.
+    /// The extents that recovery needs no more once a checkpoint at the present position is
+    /// durable.
     pub(crate) fn extents_before_open(&self) -> &[ExtentNumber] {
         let (_, before) = self.extents.split_last().expect("a log has an extent");
         before

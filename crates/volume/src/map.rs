@@ -5,8 +5,8 @@
 //! memory. Pages are shadow-paged: a checkpoint writes changed pages to other blocks
 //! (`checkpoint`). A missing page is zeros.
 //!
-//! Many threads may look up. A leaf that somebody holds, or that is not stored as it is, stays in the
-//! cache.
+//! Many threads may look up. A leaf that somebody holds, or that is not stored as it is, stays in
+//! the cache.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -131,7 +131,7 @@ impl Map {
             return Ok(None);
         };
         let page = read_page(&*self.device, "a page of the map", reference)?;
-        let leaf = Leaf::from_page(number, &page[..]).ok_or_else(|| VolumeError::Damaged {
+        let leaf = Leaf::from_page(number, &page[..]).ok_or(VolumeError::Damaged {
             what: "a page of the map",
             block: reference.block,
             why: FormatError::Invalid {
@@ -152,8 +152,8 @@ impl Map {
         leaf
     }
 
-    /// Drops leaves that nobody holds, that are stored as they are, and that were not used since the
-    /// last time; if there is none, any of those that nobody holds.
+    /// Drops leaves that nobody holds, that are stored as they are, and that were not used since
+    /// the last time; if there is none, any of those that nobody holds.
     fn evict(&self, shard: &mut HashMap<u64, Arc<Leaf>>) {
         let before = shard.len();
         let may_go = |leaf: &Arc<Leaf>| Arc::strong_count(leaf) == 1 && leaf.is_clean();

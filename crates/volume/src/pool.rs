@@ -13,12 +13,12 @@ use format::pool::header::{VOLUME_BLOCKS_MAX, VOLUME_NAME_BYTES_MAX, VolumeHeade
 use format::pool::superblock::Superblock;
 use types::{BatchSequence, VolumeId};
 
-use crate::batch::Slot;
 use crate::error::{Result, VolumeError};
 use crate::extents::{ExtentTable, extents_of, read_superblock, write_superblock};
 use crate::head::write_copy;
 use crate::recovery::{Closed, Recovered, recover};
-use crate::shared::Shared;
+use crate::shared::{Mismatch, Shared};
+use crate::slot::Slot;
 use crate::volume::Volume;
 
 /// Bytes of map that a volume caches, unless it is said otherwise.
@@ -45,8 +45,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool of a device; its content is lost. `index` is the folder of the duplicates index,
-    /// empty if it is beside the pool's file.
+    /// Makes a pool of a device; its content is lost. `index` is the folder of the duplicates
+    /// index, empty if it is beside the pool's file.
     ///
     /// # Errors
     /// [`VolumeError::Invalid`] if the device is too small or too large; errors of the device.
@@ -86,8 +86,8 @@ impl Pool {
     /// [`Self::failed`].
     ///
     /// # Errors
-    /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], damage of the pool's own blocks; errors of
-    /// the device and of the index.
+    /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], damage of the pool's own blocks; errors
+    /// of the device and of the index.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         index: Arc<dyn DuplicatesIndex>,
@@ -281,11 +281,16 @@ fn finish_recovery(
         let volume = Arc::new(one.volume);
         shared.table().release(&*shared.device, &one.returned)?;
         gifts.extend(one.gifts);
-        let mut slot = volume.slot();
-        slot.open = one.open;
-        volume.meet_index(&mut slot)?;
-        drop(slot);
+        volume.slot().open = one.open;
         volumes.insert(volume.id, volume);
+    }
+    // No volume sends a batch before all were compared: an index that lost the batch of one volume
+    // counts too few references for another (V7).
+    for volume in volumes.values() {
+        volume.compare_with_index(&volume.slot())?;
+    }
+    for volume in volumes.values() {
+        volume.settle_or_abandon(&mut volume.slot())?;
     }
     for gift in gifts {
         if let Some(taker) = volumes.get(&gift.to) {
@@ -294,26 +299,46 @@ fn finish_recovery(
     }
     for volume in volumes.values() {
         volume.checkpoint()?;
-        shared.add(volume);
+        shared.add(Arc::downgrade(volume) as _);
     }
     Ok(volumes)
 }
 
 impl Volume {
-    /// After recovery: compares the last batch with the index's, and settles an open one.
-    fn meet_index(&self, slot: &mut Slot) -> Result<()> {
+    /// The last batch that the index has of this volume.
+    fn last_in_index(&self) -> Result<u64> {
         let found = self.shared.index.client(Bucket::FIRST, self.id)?;
-        let (found, last) = (found.map_or(0, BatchSequence::get), self.core().batch);
-        match &slot.open {
-            Some(batch) if found == batch.sequence => self.settle(slot),
-            Some(batch) if found + 1 == batch.sequence => self.abandon(slot),
-            None if found == last => Ok(()),
-            open => {
-                let expected = open.as_ref().map_or(last, |batch| batch.sequence);
-                self.set_mismatch(found, expected);
-                tracing::error!(volume = %self.id, found, expected, "the duplicates index does not match");
-                self.abandon(slot)
-            }
+        Ok(found.map_or(0, BatchSequence::get))
+    }
+
+    /// After recovery: compares the last batch with the index's.
+    fn compare_with_index(&self, slot: &Slot) -> Result<()> {
+        let (found, last) = (self.last_in_index()?, self.core().batch);
+        let is_open = slot.open.is_some();
+        if found == last || is_open && found == last + 1 {
+            return Ok(());
+        }
+        let expected = last + u64::from(is_open);
+        tracing::error!(volume = %self.id, found, expected, "the duplicates index does not match");
+        self.shared.set_mismatch(Some(Mismatch {
+            volume: self.name(),
+            found,
+            expected,
+        }));
+        Ok(())
+    }
+
+    /// After recovery: an open batch that the index has is answered again, another one is
+    /// abandoned.
+    fn settle_or_abandon(&self, slot: &mut Slot) -> Result<()> {
+        let has_it = match &slot.open {
+            Some(batch) => self.last_in_index()? == batch.sequence,
+            None => return Ok(()),
+        };
+        if has_it && self.shared.check_index().is_ok() {
+            self.settle(slot)
+        } else {
+            self.abandon(slot)
         }
     }
 
@@ -352,8 +377,8 @@ impl Volume {
         self.or_stop(result)
     }
 
-    /// Frees all blocks of a removed volume, and returns its whole extents to the pool. `pause` as in
-    /// [`Self::collect`].
+    /// Frees all blocks of a removed volume, and returns its whole extents to the pool. `pause` as
+    /// in [`Self::collect`].
     ///
     /// # Errors
     /// Errors of the device and of the index.

@@ -20,7 +20,7 @@ pub struct Status {
     pub has_blocks: bool,
 }
 
-const BLOCK: usize = BLOCK_BYTES as usize;
+const BLOCK: usize = format::pool::BLOCK_BYTES;
 
 impl Volume {
     /// Reads any bytes of the volume.

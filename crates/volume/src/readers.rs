@@ -1,8 +1,8 @@
 //! Readers in progress, so that a block is used again only when no reader can still be at it.
 //!
 //! Time is divided into eras. A reader counts itself in the era in which it begins. An era begins
-//! when no reader of the one before the present remains. So a block that was unmapped in era `e` has
-//! no reader once era `e + 2` has begun.
+//! when no reader of the one before the present remains. So a block that was unmapped in era `e`
+//! has no reader once era `e + 2` has begun.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

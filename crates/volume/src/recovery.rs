@@ -6,8 +6,8 @@
 //! counts only if the new block has its digest (rule 12): else the volume has the old block again,
 //! which nobody has used since.
 //!
-//! Recovery ends with a checkpoint under a new epoch. So no block of log is judged twice, and none of
-//! before a gap is ever taken for one of after it.
+//! Recovery ends with a checkpoint under a new epoch. So no block of log is judged twice, and none
+//! of before a gap is ever taken for one of after it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use std::sync::Arc;
 use env::{AlignedBuffer, BLOCK_BYTES, BlockDevice};
 use format::FormatError;
 use format::pool::EXTENT_BLOCKS;
-use format::pool::entry::MapEntry;
 use format::pool::frame::{self, BlockKind};
 use format::pool::header::{LogPosition, VolumeHeader};
 use format::pool::log::LogBlockHead;
-use format::pool::record::{FoundOutcome, IntentBlock, Record, block_digest};
+use format::pool::record::Record;
 use format::pool::state::{VolumeState, read_state_page};
-use types::{BlockNumber, ExtentNumber, Fingerprint, Lba, VolumeId};
+use types::{BlockNumber, ExtentNumber, VolumeId};
 
-use crate::batch::{Batch, BatchContent};
 use crate::core::Core;
 use crate::error::{Result, VolumeError};
 use crate::extents::Grant;
-use crate::free::{FreeBlocks, block_at};
+use crate::free::{EXTENT_LEN, FreeBlocks, block_at};
 use crate::head::{HEADER_BLOCKS, read_header};
-use crate::leaf::{LEAF_BLOCKS, Leaf};
+use crate::leaf::LEAF_BLOCKS;
 use crate::log::LogBuffer;
 use crate::map::{Map, Upper, UpperPages, read_page, references};
-use crate::shared::Shared;
+use crate::replay::Replay;
+use crate::shared::{Gift, Shared};
+use crate::slot::Batch;
 use crate::volume::{Head, Volume};
 
 /// How the pool was closed.
@@ -55,15 +55,6 @@ pub(crate) struct Recovered {
     pub(crate) gifts: Vec<Gift>,
 }
 
-/// Free blocks that one volume gave to another.
-#[derive(Debug, Clone)]
-pub(crate) struct Gift {
-    pub(crate) from: VolumeId,
-    pub(crate) to: VolumeId,
-    pub(crate) number: u64,
-    pub(crate) runs: Vec<(BlockNumber, u32)>,
-}
-
 /// Reads a volume and replays its log.
 pub(crate) fn recover(
     shared: Arc<Shared>,
@@ -72,14 +63,9 @@ pub(crate) fn recover(
     closed: Closed,
 ) -> Result<Recovered> {
     let device = Arc::clone(&shared.device);
-    let header = read_header(&*device, extent, id)?;
+    let mut header = read_header(&*device, extent, id)?;
     let (state, state_pages) = read_state(&*device, &header)?;
-    let mut free = FreeBlocks::from_lists(&state.free_extents, &state.free_blocks);
-    if header.state.is_none() {
-        for index in HEADER_BLOCKS..usize::try_from(EXTENT_BLOCKS).unwrap_or(0) {
-            free.add(block_at(extent, index));
-        }
-    }
+    let mut free = free_of(&header, &state, extent);
     let upper = read_upper(&*device, &header)?;
     let map = Map::new(Arc::clone(&device), upper, shared.map_cache_bytes);
     let log = read_log(&*device, &header)?;
@@ -114,7 +100,6 @@ pub(crate) fn recover(
         log.blocks.len() as u64,
     );
     let mut core = Core::new(&state, free, buffer, header.birth);
-    let mut header = header;
     header.epoch += 1;
     let log_extent = is_new.then_some(next.extent);
     let mut replay = Replay::new(&*device, &map, &mut core, header.blocks);
@@ -168,6 +153,17 @@ pub(crate) fn recover(
         returned,
         gifts: gifts.into_iter().map(|gift| Gift { from: id, ..gift }).collect(),
     })
+}
+
+/// The free blocks of a checkpoint; of a new volume, those behind its header.
+fn free_of(header: &VolumeHeader, state: &VolumeState, extent: ExtentNumber) -> FreeBlocks {
+    let mut free = FreeBlocks::from_lists(&state.free_extents, &state.free_blocks);
+    if header.state.is_none() {
+        for index in HEADER_BLOCKS..EXTENT_LEN {
+            free.add(block_at(extent, index));
+        }
+    }
+    free
 }
 
 fn contradiction(header: &VolumeHeader, error: VolumeError) -> VolumeError {
@@ -329,262 +325,4 @@ fn read_log(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<FoundLog>
         }
     }
     Ok(found)
-}
-
-/// Replays records.
-struct Replay<'a> {
-    device: &'a dyn BlockDevice,
-    map: &'a Map,
-    core: &'a mut Core,
-    /// Blocks of log before this one are covered by a mark.
-    trusted: u64,
-    trusts_all: bool,
-    blocks: u64,
-    /// The batch of which all intents, and not all answers, were met.
-    open: Option<(u64, BatchContent)>,
-    /// The intents of a batch whose last one was not met.
-    partial: Vec<IntentBlock>,
-    partial_dec: Vec<(BlockNumber, Fingerprint, u32)>,
-    returned: Vec<Grant>,
-    credited: Vec<Grant>,
-    gifts: Vec<Gift>,
-    held: Vec<Arc<Leaf>>,
-}
-
-impl<'a> Replay<'a> {
-    fn new(device: &'a dyn BlockDevice, map: &'a Map, core: &'a mut Core, blocks: u64) -> Self {
-        Self {
-            device,
-            map,
-            core,
-            trusted: 0,
-            trusts_all: false,
-            blocks,
-            open: None,
-            partial: Vec::new(),
-            partial_dec: Vec::new(),
-            returned: Vec::new(),
-            credited: Vec::new(),
-            gifts: Vec::new(),
-            held: Vec::new(),
-        }
-    }
-
-    fn wrong(why: String) -> VolumeError {
-        VolumeError::Contradiction {
-            volume: String::new(),
-            why,
-        }
-    }
-
-    fn leaf(&self, lba: Lba) -> Result<(Arc<Leaf>, usize)> {
-        let leaf = self.map.leaf_or_new(lba.get() / LEAF_BLOCKS)?;
-        Ok((leaf, usize::try_from(lba.get() % LEAF_BLOCKS).unwrap_or(0)))
-    }
-
-    fn record(&mut self, at: u64, record: Record) -> Result<()> {
-        match record {
-            Record::Map { lba, block, digests } => self.map(at, lba, block, &digests)?,
-            Record::Cut { lba, count } => {
-                let (leaf, index) = self.leaf(lba)?;
-                let end = index + usize::try_from(count).unwrap_or(usize::MAX);
-                if end > leaf_len() {
-                    return Err(Self::wrong(format!("a cut at {lba} crosses a page")));
-                }
-                self.core.cut(&leaf, index..end, at);
-            }
-            Record::Intent {
-                batch,
-                is_last,
-                blocks,
-            } => {
-                self.partial.extend(blocks);
-                if is_last {
-                    self.intent(batch.get())?;
-                }
-            }
-            Record::Found {
-                batch,
-                from,
-                outcomes,
-            } => self.found(at, batch.get(), from as usize, &outcomes)?,
-            Record::DecIntent {
-                batch,
-                is_last,
-                blocks,
-            } => {
-                self.partial_dec.extend(blocks);
-                if is_last {
-                    self.dec_intent(batch.get())?;
-                }
-            }
-            Record::Decided {
-                batch,
-                from,
-                outcomes,
-            } => {
-                let Some((open, BatchContent::DecIntent(blocks))) = &self.open else {
-                    return Err(Self::wrong(format!(
-                        "answers to batch {batch}, which is not open"
-                    )));
-                };
-                let (open, count) = (*open, blocks.len());
-                for (number, outcome) in outcomes.iter().enumerate() {
-                    let decided = blocks.get(from as usize + number);
-                    let (block, _, _) = decided.ok_or_else(|| Self::wrong("too many answers".to_owned()))?;
-                    self.core.decided(*block, *outcome, at);
-                }
-                if from as usize + outcomes.len() >= count {
-                    self.core.batch = open;
-                    self.open = None;
-                }
-            }
-            Record::Extents { extents } => {
-                for (extent, _) in &extents {
-                    self.core.free.add_extent(*extent);
-                }
-                self.returned.retain(|grant| !extents.contains(grant));
-                self.credited.extend(extents);
-            }
-            Record::Returned { extents } => {
-                for (extent, _) in &extents {
-                    if !self.core.free.remove_extent(*extent) {
-                        return Err(Self::wrong(format!(
-                            "extent {extent} went back to the pool, but was not free"
-                        )));
-                    }
-                }
-                self.credited.retain(|grant| !extents.contains(grant));
-                self.returned.extend(extents);
-            }
-            Record::Give { to, gift, runs } => {
-                for block in each_block(&runs) {
-                    self.core.free.remove(block);
-                }
-                self.core.given.insert(to, gift);
-                self.gifts.push(Gift {
-                    from: to,
-                    to,
-                    number: gift,
-                    runs,
-                });
-            }
-            Record::Take { from, gift, runs } => {
-                for block in each_block(&runs) {
-                    self.core.free.add(block);
-                }
-                self.core.taken.insert(from, gift);
-            }
-            Record::FlushMark { covers } => {
-                self.core.marked = covers;
-                self.core.leave_limbo(u64::MAX);
-                self.core.era = 0;
-            }
-            Record::Resized { blocks } => self.blocks = blocks,
-            Record::Unshared { lba, block } => {
-                let (leaf, index) = self.leaf(lba)?;
-                self.core.unshare(&leaf, index, block);
-            }
-        }
-        Ok(())
-    }
-
-    fn map(&mut self, at: u64, lba: Lba, block: BlockNumber, digests: &[u64]) -> Result<()> {
-        let (leaf, index) = self.leaf(lba)?;
-        if index + digests.len() > leaf_len() {
-            return Err(Self::wrong(format!(
-                "blocks that are mapped at {lba} cross a page"
-            )));
-        }
-        let is_trusted = self.trusts_all || at < self.trusted;
-        let mut content = AlignedBuffer::with_capacity(0);
-        if !is_trusted {
-            content.grow_to(digests.len() * 4096);
-            self.device.read_at(Volume::at(block), &mut content)?;
-        }
-        for (n, digest) in digests.iter().enumerate() {
-            let is_there = is_trusted || block_digest(&content[n * 4096..(n + 1) * 4096]) == *digest;
-            let new = BlockNumber::new(block.get() + n as u64);
-            let new = new.map_err(|error| Self::wrong(error.to_string()))?;
-            if !is_there {
-                continue;
-            }
-            if !self.core.free.remove(new) {
-                return Err(Self::wrong(format!(
-                    "block {new} is mapped at {lba}, but was not free"
-                )));
-            }
-            self.core.map(&leaf, index + n, new, 1, at);
-        }
-        Ok(())
-    }
-
-    /// The finder had these blocks in hand.
-    fn intent(&mut self, batch: u64) -> Result<()> {
-        let blocks = std::mem::take(&mut self.partial);
-        for one in &blocks {
-            let (leaf, index) = self.leaf(one.lba)?;
-            match leaf.get(index) {
-                MapEntry::Private { block, .. } if block == one.block => {
-                    self.core.freeze(&leaf, index);
-                }
-                _ => {
-                    // It was written before the intent was appended: the block is in limbo, or free.
-                    self.core.take_from_limbo(one.block);
-                    self.core.free.remove(one.block);
-                    self.core.with_finder.insert(one.block);
-                }
-            }
-            self.held.push(leaf);
-        }
-        self.open = Some((batch, BatchContent::Intent(blocks)));
-        Ok(())
-    }
-
-    fn found(&mut self, at: u64, batch: u64, from: usize, outcomes: &[FoundOutcome]) -> Result<()> {
-        let Some((open, BatchContent::Intent(blocks))) = &self.open else {
-            return Err(Self::wrong(format!(
-                "answers to batch {batch}, which is not open"
-            )));
-        };
-        let (open, count) = (*open, blocks.len());
-        let answered = blocks.get(from..from + outcomes.len());
-        let answered = answered
-            .ok_or_else(|| Self::wrong("too many answers".to_owned()))?
-            .to_vec();
-        for (one, outcome) in answered.iter().zip(outcomes) {
-            let (leaf, index) = self.leaf(one.lba)?;
-            self.core.found(&leaf, index, one.block, *outcome, at);
-        }
-        if from + outcomes.len() >= count {
-            self.core.batch = open;
-            self.open = None;
-            self.held.clear();
-        }
-        Ok(())
-    }
-
-    /// The collector took these references: the first of the list.
-    fn dec_intent(&mut self, batch: u64) -> Result<()> {
-        let blocks = std::mem::take(&mut self.partial_dec);
-        let mut left: u64 = blocks.iter().map(|(_, _, count)| u64::from(*count)).sum();
-        while left > 0 {
-            let first = self.core.unreferenced.pop_front();
-            let first = first.ok_or_else(|| Self::wrong(format!("batch {batch} gives back too much")))?;
-            left = left.saturating_sub(u64::from(first.count));
-        }
-        self.open = Some((batch, BatchContent::DecIntent(blocks)));
-        Ok(())
-    }
-}
-
-const fn leaf_len() -> usize {
-    format::pool::PAGE_ENTRIES
-}
-
-/// The blocks of runs.
-pub(crate) fn each_block(runs: &[(BlockNumber, u32)]) -> impl Iterator<Item = BlockNumber> + '_ {
-    runs.iter().flat_map(|(first, count)| {
-        (0..u64::from(*count)).filter_map(|n| BlockNumber::new(first.get() + n).ok())
-    })
 }

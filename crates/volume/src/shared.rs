@@ -8,9 +8,10 @@ use env::{BlockDevice, Clock};
 use format::pool::superblock::Superblock;
 use types::VolumeId;
 
-use crate::error::Result;
+use crate::error::{Result, VolumeError};
 use crate::extents::{ExtentTable, Grant};
-use crate::volume::{Volume, lock};
+use crate::free::Run;
+use crate::lock::lock;
 
 /// The device, the index and the table of extents of a pool.
 #[derive(Debug)]
@@ -24,7 +25,39 @@ pub(crate) struct Shared {
     superblock: Mutex<Superblock>,
     table: Mutex<ExtentTable>,
     /// The volumes, which may give each other free blocks.
-    volumes: Mutex<Vec<Weak<Volume>>>,
+    givers: Mutex<Vec<Weak<dyn Giver>>>,
+    mismatch: Mutex<Option<Mismatch>>,
+}
+
+/// Free blocks that one volume gave to another.
+#[derive(Debug, Clone)]
+pub(crate) struct Gift {
+    pub(crate) from: VolumeId,
+    pub(crate) to: VolumeId,
+    pub(crate) number: u64,
+    pub(crate) runs: Vec<Run>,
+}
+
+/// A volume that may give free blocks away.
+pub(crate) trait Giver: std::fmt::Debug + Send + Sync {
+    /// The volume.
+    fn id(&self) -> VolumeId;
+
+    /// Its free blocks.
+    fn free_blocks(&self) -> u64;
+
+    /// Gives some of them away. `accept` makes them the taker's, durably, before the giver makes a
+    /// checkpoint. Returns whether there were any.
+    fn give(&self, taker: VolumeId, wanted: u64, accept: &mut dyn FnMut(&Gift) -> Result<()>)
+    -> Result<bool>;
+}
+
+/// A volume whose last batch is not the index's last one.
+#[derive(Debug, Clone)]
+pub(crate) struct Mismatch {
+    pub(crate) volume: String,
+    pub(crate) found: u64,
+    pub(crate) expected: u64,
 }
 
 impl Shared {
@@ -45,20 +78,44 @@ impl Shared {
             map_cache_bytes,
             superblock: Mutex::new(superblock),
             table: Mutex::new(table),
-            volumes: Mutex::default(),
+            givers: Mutex::default(),
+            mismatch: Mutex::default(),
         }
     }
 
-    /// The other volumes of the pool.
-    pub(crate) fn others(&self, than: VolumeId) -> Vec<Arc<Volume>> {
-        let volumes = lock(&self.volumes);
-        let all = volumes.iter().filter_map(Weak::upgrade);
-        all.filter(|volume| volume.id != than).collect()
+    /// The index does not match a volume: it lost batches, or the pool is an old copy. Then it may
+    /// count too few references of any volume, and no volume may use it (V7).
+    pub(crate) fn set_mismatch(&self, mismatch: Option<Mismatch>) {
+        *lock(&self.mismatch) = mismatch;
+    }
+
+    /// Fails if the index does not match a volume.
+    pub(crate) fn check_index(&self) -> Result<()> {
+        match lock(&self.mismatch).clone() {
+            None => Ok(()),
+            Some(Mismatch {
+                volume,
+                found,
+                expected,
+            }) => Err(VolumeError::NeedsRecount {
+                volume,
+                found,
+                expected,
+            }),
+        }
+    }
+
+    /// The other volumes of the pool, those with most free blocks first.
+    pub(crate) fn givers(&self, but: VolumeId) -> Vec<Arc<dyn Giver>> {
+        let all: Vec<_> = lock(&self.givers).iter().filter_map(Weak::upgrade).collect();
+        let mut others: Vec<_> = all.into_iter().filter(|giver| giver.id() != but).collect();
+        others.sort_by_key(|giver| std::cmp::Reverse(giver.free_blocks()));
+        others
     }
 
     /// A volume of the pool is open.
-    pub(crate) fn add(&self, volume: &Arc<Volume>) {
-        lock(&self.volumes).push(Arc::downgrade(volume));
+    pub(crate) fn add(&self, giver: Weak<dyn Giver>) {
+        lock(&self.givers).push(giver);
     }
 
     /// The table of extents. It is taken after any lock of a volume.

@@ -7,25 +7,26 @@
 //! pages, the pool's table. The turns of flushes and of the log's writers are taken with none of
 //! these held but the slot or a gate.
 //!
-//! After a failed write of the log, or a failed flush, nobody knows what is durable. The volume stops:
-//! every later request fails, and a new start recovers it.
+//! After a failed write of the log, or a failed flush, nobody knows what is durable. The volume
+//! stops: every later request fails, and a new start recovers it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use env::{AlignedBuffer, BLOCK_BYTES};
 use format::pool::header::{VolumeHeader, VolumeSettings};
 use format::pool::record::Record;
 use types::{BlockNumber, ExtentNumber, VolumeId};
 
-use crate::batch::Slot;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::dirty::DirtyBlocks;
 use crate::error::{Result, VolumeError};
+use crate::lock::lock;
 use crate::map::Map;
 use crate::readers::Readers;
 use crate::shared::Shared;
+use crate::slot::Slot;
 
 /// A block and its content.
 pub(crate) type WholeBlock = (BlockNumber, Box<[u8; 4096]>);
@@ -65,8 +66,6 @@ pub struct Volume {
     pub(crate) flushes_completed: AtomicU64,
     refill_turn: Mutex<u64>,
     stopped: OnceLock<String>,
-    /// Why the index does not match, if it does not (V7).
-    pub(crate) mismatch: Mutex<Option<(u64, u64)>>,
     /// Leaves from this one on have to be searched for private blocks.
     pub(crate) unsearched: AtomicU64,
 }
@@ -91,7 +90,6 @@ impl Volume {
             flushes_completed: AtomicU64::new(core.flushes_completed),
             refill_turn: Mutex::new(1),
             stopped: OnceLock::new(),
-            mismatch: Mutex::default(),
             unsearched: AtomicU64::new(0),
             core: Mutex::new(core),
             head: Mutex::new(head),
@@ -262,8 +260,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes durable what was acknowledged before this call. Threads that ask together share a flush
-    /// of the device.
+    /// Makes durable what was acknowledged before this call. Threads that ask together share a
+    /// flush of the device.
     ///
     /// # Errors
     /// Errors of the device, after which the volume stops.
@@ -381,6 +379,21 @@ impl Volume {
         Err(VolumeError::NoSpace)
     }
 
+    /// Gets extents of the pool until so many blocks are free, or the pool has no more.
+    pub(crate) fn refill_ahead(&self, blocks: u64) -> Result<()> {
+        let mut step = lock(&self.refill_turn);
+        if self.core().free.len() >= blocks {
+            return Ok(());
+        }
+        let share = usize::try_from(self.shared.table().free() / 8).unwrap_or(usize::MAX);
+        let extents = usize::try_from(*step).unwrap_or(1).min(share);
+        *step = (*step * 2).min(256);
+        if extents > 0 {
+            self.credit(extents)?;
+        }
+        Ok(())
+    }
+
     /// Makes sure that the log has room for an operation. The caller holds no lock.
     pub(crate) fn make_log_room(&self) -> Result<()> {
         if self.core().has_log_room() || self.credit(1)? && self.core().has_log_room() {
@@ -415,9 +428,4 @@ impl Volume {
     pub(crate) const fn at(block: BlockNumber) -> u64 {
         block.get() * BLOCK_BYTES
     }
-}
-
-/// Locks, also behind a panic of another thread.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -19,13 +19,13 @@ use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::read::follows;
 use crate::volume::Volume;
 
-const BLOCK: usize = BLOCK_BYTES as usize;
+const BLOCK: usize = format::pool::BLOCK_BYTES;
 /// Digests in one record.
 const DIGESTS_MAX: usize = 256;
 
 impl Volume {
-    /// Writes any bytes of the volume. When it returns, a kill of the process loses nothing of them;
-    /// a power cut loses nothing after a flush, or with `is_durable`.
+    /// Writes any bytes of the volume. When it returns, a kill of the process loses nothing of
+    /// them; a power cut loses nothing after a flush, or with `is_durable`.
     ///
     /// # Errors
     /// [`crate::VolumeError::OutOfRange`], [`crate::VolumeError::NoSpace`]; errors of the device.
@@ -249,7 +249,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Frees the whole blocks of a range; they are zeros afterwards. Parts of blocks at the ends stay.
+    /// Frees the whole blocks of a range; they are zeros afterwards. Parts of blocks at the ends
+    /// stay.
     ///
     /// # Errors
     /// As [`Self::write`].

@@ -1,8 +1,8 @@
 //! The plain model of a volume: what each of its sectors may read as.
 //!
 //! Contents are numbers: every sector of a block that is written with number `n` says `n`. Number 0
-//! is zeros. A sector may have any value since the last flush over it, because a power cut may keep or
-//! lose it; after a kill, only the last one, or that of the operation under way.
+//! is zeros. A sector may have any value since the last flush over it, because a power cut may keep
+//! or lose it; after a kill, only the last one, or that of the operation under way.
 
 use std::collections::BTreeMap;
 
@@ -72,10 +72,6 @@ impl Model {
             let last = *values.last().unwrap();
             *values = vec![last];
         }
-    }
-
-    pub(crate) fn now(&self, lba: u64) -> u64 {
-        self.values.get(&lba).map_or(0, |values| *values.last().unwrap())
     }
 
     /// Distinct contents, without zeros.

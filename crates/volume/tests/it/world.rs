@@ -218,7 +218,8 @@ impl World {
         }
     }
 
-    /// Shares and frees everything, and checks that nothing is lost or counted wrongly (V3, V6, D9).
+    /// Shares and frees everything, and checks that nothing is lost or counted wrongly (V3, V6,
+    /// D9).
     pub(crate) fn settle(&mut self, open: &Open, what: &str) {
         self.write_torn(open);
         self.check(open, what);

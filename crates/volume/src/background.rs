@@ -1,0 +1,194 @@
+//! The work of a pool beside requests: finder and collector by their intervals, checkpoints, free
+//! extents ahead of need, removed volumes.
+//!
+//! Two threads: one for checkpoints and space, one for the finder and the collector, volume after
+//! volume. They end between two batches.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use types::VolumeId;
+
+use crate::core::LOG_BLOCKS_MAX;
+use crate::error::Result;
+use crate::pool::Pool;
+use crate::stats::Fill;
+use crate::volume::Volume;
+
+/// How often the threads look around.
+const TICK: Duration = Duration::from_millis(100);
+/// Free blocks below which a volume gets more extents ahead of need.
+const LOW_BLOCKS: u64 = 2048;
+/// While a pool is nearly full, the collector works this often.
+const HURRY: Duration = Duration::from_secs(1);
+
+/// The threads of a pool. They end when it is dropped.
+#[derive(Debug)]
+pub struct Background {
+    stopping: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Background {
+    /// Ends the threads, and waits for them.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the pool panicked");
+            }
+        }
+    }
+}
+
+/// What a thread does until it has to stop.
+type Work = fn(&Pool, &AtomicBool);
+
+impl Pool {
+    /// Starts the work beside requests.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn start(self: &Arc<Self>) -> std::io::Result<Background> {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let mut background = Background {
+            stopping: Arc::clone(&stopping),
+            threads: Vec::new(),
+        };
+        let works: [(&str, Work); 2] = [
+            ("pool-space", Self::keep_space),
+            ("pool-finder", Self::keep_finding),
+        ];
+        for (name, work) in works {
+            let (pool, stopping) = (Arc::clone(self), Arc::clone(&stopping));
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            background
+                .threads
+                .push(thread.spawn(move || work(&pool, &stopping))?);
+        }
+        Ok(background)
+    }
+
+    fn keep_space(&self, stopping: &AtomicBool) {
+        while !stopping.load(Ordering::Acquire) {
+            for volume in self.all() {
+                if let Err(error) = volume.keep_space() {
+                    tracing::error!(volume = %volume.name(), %error, "a checkpoint failed");
+                }
+            }
+            self.shared.clock.sleep(TICK);
+        }
+    }
+
+    fn keep_finding(&self, stopping: &AtomicBool) {
+        let clock = &self.shared.clock;
+        let mut next: HashMap<VolumeId, Duration> = HashMap::new();
+        while !stopping.load(Ordering::Acquire) {
+            let fill = self.fill();
+            for volume in self.all() {
+                let now = clock.monotonic();
+                let interval = match fill {
+                    Fill::Normal => Duration::from_secs(volume.settings().interval_s.into()),
+                    Fill::High | Fill::Critical => HURRY,
+                };
+                let due = next.entry(volume.id).or_insert(now + interval);
+                *due = (*due).min(now + interval);
+                if now < *due || stopping.load(Ordering::Acquire) {
+                    continue;
+                }
+                if let Err(error) = volume.iterate(fill, stopping) {
+                    tracing::error!(volume = %volume.name(), %error, "the finder failed");
+                }
+                next.insert(volume.id, clock.monotonic() + interval);
+            }
+            clock.sleep(TICK);
+        }
+    }
+
+    /// Shares all that is equal, and frees what nobody refers to: examines every block that is not
+    /// examined yet, hotspots included (D9). `progress` is called with the bytes that remain.
+    ///
+    /// # Errors
+    /// Errors of the device and of the index.
+    pub fn drain(&self, volumes: &[Arc<Volume>], progress: &mut dyn FnMut(u64)) -> Result<()> {
+        for volume in volumes {
+            volume.find(0, true, &mut |_| {
+                progress(volume.dirty.count() * env::BLOCK_BYTES);
+                true
+            })?;
+        }
+        for volume in volumes {
+            volume.flush_now()?;
+            volume.flush_now()?;
+            volume.collect(&mut |_| true)?;
+            volume.flush_now()?;
+            volume.flush_now()?;
+            volume.return_surplus()?;
+        }
+        progress(0);
+        Ok(())
+    }
+}
+
+impl Volume {
+    /// Makes a checkpoint if the log is long or many pages changed; gets extents ahead of need.
+    fn keep_space(&self) -> Result<()> {
+        self.check_running()?;
+        let (log_blocks, dirty, free) = {
+            let core = self.core();
+            (core.log.blocks(), core.dirty.len(), core.free.len())
+        };
+        if log_blocks >= LOG_BLOCKS_MAX || dirty > self.map.leaves_max() / 2 {
+            self.checkpoint()?;
+        }
+        if free < LOW_BLOCKS && self.counters.counts().written_bytes > 0 {
+            self.refill_ahead(LOW_BLOCKS)?;
+        }
+        Ok(())
+    }
+
+    /// One iteration of the finder and the collector.
+    fn iterate(&self, fill: Fill, stopping: &AtomicBool) -> Result<()> {
+        let settings = self.settings();
+        let clock = &*self.shared.clock;
+        if self.name().is_empty() {
+            return self.dissolve(&mut |_| !stopping.load(Ordering::Acquire));
+        }
+        let (begun, mut bytes) = (clock.monotonic(), 0u64);
+        let mut pause = |more: u64| {
+            bytes += more;
+            let limit = settings.finder_bytes_per_s;
+            if limit > 0 && fill == Fill::Normal {
+                // The share of a second that so many bytes may take (D11).
+                let wanted = Duration::from_secs_f64(bytes as f64 / limit as f64);
+                let passed = clock.monotonic().saturating_sub(begun);
+                let mut left = wanted.saturating_sub(passed);
+                while !left.is_zero() && !stopping.load(Ordering::Acquire) {
+                    let step = left.min(TICK);
+                    clock.sleep(step);
+                    left -= step;
+                }
+            }
+            !stopping.load(Ordering::Acquire)
+        };
+        if settings.deduplicate {
+            let quiet = match fill {
+                Fill::Normal => settings.quiet_intervals,
+                Fill::High | Fill::Critical => settings.quiet_intervals.min(1),
+            };
+            self.find(quiet, false, &mut pause)?;
+            self.dirty.age();
+        }
+        self.collect(&mut pause)?;
+        Ok(())
+    }
+}
