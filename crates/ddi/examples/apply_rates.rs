@@ -1,7 +1,7 @@
 //! Measures a duplicates index on disk: rows a second of increments, hits and decrements by the
 //! size of a batch, bytes a row, and memory.
 //!
-//! `apply_rates FOLDER ROWS CACHE_MIB OPERATIONS`: in a new folder of that name, it registers ROWS
+//! `apply_rates FOLDER ROWS CACHE_MIB THREADS OPERATIONS`: in a new folder of that name, it registers ROWS
 //! contents in batches of 65,536. Then it measures OPERATIONS operations of each kind in batches of
 //! 256, 4,096 and 65,536. The folder is deleted in the end.
 
@@ -12,6 +12,15 @@ use anyhow::{Context, Result};
 use ddi::{Bucket, DuplicatesIndex, FjallIndex, FjallOptions, Operation};
 use env::{Clock, SystemClock};
 use types::{BatchSequence, BlockNumber, Fingerprint, VolumeId};
+
+/// How long batches took.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    /// In `apply`.
+    wall: Duration,
+    /// Of all threads of the process, those that write and merge tables included.
+    cpu: Duration,
+}
 
 /// What is measured.
 #[derive(Clone, Copy)]
@@ -33,12 +42,13 @@ struct Bench {
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, rows, cache_mib, operations] = &arguments[..] else {
-        anyhow::bail!("usage: apply_rates FOLDER ROWS CACHE_MIB OPERATIONS");
+    let [folder, rows, cache_mib, threads, operations] = &arguments[..] else {
+        anyhow::bail!("usage: apply_rates FOLDER ROWS CACHE_MIB THREADS OPERATIONS");
     };
     let folder = Path::new(folder);
     let options = FjallOptions {
         cache_bytes: cache_mib.parse::<u64>().context("CACHE_MIB")? << 20,
+        threads_max: threads.parse().context("THREADS")?,
     };
     let (rows, operations) = (
         rows.parse::<u64>().context("ROWS")?,
@@ -93,7 +103,10 @@ fn main() -> Result<()> {
         scanned += 1;
         std::ops::ControlFlow::Continue(())
     })?;
-    report("scan", 0, scanned, SystemClock.monotonic() - start);
+    show(&format!(
+        "{scanned} rows scanned in {:.2} s",
+        (SystemClock.monotonic() - start).as_secs_f64()
+    ));
     drop(index);
     std::fs::remove_dir_all(folder)?;
     Ok(())
@@ -101,20 +114,25 @@ fn main() -> Result<()> {
 
 impl Bench {
     /// Applies `count` operations in batches of `size`, and returns the time in `apply`.
-    fn run(&mut self, kind: Kind, count: u64, size: u64) -> Result<Duration> {
+    fn run(&mut self, kind: Kind, count: u64, size: u64) -> Result<Times> {
         let client = VolumeId::new(1)?;
-        let mut time = Duration::ZERO;
+        let mut times = Times::default();
+        let cpu_before = cpu()?;
+        let mut own = Duration::ZERO;
         let mut left = count;
         while left > 0 {
+            let made = cpu()?;
             let operations = self.batch(kind, left.min(size))?;
+            own += cpu()? - made;
             left -= left.min(size);
             self.sequence += 1;
             let sequence = BatchSequence::new(self.sequence)?;
             let start = SystemClock.monotonic();
             self.index.apply(Bucket::FIRST, client, sequence, &operations)?;
-            time += SystemClock.monotonic() - start;
+            times.wall += SystemClock.monotonic() - start;
         }
-        Ok(time)
+        times.cpu = (cpu()? - cpu_before).saturating_sub(own);
+        Ok(times)
     }
 
     fn batch(&mut self, kind: Kind, size: u64) -> Result<Vec<Operation>> {
@@ -168,14 +186,28 @@ fn mixed(mut word: u64) -> u64 {
     word ^ (word >> 33)
 }
 
-fn report(name: &str, size: u64, count: u64, time: Duration) {
+fn report(name: &str, size: u64, count: u64, times: Times) {
+    let seconds = times.wall.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-    let rate = count as f64 / time.as_secs_f64();
+    let (rate, cpu_each) = (
+        count as f64 / seconds,
+        times.cpu.as_secs_f64() * 1e6 / count as f64,
+    );
     show(&format!(
-        "{name:>9}, batches of {size:>6}: {count:>9} in {:>7.2} s, {rate:>9.0} rows/s, {:>6.2} GB/s of blocks",
-        time.as_secs_f64(),
+        "{name:>9}, batches of {size:>6}: {count:>9} in {seconds:>7.2} s, {rate:>9.0} rows/s, {:>5.2} GB/s of \
+         blocks, {cpu_each:>5.2} us of processor a row",
         rate * 4096.0 / 1e9
     ));
+}
+
+/// Processor time of the process, in user and system mode.
+fn cpu() -> Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let (_, fields) = stat.rsplit_once(") ").context("/proc/self/stat")?;
+    let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);
+    let ticks = ticks.sum::<Result<u64, _>>()?;
+    // Linux shows a hundred ticks a second.
+    Ok(Duration::from_millis(ticks * 10))
 }
 
 fn tables_bytes(folder: &Path) -> Result<u64> {

@@ -214,9 +214,9 @@ mod tests {
         };
         assert_eq!(encode_row(&row), [5, 4, 3, 2, 1, 0xac, 2]);
         let bucket = Bucket::new(0x0102).unwrap();
-        let key = row_key(bucket, &RowKey::from_bytes([9; 20]));
+        let key = row_key(bucket, &RowKey::from_bytes([9; RowKey::BYTES]));
         assert_eq!(key[..2], [1, 2]);
-        assert_eq!(key[2..], [9; 20]);
+        assert_eq!(key[2..], [9; 18]);
         let client = VolumeId::new(0x0a0b_0c0d).unwrap();
         assert_eq!(
             client_key(bucket, client),

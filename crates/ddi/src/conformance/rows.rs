@@ -107,7 +107,7 @@ pub(super) fn clients_count_at_the_same_time(maker: &dyn Maker) {
     let index = maker.create();
     let count = |client: u32| {
         let at = |n: u64| u64::from(client) * 1_000 + n;
-        let mut blocks = [None; CONTENTS as usize];
+        let mut blocks: Vec<_> = (0..CONTENTS).map(|_| None).collect();
         let mut registered = 0;
         for number in 1..=BATCHES {
             let operations: Vec<_> = (0..CONTENTS).map(|n| increment(n, at(n), 1)).collect();
@@ -115,7 +115,7 @@ pub(super) fn clients_count_at_the_same_time(maker: &dyn Maker) {
             let send = || index.apply(to, volume(client), sequence(number), &operations);
             let outcomes = send().expect("a batch in turn is applied");
             assert_eq!(send().expect("a batch may be repeated"), outcomes);
-            for (n, outcome) in (0..CONTENTS).zip(outcomes) {
+            for ((n, outcome), known) in (0..CONTENTS).zip(outcomes).zip(&mut blocks) {
                 let found = match outcome {
                     Outcome::Registered => {
                         registered += 1;
@@ -124,8 +124,11 @@ pub(super) fn clients_count_at_the_same_time(maker: &dyn Maker) {
                     Outcome::Hit { block } => block,
                     other => panic!("an increment has the outcome {other:?}"),
                 };
-                let slot = &mut blocks[usize::try_from(n).expect("small")];
-                assert_eq!(*slot.get_or_insert(found), found, "the row's block never changes");
+                assert_eq!(
+                    *known.get_or_insert(found),
+                    found,
+                    "the row's block never changes"
+                );
             }
         }
         registered

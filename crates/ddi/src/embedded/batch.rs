@@ -4,6 +4,8 @@
 //! of keys, and yet each operation has the outcome that it would have alone. So a content that is a
 //! sixth of all blocks costs one row a batch. The caller holds the bucket's lock.
 
+use std::panic::resume_unwind;
+
 use fjall::Keyspace;
 use types::{BatchSequence, VolumeId};
 
@@ -13,6 +15,9 @@ use crate::rules::{self, Counted, Turn};
 use crate::{Bucket, BucketStatistics, DdiError, Operation, Outcome, RowKey};
 
 use super::store::Store;
+
+/// Rows that a thread reads at least: fewer are read sooner than a thread is started.
+const THREAD_ROWS_MIN: usize = 2048;
 
 /// Where a batch is applied.
 pub(super) struct Target<'a> {
@@ -38,8 +43,7 @@ impl Target<'_> {
         if let Turn::Repeat(outcomes) = rules::turn(self.bucket, self.client, row, sequence, digest)? {
             return Ok(outcomes);
         }
-        let outcomes = self.commit(key, sequence, operations, digest)?;
-        Ok(outcomes)
+        self.commit(key, sequence, operations, digest)
     }
 
     fn commit(
@@ -52,9 +56,11 @@ impl Target<'_> {
         let mut sums = self.sums()?;
         let mut batch = self.store.batch(operations.len() + 2);
         let mut outcomes = vec![Outcome::Unknown; operations.len()];
-        for same in by_content(operations).chunk_by(|a, b| a.0 == b.0) {
+        let sorted = by_content(operations);
+        let contents: Vec<_> = sorted.chunk_by(|a, b| a.0 == b.0).collect();
+        let rows = self.read(&contents)?;
+        for (same, before) in contents.into_iter().zip(rows) {
             let key = &same[0].0;
-            let before = self.store.row(self.rows, self.bucket, key)?;
             let mut row = before;
             for (_, position) in same {
                 outcomes[*position] = rules::step(&mut row, &operations[*position])?;
@@ -81,6 +87,24 @@ impl Target<'_> {
         );
         self.store.commit(batch)?;
         Ok(row.batch.map(|batch| batch.outcomes).unwrap_or_default())
+    }
+
+    /// Reads the row of each content, on a few threads if there are many.
+    fn read(&self, contents: &[&[(RowKey, usize)]]) -> Result<Vec<Option<Counted>>, DdiError> {
+        let row_of = |same: &&[(RowKey, usize)]| self.store.row(self.rows, self.bucket, &same[0].0);
+        let read = |part: &[&[(RowKey, usize)]]| part.iter().map(row_of).collect::<Result<Vec<_>, _>>();
+        let threads = (contents.len() / THREAD_ROWS_MIN).clamp(1, self.store.threads_max);
+        let mut parts = contents.chunks(contents.len().div_ceil(threads).max(1));
+        let own = parts.next().unwrap_or_default();
+        std::thread::scope(|scope| {
+            let others: Vec<_> = parts.map(|part| scope.spawn(move || read(part))).collect();
+            let mut rows = read(own)?;
+            for other in others {
+                let part = other.join().unwrap_or_else(|panic| resume_unwind(panic));
+                rows.append(&mut part?);
+            }
+            Ok(rows)
+        })
     }
 
     fn sums(&self) -> Result<BucketStatistics, DdiError> {

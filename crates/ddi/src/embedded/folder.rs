@@ -47,6 +47,7 @@ pub(super) fn create(folder: &Path) -> Result<(), DdiError> {
         db,
         head,
         folder: folder.to_owned(),
+        threads_max: 1,
     };
     let mut batch = store.batch(2);
     batch.insert(&store.head, FORMAT_KEY, FORMAT.to_le_bytes());
@@ -91,6 +92,7 @@ pub(super) fn open(folder: &Path, options: FjallOptions) -> Result<(Store, Curre
         db,
         head,
         folder: folder.to_owned(),
+        threads_max: options.threads_max.max(1),
     };
     check_format(&store)?;
     check_journals(&store, &journals)?;

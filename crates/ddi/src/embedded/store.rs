@@ -34,16 +34,19 @@ const FLUSH_POLL: Duration = Duration::from_millis(2);
 /// Settings of an index on a local disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FjallOptions {
-    /// Memory for blocks of tables, in bytes. Changes that are not in tables yet need up to 160 MiB
-    /// beside it, and filters about 1.3 bytes a row.
+    /// Memory for blocks of tables and for their filters, in bytes. Changes that are not in tables
+    /// yet need up to 160 MiB beside it.
     pub cache_bytes: u64,
+    /// Threads that read the rows of a large batch, the calling one included; at least 1.
+    pub threads_max: usize,
 }
 
 impl Default for FjallOptions {
-    /// A cache of 64 MiB.
+    /// A cache of 64 MiB, and two threads.
     fn default() -> Self {
         Self {
             cache_bytes: 64 << 20,
+            threads_max: 2,
         }
     }
 }
@@ -69,6 +72,7 @@ pub(super) struct Store {
     pub(super) db: Database,
     pub(super) head: Keyspace,
     pub(super) folder: PathBuf,
+    pub(super) threads_max: usize,
 }
 
 impl fmt::Debug for Store {

@@ -11,7 +11,10 @@ use super::*;
 use crate::ClientPosition;
 
 fn options() -> FjallOptions {
-    FjallOptions { cache_bytes: 8 << 20 }
+    FjallOptions {
+        cache_bytes: 8 << 20,
+        threads_max: 3,
+    }
 }
 
 fn new_folder() -> (TempDir, PathBuf) {
@@ -232,6 +235,21 @@ fn a_torn_end_of_the_journal_is_a_batch_that_was_not_acknowledged() {
         drop(index);
         fs::remove_dir_all(killed).unwrap();
     }
+}
+
+#[test]
+fn recovered_batches_are_in_tables_before_the_index_answers() {
+    let (parent, folder) = new_folder();
+    let index = FjallIndex::create(&folder, options()).unwrap();
+    apply(&index, 1, &increments(0, 100));
+    let killed = killed(&parent, &folder);
+    drop(FjallIndex::open(&killed, options()).unwrap());
+    for journal in journals(&killed) {
+        fs::write(journal, b"").unwrap();
+    }
+    let index = FjallIndex::open(&killed, options()).unwrap();
+    assert_eq!(index.statistics().unwrap().rows(), 100);
+    assert_eq!(index.client(Bucket::FIRST, volume()).unwrap(), Some(sequence(1)));
 }
 
 #[test]
