@@ -9,8 +9,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use ddi::{Bucket, DuplicatesIndex, FjallIndex, FjallOptions, Operation, Outcome, RowKey};
+use env::{Clock, SystemClock};
 use types::{BatchSequence, BlockNumber, Fingerprint, VolumeId};
 
 const FOLDER: &str = "ONEFOLD_DDI_KILLED_FOLDER";
@@ -142,7 +144,8 @@ fn acknowledged_batches_survive_kills() {
         for _ in 0..1 + kill * 5 {
             acknowledged = lines.next().unwrap().unwrap().parse().unwrap();
         }
-        // The child is in the next batch, or just behind it.
+        // The child is anywhere in the next batches.
+        SystemClock.sleep(Duration::from_millis(kill * 7 % 23));
         child.kill().unwrap();
         child.wait().unwrap();
         // What it wrote before it died counts as acknowledged; the last line may be half.
