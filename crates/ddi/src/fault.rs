@@ -138,3 +138,65 @@ impl DuplicatesIndex for FaultyIndex {
         self.inner.rebuild()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use env::ManualClock;
+    use types::BlockNumber;
+
+    use super::*;
+
+    fn apply(index: &FaultyIndex, number: u64) -> Result<Vec<Outcome>, DdiError> {
+        let operation = Operation::Increment {
+            fingerprint: Fingerprint::from_bytes([1; 32]),
+            block: BlockNumber::new(9).unwrap(),
+            count: 1,
+        };
+        let sequence = BatchSequence::new(number).unwrap();
+        index.apply(Bucket::FIRST, VolumeId::new(1).unwrap(), sequence, &[operation])
+    }
+
+    fn references(index: &FaultyIndex) -> u64 {
+        index.statistics().unwrap().references()
+    }
+
+    #[test]
+    fn applies_fail_before_or_after_they_take_effect() {
+        let index = FaultyIndex::new(Arc::new(ManualClock::default()));
+        index.fail_apply(2, Failure::Before);
+        index.fail_apply(4, Failure::After);
+        apply(&index, 1).unwrap();
+        assert!(matches!(apply(&index, 2), Err(DdiError::NoAnswer { .. })));
+        assert_eq!(references(&index), 1);
+        apply(&index, 2).unwrap();
+        assert!(matches!(apply(&index, 3), Err(DdiError::NoAnswer { .. })));
+        assert_eq!(references(&index), 3);
+        let block = BlockNumber::new(9).unwrap();
+        assert_eq!(apply(&index, 3).unwrap(), [Outcome::Hit { block }]);
+        assert_eq!((references(&index), index.applies()), (3, 5));
+    }
+
+    #[test]
+    fn what_came_after_the_mark_is_lost() {
+        let index = FaultyIndex::new(Arc::new(ManualClock::default()));
+        apply(&index, 1).unwrap();
+        index.mark();
+        apply(&index, 2).unwrap();
+        apply(&index, 3).unwrap();
+        index.lose_since_mark();
+        let last = index.client(Bucket::FIRST, VolumeId::new(1).unwrap()).unwrap();
+        assert_eq!(last.map(BatchSequence::get), Some(1));
+        assert_eq!(references(&index), 1);
+        assert!(matches!(apply(&index, 4), Err(DdiError::SequenceAhead { .. })));
+        apply(&index, 2).unwrap();
+    }
+
+    #[test]
+    fn applies_wait_by_the_clock() {
+        let clock = Arc::new(ManualClock::default());
+        let index = FaultyIndex::new(clock.clone());
+        index.delay_applies(Duration::from_secs(3));
+        apply(&index, 1).unwrap();
+        assert_eq!(clock.monotonic(), Duration::from_secs(3));
+    }
+}
