@@ -23,6 +23,8 @@ use crate::pace::Patience;
 const SENT_BYTES: usize = 128 << 10;
 /// A quick read is sent in pieces of so many bytes, which fit into a processor's cache.
 const QUICK_PIECE_BYTES: usize = 256 << 10;
+/// A quick write of more bytes is done in pieces of at least so many, while it is received.
+const WRITTEN_BYTES_MIN: usize = 64 << 10;
 /// Runs in the status of a range. A longer answer would keep the thread from other requests.
 const RUNS_MAX: usize = 8 << 10;
 
@@ -183,24 +185,24 @@ impl<'a> Worker<'a> {
             return self.answer(request, done);
         }
         let (mut offset, mut left, mut done) = (request.offset, len, Ok(()));
+        let mut time = Duration::ZERO;
+        let mut is_one = false;
         while left > 0 {
-            let now = left.min(PIECE_BYTES);
-            self.payload.grow_to(now);
-            input.take_into(&mut self.payload)?;
-            if offset == request.offset {
-                // Until now the client was sending.
-                self.now = self.connection.now();
-            }
+            let piece = input.take_piece(left, WRITTEN_BYTES_MIN)?;
+            is_one = piece.len() == len;
             if done.is_ok() {
-                done = export.write(offset, &self.payload, is_durable && len <= PIECE_BYTES);
+                let began = self.connection.now();
+                done = export.write(offset, piece, is_durable && is_one);
+                time += self.connection.now() - began;
             }
-            self.payload.clear();
-            offset += now as u64;
-            left -= now;
+            offset += piece.len() as u64;
+            left -= piece.len();
         }
-        if is_durable && len > PIECE_BYTES && done.is_ok() {
+        if is_durable && !is_one && done.is_ok() {
             done = export.flush();
         }
+        // Without the time in which the client was sending.
+        self.now = self.connection.now() - time;
         self.answer(request, done)
     }
 

@@ -8,9 +8,12 @@ use nbd::{ALLOCATION_CONTEXT, Errno};
 /// A device that clients read and write.
 ///
 /// Any number of threads call everything at once. Offsets and lengths are any bytes within the
-/// size: the server checks the range, and never asks for zero bytes. Memory that the server gives
-/// begins at a multiple of [`env::ALIGN_BYTES`], unless the client's request is part of a larger one
-/// that does not.
+/// size: the server checks the range, and never asks for zero bytes.
+///
+/// The memory of a read begins at a multiple of [`env::ALIGN_BYTES`]. So does the memory of a write,
+/// unless writes take so little time that nothing can be waiting for a disk. The server divides
+/// long requests into pieces of at least 64 KiB. All but the last one are whole blocks of 4 KiB, and
+/// a client may write one and then fail to send the next.
 ///
 /// A write that returned is seen by every later read on every connection. A flush makes durable
 /// every write that returned before the flush began, on every connection (`CAN_MULTI_CONN`).

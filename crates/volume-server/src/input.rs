@@ -1,8 +1,8 @@
 //! The bytes that a client sends, in as few system calls as possible.
 //!
-//! Small requests are received many at once. If a request of the same length as the last write
-//! follows, its payload begins at aligned memory and needs no copy. The rest of a longer payload is
-//! received directly to where it is needed, together with the beginning of the next request.
+//! As many requests as fit are received at once. The payload of the first one begins at aligned
+//! memory. The rest of a payload that has not arrived is received directly to where it is needed,
+//! together with the beginning of the next request.
 
 use std::io;
 use std::sync::Arc;
@@ -17,10 +17,6 @@ use crate::tls::SecuredInput;
 const RECEIVED_BYTES: usize = 256 << 10;
 /// The first request begins here, so that its payload is aligned.
 const BEGIN: usize = ALIGN_BYTES - REQUEST_BYTES;
-/// A write of at least so many bytes is worth a system call of its own, if that saves copying it.
-const WORTH_A_CALL_BYTES: usize = 16 << 10;
-/// Small requests: so many bytes are received at once.
-const SMALL_BYTES: usize = 64 << 10;
 
 /// Where bytes come from.
 #[derive(Debug)]
@@ -55,8 +51,6 @@ pub(crate) struct Input {
     buffer: AlignedBuffer,
     start: usize,
     end: usize,
-    /// Payload bytes of the last request.
-    last_payload: usize,
     /// No bytes follow.
     is_over: bool,
 }
@@ -73,7 +67,6 @@ impl Input {
             buffer,
             start: BEGIN,
             end,
-            last_payload: 0,
             is_over: false,
         }
     }
@@ -90,8 +83,11 @@ impl Input {
             if self.is_over {
                 return Ok(Some(false));
             }
-            let wanted = self.room();
-            let into = &mut self.buffer[self.end..][..wanted];
+            // A request begins where its payload will be aligned.
+            let (start, end) = (self.start, self.end);
+            self.buffer.copy_within(start..end, BEGIN);
+            (self.start, self.end) = (BEGIN, BEGIN + end - start);
+            let into = &mut self.buffer[self.end..];
             let received = if waits {
                 Some(self.source.receive(into, &mut [])?)
             } else {
@@ -106,38 +102,45 @@ impl Input {
         Ok(Some(true))
     }
 
-    /// Moves the beginning of a request to where its payload is aligned, and returns how many bytes
-    /// to receive.
-    fn room(&mut self) -> usize {
-        let (start, end) = (self.start, self.end);
-        self.buffer.copy_within(start..end, BEGIN);
-        (self.start, self.end) = (BEGIN, BEGIN + end - start);
-        let wanted = if self.last_payload < WORTH_A_CALL_BYTES {
-            SMALL_BYTES
-        } else {
-            // Without the next request, whose payload would not be aligned.
-            (REQUEST_BYTES + self.last_payload).min(RECEIVED_BYTES)
-        };
-        wanted.saturating_sub(end - start).max(REQUEST_BYTES)
-    }
-
     /// Takes a request from received bytes.
     pub(crate) fn take_request(&mut self) -> Result<Request, RequestFault> {
         let bytes = self.buffer[self.start..].first_chunk();
         let request = Request::decode(bytes.expect("a request has arrived"))?;
         self.start += REQUEST_BYTES;
-        self.last_payload = usize::try_from(request.payload_bytes()).unwrap_or(usize::MAX);
         Ok(request)
     }
 
-    /// Takes a payload without copying it, if it has arrived and is aligned.
+    /// Takes a payload without copying it, if it has arrived. Only the payload of the first request
+    /// that was received is aligned.
     pub(crate) fn take_in_place(&mut self, len: usize) -> Option<&[u8]> {
         let start = self.start;
-        if self.end - start < len || !start.is_multiple_of(ALIGN_BYTES) {
-            return None;
+        let taken = self.buffer[..self.end].get(start..start.checked_add(len)?)?;
+        self.start += len;
+        Some(taken)
+    }
+
+    /// Takes the next piece of a payload of which `left` bytes are not taken: whole blocks, or all. A
+    /// piece has at least `least` bytes, except for the last one.
+    ///
+    /// # Errors
+    /// The system's; `UnexpectedEof` if the client ends before.
+    pub(crate) fn take_piece(&mut self, left: usize, least: usize) -> io::Result<&[u8]> {
+        while self.end - self.start < left.min(least) {
+            let (start, end) = (self.start, self.end);
+            self.buffer.copy_within(start..end, ALIGN_BYTES);
+            (self.start, self.end) = (ALIGN_BYTES, ALIGN_BYTES + end - start);
+            let received = self.source.receive(&mut self.buffer[self.end..], &mut [])?;
+            if received == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.end += received;
+        }
+        let mut len = left.min(self.end - self.start);
+        if len < left {
+            len -= len % ALIGN_BYTES;
         }
         self.start += len;
-        Some(&self.buffer[start..start + len])
+        Ok(&self.buffer[self.start - len..self.start])
     }
 
     /// Copies or receives a payload.
@@ -151,7 +154,7 @@ impl Input {
         self.start += copied;
         while !rest.is_empty() {
             // The buffer is empty: what follows the payload begins at its beginning.
-            let next = &mut self.buffer[BEGIN..][..SMALL_BYTES];
+            let next = &mut self.buffer[BEGIN..];
             let received = self.source.receive(rest, next)?;
             if received == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
