@@ -1,1 +1,30 @@
-//! Serves volumes by NBD.
+//! Serves devices by NBD: sockets, TLS, threads.
+//!
+//! A [`Server`] listens on Unix sockets and networks, and serves anything behind the trait
+//! [`Export`]. The protocol itself is in crate `nbd`. [`client`] is a small client, for tests.
+//!
+//! What a request costs, if several wait: a part of one receive and of one send, and the export's
+//! own work; no allocation, and no lock that another thread wants. A request that waits for a device
+//! hands receiving to another thread ([`ServerSettings::threads_of_connection_max`]).
+
+pub mod client;
+mod connection;
+mod error;
+mod execute;
+mod export;
+mod handshake;
+mod input;
+mod listen;
+mod output;
+mod pace;
+mod server;
+mod socket;
+mod stats;
+mod tls;
+
+pub use error::ServeError;
+pub use export::{Export, ExportError, Exports, RunState, Runs, Zeroing};
+pub use listen::Place;
+pub use server::{Server, ServerSettings, TlsSettings};
+pub use stats::ExportStats;
+pub use tls::TlsIdentity;

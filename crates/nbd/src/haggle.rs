@@ -1,0 +1,496 @@
+//! The server's side of the negotiation, as a state machine.
+//!
+//! The server sends [`GREETING`], then calls [`ServerHaggle::step`] with the bytes that it received,
+//! and sends what the machine appends. Where an answer needs the server's exports, the machine says
+//! so ([`Step::List`], [`Step::Find`]) and waits for [`ServerHaggle::listed`] or
+//! [`ServerHaggle::found`].
+//!
+//! What must hold: bytes that the client sent before TLS never count as sent within it, and nothing
+//! negotiated before TLS counts after it. The machine stores at most one option of
+//! [`OPTION_BYTES_MAX`] bytes. It belongs to one thread.
+
+use crate::bytes::length;
+use crate::export::{ExportDetails, SelectedContext, is_selected};
+use crate::flags::TransmissionFlags;
+use crate::numbers::{
+    FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, INIT_MAGIC, OPTION_MAGIC, RESERVED_ZEROES, option_reply,
+};
+use crate::option::{ClientOption, MetaQuery, OptionFault, Wants};
+use crate::reply::option as answer;
+use crate::{OPTION_BYTES_MAX, STRING_BYTES_MAX};
+
+/// The first bytes that a server sends.
+pub const GREETING: [u8; 18] = greeting();
+
+/// Bytes of an option before its data.
+const HEAD_BYTES: usize = 16;
+/// A session has at most so many options. Clients need fewer than twenty.
+const OPTIONS_MAX: u32 = 1024;
+
+const fn greeting() -> [u8; 18] {
+    let [a, b, c, d, e, f, g, h] = INIT_MAGIC.to_be_bytes();
+    let [i, j, k, l, m, n, o, p] = OPTION_MAGIC.to_be_bytes();
+    let [q, r] = (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES).to_be_bytes();
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r]
+}
+
+/// Whether a server speaks TLS ("TLS support").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsMode {
+    /// Never (`NOTLS`).
+    #[default]
+    Off,
+    /// If the client asks (`SELECTIVETLS`, without exports that need it).
+    Offered,
+    /// Before anything else (`FORCEDTLS`).
+    Required,
+}
+
+/// What the server does next. It always sends the appended bytes first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Waits for more bytes of the client. All given ones were used.
+    More,
+    /// Calls [`ServerHaggle::listed`].
+    List,
+    /// Looks for this export and calls [`ServerHaggle::found`].
+    Find(String),
+    /// Makes the connection secure, then calls [`ServerHaggle::step`] with bytes from within TLS.
+    StartTls,
+    /// Serves requests. Unused bytes belong to the first one.
+    Transmit(Transmission),
+    /// Closes the connection.
+    Close(CloseReason),
+}
+
+/// How a session was negotiated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transmission {
+    /// The export's name, as the client says it.
+    pub export: String,
+    /// Replies are structured.
+    pub is_structured: bool,
+    /// The flags that the client knows.
+    pub flags: TransmissionFlags,
+    /// The selected metadata contexts.
+    pub contexts: Vec<SelectedContext>,
+}
+
+/// Why the server closes a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CloseReason {
+    /// The client asked for it.
+    #[error("the client ended the session")]
+    Aborted,
+    /// The client has flags that nobody offered.
+    #[error("the client set unknown flags {flags:#x}")]
+    UnknownFlags {
+        /// The flags.
+        flags: u32,
+    },
+    /// The client does not speak the protocol.
+    #[error("the client sent {found:#x} where an option begins")]
+    NoOption {
+        /// The bytes.
+        found: u64,
+    },
+    /// The option `EXPORT_NAME` can only succeed or end the session.
+    #[error("the client asked for an export in a way that cannot be refused politely: {why}")]
+    ExportName {
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// An option before fixed newstyle was agreed on.
+    #[error("the client sent option {option} without fixed newstyle negotiation")]
+    NotFixed {
+        /// The option.
+        option: u32,
+    },
+    /// The client sent bytes before it could know that TLS begins.
+    #[error("the client sent bytes after STARTTLS without waiting for the answer")]
+    BytesBeforeTls,
+    /// The session has too many options.
+    #[error("the client sent more than {OPTIONS_MAX} options")]
+    ManyOptions,
+}
+
+/// The server's side of the negotiation.
+#[derive(Debug)]
+pub struct ServerHaggle {
+    tls: TlsMode,
+    is_secure: bool,
+    state: State,
+    /// The part of a head or of an option's data that has arrived.
+    arrived: Vec<u8>,
+    options: u32,
+    is_fixed: bool,
+    sends_zeroes: bool,
+    is_structured: bool,
+    /// The export of the last selection, and what was selected.
+    selected: Option<(String, Vec<SelectedContext>)>,
+    pending: Option<Pending>,
+}
+
+#[derive(Debug)]
+enum State {
+    ClientFlags,
+    Head,
+    Data { option: u32, len: usize },
+    /// An option that was too long, of which so many bytes are to come.
+    Skip { left: u64 },
+    Over,
+}
+
+/// What [`ServerHaggle::found`] answers.
+#[derive(Debug)]
+enum Pending {
+    ExportName(String),
+    Info { name: String, wants: Wants, enters: bool },
+    Contexts { query: MetaQuery, selects: bool },
+}
+
+impl ServerHaggle {
+    /// The state after [`GREETING`] was sent.
+    #[must_use]
+    pub fn new(tls: TlsMode) -> Self {
+        Self {
+            tls,
+            is_secure: false,
+            state: State::ClientFlags,
+            arrived: Vec::new(),
+            options: 0,
+            is_fixed: false,
+            sends_zeroes: true,
+            is_structured: false,
+            selected: None,
+            pending: None,
+        }
+    }
+
+    /// Takes bytes from the front of `input`, and appends to `out` what the server sends.
+    ///
+    /// # Panics
+    /// If the last step was [`Step::List`] or [`Step::Find`] and has no answer yet, or was the last.
+    pub fn step(&mut self, input: &mut &[u8], out: &mut Vec<u8>) -> Step {
+        assert!(self.pending.is_none(), "the last step was answered");
+        loop {
+            let wanted = match self.state {
+                State::ClientFlags => 4,
+                State::Head => HEAD_BYTES,
+                State::Data { len, .. } => len,
+                State::Skip { left } => {
+                    let now = usize::try_from(left).map_or(input.len(), |left| left.min(input.len()));
+                    *input = &input[now..];
+                    let left = left - now as u64;
+                    if left > 0 {
+                        self.state = State::Skip { left };
+                        return Step::More;
+                    }
+                    self.state = State::Head;
+                    continue;
+                }
+                State::Over => panic!("a session that is over has no step"),
+            };
+            let missing = wanted - self.arrived.len();
+            let (now, rest) = input.split_at(missing.min(input.len()));
+            self.arrived.extend_from_slice(now);
+            *input = rest;
+            if self.arrived.len() < wanted {
+                return Step::More;
+            }
+            let arrived = std::mem::take(&mut self.arrived);
+            let next = match self.state {
+                State::ClientFlags => self.client_flags(&arrived),
+                State::Head => self.head(&arrived, out),
+                State::Data { option, .. } => {
+                    self.state = State::Head;
+                    self.option(option, &arrived, input, out)
+                }
+                State::Skip { .. } | State::Over => unreachable!("these states store no bytes"),
+            };
+            match next {
+                None => {}
+                Some(step) => return self.ended(step),
+            }
+        }
+    }
+
+    fn ended(&mut self, step: Step) -> Step {
+        if matches!(step, Step::Transmit(_) | Step::Close(_)) {
+            self.state = State::Over;
+        }
+        step
+    }
+
+    fn client_flags(&mut self, arrived: &[u8]) -> Option<Step> {
+        let flags = u32::from_be_bytes(arrived.try_into().expect("four bytes were taken"));
+        if flags & !u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) != 0 {
+            return Some(Step::Close(CloseReason::UnknownFlags { flags }));
+        }
+        self.is_fixed = flags & u32::from(FLAG_FIXED_NEWSTYLE) != 0;
+        self.sends_zeroes = flags & u32::from(FLAG_NO_ZEROES) == 0;
+        self.state = State::Head;
+        None
+    }
+
+    fn head(&mut self, arrived: &[u8], out: &mut Vec<u8>) -> Option<Step> {
+        let mut taker = crate::bytes::Taker(arrived);
+        let (magic, option, len) = (taker.u64()?, taker.u32()?, taker.u32()?);
+        if magic != OPTION_MAGIC {
+            return Some(Step::Close(CloseReason::NoOption { found: magic }));
+        }
+        self.options += 1;
+        if self.options > OPTIONS_MAX {
+            return Some(Step::Close(CloseReason::ManyOptions));
+        }
+        let is_name = option == crate::numbers::option::EXPORT_NAME;
+        if !self.is_fixed && !is_name {
+            return Some(Step::Close(CloseReason::NotFixed { option }));
+        }
+        if is_name && length(len) > STRING_BYTES_MAX {
+            return Some(refused_name("its name is too long"));
+        }
+        if length(len) > OPTION_BYTES_MAX {
+            let text = "the option has more data than the server reads";
+            answer::error(out, option, option_reply::ERR_TOO_BIG, text);
+            self.state = State::Skip { left: u64::from(len) };
+            return None;
+        }
+        self.state = State::Data { option, len: length(len) };
+        None
+    }
+
+    fn option(&mut self, number: u32, data: &[u8], input: &[u8], out: &mut Vec<u8>) -> Option<Step> {
+        let decoded = ClientOption::decode(number, data);
+        let needs_tls = self.tls == TlsMode::Required && !self.is_secure;
+        let decoded = match decoded {
+            Ok(ClientOption::ExportName(_)) | Err(_) if needs_tls && number == 1 => {
+                return Some(refused_name("TLS is required"));
+            }
+            Ok(ClientOption::Abort | ClientOption::StartTls) => decoded,
+            _ if needs_tls && number != crate::numbers::option::STARTTLS => {
+                answer::error(out, number, option_reply::ERR_TLS_REQD, "TLS is required");
+                return None;
+            }
+            decoded => decoded,
+        };
+        let option = match decoded {
+            Ok(option) => option,
+            Err(_) if number == 1 => return Some(refused_name("its name is not valid text")),
+            Err(fault) => {
+                if number == crate::numbers::option::SET_META_CONTEXT {
+                    self.selected = None;
+                }
+                answer::error(out, number, kind_of(fault), &fault.to_string());
+                return None;
+            }
+        };
+        self.decoded(option, input, out)
+    }
+
+    fn decoded(&mut self, option: ClientOption, input: &[u8], out: &mut Vec<u8>) -> Option<Step> {
+        let number = option.number();
+        match option {
+            ClientOption::ExportName(name) => return Some(self.wait(name.clone(), Pending::ExportName(name))),
+            ClientOption::Abort => {
+                answer::ack(out, number);
+                return Some(Step::Close(CloseReason::Aborted));
+            }
+            ClientOption::List => return Some(Step::List),
+            ClientOption::StartTls => return self.start_tls(number, input, out),
+            ClientOption::Info(name, wants) => {
+                let enters = false;
+                return Some(self.wait(name.clone(), Pending::Info { name, wants, enters }));
+            }
+            ClientOption::Go(name, wants) => {
+                let enters = true;
+                return Some(self.wait(name.clone(), Pending::Info { name, wants, enters }));
+            }
+            ClientOption::StructuredReply => {
+                self.is_structured = true;
+                answer::ack(out, number);
+            }
+            ClientOption::ListMetaContext(query) => {
+                let selects = false;
+                return Some(self.wait(query.export.clone(), Pending::Contexts { query, selects }));
+            }
+            ClientOption::SetMetaContext(query) => {
+                self.selected = None;
+                if self.is_structured {
+                    let selects = true;
+                    return Some(self.wait(query.export.clone(), Pending::Contexts { query, selects }));
+                }
+                let text = "structured replies must be negotiated first";
+                answer::error(out, number, option_reply::ERR_INVALID, text);
+            }
+            ClientOption::Unknown(_) => {
+                answer::error(out, number, option_reply::ERR_UNSUP, "the option is not known");
+            }
+        }
+        None
+    }
+
+    fn wait(&mut self, name: String, pending: Pending) -> Step {
+        self.pending = Some(pending);
+        Step::Find(name)
+    }
+
+    fn start_tls(&mut self, number: u32, input: &[u8], out: &mut Vec<u8>) -> Option<Step> {
+        let (kind, text) = match (self.tls, self.is_secure) {
+            (TlsMode::Off, _) => (option_reply::ERR_POLICY, "the server does not speak TLS"),
+            (_, true) => (option_reply::ERR_INVALID, "TLS is used already"),
+            (TlsMode::Offered | TlsMode::Required, false) => {
+                // Somebody in between could have added them.
+                if !input.is_empty() {
+                    return Some(Step::Close(CloseReason::BytesBeforeTls));
+                }
+                answer::ack(out, number);
+                self.is_secure = true;
+                self.is_structured = false;
+                self.selected = None;
+                return Some(Step::StartTls);
+            }
+        };
+        answer::error(out, number, kind, text);
+        None
+    }
+
+    /// Answers [`Step::List`]. Names that the protocol cannot carry are left out.
+    pub fn listed<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, out: &mut Vec<u8>) {
+        let number = crate::numbers::option::LIST;
+        for name in names {
+            if name.len() <= STRING_BYTES_MAX {
+                answer::server(out, number, name);
+            }
+        }
+        answer::ack(out, number);
+    }
+
+    /// Answers a [`Step::List`] or [`Step::Find`] of a server that is being stopped.
+    #[must_use]
+    pub fn shutting_down(&mut self, out: &mut Vec<u8>) -> Step {
+        let text = "the server is being stopped";
+        let number = match self.pending.take() {
+            Some(Pending::ExportName(_)) => return self.ended(refused_name(text)),
+            Some(pending) => pending.number(),
+            None => crate::numbers::option::LIST,
+        };
+        answer::error(out, number, option_reply::ERR_SHUTDOWN, text);
+        Step::More
+    }
+
+    /// Answers [`Step::Find`] with the export, or `None` if there is none. Returns the next step:
+    /// `More`, `Transmit` or `Close`. After `More` there may be unused bytes.
+    ///
+    /// # Panics
+    /// If the last step was another.
+    #[must_use]
+    pub fn found(&mut self, details: Option<&ExportDetails>, out: &mut Vec<u8>) -> Step {
+        let pending = self.pending.take().expect("an export was asked for");
+        let number = pending.number();
+        let Some(details) = details else {
+            if matches!(pending, Pending::ExportName(_)) {
+                return self.ended(refused_name("there is no such export"));
+            }
+            answer::error(out, number, option_reply::ERR_UNKNOWN, "there is no such export");
+            return Step::More;
+        };
+        let step = match pending {
+            Pending::ExportName(name) => {
+                answer::export_name(out, details.size_bytes, self.flags(details));
+                if self.sends_zeroes {
+                    out.resize(out.len() + RESERVED_ZEROES, 0);
+                }
+                self.transmit(name, details)
+            }
+            Pending::Info { name, wants, enters } => {
+                answer::information(out, number, &name, details, self.flags(details), wants);
+                answer::ack(out, number);
+                if !enters {
+                    return Step::More;
+                }
+                self.transmit(name, details)
+            }
+            Pending::Contexts { query, selects } => {
+                self.contexts(query, selects, details, out);
+                return Step::More;
+            }
+        };
+        self.ended(step)
+    }
+
+    fn contexts(&mut self, query: MetaQuery, selects: bool, details: &ExportDetails, out: &mut Vec<u8>) {
+        let number = Pending::number_of_contexts(selects);
+        let lists_all = !selects && query.queries.is_empty();
+        let mut found = Vec::new();
+        for (name, id) in details.contexts.iter().zip(1..) {
+            let matches = |one: &String| is_selected(name, one, !selects);
+            if lists_all || query.queries.iter().any(matches) {
+                let sent = if selects { id } else { 0 };
+                answer::meta_context(out, number, sent, name);
+                found.push(SelectedContext { id, name: name.clone() });
+            }
+        }
+        answer::ack(out, number);
+        if selects {
+            self.selected = Some((query.export, found));
+        }
+    }
+
+    fn flags(&self, details: &ExportDetails) -> TransmissionFlags {
+        let flags = details.flags | TransmissionFlags::HAS_FLAGS;
+        if self.is_structured {
+            flags | TransmissionFlags::SEND_DF
+        } else {
+            flags.without(TransmissionFlags::SEND_DF)
+        }
+    }
+
+    fn transmit(&mut self, export: String, details: &ExportDetails) -> Step {
+        let of_this = |(name, _): &(String, _)| *name == export;
+        let contexts = self.selected.take().filter(of_this).map(|(_, contexts)| contexts);
+        Step::Transmit(Transmission {
+            is_structured: self.is_structured,
+            flags: self.flags(details),
+            contexts: contexts.unwrap_or_default(),
+            export,
+        })
+    }
+
+    /// Bytes that the machine stores, for tests of its bound.
+    #[must_use]
+    pub fn stored_bytes(&self) -> usize {
+        self.arrived.capacity()
+    }
+}
+
+impl Pending {
+    fn number(&self) -> u32 {
+        use crate::numbers::option::{EXPORT_NAME, GO, INFO};
+        match self {
+            Self::ExportName(_) => EXPORT_NAME,
+            Self::Info { enters: true, .. } => GO,
+            Self::Info { enters: false, .. } => INFO,
+            Self::Contexts { selects, .. } => Self::number_of_contexts(*selects),
+        }
+    }
+
+    fn number_of_contexts(selects: bool) -> u32 {
+        use crate::numbers::option::{LIST_META_CONTEXT, SET_META_CONTEXT};
+        if selects { SET_META_CONTEXT } else { LIST_META_CONTEXT }
+    }
+}
+
+fn refused_name(why: &'static str) -> Step {
+    Step::Close(CloseReason::ExportName { why })
+}
+
+fn kind_of(fault: OptionFault) -> u32 {
+    match fault {
+        OptionFault::LongString { .. } | OptionFault::ManyQueries { .. } => option_reply::ERR_TOO_BIG,
+        OptionFault::Short | OptionFault::Long | OptionFault::NoText | OptionFault::NoNamespace => {
+            option_reply::ERR_INVALID
+        }
+    }
+}
+
