@@ -135,9 +135,14 @@ pub struct ServerHaggle {
 enum State {
     ClientFlags,
     Head,
-    Data { option: u32, len: usize },
+    Data {
+        option: u32,
+        len: usize,
+    },
     /// An option that was too long, of which so many bytes are to come.
-    Skip { left: u64 },
+    Skip {
+        left: u64,
+    },
     Over,
 }
 
@@ -145,8 +150,15 @@ enum State {
 #[derive(Debug)]
 enum Pending {
     ExportName(String),
-    Info { name: String, wants: Wants, enters: bool },
-    Contexts { query: MetaQuery, selects: bool },
+    Info {
+        name: String,
+        wants: Wants,
+        enters: bool,
+    },
+    Contexts {
+        query: MetaQuery,
+        selects: bool,
+    },
 }
 
 impl ServerHaggle {
@@ -256,7 +268,10 @@ impl ServerHaggle {
             self.state = State::Skip { left: u64::from(len) };
             return None;
         }
-        self.state = State::Data { option, len: length(len) };
+        self.state = State::Data {
+            option,
+            len: length(len),
+        };
         None
     }
 
@@ -291,7 +306,9 @@ impl ServerHaggle {
     fn decoded(&mut self, option: ClientOption, input: &[u8], out: &mut Vec<u8>) -> Option<Step> {
         let number = option.number();
         match option {
-            ClientOption::ExportName(name) => return Some(self.wait(name.clone(), Pending::ExportName(name))),
+            ClientOption::ExportName(name) => {
+                return Some(self.wait(name.clone(), Pending::ExportName(name)));
+            }
             ClientOption::Abort => {
                 answer::ack(out, number);
                 return Some(Step::Close(CloseReason::Aborted));
@@ -428,7 +445,10 @@ impl ServerHaggle {
             if lists_all || query.queries.iter().any(matches) {
                 let sent = if selects { id } else { 0 };
                 answer::meta_context(out, number, sent, name);
-                found.push(SelectedContext { id, name: name.clone() });
+                found.push(SelectedContext {
+                    id,
+                    name: name.clone(),
+                });
             }
         }
         answer::ack(out, number);
@@ -477,7 +497,11 @@ impl Pending {
 
     fn number_of_contexts(selects: bool) -> u32 {
         use crate::numbers::option::{LIST_META_CONTEXT, SET_META_CONTEXT};
-        if selects { SET_META_CONTEXT } else { LIST_META_CONTEXT }
+        if selects {
+            SET_META_CONTEXT
+        } else {
+            LIST_META_CONTEXT
+        }
     }
 }
 
@@ -493,4 +517,3 @@ fn kind_of(fault: OptionFault) -> u32 {
         }
     }
 }
-

@@ -245,7 +245,9 @@ impl Drop for Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("settings", &self.shared.settings).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("settings", &self.shared.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -269,10 +271,12 @@ fn accept(shared: &Arc<Shared>, listening: &Listening) {
             continue;
         };
         let serving = Arc::clone(shared);
-        let started = thread::Builder::new().name("nbd client".to_owned()).spawn(move || {
-            serve(&serving, &socket);
-            serving.leave(number);
-        });
+        let started = thread::Builder::new()
+            .name("nbd client".to_owned())
+            .spawn(move || {
+                serve(&serving, &socket);
+                serving.leave(number);
+            });
         if let Err(error) = started {
             shared.leave(number);
             tracing::warn!(target: TARGET, %error, "a client was not accepted");
