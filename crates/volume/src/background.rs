@@ -22,6 +22,8 @@ use crate::volume::Volume;
 const TICK: Duration = Duration::from_millis(100);
 /// Free blocks below which a volume gets more extents ahead of need.
 const LOW_BLOCKS: u64 = 2048;
+/// If a user flushes less often, the pool flushes: else new blocks would never be written in place.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(2);
 /// While a pool is nearly full, the collector works this often.
 const HURRY: Duration = Duration::from_secs(1);
 
@@ -79,13 +81,27 @@ impl Pool {
     }
 
     fn keep_space(&self, stopping: &AtomicBool) {
+        let clock = &self.shared.clock;
+        let mut flushed = clock.monotonic();
         while !stopping.load(Ordering::Acquire) {
+            let is_flush_due = clock.monotonic().saturating_sub(flushed) >= FLUSH_INTERVAL;
+            if is_flush_due {
+                flushed = clock.monotonic();
+            }
             for volume in self.all() {
-                if let Err(error) = volume.keep_space() {
-                    tracing::error!(volume = %volume.name(), %error, "a checkpoint failed");
+                let kept = volume.keep_space();
+                let settled = kept.and_then(|()| {
+                    if is_flush_due {
+                        volume.settle_mappings()
+                    } else {
+                        Ok(())
+                    }
+                });
+                if let Err(error) = settled {
+                    tracing::error!(volume = %volume.name(), %error, "the work beside requests failed");
                 }
             }
-            self.shared.clock.sleep(TICK);
+            clock.sleep(TICK);
         }
     }
 
@@ -154,6 +170,16 @@ impl Volume {
             self.refill_ahead(LOW_BLOCKS)?;
         }
         Ok(())
+    }
+
+    /// Flushes if a mapping waits for a mark, or a mark for its own flush (rule 14).
+    fn settle_mappings(&self) -> Result<()> {
+        self.check_running()?;
+        let waits = {
+            let core = self.core();
+            core.log.is_unmarked(core.marked) || core.log.has_open_records()
+        };
+        if waits { self.flush_now() } else { Ok(()) }
     }
 
     /// One iteration of the finder and the collector.

@@ -29,7 +29,7 @@ use crate::free::{EXTENT_LEN, FreeBlocks, block_at};
 use crate::head::{HEADER_BLOCKS, read_header};
 use crate::leaf::LEAF_BLOCKS;
 use crate::log::LogBuffer;
-use crate::map::{Map, Upper, UpperPages, read_page, references};
+use crate::map::{Map, Upper, UpperPages, read_page};
 use crate::replay::Replay;
 use crate::shared::{Gift, Shared};
 use crate::slot::Batch;
@@ -225,10 +225,7 @@ fn read_upper(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<UpperPa
             },
         });
     }
-    upper.root = Upper {
-        below: references(&page),
-        stored: Some(block),
-    };
+    upper.root = Upper::from_page(&page, block);
     upper.third = read_below(device, [(0, &upper.root)].into_iter())?;
     upper.second = read_below(device, upper.third.iter().map(|(number, page)| (*number, page)))?;
     Ok(upper)
@@ -240,15 +237,10 @@ fn read_below<'a>(
 ) -> Result<BTreeMap<u64, Upper>> {
     let mut pages = BTreeMap::new();
     for (number, page) in above {
-        for (index, reference) in page.below.iter().enumerate() {
-            if let Some(reference) = reference {
-                let bytes = read_page(device, "a page of the map", *reference)?;
-                let below = Upper {
-                    below: references(&bytes),
-                    stored: Some(reference.block),
-                };
-                pages.insert(number * LEAF_BLOCKS + index as u64, below);
-            }
+        for (index, reference) in page.references() {
+            let bytes = read_page(device, "a page of the map", reference)?;
+            let below = Upper::from_page(&bytes, reference.block);
+            pages.insert(number * LEAF_BLOCKS + index as u64, below);
         }
     }
     Ok(pages)
