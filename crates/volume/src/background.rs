@@ -24,7 +24,7 @@ const TICK: Duration = Duration::from_millis(100);
 const LOW_BLOCKS: u64 = 2048;
 /// If a user flushes less often, the pool flushes: else new blocks would never be written in place.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(2);
-/// While a pool is nearly full, the collector works this often.
+/// While a pool is nearly full, the collector works this often, and always for removed volumes.
 const HURRY: Duration = Duration::from_secs(1);
 
 /// The threads of a pool. They end when it is dropped.
@@ -113,6 +113,7 @@ impl Pool {
             for volume in self.all() {
                 let now = clock.monotonic();
                 let interval = match fill {
+                    _ if volume.name().is_empty() => HURRY,
                     Fill::Normal => Duration::from_secs(volume.settings().interval_s.into()),
                     Fill::High | Fill::Critical => HURRY,
                 };
@@ -187,6 +188,9 @@ impl Volume {
         let settings = self.settings();
         let clock = &*self.shared.clock;
         if self.name().is_empty() {
+            if self.is_husk() {
+                return Ok(());
+            }
             return self.dissolve(&mut |_| !stopping.load(Ordering::Acquire));
         }
         let (begun, mut bytes) = (clock.monotonic(), 0u64);

@@ -343,7 +343,7 @@ impl Volume {
     }
 
     /// Whether the volume was removed, and has nothing left but free blocks.
-    fn is_husk(&self) -> bool {
+    pub(crate) fn is_husk(&self) -> bool {
         if !self.head().header.name.is_empty() {
             return false;
         }
