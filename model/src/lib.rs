@@ -19,6 +19,7 @@ pub mod rewriting;
 pub mod rules;
 pub mod scenario;
 pub mod scenarios;
+pub mod search;
 pub mod session;
 pub mod slots;
 pub mod state;
