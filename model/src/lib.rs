@@ -23,3 +23,4 @@ pub mod search;
 pub mod session;
 pub mod slots;
 pub mod state;
+pub mod volumes;

@@ -202,6 +202,8 @@ pub fn search<P: Protocol>(
                 protocol.successors(state, &mut steps);
                 outcome.steps += steps.len() as u64;
                 for (ordinal, (_, next)) in steps.iter().enumerate() {
+                    // A step to a known state may show what the first step to it did not.
+                    unseen.retain(|witness| !protocol.is_seen(witness, next));
                     if !known.insert(digest(seed, next)) {
                         continue;
                     }
@@ -209,7 +211,6 @@ pub fn search<P: Protocol>(
                         origin,
                         u16::try_from(ordinal).expect("few steps lead from a state"),
                     ));
-                    unseen.retain(|witness| !protocol.is_seen(witness, next));
                     if let Some(violation) = protocol.violation(next) {
                         outcome.violation = Some((violation, replay(protocol, &origins)));
                         outcome.depth += 1;

@@ -1,0 +1,261 @@
+//! The finder, the collector, and their calls of the index of duplicates.
+
+use super::action::Action;
+use super::interceptor::Successors;
+use super::properties::{Violation, Witness};
+use super::root::{Entry, Record, Reply, Slot};
+use super::rules::{Rule, Rules};
+use super::scenario::Scenario;
+use super::state::{Call, Client, Finder, Row, State, TORN, Write, ZEROS};
+
+/// All steps that finder and collector of volume `v` can take.
+pub fn steps(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
+    if scenario.finds[v] {
+        match state.volumes[v].process.finder {
+            Finder::Idle => freeze(scenario, rules, state, v, out),
+            Finder::Frozen { lba, block } => hash(rules, state, v, (lba, block), out),
+            Finder::Hashed { lba, block, content } => {
+                register(scenario, rules, state, v, (lba, block, content), out);
+            }
+        }
+    }
+    if scenario.collects[v] {
+        collect(scenario, rules, state, v, out);
+    }
+    call(rules, state, v, out);
+}
+
+fn freeze(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
+    for lba in 0..scenario.lbas {
+        let Entry::Private(block) = state.volumes[v].process.root.entry(lba) else {
+            continue;
+        };
+        let mut next = *state;
+        let process = &mut next.volumes[v].process;
+        process.finder = Finder::Frozen { lba, block };
+        if rules.has(Rule::FreezeFirst) {
+            process.root.set(lba, Entry::Frozen(block));
+        }
+        out.push((Action::Freeze { volume: v, lba }, next));
+    }
+}
+
+fn hash(rules: Rules, state: &State, v: usize, (lba, block): (u8, u8), out: &mut Successors) {
+    let process = &state.volumes[v].process;
+    let writes = matches!(process.write, Write::InPlace { block: into, .. } if into == block);
+    let is_frozen = process.root.entry(lba) == Entry::Frozen(block);
+    if is_frozen && writes && rules.has(Rule::Drained) {
+        return;
+    }
+    let mut next = *state;
+    let content = state.block(block).volatile;
+    next.volumes[v].process.finder = Finder::Hashed { lba, block, content };
+    out.push((
+        Action::Hash {
+            volume: v,
+            lba,
+            content,
+        },
+        next,
+    ));
+}
+
+fn register(
+    scenario: &Scenario,
+    rules: Rules,
+    state: &State,
+    v: usize,
+    (lba, block, content): (u8, u8, u8),
+    out: &mut Successors,
+) {
+    let mut next = *state;
+    let process = &mut next.volumes[v].process;
+    if !rules.has(Rule::FreezeFirst) && process.root.entry(lba) == Entry::Private(block) {
+        process.root.set(lba, Entry::Frozen(block));
+    }
+    if process.root.entry(lba) != Entry::Frozen(block) {
+        process.finder = Finder::Idle;
+        process.waiting.since.add(block);
+        out.push((Action::Abandon { volume: v, lba }, next));
+        return;
+    }
+    if content == ZEROS || content == TORN {
+        process.finder = Finder::Idle;
+        process.root.set(lba, Entry::Private(block));
+        if content == ZEROS && state.volumes[v].log.has_room(1) {
+            next.append(rules, v, Record::Trim { lba });
+            next.events.note(Witness::ZerosDropped);
+            out.push((Action::Zero { volume: v, lba }, next));
+        }
+        return;
+    }
+    if process.root.slot != Slot::Empty || !state.volumes[v].log.has_room(2) {
+        return;
+    }
+    process.finder = Finder::Idle;
+    if rules.has(Rule::DataFlushed) {
+        next.flush_data(v);
+    }
+    let hash = scenario.hash(content);
+    next.append(rules, v, Record::Intent { lba, block, hash });
+    if rules.has(Rule::IntentDurable) {
+        next.flush_log(rules, v);
+    }
+    next.volumes[v].process.call = Call::Ready;
+    out.push((
+        Action::Register {
+            volume: v,
+            lba,
+            block,
+        },
+        next,
+    ));
+}
+
+fn collect(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
+    let volume = &state.volumes[v];
+    let process = &volume.process;
+    if process.root.slot != Slot::Empty || !volume.log.has_room(2) {
+        return;
+    }
+    for block in 0..6_u8 {
+        let mut due = process.root.unreferenced.of(block);
+        if rules.has(Rule::DropDurable) {
+            due -= process.waiting.references_since.of(block) + process.waiting.references_before.of(block);
+        }
+        let is_read = process.read.is_some_and(|read| read.block == Some(block));
+        if due == 0 || is_read && rules.has(Rule::ReadersBeforeDecrement) {
+            continue;
+        }
+        let mut next = *state;
+        let hash = scenario.hash(state.block(block).volatile);
+        next.append(rules, v, Record::DecIntent { block, hash });
+        if rules.has(Rule::DecIntentDurable) {
+            next.flush_log(rules, v);
+        }
+        next.volumes[v].process.call = Call::Ready;
+        out.push((Action::Collect { volume: v, block }, next));
+    }
+}
+
+/// Sends the batch in the slot, and takes the answer.
+fn call(rules: Rules, state: &State, v: usize, out: &mut Successors) {
+    let process = &state.volumes[v].process;
+    if process.root.slot == Slot::Empty {
+        return;
+    }
+    match process.call {
+        Call::Ready => {
+            let mut next = *state;
+            let reply = apply(rules, &mut next, v, process.root.slot, process.root.sequence);
+            next.volumes[v].process.call = Call::Answered(reply);
+            if matches!(reply, Reply::Missing | Reply::OutOfOrder) {
+                next.fault = Some(Violation::Damage);
+            }
+            out.push((Action::Ask { volume: v }, next));
+        }
+        Call::Answered(reply) => {
+            if state.faults.losses > 0 {
+                let mut next = *state;
+                next.faults.losses -= 1;
+                next.volumes[v].process.call = Call::Ready;
+                out.push((Action::LoseAnswer { volume: v }, next));
+            }
+            if state.volumes[v].log.has_room(1) {
+                finish(rules, state, v, reply, out);
+            }
+        }
+    }
+}
+
+fn finish(rules: Rules, state: &State, v: usize, reply: Reply, out: &mut Successors) {
+    let mut next = *state;
+    match state.volumes[v].process.root.slot {
+        Slot::Increment { lba, block, .. } => {
+            let aliased = state.volumes[v].process.root.entry(lba) == Entry::Frozen(block);
+            next.append(rules, v, Record::Found { reply, aliased });
+            next.events.note(match (aliased, reply) {
+                (true, Reply::Hit(_)) => Witness::Aliased,
+                (true, _) => Witness::Registered,
+                (false, Reply::Hit(_)) => Witness::HitGivenBack,
+                (false, _) => Witness::MissGivenBack,
+            });
+            out.push((Action::Found { volume: v }, next));
+        }
+        Slot::Decrement { block, .. } => {
+            // The oldest references are given back first: those of `waiting` stay.
+            next.append(rules, v, Record::Decided { reply });
+            if !rules.has(Rule::DropDurable) {
+                let waiting = &mut next.volumes[v].process.waiting;
+                let total = next.volumes[v].process.root.unreferenced.of(block);
+                while waiting.references_since.of(block) + waiting.references_before.of(block) > total {
+                    if waiting.references_before.of(block) > 0 {
+                        waiting.references_before.remove(block);
+                    } else {
+                        waiting.references_since.remove(block);
+                    }
+                }
+            }
+            if reply == Reply::Zero {
+                next.events.note(Witness::Freed);
+            }
+            out.push((Action::Decide { volume: v }, next));
+        }
+        Slot::Empty => {}
+    }
+}
+
+/// The index's half: applies a batch, or repeats the answer to it.
+fn apply(rules: Rules, state: &mut State, v: usize, batch: Slot, sequence: u8) -> Reply {
+    let client = state.clients[v];
+    if rules.has(Rule::ExactlyOnce) {
+        match (sequence + 4 - client.sequence) % 4 {
+            0 => {
+                if let Some(reply) = client.reply {
+                    state.events.note(Witness::Repeated);
+                    return reply;
+                }
+            }
+            1 => {}
+            _ => return Reply::OutOfOrder,
+        }
+    }
+    let reply = match batch {
+        Slot::Increment { block, hash, .. } => increment(state, block, hash),
+        Slot::Decrement { block, hash } => decrement(state, block, hash),
+        Slot::Empty => Reply::Missing,
+    };
+    state.clients[v] = Client {
+        sequence,
+        reply: Some(reply),
+    };
+    reply
+}
+
+fn increment(state: &mut State, block: u8, hash: u8) -> Reply {
+    let content = state.block(block).volatile;
+    let row = &mut state.rows[usize::from(hash)];
+    if row.references > 0 {
+        row.references += 1;
+        return Reply::Hit(row.block);
+    }
+    *row = Row {
+        block,
+        references: 1,
+        content,
+    };
+    Reply::Miss
+}
+
+fn decrement(state: &mut State, block: u8, hash: u8) -> Reply {
+    let row = &mut state.rows[usize::from(hash)];
+    if row.references == 0 || row.block != block {
+        return Reply::Missing;
+    }
+    row.references -= 1;
+    if row.references > 0 {
+        return Reply::Left;
+    }
+    *row = Row::default();
+    Reply::Zero
+}

@@ -1,0 +1,222 @@
+//! The interceptor: writes, trims, reads and flushes of a guest.
+
+use super::action::Action;
+use super::root::{Entry, Record};
+use super::rules::{Rule, Rules};
+use super::scenario::Scenario;
+use super::sets::Set;
+use super::state::{Flush, Read, State, Write, ZEROS};
+
+/// Steps with the states that they lead to.
+pub(crate) type Successors = Vec<(Action, State)>;
+
+/// All steps that the interceptor of volume `v` can take.
+pub fn steps(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
+    match state.volumes[v].process.write {
+        Write::Idle => begin_write(scenario, state, v, out),
+        Write::InPlace { lba, block, content } => {
+            let mut next = *state;
+            next.blocks[usize::from(block)].write(content, v);
+            end_write(&mut next, v, lba, content);
+            out.push((Action::EndInPlace { volume: v, lba }, next));
+        }
+        Write::Redirect { lba, block, content } => {
+            if state.volumes[v].log.has_room(1) {
+                let mut next = *state;
+                let sum = content;
+                next.append(rules, v, Record::Map { lba, block, sum });
+                end_write(&mut next, v, lba, content);
+                out.push((
+                    Action::EndRedirect {
+                        volume: v,
+                        lba,
+                        block,
+                    },
+                    next,
+                ));
+            }
+        }
+    }
+    trim(scenario, rules, state, v, out);
+    read(scenario, state, v, out);
+    flush(scenario, rules, state, v, out);
+}
+
+fn begin_write(scenario: &Scenario, state: &State, v: usize, out: &mut Successors) {
+    let volume = &state.volumes[v];
+    if volume.budget.writes == 0 {
+        return;
+    }
+    for lba in 0..scenario.lbas {
+        for content in scenario.writes[v].each() {
+            let mut next = *state;
+            next.volumes[v].budget.writes -= 1;
+            let process = &mut next.volumes[v].process;
+            if let Some(read) = &mut process.read
+                && read.lba == lba
+            {
+                read.allowed.add(content);
+            }
+            let action = if let Entry::Private(block) = process.root.entry(lba) {
+                process.write = Write::InPlace { lba, block, content };
+                let volume = v;
+                Action::BeginInPlace { volume, lba, content }
+            } else {
+                let Some(block) = process.free.first() else {
+                    continue;
+                };
+                process.free.remove(block);
+                process.write = Write::Redirect { lba, block, content };
+                next.blocks[usize::from(block)].write(content, v);
+                let volume = v;
+                Action::BeginRedirect {
+                    volume,
+                    lba,
+                    block,
+                    content,
+                }
+            };
+            out.push((action, next));
+        }
+    }
+}
+
+fn end_write(next: &mut State, v: usize, lba: u8, content: u8) {
+    let volume = &mut next.volumes[v];
+    volume.process.write = Write::Idle;
+    let at = usize::from(lba);
+    volume.guest.acknowledged[at] = content;
+    volume.guest.may_be[at].add(content);
+    if volume.process.flush.is_some() {
+        volume.guest.may_be_then[at].add(content);
+    }
+}
+
+fn trim(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
+    let volume = &state.volumes[v];
+    if volume.budget.trims == 0 || volume.process.write != Write::Idle || !volume.log.has_room(1) {
+        return;
+    }
+    for lba in 0..scenario.lbas {
+        if volume.process.root.entry(lba) == Entry::Unmapped {
+            continue;
+        }
+        let mut next = *state;
+        next.volumes[v].budget.trims -= 1;
+        if let Some(read) = &mut next.volumes[v].process.read
+            && read.lba == lba
+        {
+            read.allowed.add(ZEROS);
+        }
+        next.append(rules, v, Record::Trim { lba });
+        end_write(&mut next, v, lba, ZEROS);
+        out.push((Action::Trim { volume: v, lba }, next));
+    }
+}
+
+fn read(scenario: &Scenario, state: &State, v: usize, out: &mut Successors) {
+    use super::properties::{Violation, Witness};
+    let volume = &state.volumes[v];
+    if let Some(read) = volume.process.read {
+        let mut next = *state;
+        let content = state.content(read.block);
+        next.volumes[v].process.read = None;
+        if !read.allowed.has(content) {
+            next.fault = Some(Violation::WrongRead);
+        }
+        if volume.process.root.entry(read.lba).block() != read.block {
+            next.events.note(Witness::ReadThroughOldMapping);
+        }
+        let lba = read.lba;
+        out.push((
+            Action::EndRead {
+                volume: v,
+                lba,
+                content,
+            },
+            next,
+        ));
+    } else if volume.budget.reads > 0 {
+        for lba in 0..scenario.lbas {
+            let mut next = *state;
+            next.volumes[v].budget.reads -= 1;
+            let mut allowed = Set::one(volume.guest.acknowledged[usize::from(lba)]);
+            match volume.process.write {
+                Write::InPlace { lba: of, content, .. } | Write::Redirect { lba: of, content, .. } => {
+                    if of == lba {
+                        allowed.add(content);
+                    }
+                }
+                Write::Idle => {}
+            }
+            let block = volume.process.root.entry(lba).block();
+            next.volumes[v].process.read = Some(Read { lba, block, allowed });
+            out.push((Action::LookUp { volume: v, lba }, next));
+        }
+    }
+}
+
+fn flush(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
+    let volume = &state.volumes[v];
+    if let Some(flush) = volume.process.flush {
+        if rules.has(Rule::MarkDurable) || volume.log.has_room(1) {
+            let mut next = *state;
+            end_flush(rules, &mut next, v, flush);
+            out.push((Action::EndFlush { volume: v }, next));
+        }
+        return;
+    }
+    let waiting = &volume.process.waiting;
+    let unsure = volume.guest.may_be.iter().any(|set| set.each().count() > 1);
+    if !unsure && volume.log.len == 0 && waiting.since.is_empty() && waiting.references_since.is_empty() {
+        return;
+    }
+    let mut next = *state;
+    begin_flush(rules, &mut next, v);
+    if scenario.slow_flushes {
+        out.push((Action::BeginFlush { volume: v }, next));
+    } else if let Some(flush) = next.volumes[v].process.flush
+        && (rules.has(Rule::MarkDurable) || volume.log.has_room(1))
+    {
+        end_flush(rules, &mut next, v, flush);
+        out.push((Action::Flush { volume: v }, next));
+    }
+}
+
+fn begin_flush(rules: Rules, next: &mut State, v: usize) {
+    next.flush_data(v);
+    next.flush_log(rules, v);
+    let volume = &mut next.volumes[v];
+    let covers = volume.log.len;
+    volume.process.flush = Some(Flush { covers });
+    let waiting = &mut volume.process.waiting;
+    waiting.before = waiting.since;
+    waiting.since = Set::NONE;
+    waiting.references_before = waiting.references_since;
+    waiting.references_since = Default::default();
+    for (then, acknowledged) in volume.guest.may_be_then.iter_mut().zip(volume.guest.acknowledged) {
+        *then = Set::one(acknowledged);
+    }
+}
+
+fn end_flush(rules: Rules, next: &mut State, v: usize, flush: Flush) {
+    let volume = &mut next.volumes[v];
+    let covers = if rules.has(Rule::MarkNamesStart) {
+        flush.covers
+    } else {
+        volume.log.len
+    };
+    if rules.has(Rule::MarkDurable) {
+        volume.log.flushed = volume.log.len;
+        volume.log.fold(rules, covers);
+    } else {
+        volume.log.push(Record::Mark { covers });
+    }
+    volume.process.flush = None;
+    let waiting = &mut volume.process.waiting;
+    waiting.covered = waiting.covered.and(waiting.before);
+    waiting.before = Set::NONE;
+    waiting.references_before = Default::default();
+    volume.guest.may_be = volume.guest.may_be_then;
+    volume.guest.may_be_then = Default::default();
+}

@@ -1,0 +1,17 @@
+//! The protocol of volumes: interceptor, finder, collector, index of duplicates, crashes.
+//!
+//! `docs/volumes-model.md` has the tables.
+
+pub mod action;
+pub mod cases;
+pub mod crash;
+pub mod explore;
+pub mod finder;
+pub mod interceptor;
+pub mod properties;
+pub mod root;
+pub mod rules;
+pub mod scenario;
+pub mod scenarios;
+pub mod sets;
+pub mod state;

@@ -1,0 +1,236 @@
+//! What a volume's log changes: map, owned blocks, unreferenced blocks, the batch in the slot.
+//!
+//! The running volume and a replay apply records by the same function. So a replay of all records
+//! gives what the running volume had, less freezes that no intent names.
+
+use super::rules::{Rule, Rules};
+use super::sets::{Set, Tally};
+
+/// Logical blocks of a volume.
+pub const LBAS: usize = 2;
+
+/// Where a logical block is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Entry {
+    /// Reads as zeros.
+    #[default]
+    Unmapped,
+    /// In a block of this volume alone.
+    Private(u8),
+    /// ... that the finder has in hand.
+    Frozen(u8),
+    /// In a block that the index of duplicates counts; this entry is one of its references.
+    Counted(u8),
+}
+
+impl Entry {
+    /// The block, if there is one.
+    #[must_use]
+    pub const fn block(self) -> Option<u8> {
+        match self {
+            Self::Unmapped => None,
+            Self::Private(block) | Self::Frozen(block) | Self::Counted(block) => Some(block),
+        }
+    }
+}
+
+/// The batch of operations of which the index may know and the log has no result.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Slot {
+    /// None.
+    #[default]
+    Empty,
+    /// The finder's: test and increment.
+    Increment {
+        /// Whose block it is.
+        lba: u8,
+        /// The block.
+        block: u8,
+        /// The fingerprint.
+        hash: u8,
+    },
+    /// The collector's: test and decrement.
+    Decrement {
+        /// The block.
+        block: u8,
+        /// The fingerprint.
+        hash: u8,
+    },
+}
+
+/// What the index answers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Reply {
+    /// Another block has the fingerprint; its count is one higher.
+    Hit(u8),
+    /// The block is registered with count 1.
+    Miss,
+    /// The count is lower, and not zero.
+    Left,
+    /// The count was 1, and the row is empty now.
+    Zero,
+    /// There is no such row.
+    Missing,
+    /// The sequence number is not the next one.
+    OutOfOrder,
+}
+
+/// One record of a volume's log.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[expect(missing_docs, reason = "the fields are named alike in every record")]
+pub enum Record {
+    /// A redirected write, with the checksum of its data.
+    Map { lba: u8, block: u8, sum: u8 },
+    /// A range reads as zeros from now on.
+    Trim { lba: u8 },
+    /// The finder is about to ask the index.
+    Intent { lba: u8, block: u8, hash: u8 },
+    /// What came of it. `aliased`: whether the entry was still frozen when it was written.
+    Found { reply: Reply, aliased: bool },
+    /// The collector is about to ask the index.
+    DecIntent { block: u8, hash: u8 },
+    /// What came of it.
+    Decided { reply: Reply },
+    /// All data and the first `covers` records are durable.
+    Mark { covers: u8 },
+}
+
+/// What a record takes out of the map.
+#[derive(Clone, Copy, Default)]
+pub struct Dropped {
+    /// Blocks that nothing refers to, once the record is durable.
+    pub limbo: Set,
+    /// A reference to give back to the index.
+    pub unreferenced: Option<u8>,
+}
+
+/// State of a volume at one place of its log.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Root {
+    /// The map.
+    pub map: [Entry; LBAS],
+    /// Blocks that are this volume's: mapped by it alone, free, or in limbo.
+    pub owned: Set,
+    /// References that the collector has to give back, by block.
+    pub unreferenced: Tally,
+    /// The open batch.
+    pub slot: Slot,
+    /// The sequence number of the last batch, modulo 4.
+    pub sequence: u8,
+}
+
+impl Root {
+    /// The entry of a logical block.
+    #[must_use]
+    pub fn entry(&self, lba: u8) -> Entry {
+        self.map[usize::from(lba)]
+    }
+
+    /// Sets the entry of a logical block.
+    pub fn set(&mut self, lba: u8, entry: Entry) {
+        self.map[usize::from(lba)] = entry;
+    }
+
+    /// Applies one record.
+    pub fn apply(&mut self, rules: Rules, record: Record) -> Dropped {
+        let mut dropped = Dropped::default();
+        match record {
+            Record::Map { lba, block, .. } => {
+                self.drop_entry(rules, lba, &mut dropped);
+                self.set(lba, Entry::Private(block));
+            }
+            Record::Trim { lba } => {
+                self.drop_entry(rules, lba, &mut dropped);
+                self.set(lba, Entry::Unmapped);
+            }
+            Record::Intent { lba, block, hash } => {
+                self.slot = Slot::Increment { lba, block, hash };
+                self.sequence = (self.sequence + 1) % 4;
+                if self.entry(lba) == Entry::Private(block) {
+                    self.set(lba, Entry::Frozen(block));
+                }
+            }
+            Record::DecIntent { block, hash } => {
+                self.slot = Slot::Decrement { block, hash };
+                self.sequence = (self.sequence + 1) % 4;
+            }
+            Record::Found { reply, aliased } => self.found(rules, reply, aliased, &mut dropped),
+            Record::Decided { reply } => self.decided(reply, &mut dropped),
+            Record::Mark { .. } => {}
+        }
+        dropped
+    }
+
+    fn drop_entry(&mut self, rules: Rules, lba: u8, dropped: &mut Dropped) {
+        match self.entry(lba) {
+            Entry::Unmapped => {}
+            Entry::Private(block) => dropped.limbo.add(block),
+            Entry::Frozen(block) => {
+                if !rules.has(Rule::OrphanStays) {
+                    self.give_back(block, dropped);
+                }
+            }
+            Entry::Counted(block) => self.give_back(block, dropped),
+        }
+    }
+
+    fn give_back(&mut self, block: u8, dropped: &mut Dropped) {
+        self.unreferenced.add(block);
+        dropped.unreferenced = Some(block);
+    }
+
+    fn found(&mut self, rules: Rules, reply: Reply, aliased: bool, dropped: &mut Dropped) {
+        let Slot::Increment { lba, block, .. } = self.slot else {
+            return;
+        };
+        self.slot = Slot::Empty;
+        let still = if rules.has(Rule::FoundReevaluated) {
+            self.entry(lba) == Entry::Frozen(block)
+        } else {
+            aliased
+        };
+        let counted = match reply {
+            Reply::Hit(other) => {
+                dropped.limbo.add(block);
+                other
+            }
+            Reply::Miss => {
+                self.owned.remove(block);
+                block
+            }
+            Reply::Left | Reply::Zero | Reply::Missing | Reply::OutOfOrder => return,
+        };
+        if still || !rules.has(Rule::AskedAgain) {
+            self.set(lba, Entry::Counted(counted));
+        } else if rules.has(Rule::GivenBack) {
+            self.give_back(counted, dropped);
+        }
+    }
+
+    fn decided(&mut self, reply: Reply, dropped: &mut Dropped) {
+        let Slot::Decrement { block, .. } = self.slot else {
+            return;
+        };
+        self.slot = Slot::Empty;
+        self.unreferenced.remove(block);
+        if reply == Reply::Zero {
+            self.owned.add(block);
+            dropped.limbo.add(block);
+        }
+    }
+
+    /// Blocks that the map, or the open batch, keeps from being free.
+    #[must_use]
+    pub fn in_use(&self) -> Set {
+        let mut used = Set::NONE;
+        for entry in self.map {
+            if let Entry::Private(block) | Entry::Frozen(block) = entry {
+                used.add(block);
+            }
+        }
+        if let Slot::Increment { block, .. } = self.slot {
+            used.add(block);
+        }
+        used
+    }
+}

@@ -1,0 +1,105 @@
+//! The rules of volumes that can be switched off, one by one.
+
+/// One clause of the protocol of volumes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub enum Rule {
+    /// 1: in-place writes to a frozen block end before the finder reads it.
+    Drained,
+    /// 2: data is flushed before it is registered.
+    DataFlushed,
+    /// 3: an intent is durable before the index is asked to increment.
+    IntentDurable,
+    /// 3: ... and before it is asked to decrement.
+    DecIntentDurable,
+    /// 4: the map is asked again before it refers to the registered block.
+    AskedAgain,
+    /// 5: an increment that the map no longer wants is given back.
+    GivenBack,
+    /// 6: a dropped block is reused only after a full flush that began later.
+    ReuseAfterFlush,
+    /// 7: ... and after the reads that found it have ended.
+    ReadersBeforeReuse,
+    /// 7: the collector gives a reference back only after the reads that found it have ended.
+    ReadersBeforeDecrement,
+    /// 8: a frozen block that a write replaces stays with the finder.
+    OrphanStays,
+    /// 9: the index applies a batch exactly once.
+    ExactlyOnce,
+    /// 10: the finder freezes an entry before it reads the block.
+    FreezeFirst,
+    /// 11: the record that drops a reference is durable before the decrement.
+    DropDurable,
+    /// 12: after a power cut a `Map` without mark counts only with the right checksum.
+    MapChecksum,
+    /// 13: ... and after a kill always.
+    KillTrusted,
+    /// 14: a flush counts only when its mark is durable.
+    MarkDurable,
+    /// 15: a mark covers what was logged before the flush began.
+    MarkNamesStart,
+    /// 16: an intent without a result freezes its entry when the log is replayed.
+    IntentFreezes,
+    /// 17: what recovery decided about checksums is durable before it serves.
+    VerdictDurable,
+    /// 18: records behind a gap never count, whatever is later written into the gap.
+    GapFenced,
+    /// 19: `Found` is judged by the replayed map.
+    FoundReevaluated,
+    /// 20: a checkpoint waits until no batch is open.
+    CheckpointWaits,
+    /// 21: a checkpoint has only what a durable mark covers.
+    CheckpointMarked,
+}
+
+impl Rule {
+    /// Every rule, in the order of the page.
+    pub const ALL: &'static [Self] = &[
+        Self::Drained,
+        Self::DataFlushed,
+        Self::IntentDurable,
+        Self::DecIntentDurable,
+        Self::AskedAgain,
+        Self::GivenBack,
+        Self::ReuseAfterFlush,
+        Self::ReadersBeforeReuse,
+        Self::ReadersBeforeDecrement,
+        Self::OrphanStays,
+        Self::ExactlyOnce,
+        Self::FreezeFirst,
+        Self::DropDurable,
+        Self::MapChecksum,
+        Self::KillTrusted,
+        Self::MarkDurable,
+        Self::MarkNamesStart,
+        Self::IntentFreezes,
+        Self::VerdictDurable,
+        Self::GapFenced,
+        Self::FoundReevaluated,
+        Self::CheckpointWaits,
+        Self::CheckpointMarked,
+    ];
+}
+
+/// Which rules hold in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules(u64);
+
+impl Rules {
+    /// The design.
+    #[must_use]
+    pub const fn all() -> Self {
+        Self(u64::MAX)
+    }
+
+    /// The same rules less one.
+    #[must_use]
+    pub const fn without(self, rule: Rule) -> Self {
+        Self(self.0 & !(1 << rule as u32))
+    }
+
+    /// Whether `rule` is on.
+    #[must_use]
+    pub const fn has(self, rule: Rule) -> bool {
+        self.0 & (1 << rule as u32) != 0
+    }
+}

@@ -1,0 +1,162 @@
+//! The scenarios of volumes.
+
+use super::properties::Witness as W;
+use super::root::{Entry, LBAS};
+use super::scenario::Scenario;
+use super::sets::Set;
+use super::state::{Faults, OLD, Requests, VOLUMES};
+
+const fn requests(writes: u8, reads: u8, trims: u8) -> Requests {
+    Requests { writes, reads, trims }
+}
+
+/// Bounds of every test run.
+#[must_use]
+pub fn small() -> Vec<Scenario> {
+    vec![
+        aliasing(),
+        reads(),
+        kills(),
+        power_cuts(),
+        slow_flushes(),
+        torn_blocks(),
+        two_crashes(),
+    ]
+}
+
+/// All of them.
+#[must_use]
+pub fn all() -> Vec<Scenario> {
+    let mut all = small();
+    all.push(everything());
+    all
+}
+
+/// Volume 1 has content 1 in block 4, registered.
+const REGISTERED: [[Entry; LBAS]; VOLUMES] = [[Entry::Unmapped; LBAS], [Entry::Counted(4), Entry::Unmapped]];
+/// Volume 0 has content 3 in block 0, its own.
+const PRIVATE: [[Entry; LBAS]; VOLUMES] = [[Entry::Private(0), Entry::Unmapped], [Entry::Unmapped; LBAS]];
+
+fn aliasing() -> Scenario {
+    Scenario {
+        mapped: REGISTERED,
+        owned: [Set::new(0b00_0111), Set::new(0b10_1000)],
+        contents: [OLD, OLD, OLD, OLD, 1, OLD],
+        requests: [requests(2, 0, 0), requests(1, 0, 0)],
+        writes: [Set::new(0b010), Set::new(0b100)],
+        faults: Faults {
+            losses: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![
+            W::Aliased,
+            W::Registered,
+            W::HitGivenBack,
+            W::MissGivenBack,
+            W::Freed,
+            W::Repeated,
+            W::SharedAtRest,
+        ],
+        ..Scenario::new("aliasing", "two volumes write the same content; answers are lost")
+    }
+}
+
+fn reads() -> Scenario {
+    Scenario {
+        mapped: REGISTERED,
+        owned: [Set::new(0b00_0111), Set::new(0b10_1000)],
+        contents: [OLD, OLD, OLD, OLD, 1, OLD],
+        requests: [requests(2, 1, 0), requests(1, 1, 0)],
+        writes: [Set::new(0b010), Set::new(0b100)],
+        witnesses: vec![W::ReadThroughOldMapping, W::Freed],
+        ..Scenario::new("reads", "reads through old mappings")
+    }
+}
+
+fn kills() -> Scenario {
+    Scenario {
+        requests: [requests(2, 0, 0), requests(1, 0, 0)],
+        faults: Faults {
+            kills: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::BatchSentAgain, W::Repeated],
+        ..Scenario::new("kills", "one process ends at any step")
+    }
+}
+
+fn power_cuts() -> Scenario {
+    Scenario {
+        requests: [requests(2, 0, 0), requests(1, 0, 0)],
+        faults: Faults {
+            cuts: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::BatchSentAgain, W::MapAccepted, W::MapRejected],
+        ..Scenario::new("power-cuts", "one power cut at any step")
+    }
+}
+
+fn slow_flushes() -> Scenario {
+    Scenario {
+        volumes: 1,
+        owned: [Set::new(0b00_0111), Set::NONE],
+        mapped: PRIVATE,
+        contents: [3, OLD, OLD, OLD, OLD, OLD],
+        requests: [requests(3, 0, 0), requests(0, 0, 0)],
+        writes: [Set::new(0b010), Set::NONE],
+        slow_flushes: true,
+        faults: Faults {
+            cuts: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::MapAccepted, W::MapRejected],
+        ..Scenario::new(
+            "slow-flushes",
+            "one volume; writes while a flush runs; a power cut",
+        )
+    }
+}
+
+fn torn_blocks() -> Scenario {
+    Scenario {
+        volumes: 1,
+        owned: [Set::new(0b00_0111), Set::NONE],
+        requests: [requests(3, 0, 0), requests(0, 0, 0)],
+        torn: true,
+        faults: Faults {
+            cuts: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::MapAccepted, W::MapRejected],
+        ..Scenario::new("torn-blocks", "one volume; a power cut leaves parts of writes")
+    }
+}
+
+fn two_crashes() -> Scenario {
+    Scenario {
+        volumes: 1,
+        owned: [Set::new(0b00_0111), Set::NONE],
+        requests: [requests(3, 0, 0), requests(0, 0, 0)],
+        faults: Faults {
+            cuts: 2,
+            kills: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::BatchSentAgain, W::MapAccepted, W::MapRejected],
+        ..Scenario::new("two-crashes", "one volume; a kill and two power cuts")
+    }
+}
+
+fn everything() -> Scenario {
+    Scenario {
+        requests: [requests(2, 1, 0), requests(2, 0, 0)],
+        faults: Faults {
+            cuts: 1,
+            kills: 1,
+            losses: 1,
+        },
+        witnesses: vec![W::BatchSentAgain, W::MapAccepted, W::MapRejected],
+        ..Scenario::new("everything", "two volumes, all faults")
+    }
+}

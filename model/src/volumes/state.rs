@@ -1,0 +1,457 @@
+//! State of the model: the device, the index of duplicates, and for each volume what is durable,
+//! what is in its log, and what its process knows.
+
+use std::hash::{Hash, Hasher};
+
+use super::properties::{Violation, Witness};
+use super::root::{Dropped, LBAS, Record, Reply, Root, Slot};
+use super::rules::{Rule, Rules};
+use super::sets::{BLOCKS, Set, Tally};
+
+/// Volumes.
+pub const VOLUMES: usize = 2;
+/// Contents that have a fingerprint of their own; 0 is zeros.
+pub const HASHES: usize = 4;
+/// Records that a log has room for since the last durable mark.
+pub const TAIL: usize = 6;
+
+/// Zeros.
+pub const ZEROS: u8 = 0;
+/// A block that a power cut has left with parts of several writes.
+pub const TORN: u8 = 6;
+/// What was in a block before the start.
+pub const OLD: u8 = 7;
+
+/// One block of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Block {
+    /// What a reader finds.
+    pub volatile: u8,
+    /// What is there after a power cut, if no later write is.
+    pub durable: u8,
+    /// Contents written since: a power cut leaves any one of them, or `durable`.
+    pub pending: Set,
+    /// Who wrote them.
+    pub writer: u8,
+}
+
+impl Block {
+    /// A block with this content, durable.
+    #[must_use]
+    pub const fn new(content: u8) -> Self {
+        Self {
+            volatile: content,
+            durable: content,
+            pending: Set::NONE,
+            writer: 0,
+        }
+    }
+
+    /// Writes `content`.
+    pub fn write(&mut self, content: u8, writer: usize) {
+        self.volatile = content;
+        self.pending.add(content);
+        self.writer = u8::try_from(writer).expect("a few volumes");
+    }
+
+    /// Makes durable what was written.
+    pub const fn flush(&mut self) {
+        *self = Self::new(self.volatile);
+    }
+}
+
+/// A row of the index of duplicates; without references it counts as absent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Row {
+    /// The block.
+    pub block: u8,
+    /// References.
+    pub references: u8,
+    /// The content at registration: the model's own knowledge.
+    pub content: u8,
+}
+
+/// What the index keeps of one volume, in the same transaction as its rows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Client {
+    /// The last sequence number.
+    pub sequence: u8,
+    /// The answer to it.
+    pub reply: Option<Reply>,
+}
+
+/// A write under way. The guest sends one at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Write {
+    /// None.
+    #[default]
+    Idle,
+    /// Into the block that the map names.
+    InPlace {
+        /// The logical block.
+        lba: u8,
+        /// The block.
+        block: u8,
+        /// The data.
+        content: u8,
+    },
+    /// Into a reserved block, where the data is; the log does not have it yet.
+    Redirect {
+        /// The logical block.
+        lba: u8,
+        /// The block.
+        block: u8,
+        /// The data.
+        content: u8,
+    },
+}
+
+/// A read that has looked up the map.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Read {
+    /// The logical block.
+    pub lba: u8,
+    /// What the map had.
+    pub block: Option<u8>,
+    /// Contents that it may return.
+    pub allowed: Set,
+}
+
+/// A flush under way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Flush {
+    /// Records logged when it began.
+    pub covers: u8,
+}
+
+/// The finder, until its batch is in the slot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Finder {
+    /// Has nothing in hand.
+    #[default]
+    Idle,
+    /// Has frozen an entry.
+    Frozen {
+        /// The logical block.
+        lba: u8,
+        /// The block.
+        block: u8,
+    },
+    /// Has read and hashed the block.
+    Hashed {
+        /// The logical block.
+        lba: u8,
+        /// The block.
+        block: u8,
+        /// What it read.
+        content: u8,
+    },
+}
+
+/// How far the batch in the slot has come.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Call {
+    /// It is to be sent, or sent again.
+    #[default]
+    Ready,
+    /// The answer is here.
+    Answered(Reply),
+}
+
+/// Blocks that wait for a full flush.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Waiting {
+    /// Dropped since the flush began, or since none runs.
+    pub since: Set,
+    /// Dropped before the running flush began.
+    pub before: Set,
+    /// Covered by a flush that has ended.
+    pub covered: Set,
+    /// References dropped since the flush began.
+    pub references_since: Tally,
+    /// References dropped before the running flush began.
+    pub references_before: Tally,
+}
+
+/// What a volume's process knows, and loses when it ends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Process {
+    /// Map, owned blocks, unreferenced blocks, slot.
+    pub root: Root,
+    /// Blocks free for redirected writes.
+    pub free: Set,
+    /// Blocks and references that wait for a flush.
+    pub waiting: Waiting,
+    /// The write under way.
+    pub write: Write,
+    /// The read under way.
+    pub read: Option<Read>,
+    /// The flush under way.
+    pub flush: Option<Flush>,
+    /// The finder.
+    pub finder: Finder,
+    /// The batch in the slot.
+    pub call: Call,
+}
+
+/// A volume's log since the last durable mark.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Log {
+    /// State where it begins.
+    pub base: Root,
+    /// Records.
+    pub tail: [Option<Record>; TAIL],
+    /// How many.
+    pub len: u8,
+    /// How many of them a power cut leaves.
+    pub flushed: u8,
+    /// A record left behind a gap, and its place: only with `GapFenced` off.
+    pub ghost: Option<(u8, Record)>,
+}
+
+impl Log {
+    /// The records.
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        self.tail.into_iter().take(usize::from(self.len)).flatten()
+    }
+
+    /// Whether there is room for another `more`.
+    #[must_use]
+    pub const fn has_room(&self, more: u8) -> bool {
+        (self.len + more) as usize <= TAIL
+    }
+
+    /// Appends.
+    pub fn push(&mut self, record: Record) {
+        self.tail[usize::from(self.len)] = Some(record);
+        self.len += 1;
+        if self.ghost.is_some_and(|(place, _)| place < self.len) {
+            self.ghost = None;
+        }
+    }
+
+    /// Makes the first `count` records part of the base.
+    pub fn fold(&mut self, rules: Rules, count: u8) {
+        for record in self.tail.into_iter().take(usize::from(count)).flatten() {
+            self.base.apply(rules, record);
+        }
+        let mut left = Self {
+            base: self.base,
+            ghost: self.ghost.map(|(place, record)| (place - count, record)),
+            ..Self::default()
+        };
+        for mut record in self.records().skip(usize::from(count)) {
+            if let Record::Mark { covers } = &mut record {
+                *covers = covers.saturating_sub(count);
+            }
+            left.tail[usize::from(left.len)] = Some(record);
+            left.len += 1;
+        }
+        left.flushed = self.flushed.saturating_sub(count);
+        *self = left;
+    }
+}
+
+/// What a guest may rely on, for each logical block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Guest {
+    /// The last acknowledged content.
+    pub acknowledged: [u8; LBAS],
+    /// Contents that a power cut may leave.
+    pub may_be: [Set; LBAS],
+    /// Contents that a power cut may leave once the running flush has ended.
+    pub may_be_then: [Set; LBAS],
+}
+
+/// One volume.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Volume {
+    /// Its log.
+    pub log: Log,
+    /// Its process.
+    pub process: Process,
+    /// Its guest.
+    pub guest: Guest,
+    /// Requests that the guest may still make.
+    pub budget: Requests,
+}
+
+/// Requests of a guest.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Requests {
+    /// Writes.
+    pub writes: u8,
+    /// Reads.
+    pub reads: u8,
+    /// Trims.
+    pub trims: u8,
+}
+
+/// Faults that may still happen.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Faults {
+    /// Ends of a volume's process.
+    pub kills: u8,
+    /// Power cuts.
+    pub cuts: u8,
+    /// Answers of the index that do not arrive.
+    pub losses: u8,
+}
+
+/// What the last step showed. It is no part of the state.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Events(u32);
+
+impl Events {
+    /// Notes an event.
+    pub const fn note(&mut self, event: Witness) {
+        self.0 |= 1 << event as u32;
+    }
+
+    /// Whether it was noted.
+    #[must_use]
+    pub const fn has(self, event: Witness) -> bool {
+        self.0 & (1 << event as u32) != 0
+    }
+}
+
+impl Hash for Events {
+    fn hash<H: Hasher>(&self, _state: &mut H) {}
+}
+
+/// One state.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct State {
+    /// The device.
+    pub blocks: [Block; BLOCKS],
+    /// Rows of the index, by fingerprint.
+    pub rows: [Row; HASHES],
+    /// What the index keeps of each volume.
+    pub clients: [Client; VOLUMES],
+    /// The volumes.
+    pub volumes: [Volume; VOLUMES],
+    /// Faults still to come.
+    pub faults: Faults,
+    /// What the last step violated by itself.
+    pub fault: Option<Violation>,
+    /// What the last step showed.
+    pub events: Events,
+}
+
+impl State {
+    /// A block of the device.
+    #[must_use]
+    pub fn block(&self, block: u8) -> &Block {
+        &self.blocks[usize::from(block)]
+    }
+
+    /// What a reader of `entry` finds.
+    #[must_use]
+    pub fn content(&self, block: Option<u8>) -> u8 {
+        block.map_or(ZEROS, |block| self.block(block).volatile)
+    }
+
+    /// Appends to the log of volume `v`, and applies the record to its process.
+    pub fn append(&mut self, rules: Rules, v: usize, record: Record) -> Dropped {
+        let volume = &mut self.volumes[v];
+        volume.log.push(record);
+        let dropped = volume.process.root.apply(rules, record);
+        let waiting = &mut volume.process.waiting;
+        waiting.since = waiting.since.and(dropped.limbo);
+        if let Some(block) = dropped.unreferenced {
+            waiting.references_since.add(block);
+        }
+        dropped
+    }
+
+    /// Makes durable all blocks that volume `v` has written.
+    pub fn flush_data(&mut self, v: usize) {
+        for block in &mut self.blocks {
+            if !block.pending.is_empty() && usize::from(block.writer) == v {
+                block.flush();
+            }
+        }
+    }
+
+    /// Makes durable what is in the log of volume `v`.
+    pub fn flush_log(&mut self, rules: Rules, v: usize) {
+        let log = &mut self.volumes[v].log;
+        log.flushed = log.len;
+        self.settle_marks(rules, v);
+    }
+
+    /// Folds what a durable mark covers.
+    pub fn settle_marks(&mut self, rules: Rules, v: usize) {
+        let volume = &mut self.volumes[v];
+        let log = &mut volume.log;
+        let last = (0..log.flushed)
+            .rev()
+            .find_map(|place| match log.tail[usize::from(place)] {
+                Some(Record::Mark { covers }) => Some((place, covers)),
+                _ => None,
+            });
+        let Some((place, covers)) = last else {
+            return;
+        };
+        // The mark itself has done its work.
+        let mut without = Log {
+            len: 0,
+            tail: [None; TAIL],
+            flushed: log.flushed - 1,
+            ..*log
+        };
+        for (_, record) in (0..).zip(log.records()).filter(|(at, _)| *at != place) {
+            without.tail[usize::from(without.len)] = Some(record);
+            without.len += 1;
+        }
+        *log = without;
+        log.fold(rules, covers);
+        if let Some(flush) = &mut volume.process.flush {
+            flush.covers = flush.covers.saturating_sub(covers + 1);
+        }
+    }
+
+    /// The block frees that nothing holds up any more, and forgotten writers of durable blocks.
+    pub fn normalise(&mut self, rules: Rules) {
+        for v in 0..VOLUMES {
+            let process = &mut self.volumes[v].process;
+            let mut ready = process.waiting.covered;
+            if !rules.has(Rule::ReuseAfterFlush) {
+                ready = ready.and(process.waiting.since).and(process.waiting.before);
+            }
+            let reading = process.read.and_then(|read| read.block);
+            for block in ready.each() {
+                if reading == Some(block) && rules.has(Rule::ReadersBeforeReuse) {
+                    continue;
+                }
+                process.waiting.since.remove(block);
+                process.waiting.before.remove(block);
+                process.waiting.covered.remove(block);
+                process.free.add(block);
+                // What is in a free block is nobody's business, and no state differs by it.
+                self.blocks[usize::from(block)] = Block::new(OLD);
+            }
+            if process.root.slot == Slot::Empty {
+                process.call = Call::Ready;
+            }
+            self.count_from_client(v);
+        }
+    }
+
+    /// Sequence numbers count from the index's own, and an answer that nobody can ask for again is
+    /// forgotten.
+    fn count_from_client(&mut self, v: usize) {
+        let volume = &mut self.volumes[v];
+        let client = &mut self.clients[v];
+        for sequence in [&mut volume.process.root.sequence, &mut volume.log.base.sequence] {
+            *sequence = (*sequence + 4 - client.sequence) % 4;
+        }
+        client.sequence = 0;
+        if volume.process.root.sequence == 0
+            && volume.log.base.sequence == 0
+            && volume.log.base.slot == Slot::Empty
+        {
+            client.reply = None;
+        }
+    }
+}
