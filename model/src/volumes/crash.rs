@@ -174,7 +174,7 @@ fn recover(rules: Rules, state: &mut State, v: usize, trusts: bool, torn: Option
     }
     for (place, record) in (0_u8..).zip(log.records()) {
         if let Record::Map { block, sum, .. } = record
-            && !trusts
+            && (!trusts || place < log.doubted)
             && place >= covered
             && rules.has(Rule::MapChecksum)
         {
@@ -189,7 +189,9 @@ fn recover(rules: Rules, state: &mut State, v: usize, trusts: bool, torn: Option
     if root.slot != Slot::Empty {
         state.events.note(Witness::BatchSentAgain);
     }
-    if torn.is_some() && rules.has(Rule::VerdictDurable) {
+    if torn.is_some() && !rules.has(Rule::VerdictDurable) {
+        state.volumes[v].log.doubted = log.len;
+    } else if torn.is_some() {
         let ghost = log.ghost.map(|(place, record)| (place - log.len, record));
         state.volumes[v].log = Log {
             base: root,

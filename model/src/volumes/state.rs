@@ -205,6 +205,8 @@ pub struct Log {
     pub len: u8,
     /// How many of them a power cut leaves.
     pub flushed: u8,
+    /// How many of them a power cut has left: only with `VerdictDurable` off.
+    pub doubted: u8,
     /// A record left behind a gap, and its place: only with `GapFenced` off.
     pub ghost: Option<(u8, Record)>,
 }
@@ -248,6 +250,7 @@ impl Log {
             left.len += 1;
         }
         left.flushed = self.flushed.saturating_sub(count);
+        left.doubted = self.doubted.saturating_sub(count);
         *self = left;
     }
 }
