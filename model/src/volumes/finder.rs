@@ -22,7 +22,7 @@ pub fn steps(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &m
     if scenario.collects[v] {
         collect(scenario, rules, state, v, out);
     }
-    call(rules, state, v, out);
+    call(scenario, rules, state, v, out);
 }
 
 fn freeze(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
@@ -30,6 +30,9 @@ fn freeze(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut 
         let Entry::Private(block) = state.volumes[v].process.root.entry(lba) else {
             continue;
         };
+        if state.volumes[v].process.unlike.has(lba) {
+            continue;
+        }
         let mut next = *state;
         let process = &mut next.volumes[v].process;
         process.finder = Finder::Frozen { lba, block };
@@ -42,7 +45,8 @@ fn freeze(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut 
 
 fn hash(rules: Rules, state: &State, v: usize, (lba, block): (u8, u8), out: &mut Successors) {
     let process = &state.volumes[v].process;
-    let writes = matches!(process.write, Write::InPlace { block: into, .. } if into == block);
+    let writes =
+        matches!(process.writes[usize::from(lba)], Write::InPlace { block: into, .. } if into == block);
     let is_frozen = process.root.entry(lba) == Entry::Frozen(block);
     if is_frozen && writes && rules.has(Rule::Drained) {
         return;
@@ -97,6 +101,10 @@ fn register(
         next.flush_data(v);
     }
     let hash = scenario.hash(content);
+    if scenario.compares && !rules.has(Rule::ComparedAfter) {
+        let row = state.rows[usize::from(hash)];
+        next.volumes[v].process.compared = row.references == 0 || row.content == content;
+    }
     next.append(rules, v, Record::Intent { lba, block, hash });
     if rules.has(Rule::IntentDurable) {
         next.flush_log(rules, v);
@@ -139,7 +147,7 @@ fn collect(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut
 }
 
 /// Sends the batch in the slot, and takes the answer.
-fn call(rules: Rules, state: &State, v: usize, out: &mut Successors) {
+fn call(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
     let process = &state.volumes[v].process;
     if process.root.slot == Slot::Empty {
         return;
@@ -162,19 +170,35 @@ fn call(rules: Rules, state: &State, v: usize, out: &mut Successors) {
                 out.push((Action::LoseAnswer { volume: v }, next));
             }
             if state.volumes[v].log.has_room(1) {
-                finish(rules, state, v, reply, out);
+                finish(scenario, rules, state, v, reply, out);
             }
         }
     }
 }
 
-fn finish(rules: Rules, state: &State, v: usize, reply: Reply, out: &mut Successors) {
+fn finish(scenario: &Scenario, rules: Rules, state: &State, v: usize, reply: Reply, out: &mut Successors) {
     let mut next = *state;
     match state.volumes[v].process.root.slot {
         Slot::Increment { lba, block, .. } => {
             let aliased = state.volumes[v].process.root.entry(lba) == Entry::Frozen(block);
-            next.append(rules, v, Record::Found { reply, aliased });
-            next.events.note(match (aliased, reply) {
+            let differs = match reply {
+                Reply::Hit(other) => differs(scenario, rules, state, v, block, other),
+                _ => false,
+            };
+            let record = Record::Found {
+                reply,
+                aliased,
+                differs,
+            };
+            next.append(rules, v, record);
+            next.volumes[v].process.compared = false;
+            if differs {
+                if aliased {
+                    next.volumes[v].process.unlike.add(lba);
+                }
+                next.events.note(Witness::BytesDiffer);
+            }
+            next.events.note(match (aliased && !differs, reply) {
                 (true, Reply::Hit(_)) => Witness::Aliased,
                 (true, _) => Witness::Registered,
                 (false, Reply::Hit(_)) => Witness::HitGivenBack,
@@ -202,6 +226,17 @@ fn finish(rules: Rules, state: &State, v: usize, reply: Reply, out: &mut Success
             out.push((Action::Decide { volume: v }, next));
         }
         Slot::Empty => {}
+    }
+}
+
+/// Byte mode: whether the block that the index has is another one after all.
+fn differs(scenario: &Scenario, rules: Rules, state: &State, v: usize, block: u8, other: u8) -> bool {
+    if !scenario.compares || !rules.has(Rule::BytesCompared) {
+        false
+    } else if rules.has(Rule::ComparedAfter) {
+        state.block(block).volatile != state.block(other).volatile
+    } else {
+        !state.volumes[v].process.compared
     }
 }
 

@@ -12,29 +12,24 @@ pub(crate) type Successors = Vec<(Action, State)>;
 
 /// All steps that the interceptor of volume `v` can take.
 pub fn steps(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
-    match state.volumes[v].process.write {
-        Write::Idle => begin_write(scenario, state, v, out),
-        Write::InPlace { lba, block, content } => {
-            let mut next = *state;
-            next.blocks[usize::from(block)].write(content, v);
-            end_write(&mut next, v, lba, content);
-            out.push((Action::EndInPlace { volume: v, lba }, next));
-        }
-        Write::Redirect { lba, block, content } => {
-            if state.volumes[v].log.has_room(1) {
+    for lba in 0..scenario.lbas {
+        match state.volumes[v].process.writes[usize::from(lba)] {
+            Write::Idle => begin_write(scenario, state, v, lba, out),
+            Write::InPlace { block, content } => {
+                let mut next = *state;
+                next.blocks[usize::from(block)].write(content, v);
+                end_write(&mut next, v, lba, content);
+                out.push((Action::EndInPlace { volume: v, lba }, next));
+            }
+            Write::Redirect { block, content } if state.volumes[v].log.has_room(1) => {
                 let mut next = *state;
                 let sum = content;
                 next.append(rules, v, Record::Map { lba, block, sum });
                 end_write(&mut next, v, lba, content);
-                out.push((
-                    Action::EndRedirect {
-                        volume: v,
-                        lba,
-                        block,
-                    },
-                    next,
-                ));
+                let volume = v;
+                out.push((Action::EndRedirect { volume, lba, block }, next));
             }
+            Write::Redirect { .. } => {}
         }
     }
     trim(scenario, rules, state, v, out);
@@ -42,49 +37,47 @@ pub fn steps(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &m
     flush(scenario, rules, state, v, out);
 }
 
-fn begin_write(scenario: &Scenario, state: &State, v: usize, out: &mut Successors) {
+fn begin_write(scenario: &Scenario, state: &State, v: usize, lba: u8, out: &mut Successors) {
     let volume = &state.volumes[v];
     if volume.budget.writes == 0 {
         return;
     }
-    for lba in 0..scenario.lbas {
-        for content in scenario.writes[v].each() {
-            let mut next = *state;
-            next.volumes[v].budget.writes -= 1;
-            let process = &mut next.volumes[v].process;
-            if let Some(read) = &mut process.read
-                && read.lba == lba
-            {
-                read.allowed.add(content);
-            }
-            let action = if let Entry::Private(block) = process.root.entry(lba) {
-                process.write = Write::InPlace { lba, block, content };
-                let volume = v;
-                Action::BeginInPlace { volume, lba, content }
-            } else {
-                let Some(block) = process.free.first() else {
-                    continue;
-                };
-                process.free.remove(block);
-                process.write = Write::Redirect { lba, block, content };
-                next.blocks[usize::from(block)].write(content, v);
-                let volume = v;
-                Action::BeginRedirect {
-                    volume,
-                    lba,
-                    block,
-                    content,
-                }
-            };
-            out.push((action, next));
+    for content in scenario.writes[v].each() {
+        let mut next = *state;
+        next.volumes[v].budget.writes -= 1;
+        let process = &mut next.volumes[v].process;
+        if let Some(read) = &mut process.read
+            && read.lba == lba
+        {
+            read.allowed.add(content);
         }
+        let volume = v;
+        let action = if let Entry::Private(block) = process.root.entry(lba) {
+            process.writes[usize::from(lba)] = Write::InPlace { block, content };
+            Action::BeginInPlace { volume, lba, content }
+        } else {
+            let Some(block) = process.free.first() else {
+                continue;
+            };
+            process.free.remove(block);
+            process.writes[usize::from(lba)] = Write::Redirect { block, content };
+            next.blocks[usize::from(block)].write(content, v);
+            Action::BeginRedirect {
+                volume,
+                lba,
+                block,
+                content,
+            }
+        };
+        out.push((action, next));
     }
 }
 
 fn end_write(next: &mut State, v: usize, lba: u8, content: u8) {
     let volume = &mut next.volumes[v];
-    volume.process.write = Write::Idle;
     let at = usize::from(lba);
+    volume.process.writes[at] = Write::Idle;
+    volume.process.unlike.remove(lba);
     volume.guest.acknowledged[at] = content;
     volume.guest.may_be[at].add(content);
     if volume.process.flush.is_some() {
@@ -94,11 +87,12 @@ fn end_write(next: &mut State, v: usize, lba: u8, content: u8) {
 
 fn trim(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
     let volume = &state.volumes[v];
-    if volume.budget.trims == 0 || volume.process.write != Write::Idle || !volume.log.has_room(1) {
+    if volume.budget.trims == 0 || !volume.log.has_room(1) {
         return;
     }
     for lba in 0..scenario.lbas {
-        if volume.process.root.entry(lba) == Entry::Unmapped {
+        let writes = volume.process.writes[usize::from(lba)] != Write::Idle;
+        if writes || volume.process.root.entry(lba) == Entry::Unmapped {
             continue;
         }
         let mut next = *state;
@@ -141,12 +135,8 @@ fn read(scenario: &Scenario, state: &State, v: usize, out: &mut Successors) {
             let mut next = *state;
             next.volumes[v].budget.reads -= 1;
             let mut allowed = Set::one(volume.guest.acknowledged[usize::from(lba)]);
-            match volume.process.write {
-                Write::InPlace { lba: of, content, .. } | Write::Redirect { lba: of, content, .. } => {
-                    if of == lba {
-                        allowed.add(content);
-                    }
-                }
+            match volume.process.writes[usize::from(lba)] {
+                Write::InPlace { content, .. } | Write::Redirect { content, .. } => allowed.add(content),
                 Write::Idle => {}
             }
             let block = volume.process.root.entry(lba).block();

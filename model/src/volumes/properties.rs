@@ -56,6 +56,8 @@ pub enum Witness {
     BatchSentAgain,
     /// The finder finds zeros.
     ZerosDropped,
+    /// The index has a block with the fingerprint and other bytes.
+    BytesDiffer,
     /// Nothing is left to do, and two volumes, or two logical blocks, share a block.
     SharedAtRest,
 }
@@ -85,7 +87,7 @@ fn is_at_rest(scenario: &Scenario, state: &State) -> bool {
     (0..scenario.volumes).all(|v| {
         let process = &state.volumes[v].process;
         let waiting = &process.waiting;
-        process.write == Write::Idle
+        process.writes == [Write::Idle; 2]
             && process.finder == Finder::Idle
             && process.root.slot == Slot::Empty
             && process.root.unreferenced.is_empty()
@@ -169,7 +171,9 @@ fn uses_of(scenario: &Scenario, state: &State, block: u8) -> u8 {
             .and(waiting.before)
             .and(waiting.covered);
         uses += u8::from(listed.has(block));
-        uses += u8::from(matches!(process.write, Write::Redirect { block: into, .. } if into == block));
+        for write in process.writes {
+            uses += u8::from(matches!(write, Write::Redirect { block: into, .. } if into == block));
+        }
         for entry in process.root.map {
             uses += u8::from(matches!(entry, Entry::Private(own) | Entry::Frozen(own) if own == block));
         }
@@ -209,8 +213,10 @@ fn uses(scenario: &Scenario, state: &State) -> Option<Violation> {
     }
     for v in 0..scenario.volumes {
         let process = &state.volumes[v].process;
-        if let Write::InPlace { lba, block, .. } = process.write {
-            let entry = process.root.entry(lba);
+        for (write, entry) in process.writes.into_iter().zip(process.root.map) {
+            let Write::InPlace { block, .. } = write else {
+                continue;
+            };
             let registered = state
                 .rows
                 .iter()

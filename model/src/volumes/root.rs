@@ -86,7 +86,12 @@ pub enum Record {
     /// The finder is about to ask the index.
     Intent { lba: u8, block: u8, hash: u8 },
     /// What came of it. `aliased`: whether the entry was still frozen when it was written.
-    Found { reply: Reply, aliased: bool },
+    /// `differs`: whether the bytes of the two blocks do.
+    Found {
+        reply: Reply,
+        aliased: bool,
+        differs: bool,
+    },
     /// The collector is about to ask the index.
     DecIntent { block: u8, hash: u8 },
     /// What came of it.
@@ -154,7 +159,11 @@ impl Root {
                 self.slot = Slot::Decrement { block, hash };
                 self.sequence = (self.sequence + 1) % 4;
             }
-            Record::Found { reply, aliased } => self.found(rules, reply, aliased, &mut dropped),
+            Record::Found {
+                reply,
+                aliased,
+                differs,
+            } => self.found(rules, reply, aliased, differs, &mut dropped),
             Record::Decided { reply } => self.decided(reply, &mut dropped),
             Record::Mark { .. } => {}
         }
@@ -179,7 +188,7 @@ impl Root {
         dropped.unreferenced = Some(block);
     }
 
-    fn found(&mut self, rules: Rules, reply: Reply, aliased: bool, dropped: &mut Dropped) {
+    fn found(&mut self, rules: Rules, reply: Reply, aliased: bool, differs: bool, dropped: &mut Dropped) {
         let Slot::Increment { lba, block, .. } = self.slot else {
             return;
         };
@@ -190,6 +199,17 @@ impl Root {
             aliased
         };
         let counted = match reply {
+            Reply::Hit(other) if differs => {
+                if still {
+                    self.set(lba, Entry::Private(block));
+                } else {
+                    dropped.limbo.add(block);
+                }
+                if rules.has(Rule::DifferentGivenBack) {
+                    self.give_back(other, dropped);
+                }
+                return;
+            }
             Reply::Hit(other) => {
                 dropped.limbo.add(block);
                 other

@@ -49,6 +49,12 @@ pub enum Rule {
     CheckpointWaits,
     /// 21: a checkpoint has only what a durable mark covers.
     CheckpointMarked,
+    /// 22: in byte mode the finder compares the two blocks before the map refers to the other.
+    BytesCompared,
+    /// 23: ... after the increment, which keeps the other block as it is.
+    ComparedAfter,
+    /// 24: ... and gives the increment back if they differ.
+    DifferentGivenBack,
 }
 
 impl Rule {
@@ -77,6 +83,9 @@ impl Rule {
         Self::FoundReevaluated,
         Self::CheckpointWaits,
         Self::CheckpointMarked,
+        Self::BytesCompared,
+        Self::ComparedAfter,
+        Self::DifferentGivenBack,
     ];
 }
 

@@ -34,6 +34,8 @@ pub struct Scenario {
     pub slow_flushes: bool,
     /// A power cut may leave parts of several writes in a block.
     pub torn: bool,
+    /// Finders compare bytes.
+    pub compares: bool,
     /// Contents 1 and 2 have the same fingerprint.
     pub collides: bool,
     /// Faults that may happen.
@@ -60,6 +62,7 @@ impl Scenario {
             collects: [true; VOLUMES],
             slow_flushes: false,
             torn: false,
+            compares: false,
             collides: false,
             faults: Faults::default(),
             witnesses: Vec::new(),

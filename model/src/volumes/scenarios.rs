@@ -21,6 +21,11 @@ pub fn small() -> Vec<Scenario> {
         slow_flushes(),
         torn_blocks(),
         two_crashes(),
+        two_blocks(),
+        trims(),
+        zeros(),
+        comparison(),
+        comparison_cut(),
     ]
 }
 
@@ -145,6 +150,101 @@ fn two_crashes() -> Scenario {
         },
         witnesses: vec![W::BatchSentAgain, W::MapAccepted, W::MapRejected],
         ..Scenario::new("two-crashes", "one volume; a kill and two power cuts")
+    }
+}
+
+fn two_blocks() -> Scenario {
+    Scenario {
+        volumes: 1,
+        lbas: 2,
+        owned: [Set::new(0b00_0111), Set::NONE],
+        requests: [requests(3, 0, 0), requests(0, 0, 0)],
+        writes: [Set::new(0b010), Set::NONE],
+        faults: Faults {
+            cuts: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![
+            W::Aliased,
+            W::HitGivenBack,
+            W::BatchSentAgain,
+            W::MapRejected,
+            W::SharedAtRest,
+        ],
+        ..Scenario::new(
+            "two-blocks",
+            "one volume writes the same content to two logical blocks; a power cut",
+        )
+    }
+}
+
+fn trims() -> Scenario {
+    Scenario {
+        volumes: 1,
+        owned: [Set::new(0b00_0011), Set::NONE],
+        requests: [requests(2, 1, 2), requests(0, 0, 0)],
+        writes: [Set::new(0b010), Set::NONE],
+        faults: Faults {
+            cuts: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![
+            W::MissGivenBack,
+            W::Freed,
+            W::ReadThroughOldMapping,
+            W::MapRejected,
+        ],
+        ..Scenario::new("trims", "one volume trims, at any step; a power cut")
+    }
+}
+
+fn zeros() -> Scenario {
+    Scenario {
+        volumes: 1,
+        owned: [Set::new(0b00_0011), Set::NONE],
+        requests: [requests(3, 0, 0), requests(0, 0, 0)],
+        writes: [Set::new(0b011), Set::NONE],
+        faults: Faults {
+            cuts: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::ZerosDropped, W::Freed, W::MapRejected],
+        ..Scenario::new("zeros", "one volume writes zeros; a power cut")
+    }
+}
+
+fn comparison() -> Scenario {
+    Scenario {
+        mapped: REGISTERED,
+        contents: [OLD, OLD, OLD, OLD, 1, OLD],
+        owned: [Set::new(0b00_0011), Set::new(0b10_1000)],
+        requests: [requests(2, 0, 0), requests(1, 0, 0)],
+        writes: [Set::new(0b010), Set::new(0b100)],
+        compares: true,
+        collides: true,
+        witnesses: vec![W::BytesDiffer, W::Aliased, W::Freed],
+        ..Scenario::new(
+            "comparison",
+            "two contents have one fingerprint; finders compare bytes",
+        )
+    }
+}
+
+fn comparison_cut() -> Scenario {
+    Scenario {
+        mapped: REGISTERED,
+        contents: [OLD, OLD, OLD, OLD, 1, OLD],
+        owned: [Set::new(0b00_0011), Set::NONE],
+        requests: [requests(2, 0, 0), requests(0, 0, 0)],
+        writes: [Set::new(0b110), Set::NONE],
+        compares: true,
+        collides: true,
+        faults: Faults {
+            cuts: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::BytesDiffer, W::Aliased, W::BatchSentAgain],
+        ..Scenario::new("comparison-cut", "the same with a power cut")
     }
 }
 

@@ -80,7 +80,7 @@ pub struct Client {
     pub reply: Option<Reply>,
 }
 
-/// A write under way. The guest sends one at a time.
+/// A write under way. A guest sends one at a time to a logical block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Write {
     /// None.
@@ -88,8 +88,6 @@ pub enum Write {
     Idle,
     /// Into the block that the map names.
     InPlace {
-        /// The logical block.
-        lba: u8,
         /// The block.
         block: u8,
         /// The data.
@@ -97,8 +95,6 @@ pub enum Write {
     },
     /// Into a reserved block, where the data is; the log does not have it yet.
     Redirect {
-        /// The logical block.
-        lba: u8,
         /// The block.
         block: u8,
         /// The data.
@@ -182,8 +178,8 @@ pub struct Process {
     pub free: Set,
     /// Blocks and references that wait for a flush.
     pub waiting: Waiting,
-    /// The write under way.
-    pub write: Write,
+    /// The write under way of each logical block.
+    pub writes: [Write; LBAS],
     /// The read under way.
     pub read: Option<Read>,
     /// The flush under way.
@@ -192,6 +188,10 @@ pub struct Process {
     pub finder: Finder,
     /// The batch in the slot.
     pub call: Call,
+    /// Logical blocks whose bytes differed, not written since: the finder leaves them alone.
+    pub unlike: Set,
+    /// Whether a comparison before the call found equal bytes: only with `ComparedAfter` off.
+    pub compared: bool,
 }
 
 /// A volume's log since the last durable mark.
