@@ -49,6 +49,12 @@ pub enum Action {
     Collect { volume: usize, block: u8 },
     /// The collector logs what came of it.
     Decide { volume: usize },
+    /// The index ends, and begins again without its newest batch.
+    Forget,
+    /// A volume compares its log with its row of the index.
+    Confirm { volume: usize },
+    /// All maps are counted again.
+    Recount,
     /// The map as it is becomes the root, and the log begins there.
     Checkpoint { volume: usize },
     /// A volume's process ends, and another takes its place on the same host.

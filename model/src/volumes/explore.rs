@@ -7,7 +7,7 @@ use super::properties::{self, Violation, Witness};
 use super::rules::Rules;
 use super::scenario::Scenario;
 use super::state::{Events, State};
-use super::{crash, finder, interceptor};
+use super::{crash, finder, index, interceptor};
 use crate::search::{self, Protocol, search};
 
 /// What an exploration found.
@@ -37,6 +37,7 @@ impl Protocol for Bounded<'_> {
             interceptor::steps(self.scenario, self.rules, &state, v, out);
             finder::steps(self.scenario, self.rules, &state, v, out);
         }
+        index::steps(self.scenario, self.rules, &state, out);
         crash::steps(self.scenario, self.rules, &state, out);
         for (_, next) in out.iter_mut() {
             next.normalise(self.rules);

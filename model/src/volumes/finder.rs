@@ -1,12 +1,13 @@
 //! The finder, the collector, and their calls of the index of duplicates.
 
 use super::action::Action;
+use super::index::apply;
 use super::interceptor::Successors;
 use super::properties::{Violation, Witness};
 use super::root::{Entry, Record, Reply, Slot};
 use super::rules::{Rule, Rules};
 use super::scenario::Scenario;
-use super::state::{Call, Client, Finder, Row, State, TORN, Write, ZEROS};
+use super::state::{Call, Finder, State, TORN, Write, ZEROS};
 
 /// All steps that finder and collector of volume `v` can take.
 pub fn steps(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
@@ -154,11 +155,20 @@ fn call(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Su
     }
     match process.call {
         Call::Ready => {
+            if !state.is_confirmed() {
+                return;
+            }
             let mut next = *state;
             let reply = apply(rules, &mut next, v, process.root.slot, process.root.sequence);
             next.volumes[v].process.call = Call::Answered(reply);
             if matches!(reply, Reply::Missing | Reply::OutOfOrder) {
-                next.fault = Some(Violation::Damage);
+                if !state.forgot {
+                    next.fault = Some(Violation::Damage);
+                } else if reply == Reply::OutOfOrder {
+                    // The volume's row is behind its log: collection stops.
+                    next.confirmed.fill(false);
+                    next.volumes[v].process.call = Call::Ready;
+                }
             }
             out.push((Action::Ask { volume: v }, next));
         }
@@ -238,59 +248,4 @@ fn differs(scenario: &Scenario, rules: Rules, state: &State, v: usize, block: u8
     } else {
         !state.volumes[v].process.compared
     }
-}
-
-/// The index's half: applies a batch, or repeats the answer to it.
-fn apply(rules: Rules, state: &mut State, v: usize, batch: Slot, sequence: u8) -> Reply {
-    let client = state.clients[v];
-    if rules.has(Rule::ExactlyOnce) {
-        match (sequence + 4 - client.sequence) % 4 {
-            0 => {
-                if let Some(reply) = client.reply {
-                    state.events.note(Witness::Repeated);
-                    return reply;
-                }
-            }
-            1 => {}
-            _ => return Reply::OutOfOrder,
-        }
-    }
-    let reply = match batch {
-        Slot::Increment { block, hash, .. } => increment(state, block, hash),
-        Slot::Decrement { block, hash } => decrement(state, block, hash),
-        Slot::Empty => Reply::Missing,
-    };
-    state.clients[v] = Client {
-        sequence,
-        reply: Some(reply),
-    };
-    reply
-}
-
-fn increment(state: &mut State, block: u8, hash: u8) -> Reply {
-    let content = state.block(block).volatile;
-    let row = &mut state.rows[usize::from(hash)];
-    if row.references > 0 {
-        row.references += 1;
-        return Reply::Hit(row.block);
-    }
-    *row = Row {
-        block,
-        references: 1,
-        content,
-    };
-    Reply::Miss
-}
-
-fn decrement(state: &mut State, block: u8, hash: u8) -> Reply {
-    let row = &mut state.rows[usize::from(hash)];
-    if row.references == 0 || row.block != block {
-        return Reply::Missing;
-    }
-    row.references -= 1;
-    if row.references > 0 {
-        return Reply::Left;
-    }
-    *row = Row::default();
-    Reply::Zero
 }

@@ -173,6 +173,14 @@ fn flush(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut S
     }
 }
 
+/// A whole flush of volume `v`.
+pub(crate) fn flush_at_once(rules: Rules, next: &mut State, v: usize) {
+    begin_flush(rules, next, v);
+    if let Some(flush) = next.volumes[v].process.flush {
+        end_flush(rules, next, v, flush);
+    }
+}
+
 fn begin_flush(rules: Rules, next: &mut State, v: usize) {
     next.flush_data(v);
     next.flush_log(rules, v);

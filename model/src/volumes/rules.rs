@@ -55,6 +55,16 @@ pub enum Rule {
     ComparedAfter,
     /// 24: ... and gives the increment back if they differ.
     DifferentGivenBack,
+    /// 25: an index that may have lost a batch applies none before all volumes have compared.
+    ConfirmedFirst,
+    /// 26: a row that is behind its volume's log stops all batches until the maps are counted.
+    RowCompared,
+    /// 27: a recount takes open batches as not applied, and they are sent again.
+    RecountAsksAgain,
+    /// 28: ... and gives blocks that nothing refers to and no volume owns to a volume.
+    RecountSweeps,
+    /// 29: ... and counts maps alone: what was to be given back is given back by that.
+    RecountMapsOnly,
 }
 
 impl Rule {
@@ -86,6 +96,11 @@ impl Rule {
         Self::BytesCompared,
         Self::ComparedAfter,
         Self::DifferentGivenBack,
+        Self::ConfirmedFirst,
+        Self::RowCompared,
+        Self::RecountAsksAgain,
+        Self::RecountSweeps,
+        Self::RecountMapsOnly,
     ];
 }
 

@@ -26,6 +26,7 @@ pub fn small() -> Vec<Scenario> {
         zeros(),
         comparison(),
         comparison_cut(),
+        forgetful_index(),
     ]
 }
 
@@ -248,6 +249,22 @@ fn comparison_cut() -> Scenario {
     }
 }
 
+fn forgetful_index() -> Scenario {
+    Scenario {
+        mapped: REGISTERED,
+        contents: [OLD, OLD, OLD, OLD, 1, OLD],
+        owned: [Set::new(0b00_0011), Set::new(0b10_1000)],
+        requests: [requests(2, 0, 0), requests(1, 0, 0)],
+        writes: [Set::new(0b010), Set::new(0b100)],
+        faults: Faults {
+            forgets: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::Recounted, W::Aliased, W::Freed, W::SharedAtRest],
+        ..Scenario::new("forgetful-index", "the index loses a batch that it had answered")
+    }
+}
+
 fn everything() -> Scenario {
     Scenario {
         requests: [requests(2, 1, 0), requests(2, 0, 0)],
@@ -255,6 +272,7 @@ fn everything() -> Scenario {
             cuts: 1,
             kills: 1,
             losses: 1,
+            ..Faults::default()
         },
         witnesses: vec![W::BatchSentAgain, W::MapAccepted, W::MapRejected],
         ..Scenario::new("everything", "two volumes, all faults")

@@ -299,6 +299,8 @@ pub struct Faults {
     pub cuts: u8,
     /// Answers of the index that do not arrive.
     pub losses: u8,
+    /// Ends of the index that lose its newest batch.
+    pub forgets: u8,
 }
 
 /// What the last step showed. It is no part of the state.
@@ -322,6 +324,15 @@ impl Hash for Events {
     fn hash<H: Hasher>(&self, _state: &mut H) {}
 }
 
+/// What an index that loses its newest batch goes back to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Undo {
+    /// Rows.
+    pub rows: [Row; HASHES],
+    /// What it kept of each volume.
+    pub clients: [Client; VOLUMES],
+}
+
 /// One state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct State {
@@ -331,6 +342,12 @@ pub struct State {
     pub rows: [Row; HASHES],
     /// What the index keeps of each volume.
     pub clients: [Client; VOLUMES],
+    /// Before the newest batch: kept where the index may lose one.
+    pub undo: Option<Undo>,
+    /// Volumes that have compared their logs with the index since it last began.
+    pub confirmed: [bool; VOLUMES],
+    /// A batch is lost, and nobody has counted again.
+    pub forgot: bool,
     /// The volumes.
     pub volumes: [Volume; VOLUMES],
     /// Faults still to come.
@@ -342,6 +359,12 @@ pub struct State {
 }
 
 impl State {
+    /// Whether the index may apply batches.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed == [true; VOLUMES]
+    }
+
     /// A block of the device.
     #[must_use]
     pub fn block(&self, block: u8) -> &Block {
@@ -449,10 +472,15 @@ impl State {
         for sequence in [&mut volume.process.root.sequence, &mut volume.log.base.sequence] {
             *sequence = (*sequence + 4 - client.sequence) % 4;
         }
+        if let Some(undo) = &mut self.undo {
+            let before = &mut undo.clients[v];
+            before.sequence = (before.sequence + 4 - client.sequence) % 4;
+        }
         client.sequence = 0;
         if volume.process.root.sequence == 0
             && volume.log.base.sequence == 0
             && volume.log.base.slot == Slot::Empty
+            && self.faults.forgets == 0
         {
             client.reply = None;
         }
