@@ -21,8 +21,14 @@ pub enum Action {
     Trim { volume: usize, lba: u8 },
     /// A read looks up the map.
     LookUp { volume: usize, lba: u8 },
+    /// A read of the newest snapshot looks up its map.
+    LookUpSnapshot { volume: usize, lba: u8 },
     /// It reads the block that it found.
     EndRead { volume: usize, lba: u8, content: u8 },
+    /// A snapshot is logged.
+    Snapshot { volume: usize },
+    /// A snapshot is removed; of what it alone has, blocks are dropped and references given back.
+    RemoveSnapshot { volume: usize, place: u8 },
     /// Both steps of a flush at once.
     Flush { volume: usize },
     /// A flush: the data and the log so far become durable. It has not ended.

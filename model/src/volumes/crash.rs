@@ -184,6 +184,14 @@ fn recover(rules: Rules, state: &mut State, v: usize, trusts: bool, torn: Option
             }
             state.events.note(Witness::MapAccepted);
         }
+        let mut record = record;
+        if let Record::Snapshot { contents } = &mut record
+            && torn.is_some()
+            && place >= covered
+        {
+            // Nobody was told of it: it has what is left.
+            *contents = root.map.map(|entry| state.content(entry.block()));
+        }
         root.apply(rules, record);
     }
     if root.slot != Slot::Empty {

@@ -4,9 +4,10 @@ use super::action::Action;
 use super::index::apply;
 use super::interceptor::Successors;
 use super::properties::{Violation, Witness};
-use super::root::{Entry, Record, Reply, Slot};
+use super::root::{Dropped, Entry, Record, Reply, Slot};
 use super::rules::{Rule, Rules};
 use super::scenario::Scenario;
+use super::snapshot::Dead;
 use super::state::{Call, Finder, State, TORN, Write, ZEROS};
 
 /// All steps that finder and collector of volume `v` can take.
@@ -14,10 +15,13 @@ pub fn steps(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &m
     if scenario.finds[v] {
         match state.volumes[v].process.finder {
             Finder::Idle => freeze(scenario, rules, state, v, out),
-            Finder::Frozen { lba, block } => hash(rules, state, v, (lba, block), out),
-            Finder::Hashed { lba, block, content } => {
-                register(scenario, rules, state, v, (lba, block, content), out);
-            }
+            Finder::Frozen { lba, block, birth } => hash(rules, state, v, (lba, block, birth), out),
+            Finder::Hashed {
+                lba,
+                block,
+                birth,
+                content,
+            } => register(scenario, rules, state, v, (lba, block, birth, content), out),
         }
     }
     if scenario.collects[v] {
@@ -36,7 +40,11 @@ fn freeze(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut 
         }
         let mut next = *state;
         let process = &mut next.volumes[v].process;
-        process.finder = Finder::Frozen { lba, block };
+        process.finder = Finder::Frozen {
+            lba,
+            block,
+            birth: process.root.births[usize::from(lba)],
+        };
         if rules.has(Rule::FreezeFirst) {
             process.root.set(lba, Entry::Frozen(block));
         }
@@ -44,7 +52,7 @@ fn freeze(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut 
     }
 }
 
-fn hash(rules: Rules, state: &State, v: usize, (lba, block): (u8, u8), out: &mut Successors) {
+fn hash(rules: Rules, state: &State, v: usize, (lba, block, birth): (u8, u8, u8), out: &mut Successors) {
     let process = &state.volumes[v].process;
     let writes =
         matches!(process.writes[usize::from(lba)], Write::InPlace { block: into, .. } if into == block);
@@ -54,7 +62,12 @@ fn hash(rules: Rules, state: &State, v: usize, (lba, block): (u8, u8), out: &mut
     }
     let mut next = *state;
     let content = state.block(block).volatile;
-    next.volumes[v].process.finder = Finder::Hashed { lba, block, content };
+    next.volumes[v].process.finder = Finder::Hashed {
+        lba,
+        block,
+        birth,
+        content,
+    };
     out.push((
         Action::Hash {
             volume: v,
@@ -70,7 +83,7 @@ fn register(
     rules: Rules,
     state: &State,
     v: usize,
-    (lba, block, content): (u8, u8, u8),
+    (lba, block, birth, content): (u8, u8, u8, u8),
     out: &mut Successors,
 ) {
     let mut next = *state;
@@ -80,7 +93,18 @@ fn register(
     }
     if process.root.entry(lba) != Entry::Frozen(block) {
         process.finder = Finder::Idle;
-        process.waiting.since.add(block);
+        let mut dropped = Dropped::default();
+        let counted = false;
+        process.root.release(
+            rules,
+            Dead {
+                block,
+                birth,
+                counted,
+            },
+            &mut dropped,
+        );
+        process.waiting.since = process.waiting.since.and(dropped.limbo);
         out.push((Action::Abandon { volume: v, lba }, next));
         return;
     }
@@ -106,7 +130,16 @@ fn register(
         let row = state.rows[usize::from(hash)];
         next.volumes[v].process.compared = row.references == 0 || row.content == content;
     }
-    next.append(rules, v, Record::Intent { lba, block, hash });
+    next.append(
+        rules,
+        v,
+        Record::Intent {
+            lba,
+            block,
+            birth,
+            hash,
+        },
+    );
     if rules.has(Rule::IntentDurable) {
         next.flush_log(rules, v);
     }

@@ -1,11 +1,15 @@
 //! The interceptor: writes, trims, reads and flushes of a guest.
 
 use super::action::Action;
-use super::root::{Entry, Record};
+use super::properties::{Violation, Witness};
+use super::root::{Entry, Record, Slot};
 use super::rules::{Rule, Rules};
 use super::scenario::Scenario;
 use super::sets::Set;
-use super::state::{Flush, Read, State, Write, ZEROS};
+use super::state::{Finder, Flush, Read, State, Write, ZEROS};
+
+/// In place of a logical block, in a read of a snapshot.
+const OF_SNAPSHOT: u8 = u8::MAX;
 
 /// Steps with the states that they lead to.
 pub(crate) type Successors = Vec<(Action, State)>;
@@ -14,7 +18,7 @@ pub(crate) type Successors = Vec<(Action, State)>;
 pub fn steps(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
     for lba in 0..scenario.lbas {
         match state.volumes[v].process.writes[usize::from(lba)] {
-            Write::Idle => begin_write(scenario, state, v, lba, out),
+            Write::Idle => begin_write(scenario, rules, state, v, lba, out),
             Write::InPlace { block, content } => {
                 let mut next = *state;
                 next.blocks[usize::from(block)].write(content, v);
@@ -34,10 +38,11 @@ pub fn steps(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &m
     }
     trim(scenario, rules, state, v, out);
     read(scenario, state, v, out);
+    snapshots(rules, state, v, out);
     flush(scenario, rules, state, v, out);
 }
 
-fn begin_write(scenario: &Scenario, state: &State, v: usize, lba: u8, out: &mut Successors) {
+fn begin_write(scenario: &Scenario, rules: Rules, state: &State, v: usize, lba: u8, out: &mut Successors) {
     let volume = &state.volumes[v];
     if volume.budget.writes == 0 {
         return;
@@ -52,7 +57,10 @@ fn begin_write(scenario: &Scenario, state: &State, v: usize, lba: u8, out: &mut 
             read.allowed.add(content);
         }
         let volume = v;
-        let action = if let Entry::Private(block) = process.root.entry(lba) {
+        let is_shared = process.root.births[usize::from(lba)] != process.root.generation;
+        let action = if let Entry::Private(block) = process.root.entry(lba)
+            && (!is_shared || !rules.has(Rule::BornNowInPlace))
+        {
             process.writes[usize::from(lba)] = Write::InPlace { block, content };
             Action::BeginInPlace { volume, lba, content }
         } else {
@@ -109,7 +117,6 @@ fn trim(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Su
 }
 
 fn read(scenario: &Scenario, state: &State, v: usize, out: &mut Successors) {
-    use super::properties::{Violation, Witness};
     let volume = &state.volumes[v];
     if let Some(read) = volume.process.read {
         let mut next = *state;
@@ -118,7 +125,7 @@ fn read(scenario: &Scenario, state: &State, v: usize, out: &mut Successors) {
         if !read.allowed.has(content) {
             next.fault = Some(Violation::WrongRead);
         }
-        if volume.process.root.entry(read.lba).block() != read.block {
+        if read.lba != OF_SNAPSHOT && volume.process.root.entry(read.lba).block() != read.block {
             next.events.note(Witness::ReadThroughOldMapping);
         }
         let lba = read.lba;
@@ -142,7 +149,49 @@ fn read(scenario: &Scenario, state: &State, v: usize, out: &mut Successors) {
             let block = volume.process.root.entry(lba).block();
             next.volumes[v].process.read = Some(Read { lba, block, allowed });
             out.push((Action::LookUp { volume: v, lba }, next));
+            if let Some(snapshot) = volume.process.root.newest() {
+                let at = usize::from(lba);
+                next.volumes[v].process.read = Some(Read {
+                    lba: OF_SNAPSHOT,
+                    block: snapshot.map[at].block(),
+                    allowed: Set::one(snapshot.contents[at]),
+                });
+                out.push((Action::LookUpSnapshot { volume: v, lba }, next));
+            }
         }
+    }
+}
+
+/// Takes and removes snapshots.
+fn snapshots(rules: Rules, state: &State, v: usize, out: &mut Successors) {
+    let volume = &state.volumes[v];
+    let process = &volume.process;
+    if !volume.log.has_room(1) {
+        return;
+    }
+    let root = &process.root;
+    let in_hand = process.finder != Finder::Idle || matches!(root.slot, Slot::Increment { .. });
+    let writes = process
+        .writes
+        .iter()
+        .any(|write| matches!(write, Write::InPlace { .. }));
+    let has_room = root.snapshots.contains(&None);
+    if volume.budget.snapshots > 0
+        && has_room
+        && (!in_hand || !rules.has(Rule::SnapshotWaits))
+        && (!writes || !rules.has(Rule::SnapshotDrains))
+    {
+        let mut next = *state;
+        next.volumes[v].budget.snapshots -= 1;
+        let contents = root.map.map(|entry| state.content(entry.block()));
+        next.append(rules, v, Record::Snapshot { contents });
+        out.push((Action::Snapshot { volume: v }, next));
+    }
+    for (place, _) in (0..).zip(root.snapshots.iter().flatten()) {
+        let mut next = *state;
+        next.append(rules, v, Record::Unsnapshot { place });
+        next.events.note(Witness::SnapshotRemoved);
+        out.push((Action::RemoveSnapshot { volume: v, place }, next));
     }
 }
 

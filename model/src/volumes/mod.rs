@@ -15,4 +15,5 @@ pub mod rules;
 pub mod scenario;
 pub mod scenarios;
 pub mod sets;
+pub mod snapshot;
 pub mod state;

@@ -25,6 +25,8 @@ pub enum Violation {
     WrongRead,
     /// V5: a logical block has another content than was acknowledged last.
     WriteLost,
+    /// V5: a snapshot has other contents than when it was taken.
+    SnapshotChanged,
     /// V6: a count is higher than references, those to be given back included.
     RefsTooMany,
     /// The index has no row for what it is asked about, or not the next batch.
@@ -58,6 +60,8 @@ pub enum Witness {
     ZerosDropped,
     /// The index has a block with the fingerprint and other bytes.
     BytesDiffer,
+    /// A snapshot is removed.
+    SnapshotRemoved,
     /// The index is made anew from the maps.
     Recounted,
     /// Nothing is left to do, and two volumes, or two logical blocks, share a block.
@@ -95,6 +99,7 @@ fn is_at_rest(scenario: &Scenario, state: &State) -> bool {
             && process.root.slot == Slot::Empty
             && process.root.unreferenced.is_empty()
             && waiting.since.and(waiting.before).and(waiting.covered).is_empty()
+            && process.root.snapshots == [None; 2]
             && process
                 .root
                 .map
@@ -137,6 +142,10 @@ fn rows(scenario: &Scenario, state: &State) -> Option<Violation> {
         for v in 0..scenario.volumes {
             let root = &state.volumes[v].process.root;
             due += root.unreferenced.of(block);
+            let dead = root
+                .dead_items()
+                .filter(|dead| dead.counted && dead.block == block);
+            due += u8::try_from(dead.count()).expect("a few items");
             let client = state.clients[v];
             let applied = client.sequence == root.sequence;
             match (root.slot, client.reply) {
@@ -177,10 +186,14 @@ fn uses_of(scenario: &Scenario, state: &State, block: u8) -> u8 {
         for write in process.writes {
             uses += u8::from(matches!(write, Write::Redirect { block: into, .. } if into == block));
         }
+        for dead in process.root.dead_items() {
+            uses += u8::from(!dead.counted && dead.block == block);
+        }
         for entry in process.root.map {
             uses += u8::from(matches!(entry, Entry::Private(own) | Entry::Frozen(own) if own == block));
         }
-        if let Finder::Frozen { lba, block: own } | Finder::Hashed { lba, block: own, .. } = process.finder
+        if let Finder::Frozen { lba, block: own, .. } | Finder::Hashed { lba, block: own, .. } =
+            process.finder
             && own == block
         {
             let entry = process.root.entry(lba);
@@ -242,6 +255,12 @@ fn guests(scenario: &Scenario, state: &State) -> Option<Violation> {
         for (entry, acknowledged) in volume.process.root.map.iter().zip(volume.guest.acknowledged) {
             if state.content(entry.block()) != acknowledged {
                 return Some(Violation::WriteLost);
+            }
+        }
+        for snapshot in volume.process.root.snapshots.iter().flatten() {
+            let now = snapshot.map.map(|entry| state.content(entry.block()));
+            if now != snapshot.contents {
+                return Some(Violation::SnapshotChanged);
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use super::rules::{Rule, Rules};
 use super::sets::{Set, Tally};
+use super::snapshot::{Dead, DeadList, SNAPSHOTS, Snapshot};
 
 /// Logical blocks of a volume.
 pub const LBAS: usize = 2;
@@ -46,6 +47,8 @@ pub enum Slot {
         lba: u8,
         /// The block.
         block: u8,
+        /// When the map got it.
+        birth: u8,
         /// The fingerprint.
         hash: u8,
     },
@@ -84,7 +87,7 @@ pub enum Record {
     /// A range reads as zeros from now on.
     Trim { lba: u8 },
     /// The finder is about to ask the index.
-    Intent { lba: u8, block: u8, hash: u8 },
+    Intent { lba: u8, block: u8, birth: u8, hash: u8 },
     /// What came of it. `aliased`: whether the entry was still frozen when it was written.
     /// `differs`: whether the bytes of the two blocks do.
     Found {
@@ -96,6 +99,10 @@ pub enum Record {
     DecIntent { block: u8, hash: u8 },
     /// What came of it.
     Decided { reply: Reply },
+    /// The map as it is becomes a snapshot.
+    Snapshot { contents: [u8; LBAS] },
+    /// A snapshot is removed.
+    Unsnapshot { place: u8 },
     /// All data and the first `covers` records are durable.
     Mark { covers: u8 },
 }
@@ -105,8 +112,8 @@ pub enum Record {
 pub struct Dropped {
     /// Blocks that nothing refers to, once the record is durable.
     pub limbo: Set,
-    /// A reference to give back to the index.
-    pub unreferenced: Option<u8>,
+    /// References to give back to the index.
+    pub unreferenced: Tally,
 }
 
 /// State of a volume at one place of its log.
@@ -114,6 +121,14 @@ pub struct Dropped {
 pub struct Root {
     /// The map.
     pub map: [Entry; LBAS],
+    /// The generation in which each entry got its block.
+    pub births: [u8; LBAS],
+    /// The generation: one more than snapshots that were taken.
+    pub generation: u8,
+    /// Snapshots, oldest first.
+    pub snapshots: [Option<Snapshot>; SNAPSHOTS],
+    /// Blocks that the newest snapshot has and the map has not.
+    pub dead: DeadList,
     /// Blocks that are this volume's: mapped by it alone, free, or in limbo.
     pub owned: Set,
     /// References that the collector has to give back, by block.
@@ -143,13 +158,25 @@ impl Root {
             Record::Map { lba, block, .. } => {
                 self.drop_entry(rules, lba, &mut dropped);
                 self.set(lba, Entry::Private(block));
+                self.births[usize::from(lba)] = self.generation;
             }
             Record::Trim { lba } => {
                 self.drop_entry(rules, lba, &mut dropped);
                 self.set(lba, Entry::Unmapped);
+                self.births[usize::from(lba)] = 0;
             }
-            Record::Intent { lba, block, hash } => {
-                self.slot = Slot::Increment { lba, block, hash };
+            Record::Intent {
+                lba,
+                block,
+                birth,
+                hash,
+            } => {
+                self.slot = Slot::Increment {
+                    lba,
+                    block,
+                    birth,
+                    hash,
+                };
                 self.sequence = (self.sequence + 1) % 4;
                 if self.entry(lba) == Entry::Private(block) {
                     self.set(lba, Entry::Frozen(block));
@@ -165,31 +192,60 @@ impl Root {
                 differs,
             } => self.found(rules, reply, aliased, differs, &mut dropped),
             Record::Decided { reply } => self.decided(reply, &mut dropped),
+            Record::Snapshot { contents } => self.take_snapshot(contents),
+            Record::Unsnapshot { place } => self.remove_snapshot(rules, place, &mut dropped),
             Record::Mark { .. } => {}
         }
         dropped
     }
 
     fn drop_entry(&mut self, rules: Rules, lba: u8, dropped: &mut Dropped) {
+        let birth = self.births[usize::from(lba)];
         match self.entry(lba) {
             Entry::Unmapped => {}
-            Entry::Private(block) => dropped.limbo.add(block),
+            Entry::Private(block) => {
+                let counted = false;
+                self.release(
+                    rules,
+                    Dead {
+                        block,
+                        birth,
+                        counted,
+                    },
+                    dropped,
+                );
+            }
             Entry::Frozen(block) => {
                 if !rules.has(Rule::OrphanStays) {
                     self.give_back(block, dropped);
                 }
             }
-            Entry::Counted(block) => self.give_back(block, dropped),
+            Entry::Counted(block) => {
+                let counted = true;
+                self.release(
+                    rules,
+                    Dead {
+                        block,
+                        birth,
+                        counted,
+                    },
+                    dropped,
+                );
+            }
         }
     }
 
-    fn give_back(&mut self, block: u8, dropped: &mut Dropped) {
+    /// A reference for the collector.
+    pub(crate) fn give_back(&mut self, block: u8, dropped: &mut Dropped) {
         self.unreferenced.add(block);
-        dropped.unreferenced = Some(block);
+        dropped.unreferenced.add(block);
     }
 
     fn found(&mut self, rules: Rules, reply: Reply, aliased: bool, differs: bool, dropped: &mut Dropped) {
-        let Slot::Increment { lba, block, .. } = self.slot else {
+        let Slot::Increment {
+            lba, block, birth, ..
+        } = self.slot
+        else {
             return;
         };
         self.slot = Slot::Empty;
@@ -198,32 +254,41 @@ impl Root {
         } else {
             aliased
         };
-        let counted = match reply {
+        let maps = still || !rules.has(Rule::AskedAgain);
+        let own = |counted| Dead {
+            block,
+            birth,
+            counted,
+        };
+        match reply {
             Reply::Hit(other) if differs => {
                 if still {
                     self.set(lba, Entry::Private(block));
                 } else {
-                    dropped.limbo.add(block);
+                    self.release(rules, own(false), dropped);
                 }
                 if rules.has(Rule::DifferentGivenBack) {
                     self.give_back(other, dropped);
                 }
-                return;
             }
             Reply::Hit(other) => {
-                dropped.limbo.add(block);
-                other
+                self.release(rules, own(false), dropped);
+                if maps {
+                    self.set(lba, Entry::Counted(other));
+                    self.births[usize::from(lba)] = self.generation;
+                } else if rules.has(Rule::GivenBack) {
+                    self.give_back(other, dropped);
+                }
             }
             Reply::Miss => {
                 self.owned.remove(block);
-                block
+                if maps {
+                    self.set(lba, Entry::Counted(block));
+                } else if rules.has(Rule::GivenBack) {
+                    self.release(rules, own(true), dropped);
+                }
             }
-            Reply::Left | Reply::Zero | Reply::Missing | Reply::OutOfOrder => return,
-        };
-        if still || !rules.has(Rule::AskedAgain) {
-            self.set(lba, Entry::Counted(counted));
-        } else if rules.has(Rule::GivenBack) {
-            self.give_back(counted, dropped);
+            Reply::Left | Reply::Zero | Reply::Missing | Reply::OutOfOrder => {}
         }
     }
 
@@ -250,6 +315,9 @@ impl Root {
         }
         if let Slot::Increment { block, .. } = self.slot {
             used.add(block);
+        }
+        for dead in self.dead_items().filter(|dead| !dead.counted) {
+            used.add(dead.block);
         }
         used
     }

@@ -65,6 +65,20 @@ pub enum Rule {
     RecountSweeps,
     /// 29: ... and counts maps alone: what was to be given back is given back by that.
     RecountMapsOnly,
+    /// 30: only a block that the map got since the newest snapshot is written in place.
+    BornNowInPlace,
+    /// 31: a dropped block that the newest snapshot has is kept in a dead list.
+    SnapshotKeeps,
+    /// 32: ... with the bit whether the index counts it.
+    DeadCounted,
+    /// 33: the removal of a snapshot frees what was born after the one before, and nothing else.
+    EarlierSnapshotsKeep,
+    /// 34: ... and hands its own dead list on to the next.
+    DeadListsMerged,
+    /// 35: a snapshot waits until the finder has nothing in hand.
+    SnapshotWaits,
+    /// 36: ... and until in-place writes have ended.
+    SnapshotDrains,
 }
 
 impl Rule {
@@ -101,6 +115,13 @@ impl Rule {
         Self::RecountAsksAgain,
         Self::RecountSweeps,
         Self::RecountMapsOnly,
+        Self::BornNowInPlace,
+        Self::SnapshotKeeps,
+        Self::DeadCounted,
+        Self::EarlierSnapshotsKeep,
+        Self::DeadListsMerged,
+        Self::SnapshotWaits,
+        Self::SnapshotDrains,
     ];
 }
 

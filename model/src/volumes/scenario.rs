@@ -107,6 +107,8 @@ impl Scenario {
             let root = &mut volume.process.root;
             root.map = self.mapped[v];
             root.owned = self.owned[v];
+            root.generation = 1;
+            root.births = root.map.map(|entry| u8::from(entry != Entry::Unmapped));
             volume.process.free = root.owned.less(root.in_use());
             volume.log.base = *root;
             for (lba, entry) in self.mapped[v].iter().enumerate() {

@@ -7,7 +7,12 @@ use super::sets::Set;
 use super::state::{Faults, OLD, Requests, VOLUMES};
 
 const fn requests(writes: u8, reads: u8, trims: u8) -> Requests {
-    Requests { writes, reads, trims }
+    Requests {
+        writes,
+        reads,
+        trims,
+        snapshots: 0,
+    }
 }
 
 /// Bounds of every test run.
@@ -27,6 +32,8 @@ pub fn small() -> Vec<Scenario> {
         comparison(),
         comparison_cut(),
         forgetful_index(),
+        snapshots(),
+        snapshots_cut(),
     ]
 }
 
@@ -262,6 +269,42 @@ fn forgetful_index() -> Scenario {
         },
         witnesses: vec![W::Recounted, W::Aliased, W::Freed, W::SharedAtRest],
         ..Scenario::new("forgetful-index", "the index loses a batch that it had answered")
+    }
+}
+
+/// Requests of a guest whose volume gets snapshots.
+const fn with_snapshots(writes: u8, reads: u8, snapshots: u8) -> Requests {
+    Requests {
+        writes,
+        reads,
+        trims: 0,
+        snapshots,
+    }
+}
+
+fn snapshots() -> Scenario {
+    Scenario {
+        volumes: 1,
+        owned: [Set::new(0b00_0111), Set::NONE],
+        requests: [with_snapshots(3, 0, 2), Requests::default()],
+        writes: [Set::new(0b010), Set::NONE],
+        witnesses: vec![W::SnapshotRemoved, W::Aliased, W::Freed],
+        ..Scenario::new("snapshots", "two snapshots of one volume, removed in any order")
+    }
+}
+
+fn snapshots_cut() -> Scenario {
+    Scenario {
+        volumes: 1,
+        owned: [Set::new(0b00_0111), Set::NONE],
+        requests: [with_snapshots(2, 0, 1), Requests::default()],
+        writes: [Set::new(0b110), Set::NONE],
+        faults: Faults {
+            cuts: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::SnapshotRemoved, W::MapRejected, W::BatchSentAgain],
+        ..Scenario::new("snapshots-cut", "a snapshot of one volume; a power cut")
     }
 }
 

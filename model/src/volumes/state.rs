@@ -132,6 +132,8 @@ pub enum Finder {
         lba: u8,
         /// The block.
         block: u8,
+        /// When the map got it.
+        birth: u8,
     },
     /// Has read and hashed the block.
     Hashed {
@@ -139,6 +141,8 @@ pub enum Finder {
         lba: u8,
         /// The block.
         block: u8,
+        /// When the map got it.
+        birth: u8,
         /// What it read.
         content: u8,
     },
@@ -288,6 +292,8 @@ pub struct Requests {
     pub reads: u8,
     /// Trims.
     pub trims: u8,
+    /// Snapshots.
+    pub snapshots: u8,
 }
 
 /// Faults that may still happen.
@@ -384,9 +390,7 @@ impl State {
         let dropped = volume.process.root.apply(rules, record);
         let waiting = &mut volume.process.waiting;
         waiting.since = waiting.since.and(dropped.limbo);
-        if let Some(block) = dropped.unreferenced {
-            waiting.references_since.add(block);
-        }
+        waiting.references_since.add_all(dropped.unreferenced);
         dropped
     }
 
