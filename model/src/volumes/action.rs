@@ -55,6 +55,24 @@ pub enum Action {
     Collect { volume: usize, block: u8 },
     /// The collector logs what came of it.
     Decide { volume: usize },
+    /// A volume logs that it gives a free block to the pool.
+    Give { volume: usize, block: u8 },
+    /// The record is marked: the block is in the pool.
+    EndGive { volume: usize, block: u8 },
+    /// The record is lost: the block stays with the volume.
+    TakeBack { volume: usize, block: u8 },
+    /// A volume takes a block from the pool, and logs it.
+    Take { volume: usize, block: u8 },
+    /// The record is marked: the block may be used.
+    EndTake { volume: usize, block: u8 },
+    /// Another host takes over volume 0.
+    TakeOver,
+    /// A write of the former process arrives.
+    LateWrite { block: u8, content: u8 },
+    /// A batch of the former process arrives: only with `ClientFenced` off.
+    LateBatch { block: u8 },
+    /// The former process cannot write any more.
+    Fence,
     /// The index ends, and begins again without its newest batch.
     Forget,
     /// A volume compares its log with its row of the index.

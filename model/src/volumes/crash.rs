@@ -161,6 +161,19 @@ fn power_cut(
     (action, next)
 }
 
+/// Another host takes over volume 0. It finds what is on the device, durable or not.
+pub(crate) fn recover_elsewhere(rules: Rules, state: &mut State) {
+    if rules.has(Rule::TakeoverFlushes) {
+        state.flush_data(0);
+    }
+    recover(rules, state, 0, false, Some(&[Set::NONE; BLOCKS]));
+    if rules.has(Rule::TakeoverBumps) {
+        let volume = &mut state.volumes[0];
+        volume.log.base.generation += 1;
+        volume.process.root.generation += 1;
+    }
+}
+
 /// Replays the log of volume `v` and begins a process anew. `torn`: after a power cut, for each
 /// block with parts of several contents, which.
 fn recover(rules: Rules, state: &mut State, v: usize, trusts: bool, torn: Option<&[Set; BLOCKS]>) {
@@ -219,8 +232,13 @@ fn recover(rules: Rules, state: &mut State, v: usize, trusts: bool, torn: Option
     if let Slot::Decrement { block, .. } = root.slot {
         references_since.remove(block);
     }
+    let mut inherited = state.volumes[v].process.inherited;
+    if !rules.has(Rule::InheritedRemembered) {
+        inherited = Set::NONE;
+    }
     state.volumes[v].process = Process {
         root,
+        inherited,
         waiting: Waiting {
             since: root.owned.less(root.in_use()),
             references_since,

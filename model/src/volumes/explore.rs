@@ -7,7 +7,7 @@ use super::properties::{self, Violation, Witness};
 use super::rules::Rules;
 use super::scenario::Scenario;
 use super::state::{Events, State};
-use super::{crash, finder, index, interceptor};
+use super::{crash, finder, handover, index, interceptor};
 use crate::search::{self, Protocol, search};
 
 /// What an exploration found.
@@ -36,7 +36,9 @@ impl Protocol for Bounded<'_> {
         for v in 0..self.scenario.volumes {
             interceptor::steps(self.scenario, self.rules, &state, v, out);
             finder::steps(self.scenario, self.rules, &state, v, out);
+            handover::steps(self.scenario, self.rules, &state, v, out);
         }
+        handover::takeover(self.scenario, self.rules, &state, out);
         index::steps(self.scenario, self.rules, &state, out);
         crash::steps(self.scenario, self.rules, &state, out);
         for (_, next) in out.iter_mut() {

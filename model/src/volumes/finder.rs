@@ -35,7 +35,9 @@ fn freeze(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut 
         let Entry::Private(block) = state.volumes[v].process.root.entry(lba) else {
             continue;
         };
-        if state.volumes[v].process.unlike.has(lba) {
+        let process = &state.volumes[v].process;
+        let waits = process.inherited.has(block) && rules.has(Rule::InheritedNotRegistered);
+        if process.unlike.has(lba) || waits {
             continue;
         }
         let mut next = *state;

@@ -2,11 +2,11 @@
 
 use super::action::Action;
 use super::properties::{Violation, Witness};
-use super::root::{Entry, Record, Slot};
+use super::root::{Entry, Record};
 use super::rules::{Rule, Rules};
 use super::scenario::Scenario;
 use super::sets::Set;
-use super::state::{Finder, Flush, Read, State, Write, ZEROS};
+use super::state::{Flush, Read, State, Write, ZEROS};
 
 /// In place of a logical block, in a read of a snapshot.
 const OF_SNAPSHOT: u8 = u8::MAX;
@@ -170,17 +170,12 @@ fn snapshots(rules: Rules, state: &State, v: usize, out: &mut Successors) {
         return;
     }
     let root = &process.root;
-    let in_hand = process.finder != Finder::Idle || matches!(root.slot, Slot::Increment { .. });
     let writes = process
         .writes
         .iter()
         .any(|write| matches!(write, Write::InPlace { .. }));
     let has_room = root.snapshots.contains(&None);
-    if volume.budget.snapshots > 0
-        && has_room
-        && (!in_hand || !rules.has(Rule::SnapshotWaits))
-        && (!writes || !rules.has(Rule::SnapshotDrains))
-    {
+    if volume.budget.snapshots > 0 && has_room && (!writes || !rules.has(Rule::SnapshotDrains)) {
         let mut next = *state;
         next.volumes[v].budget.snapshots -= 1;
         let contents = root.map.map(|entry| state.content(entry.block()));

@@ -7,6 +7,7 @@ pub mod cases;
 pub mod crash;
 pub mod explore;
 pub mod finder;
+pub mod handover;
 pub mod index;
 pub mod interceptor;
 pub mod properties;

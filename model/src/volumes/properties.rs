@@ -2,7 +2,7 @@
 
 use super::root::{Entry, Reply, Slot};
 use super::scenario::Scenario;
-use super::state::{Finder, State, Write};
+use super::state::{Finder, Holder, State, Write};
 
 /// A property that a state violates.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -62,6 +62,14 @@ pub enum Witness {
     BytesDiffer,
     /// A snapshot is removed.
     SnapshotRemoved,
+    /// A block is given to the pool.
+    Given,
+    /// A block is taken from it.
+    Taken,
+    /// A hand-over that a crash has cut short is resumed.
+    Resumed,
+    /// A write of a former process arrives.
+    LateWrite,
     /// The index is made anew from the maps.
     Recounted,
     /// Nothing is left to do, and two volumes, or two logical blocks, share a block.
@@ -210,6 +218,10 @@ fn uses_of(scenario: &Scenario, state: &State, block: u8) -> u8 {
             }
             _ => {}
         }
+    }
+    let holder = state.table[usize::from(block)];
+    if holder == Holder::Pool || holder != Holder::InUse && uses == 0 {
+        uses += 1;
     }
     if state.forgot {
         // The rows are wrong, and that is the fault, not what came of it.

@@ -99,6 +99,10 @@ pub enum Record {
     DecIntent { block: u8, hash: u8 },
     /// What came of it.
     Decided { reply: Reply },
+    /// A block is given to the pool.
+    Give { block: u8 },
+    /// A block of the pool is taken.
+    Take { block: u8 },
     /// The map as it is becomes a snapshot.
     Snapshot { contents: [u8; LBAS] },
     /// A snapshot is removed.
@@ -194,6 +198,11 @@ impl Root {
             Record::Decided { reply } => self.decided(reply, &mut dropped),
             Record::Snapshot { contents } => self.take_snapshot(contents),
             Record::Unsnapshot { place } => self.remove_snapshot(rules, place, &mut dropped),
+            Record::Give { block } => self.owned.remove(block),
+            Record::Take { block } => {
+                self.owned.add(block);
+                dropped.limbo.add(block);
+            }
             Record::Mark { .. } => {}
         }
         dropped

@@ -75,10 +75,24 @@ pub enum Rule {
     EarlierSnapshotsKeep,
     /// 34: ... and hands its own dead list on to the next.
     DeadListsMerged,
-    /// 35: a snapshot waits until the finder has nothing in hand.
-    SnapshotWaits,
-    /// 36: ... and until in-place writes have ended.
+    /// 35: a snapshot waits until in-place writes have ended.
     SnapshotDrains,
+    /// 36: a block is in the pool only when the record that gives it is marked.
+    GiveDurable,
+    /// 37: a block from the pool is used only when the record that takes it is marked.
+    TakeDurable,
+    /// 38: the generation is bumped at a takeover: nothing inherited is written in place.
+    TakeoverBumps,
+    /// 39: inherited blocks are reused only when the former process cannot write any more.
+    InheritedWait,
+    /// 40: ... and registered only then.
+    InheritedNotRegistered,
+    /// 41: ... also after another crash.
+    InheritedRemembered,
+    /// 42: a takeover flushes the device before it checks checksums.
+    TakeoverFlushes,
+    /// 43: the index refuses batches of the former process.
+    ClientFenced,
 }
 
 impl Rule {
@@ -120,8 +134,15 @@ impl Rule {
         Self::DeadCounted,
         Self::EarlierSnapshotsKeep,
         Self::DeadListsMerged,
-        Self::SnapshotWaits,
         Self::SnapshotDrains,
+        Self::GiveDurable,
+        Self::TakeDurable,
+        Self::TakeoverBumps,
+        Self::InheritedWait,
+        Self::InheritedNotRegistered,
+        Self::InheritedRemembered,
+        Self::TakeoverFlushes,
+        Self::ClientFenced,
     ];
 }
 

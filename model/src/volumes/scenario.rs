@@ -3,7 +3,7 @@
 use super::properties::Witness;
 use super::root::{Entry, LBAS};
 use super::sets::{BLOCKS, Set};
-use super::state::{Block, Faults, OLD, Requests, Row, State, VOLUMES, Volume};
+use super::state::{Block, Faults, Holder, OLD, Requests, Row, State, VOLUMES, Volume};
 
 /// Bounds of one exploration.
 #[derive(Clone, Debug)]
@@ -32,6 +32,10 @@ pub struct Scenario {
     pub collects: [bool; VOLUMES],
     /// A flush takes two steps, so that others can come between them.
     pub slow_flushes: bool,
+    /// Volumes give free blocks to the pool, and take blocks from it.
+    pub hands_over: bool,
+    /// Blocks that are in the pool at the start; a takeover takes them.
+    pub spare: Set,
     /// A power cut may leave parts of several writes in a block.
     pub torn: bool,
     /// Finders compare bytes.
@@ -61,6 +65,8 @@ impl Scenario {
             finds: [true; VOLUMES],
             collects: [true; VOLUMES],
             slow_flushes: false,
+            hands_over: false,
+            spare: Set::NONE,
             torn: false,
             compares: false,
             collides: false,
@@ -83,7 +89,8 @@ impl Scenario {
     pub fn blocks(&self) -> impl Iterator<Item = u8> {
         let mapped = self.mapped.iter().flatten().filter_map(|entry| entry.block());
         let all = mapped.fold(Set::NONE, |all, block| all.and(Set::one(block)));
-        self.owned.iter().fold(all, |all, set| all.and(*set)).each()
+        let owned = self.owned.iter().fold(all, |all, set| all.and(*set));
+        owned.and(self.spare).each()
     }
 
     /// The state at the start.
@@ -96,11 +103,16 @@ impl Scenario {
             undo: None,
             confirmed: [true; VOLUMES],
             forgot: false,
+            table: Default::default(),
+            zombie: None,
             volumes: [Volume::default(); VOLUMES],
             faults: self.faults,
             fault: None,
             events: Default::default(),
         };
+        for block in self.spare.each() {
+            state.table[usize::from(block)] = Holder::Pool;
+        }
         for v in 0..VOLUMES {
             let volume = &mut state.volumes[v];
             volume.budget = self.requests[v];

@@ -34,6 +34,10 @@ pub fn small() -> Vec<Scenario> {
         forgetful_index(),
         snapshots(),
         snapshots_cut(),
+        snapshot_reads(),
+        hand_over(),
+        takeover(),
+        takeover_cut(),
     ]
 }
 
@@ -286,7 +290,7 @@ fn snapshots() -> Scenario {
     Scenario {
         volumes: 1,
         owned: [Set::new(0b00_0111), Set::NONE],
-        requests: [with_snapshots(3, 0, 2), Requests::default()],
+        requests: [with_snapshots(2, 0, 2), Requests::default()],
         writes: [Set::new(0b010), Set::NONE],
         witnesses: vec![W::SnapshotRemoved, W::Aliased, W::Freed],
         ..Scenario::new("snapshots", "two snapshots of one volume, removed in any order")
@@ -305,6 +309,66 @@ fn snapshots_cut() -> Scenario {
         },
         witnesses: vec![W::SnapshotRemoved, W::MapRejected, W::BatchSentAgain],
         ..Scenario::new("snapshots-cut", "a snapshot of one volume; a power cut")
+    }
+}
+
+fn snapshot_reads() -> Scenario {
+    Scenario {
+        volumes: 1,
+        owned: [Set::new(0b00_0111), Set::NONE],
+        requests: [with_snapshots(2, 1, 1), Requests::default()],
+        writes: [Set::new(0b110), Set::NONE],
+        witnesses: vec![W::SnapshotRemoved, W::Freed],
+        ..Scenario::new("snapshot-reads", "a snapshot is read, and removed meanwhile")
+    }
+}
+
+fn hand_over() -> Scenario {
+    Scenario {
+        owned: [Set::new(0b00_0001), Set::new(0b00_0010)],
+        requests: [requests(1, 0, 0), requests(1, 0, 0)],
+        writes: [Set::new(0b010), Set::new(0b010)],
+        hands_over: true,
+        spare: Set::new(0b00_0100),
+        faults: Faults {
+            cuts: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::Given, W::Taken, W::Resumed, W::MapRejected],
+        ..Scenario::new("hand-over", "two volumes, blocks through the pool; a power cut")
+    }
+}
+
+fn takeover() -> Scenario {
+    Scenario {
+        volumes: 1,
+        owned: [Set::new(0b00_0011), Set::NONE],
+        requests: [requests(3, 0, 0), Requests::default()],
+        writes: [Set::new(0b010), Set::NONE],
+        spare: Set::new(0b00_1100),
+        faults: Faults {
+            takeovers: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::LateWrite, W::BatchSentAgain, W::Freed],
+        ..Scenario::new("takeover", "another host takes over beside a former process")
+    }
+}
+
+fn takeover_cut() -> Scenario {
+    Scenario {
+        volumes: 1,
+        owned: [Set::new(0b00_0011), Set::NONE],
+        requests: [requests(2, 0, 0), Requests::default()],
+        writes: [Set::new(0b010), Set::NONE],
+        spare: Set::new(0b00_0100),
+        faults: Faults {
+            takeovers: 1,
+            cuts: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::LateWrite, W::BatchSentAgain, W::MapRejected],
+        ..Scenario::new("takeover-cut", "the same with a power cut")
     }
 }
 

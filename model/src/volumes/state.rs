@@ -194,6 +194,8 @@ pub struct Process {
     pub call: Call,
     /// Logical blocks whose bytes differed, not written since: the finder leaves them alone.
     pub unlike: Set,
+    /// Blocks that a former process may still write.
+    pub inherited: Set,
     /// Whether a comparison before the call found equal bytes: only with `ComparedAfter` off.
     pub compared: bool,
 }
@@ -307,6 +309,8 @@ pub struct Faults {
     pub losses: u8,
     /// Ends of the index that lose its newest batch.
     pub forgets: u8,
+    /// Takeovers of volume 0 by another host.
+    pub takeovers: u8,
 }
 
 /// What the last step showed. It is no part of the state.
@@ -328,6 +332,33 @@ impl Events {
 
 impl Hash for Events {
     fn hash<H: Hasher>(&self, _state: &mut H) {}
+}
+
+/// What the coordination store says of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Holder {
+    /// Volumes and the index know.
+    #[default]
+    InUse,
+    /// The pool.
+    Pool,
+    /// A volume is giving it to the pool.
+    Giving(u8),
+    /// A volume is taking it from the pool.
+    Taking(u8),
+}
+
+/// A former process of volume 0 that another host has replaced, and what it may still do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Zombie {
+    /// Blocks that it takes for private or free.
+    pub writable: Set,
+    /// Those of them that its map has.
+    pub private: Set,
+    /// Its sequence number.
+    pub sequence: u8,
+    /// Writes that may still arrive.
+    pub writes: u8,
 }
 
 /// What an index that loses its newest batch goes back to.
@@ -354,6 +385,10 @@ pub struct State {
     pub confirmed: [bool; VOLUMES],
     /// A batch is lost, and nobody has counted again.
     pub forgot: bool,
+    /// What the coordination store says of each block.
+    pub table: [Holder; BLOCKS],
+    /// A former process of volume 0.
+    pub zombie: Option<Zombie>,
     /// The volumes.
     pub volumes: [Volume; VOLUMES],
     /// Faults still to come.
@@ -443,6 +478,9 @@ impl State {
 
     /// The block frees that nothing holds up any more, and forgotten writers of durable blocks.
     pub fn normalise(&mut self, rules: Rules) {
+        if self.zombie.is_none() {
+            self.volumes[0].process.inherited = Set::NONE;
+        }
         for v in 0..VOLUMES {
             let process = &mut self.volumes[v].process;
             let mut ready = process.waiting.covered;
@@ -451,7 +489,12 @@ impl State {
             }
             let reading = process.read.and_then(|read| read.block);
             for block in ready.each() {
-                if reading == Some(block) && rules.has(Rule::ReadersBeforeReuse) {
+                let is_read = reading == Some(block) && rules.has(Rule::ReadersBeforeReuse);
+                let waits = v == 0
+                    && self.zombie.is_some()
+                    && process.inherited.has(block)
+                    && rules.has(Rule::InheritedWait);
+                if is_read || waits || self.table[usize::from(block)] != Holder::InUse {
                     continue;
                 }
                 process.waiting.since.remove(block);
@@ -479,6 +522,11 @@ impl State {
         if let Some(undo) = &mut self.undo {
             let before = &mut undo.clients[v];
             before.sequence = (before.sequence + 4 - client.sequence) % 4;
+        }
+        if let Some(zombie) = &mut self.zombie
+            && v == 0
+        {
+            zombie.sequence = (zombie.sequence + 4 - client.sequence) % 4;
         }
         client.sequence = 0;
         if volume.process.root.sequence == 0
