@@ -83,7 +83,7 @@ fn reads() -> Scenario {
         mapped: REGISTERED,
         owned: [Set::new(0b00_0111), Set::new(0b10_1000)],
         contents: [OLD, OLD, OLD, OLD, 1, OLD],
-        requests: [requests(2, 1, 0), requests(1, 1, 0)],
+        requests: [requests(2, 1, 0), requests(1, 0, 0)],
         writes: [Set::new(0b010), Set::new(0b100)],
         witnesses: vec![W::ReadThroughOldMapping, W::Freed],
         ..Scenario::new("reads", "reads through old mappings")
