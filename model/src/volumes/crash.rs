@@ -1,13 +1,15 @@
 //! Kills, power cuts, recovery, checkpoints.
 
 use super::action::Action;
+use super::device::Block;
 use super::interceptor::Successors;
+use super::log::{Log, TAIL};
 use super::properties::{Violation, Witness};
 use super::root::{Entry, Record, Root, Slot};
 use super::rules::{Rule, Rules};
 use super::scenario::Scenario;
 use super::sets::{BLOCKS, Set};
-use super::state::{Block, Log, Process, State, TAIL, TORN, VOLUMES, Waiting};
+use super::state::{Process, State, TORN, VOLUMES, Waiting};
 
 /// All crashes that may happen.
 pub fn steps(scenario: &Scenario, rules: Rules, state: &State, out: &mut Successors) {

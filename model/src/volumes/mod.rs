@@ -5,11 +5,14 @@
 pub mod action;
 pub mod cases;
 pub mod crash;
+pub mod device;
 pub mod explore;
 pub mod finder;
 pub mod handover;
 pub mod index;
 pub mod interceptor;
+mod larger;
+pub mod log;
 pub mod properties;
 pub mod root;
 pub mod rules;

@@ -1,9 +1,10 @@
 //! What one exploration of the protocol of volumes is given.
 
+use super::device::Block;
 use super::properties::Witness;
 use super::root::{Entry, LBAS};
 use super::sets::{BLOCKS, Set};
-use super::state::{Block, Faults, Holder, OLD, Requests, Row, State, VOLUMES, Volume};
+use super::state::{Faults, Holder, OLD, Requests, Row, State, VOLUMES, Volume};
 
 /// Bounds of one exploration.
 #[derive(Clone, Debug)]

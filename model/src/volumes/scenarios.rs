@@ -1,12 +1,13 @@
 //! The scenarios of volumes.
 
+use super::larger;
 use super::properties::Witness as W;
 use super::root::{Entry, LBAS};
 use super::scenario::Scenario;
 use super::sets::Set;
 use super::state::{Faults, OLD, Requests, VOLUMES};
 
-const fn requests(writes: u8, reads: u8, trims: u8) -> Requests {
+pub(super) const fn requests(writes: u8, reads: u8, trims: u8) -> Requests {
     Requests {
         writes,
         reads,
@@ -45,7 +46,7 @@ pub fn small() -> Vec<Scenario> {
 #[must_use]
 pub fn all() -> Vec<Scenario> {
     let mut all = small();
-    all.push(everything());
+    all.extend(larger::all());
     all
 }
 
@@ -54,7 +55,7 @@ const REGISTERED: [[Entry; LBAS]; VOLUMES] = [[Entry::Unmapped; LBAS], [Entry::C
 /// Volume 0 has content 3 in block 0, its own.
 const PRIVATE: [[Entry; LBAS]; VOLUMES] = [[Entry::Private(0), Entry::Unmapped], [Entry::Unmapped; LBAS]];
 
-fn aliasing() -> Scenario {
+pub(super) fn aliasing() -> Scenario {
     Scenario {
         mapped: REGISTERED,
         owned: [Set::new(0b00_0111), Set::new(0b10_1000)],
@@ -102,7 +103,7 @@ fn kills() -> Scenario {
     }
 }
 
-fn power_cuts() -> Scenario {
+pub(super) fn power_cuts() -> Scenario {
     Scenario {
         requests: [requests(2, 0, 0), requests(1, 0, 0)],
         faults: Faults {
@@ -114,7 +115,7 @@ fn power_cuts() -> Scenario {
     }
 }
 
-fn slow_flushes() -> Scenario {
+pub(super) fn slow_flushes() -> Scenario {
     Scenario {
         volumes: 1,
         owned: [Set::new(0b00_0111), Set::NONE],
@@ -135,7 +136,7 @@ fn slow_flushes() -> Scenario {
     }
 }
 
-fn torn_blocks() -> Scenario {
+pub(super) fn torn_blocks() -> Scenario {
     Scenario {
         volumes: 1,
         owned: [Set::new(0b00_0111), Set::NONE],
@@ -165,7 +166,7 @@ fn two_crashes() -> Scenario {
     }
 }
 
-fn two_blocks() -> Scenario {
+pub(super) fn two_blocks() -> Scenario {
     Scenario {
         volumes: 1,
         lbas: 2,
@@ -260,7 +261,7 @@ fn comparison_cut() -> Scenario {
     }
 }
 
-fn forgetful_index() -> Scenario {
+pub(super) fn forgetful_index() -> Scenario {
     Scenario {
         mapped: REGISTERED,
         contents: [OLD, OLD, OLD, OLD, 1, OLD],
@@ -277,7 +278,7 @@ fn forgetful_index() -> Scenario {
 }
 
 /// Requests of a guest whose volume gets snapshots.
-const fn with_snapshots(writes: u8, reads: u8, snapshots: u8) -> Requests {
+pub(super) const fn with_snapshots(writes: u8, reads: u8, snapshots: u8) -> Requests {
     Requests {
         writes,
         reads,
@@ -286,7 +287,7 @@ const fn with_snapshots(writes: u8, reads: u8, snapshots: u8) -> Requests {
     }
 }
 
-fn snapshots() -> Scenario {
+pub(super) fn snapshots() -> Scenario {
     Scenario {
         volumes: 1,
         owned: [Set::new(0b00_0111), Set::NONE],
@@ -323,7 +324,7 @@ fn snapshot_reads() -> Scenario {
     }
 }
 
-fn hand_over() -> Scenario {
+pub(super) fn hand_over() -> Scenario {
     Scenario {
         owned: [Set::new(0b00_0001), Set::new(0b00_0010)],
         requests: [requests(1, 0, 0), requests(1, 0, 0)],
@@ -339,7 +340,7 @@ fn hand_over() -> Scenario {
     }
 }
 
-fn takeover() -> Scenario {
+pub(super) fn takeover() -> Scenario {
     Scenario {
         volumes: 1,
         owned: [Set::new(0b00_0011), Set::NONE],
@@ -369,19 +370,5 @@ fn takeover_cut() -> Scenario {
         },
         witnesses: vec![W::LateWrite, W::BatchSentAgain, W::MapRejected],
         ..Scenario::new("takeover-cut", "the same with a power cut")
-    }
-}
-
-fn everything() -> Scenario {
-    Scenario {
-        requests: [requests(2, 1, 0), requests(2, 0, 0)],
-        faults: Faults {
-            cuts: 1,
-            kills: 1,
-            losses: 1,
-            ..Faults::default()
-        },
-        witnesses: vec![W::BatchSentAgain, W::MapAccepted, W::MapRejected],
-        ..Scenario::new("everything", "two volumes, all faults")
     }
 }

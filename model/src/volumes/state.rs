@@ -3,6 +3,8 @@
 
 use std::hash::{Hash, Hasher};
 
+use super::device::Block;
+use super::log::{Log, TAIL};
 use super::properties::{Violation, Witness};
 use super::root::{Dropped, LBAS, Record, Reply, Root, Slot};
 use super::rules::{Rule, Rules};
@@ -12,53 +14,12 @@ use super::sets::{BLOCKS, Set, Tally};
 pub const VOLUMES: usize = 2;
 /// Contents that have a fingerprint of their own; 0 is zeros.
 pub const HASHES: usize = 4;
-/// Records that a log has room for since the last durable mark.
-pub const TAIL: usize = 6;
-
 /// Zeros.
 pub const ZEROS: u8 = 0;
 /// A block that a power cut has left with parts of several writes.
 pub const TORN: u8 = 6;
 /// What was in a block before the start.
 pub const OLD: u8 = 7;
-
-/// One block of the device.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Block {
-    /// What a reader finds.
-    pub volatile: u8,
-    /// What is there after a power cut, if no later write is.
-    pub durable: u8,
-    /// Contents written since: a power cut leaves any one of them, or `durable`.
-    pub pending: Set,
-    /// Who wrote them.
-    pub writer: u8,
-}
-
-impl Block {
-    /// A block with this content, durable.
-    #[must_use]
-    pub const fn new(content: u8) -> Self {
-        Self {
-            volatile: content,
-            durable: content,
-            pending: Set::NONE,
-            writer: 0,
-        }
-    }
-
-    /// Writes `content`.
-    pub fn write(&mut self, content: u8, writer: usize) {
-        self.volatile = content;
-        self.pending.add(content);
-        self.writer = u8::try_from(writer).expect("a few volumes");
-    }
-
-    /// Makes durable what was written.
-    pub const fn flush(&mut self) {
-        *self = Self::new(self.volatile);
-    }
-}
 
 /// A row of the index of duplicates; without references it counts as absent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -198,67 +159,6 @@ pub struct Process {
     pub inherited: Set,
     /// Whether a comparison before the call found equal bytes: only with `ComparedAfter` off.
     pub compared: bool,
-}
-
-/// A volume's log since the last durable mark.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Log {
-    /// State where it begins.
-    pub base: Root,
-    /// Records.
-    pub tail: [Option<Record>; TAIL],
-    /// How many.
-    pub len: u8,
-    /// How many of them a power cut leaves.
-    pub flushed: u8,
-    /// How many of them a power cut has left: only with `VerdictDurable` off.
-    pub doubted: u8,
-    /// A record left behind a gap, and its place: only with `GapFenced` off.
-    pub ghost: Option<(u8, Record)>,
-}
-
-impl Log {
-    /// The records.
-    pub fn records(&self) -> impl Iterator<Item = Record> {
-        self.tail.into_iter().take(usize::from(self.len)).flatten()
-    }
-
-    /// Whether there is room for another `more`.
-    #[must_use]
-    pub const fn has_room(&self, more: u8) -> bool {
-        (self.len + more) as usize <= TAIL
-    }
-
-    /// Appends.
-    pub fn push(&mut self, record: Record) {
-        self.tail[usize::from(self.len)] = Some(record);
-        self.len += 1;
-        if self.ghost.is_some_and(|(place, _)| place < self.len) {
-            self.ghost = None;
-        }
-    }
-
-    /// Makes the first `count` records part of the base.
-    pub fn fold(&mut self, rules: Rules, count: u8) {
-        for record in self.tail.into_iter().take(usize::from(count)).flatten() {
-            self.base.apply(rules, record);
-        }
-        let mut left = Self {
-            base: self.base,
-            ghost: self.ghost.map(|(place, record)| (place - count, record)),
-            ..Self::default()
-        };
-        for mut record in self.records().skip(usize::from(count)) {
-            if let Record::Mark { covers } = &mut record {
-                *covers = covers.saturating_sub(count);
-            }
-            left.tail[usize::from(left.len)] = Some(record);
-            left.len += 1;
-        }
-        left.flushed = self.flushed.saturating_sub(count);
-        left.doubted = self.doubted.saturating_sub(count);
-        *self = left;
-    }
 }
 
 /// What a guest may rely on, for each logical block.
