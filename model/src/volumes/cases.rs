@@ -77,5 +77,7 @@ pub const CASES: &[Case] = {
         case(R::InheritedRemembered, "takeover-cut", V::WriteLost),
         case(R::TakeoverFlushes, "takeover-cut", V::FlushedLost),
         case(R::ClientFenced, "takeover", V::RefsTooMany),
+        case(R::InPlaceMarked, "lazy-marks", V::FlushedLost),
+        case(R::MarkDurable, "lazy-marks-sharing", V::FlushedLost),
     ]
 };

@@ -141,7 +141,7 @@ fn sweep(scenario: &Scenario, state: &mut State) {
 fn recount(scenario: &Scenario, rules: Rules, state: &mut State) {
     state.rows = Default::default();
     for v in 0..scenario.volumes {
-        flush_at_once(rules, state, v);
+        flush_at_once(scenario, rules, state, v);
         let volume = &mut state.volumes[v];
         if rules.has(Rule::RecountMapsOnly) {
             for root in [&mut volume.process.root, &mut volume.log.base] {

@@ -57,9 +57,13 @@ fn begin_write(scenario: &Scenario, rules: Rules, state: &State, v: usize, lba: 
             read.allowed.add(content);
         }
         let volume = v;
+        let maps = |record| matches!(record, Record::Map { block, .. } if process.root.entry(lba).block() == Some(block));
+        let waits =
+            scenario.lazy_marks && rules.has(Rule::InPlaceMarked) && state.volumes[v].log.records().any(maps);
         let is_shared = process.root.births[usize::from(lba)] != process.root.generation;
         let action = if let Entry::Private(block) = process.root.entry(lba)
             && (!is_shared || !rules.has(Rule::BornNowInPlace))
+            && !waits
         {
             process.writes[usize::from(lba)] = Write::InPlace { block, content };
             Action::BeginInPlace { volume, lba, content }
@@ -192,10 +196,11 @@ fn snapshots(rules: Rules, state: &State, v: usize, out: &mut Successors) {
 
 fn flush(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
     let volume = &state.volumes[v];
+    let has_room = volume.log.has_room(1) || rules.has(Rule::MarkDurable) && !scenario.lazy_marks;
     if let Some(flush) = volume.process.flush {
-        if rules.has(Rule::MarkDurable) || volume.log.has_room(1) {
+        if has_room {
             let mut next = *state;
-            end_flush(rules, &mut next, v, flush);
+            end_flush(scenario, rules, &mut next, v, flush);
             out.push((Action::EndFlush { volume: v }, next));
         }
         return;
@@ -210,18 +215,18 @@ fn flush(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut S
     if scenario.slow_flushes {
         out.push((Action::BeginFlush { volume: v }, next));
     } else if let Some(flush) = next.volumes[v].process.flush
-        && (rules.has(Rule::MarkDurable) || volume.log.has_room(1))
+        && has_room
     {
-        end_flush(rules, &mut next, v, flush);
+        end_flush(scenario, rules, &mut next, v, flush);
         out.push((Action::Flush { volume: v }, next));
     }
 }
 
 /// A whole flush of volume `v`.
-pub(crate) fn flush_at_once(rules: Rules, next: &mut State, v: usize) {
+pub(crate) fn flush_at_once(scenario: &Scenario, rules: Rules, next: &mut State, v: usize) {
     begin_flush(rules, next, v);
     if let Some(flush) = next.volumes[v].process.flush {
-        end_flush(rules, next, v, flush);
+        end_flush(scenario, rules, next, v, flush);
     }
 }
 
@@ -232,6 +237,8 @@ fn begin_flush(rules: Rules, next: &mut State, v: usize) {
     let covers = volume.log.len;
     volume.process.flush = Some(Flush { covers });
     let waiting = &mut volume.process.waiting;
+    // A lazy mark of the flush before is durable now.
+    waiting.cover();
     waiting.before = waiting.since;
     waiting.since = Set::NONE;
     waiting.references_before = waiting.references_since;
@@ -241,24 +248,24 @@ fn begin_flush(rules: Rules, next: &mut State, v: usize) {
     }
 }
 
-fn end_flush(rules: Rules, next: &mut State, v: usize, flush: Flush) {
+fn end_flush(scenario: &Scenario, rules: Rules, next: &mut State, v: usize, flush: Flush) {
     let volume = &mut next.volumes[v];
     let covers = if rules.has(Rule::MarkNamesStart) {
         flush.covers
     } else {
         volume.log.len
     };
-    if rules.has(Rule::MarkDurable) {
+    let is_lazy = covers > 0 && (scenario.lazy_marks || !rules.has(Rule::MarkDurable));
+    if is_lazy {
+        volume.log.push(Record::Mark { covers });
+    } else {
         volume.log.flushed = volume.log.len;
         volume.log.fold(rules, covers);
-    } else {
-        volume.log.push(Record::Mark { covers });
     }
     volume.process.flush = None;
-    let waiting = &mut volume.process.waiting;
-    waiting.covered = waiting.covered.and(waiting.before);
-    waiting.before = Set::NONE;
-    waiting.references_before = Default::default();
+    if !is_lazy || !rules.has(Rule::MarkDurable) {
+        volume.process.waiting.cover();
+    }
     volume.guest.may_be = volume.guest.may_be_then;
     volume.guest.may_be_then = Default::default();
 }

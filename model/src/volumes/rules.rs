@@ -33,7 +33,8 @@ pub enum Rule {
     MapChecksum,
     /// 13: ... and after a kill always.
     KillTrusted,
-    /// 14: a flush counts only when its mark is durable.
+    /// 14: a flush counts only when its mark is durable. With lazy marks: all but the
+    /// acknowledgement waits for it.
     MarkDurable,
     /// 15: a mark covers what was logged before the flush began.
     MarkNamesStart,
@@ -93,6 +94,8 @@ pub enum Rule {
     TakeoverFlushes,
     /// 43: the index refuses batches of the former process.
     ClientFenced,
+    /// 44: with lazy marks a block is written in place only if a durable mark covers its `Map`.
+    InPlaceMarked,
 }
 
 impl Rule {
@@ -143,6 +146,7 @@ impl Rule {
         Self::InheritedRemembered,
         Self::TakeoverFlushes,
         Self::ClientFenced,
+        Self::InPlaceMarked,
     ];
 }
 

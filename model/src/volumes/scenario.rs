@@ -33,6 +33,8 @@ pub struct Scenario {
     pub collects: [bool; VOLUMES],
     /// A flush takes two steps, so that others can come between them.
     pub slow_flushes: bool,
+    /// A flush is acknowledged before its mark is durable.
+    pub lazy_marks: bool,
     /// Volumes give free blocks to the pool, and take blocks from it.
     pub hands_over: bool,
     /// Blocks that are in the pool at the start; a takeover takes them.
@@ -66,6 +68,7 @@ impl Scenario {
             finds: [true; VOLUMES],
             collects: [true; VOLUMES],
             slow_flushes: false,
+            lazy_marks: false,
             hands_over: false,
             spare: Set::NONE,
             torn: false,

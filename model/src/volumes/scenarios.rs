@@ -39,6 +39,8 @@ pub fn small() -> Vec<Scenario> {
         hand_over(),
         takeover(),
         takeover_cut(),
+        lazy_marks(),
+        lazy_marks_sharing(),
     ]
 }
 
@@ -370,5 +372,28 @@ fn takeover_cut() -> Scenario {
         },
         witnesses: vec![W::LateWrite, W::BatchSentAgain, W::MapRejected],
         ..Scenario::new("takeover-cut", "the same with a power cut")
+    }
+}
+
+fn lazy_marks() -> Scenario {
+    Scenario {
+        name: "lazy-marks",
+        about: "one volume; flushes are acknowledged before their marks are durable; two crashes",
+        lazy_marks: true,
+        faults: Faults {
+            cuts: 1,
+            kills: 1,
+            ..Faults::default()
+        },
+        ..torn_blocks()
+    }
+}
+
+fn lazy_marks_sharing() -> Scenario {
+    Scenario {
+        name: "lazy-marks-sharing",
+        about: "the same with two logical blocks of one content",
+        lazy_marks: true,
+        ..two_blocks()
     }
 }

@@ -134,6 +134,15 @@ pub struct Waiting {
     pub references_before: Tally,
 }
 
+impl Waiting {
+    /// The flush has ended, and its mark is durable.
+    pub fn cover(&mut self) {
+        self.covered = self.covered.and(self.before);
+        self.before = Set::NONE;
+        self.references_before = Tally::default();
+    }
+}
+
 /// What a volume's process knows, and loses when it ends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Process {
