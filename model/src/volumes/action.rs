@@ -55,6 +55,10 @@ pub enum Action {
     Collect { volume: usize, block: u8 },
     /// The collector logs what came of it.
     Decide { volume: usize },
+    /// The pool is full: a volume logs that it wants a counted block for itself, flushes the log.
+    Unshare { volume: usize, lba: u8 },
+    /// It logs what came of it.
+    EndUnshare { volume: usize, lba: u8 },
     /// A volume logs that it gives a free block to the pool.
     Give { volume: usize, block: u8 },
     /// The record is marked: the block is in the pool.

@@ -77,6 +77,9 @@ pub const CASES: &[Case] = {
         case(R::InheritedRemembered, "takeover-cut", V::WriteLost),
         case(R::TakeoverFlushes, "takeover-cut", V::FlushedLost),
         case(R::ClientFenced, "takeover", V::RefsTooMany),
+        case(R::UnsharedAlone, "full-pool", V::RefsTooFew),
+        case(R::UnIntentDurable, "full-pool-cut", V::RefsTooFew),
+        case(R::SnapshotAfterUnshare, "full-pool-cut", V::RefsTooFew),
         case(R::InPlaceMarked, "lazy-marks", V::FlushedLost),
         case(R::MarkDurable, "lazy-marks-sharing", V::FlushedLost),
     ]

@@ -27,6 +27,9 @@ pub fn steps(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &m
     if scenario.collects[v] {
         collect(scenario, rules, state, v, out);
     }
+    if scenario.unshares {
+        unshare(scenario, rules, state, v, out);
+    }
     call(scenario, rules, state, v, out);
 }
 
@@ -255,22 +258,63 @@ fn finish(scenario: &Scenario, rules: Rules, state: &State, v: usize, reply: Rep
             // The oldest references are given back first: those of `waiting` stay.
             next.append(rules, v, Record::Decided { reply });
             if !rules.has(Rule::DropDurable) {
-                let waiting = &mut next.volumes[v].process.waiting;
-                let total = next.volumes[v].process.root.unreferenced.of(block);
-                while waiting.references_since.of(block) + waiting.references_before.of(block) > total {
-                    if waiting.references_before.of(block) > 0 {
-                        waiting.references_before.remove(block);
-                    } else {
-                        waiting.references_since.remove(block);
-                    }
-                }
+                forget_waiting(&mut next, v, block);
             }
             if reply == Reply::Zero {
                 next.events.note(Witness::Freed);
             }
             out.push((Action::Decide { volume: v }, next));
         }
+        Slot::Unshare { lba, block, .. } => {
+            next.append(rules, v, Record::Unshared { reply });
+            forget_waiting(&mut next, v, block);
+            if reply == Reply::Alone {
+                next.events.note(Witness::PrivateAgain);
+            }
+            out.push((Action::EndUnshare { volume: v, lba }, next));
+        }
         Slot::Empty => {}
+    }
+}
+
+/// No more references wait than are unreferenced.
+fn forget_waiting(next: &mut State, v: usize, block: u8) {
+    let process = &mut next.volumes[v].process;
+    let total = process.root.unreferenced.of(block);
+    let waiting = &mut process.waiting;
+    while waiting.references_since.of(block) + waiting.references_before.of(block) > total {
+        if waiting.references_before.of(block) > 0 {
+            waiting.references_before.remove(block);
+        } else {
+            waiting.references_since.remove(block);
+        }
+    }
+}
+
+/// The full pool: a counted block that nothing else refers to becomes private again.
+fn unshare(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
+    let volume = &state.volumes[v];
+    let root = &volume.process.root;
+    if root.slot != Slot::Empty || !volume.log.has_room(2) {
+        return;
+    }
+    for lba in 0..scenario.lbas {
+        let at = usize::from(lba);
+        let Entry::Counted(block) = root.entry(lba) else {
+            continue;
+        };
+        let writes = volume.process.writes[at] != Write::Idle;
+        if writes || root.births[at] != root.generation {
+            continue;
+        }
+        let mut next = *state;
+        let hash = scenario.hash(state.block(block).volatile);
+        next.append(rules, v, Record::UnIntent { lba, block, hash });
+        if rules.has(Rule::UnIntentDurable) {
+            next.flush_log(rules, v);
+        }
+        next.volumes[v].process.call = Call::Ready;
+        out.push((Action::Unshare { volume: v, lba }, next));
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) fn apply(rules: Rules, state: &mut State, v: usize, batch: Slot, sequ
     let reply = match batch {
         Slot::Increment { block, hash, .. } => increment(state, block, hash),
         Slot::Decrement { block, hash } => decrement(state, block, hash),
+        Slot::Unshare { block, hash, .. } => unshare(rules, state, block, hash),
         Slot::Empty => Reply::Missing,
     };
     state.clients[v] = Client {
@@ -54,6 +55,18 @@ fn increment(state: &mut State, block: u8, hash: u8) -> Reply {
         content,
     };
     Reply::Miss
+}
+
+fn unshare(rules: Rules, state: &mut State, block: u8, hash: u8) -> Reply {
+    let row = &mut state.rows[usize::from(hash)];
+    if row.references == 0 || row.block != block {
+        return Reply::Missing;
+    }
+    if row.references > 1 && rules.has(Rule::UnsharedAlone) {
+        return Reply::Shared;
+    }
+    *row = Row::default();
+    Reply::Alone
 }
 
 fn decrement(state: &mut State, block: u8, hash: u8) -> Reply {

@@ -2,7 +2,7 @@
 
 use super::action::Action;
 use super::properties::{Violation, Witness};
-use super::root::{Entry, Record};
+use super::root::{Entry, Record, Slot};
 use super::rules::{Rule, Rules};
 use super::scenario::Scenario;
 use super::sets::Set;
@@ -178,7 +178,8 @@ fn snapshots(rules: Rules, state: &State, v: usize, out: &mut Successors) {
         .writes
         .iter()
         .any(|write| matches!(write, Write::InPlace { .. }));
-    let has_room = root.snapshots.contains(&None);
+    let asks = matches!(root.slot, Slot::Unshare { .. }) && rules.has(Rule::SnapshotAfterUnshare);
+    let has_room = root.snapshots.contains(&None) && !asks;
     if volume.budget.snapshots > 0 && has_room && (!writes || !rules.has(Rule::SnapshotDrains)) {
         let mut next = *state;
         next.volumes[v].budget.snapshots -= 1;

@@ -3,8 +3,8 @@
 use super::properties::Witness as W;
 use super::scenario::Scenario;
 use super::scenarios::{
-    aliasing, forgetful_index, hand_over, power_cuts, requests, slow_flushes, snapshots, takeover,
-    two_blocks, with_snapshots,
+    aliasing, forgetful_index, full_pool, hand_over, lazy_marks, power_cuts, requests, slow_flushes,
+    snapshots, takeover, two_blocks, with_snapshots,
 };
 use super::sets::Set;
 use super::state::{Faults, Requests};
@@ -22,6 +22,8 @@ pub(super) fn all() -> Vec<Scenario> {
         forgetful_index_killed(),
         hand_over_killed(),
         takeover_twice_cut(),
+        full_pool_read(),
+        lazy_marks_slow(),
     ]
 }
 
@@ -160,5 +162,23 @@ fn takeover_twice_cut() -> Scenario {
         },
         witnesses: vec![W::LateWrite, W::BatchSentAgain, W::MapRejected, W::Freed],
         ..takeover()
+    }
+}
+
+fn full_pool_read() -> Scenario {
+    Scenario {
+        name: "full-pool-read",
+        about: "two volumes unshare in place; a read",
+        requests: [requests(1, 1, 0), requests(1, 0, 0)],
+        ..full_pool()
+    }
+}
+
+fn lazy_marks_slow() -> Scenario {
+    Scenario {
+        name: "lazy-marks-slow",
+        about: "lazy marks, slow flushes, a kill and a power cut",
+        slow_flushes: true,
+        ..lazy_marks()
     }
 }

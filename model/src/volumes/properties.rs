@@ -66,6 +66,8 @@ pub enum Witness {
     Given,
     /// A block is taken from it.
     Taken,
+    /// A counted block becomes private again.
+    PrivateAgain,
     /// A hand-over that a crash has cut short is resumed.
     Resumed,
     /// A write of a former process arrives.
@@ -142,9 +144,6 @@ fn rows(scenario: &Scenario, state: &State) -> Option<Violation> {
             counted = row.references;
         }
         let references = references(scenario, state, block);
-        if counted < references {
-            return Some(Violation::RefsTooFew);
-        }
         // Batches that the index has applied and the volume has not.
         let mut due = references;
         for v in 0..scenario.volumes {
@@ -162,6 +161,9 @@ fn rows(scenario: &Scenario, state: &State) -> Option<Violation> {
                     due += u8::from(other == block);
                 }
                 (Slot::Decrement { block: own, .. }, _) if applied && own == block => {
+                    due = due.saturating_sub(1);
+                }
+                (Slot::Unshare { block: own, .. }, Some(Reply::Alone)) if applied && own == block => {
                     due = due.saturating_sub(1);
                 }
                 _ => {}
@@ -212,9 +214,10 @@ fn uses_of(scenario: &Scenario, state: &State, block: u8) -> u8 {
                 uses += u8::from(process.root.entry(lba) != Entry::Frozen(block));
                 registering = true;
             }
-            Slot::Decrement { block: own, .. } if own == block => {
+            Slot::Decrement { block: own, .. } | Slot::Unshare { block: own, .. } if own == block => {
                 let client = state.clients[v];
-                decided |= client.sequence == process.root.sequence && client.reply == Some(Reply::Zero);
+                let is_mine = matches!(client.reply, Some(Reply::Zero | Reply::Alone));
+                decided |= client.sequence == process.root.sequence && is_mine;
             }
             _ => {}
         }

@@ -52,6 +52,15 @@ pub enum Slot {
         /// The fingerprint.
         hash: u8,
     },
+    /// A full pool: take a block out of the index that nothing else refers to.
+    Unshare {
+        /// Whose block it is.
+        lba: u8,
+        /// The block.
+        block: u8,
+        /// The fingerprint.
+        hash: u8,
+    },
     /// The collector's: test and decrement.
     Decrement {
         /// The block.
@@ -72,6 +81,10 @@ pub enum Reply {
     Left,
     /// The count was 1, and the row is empty now.
     Zero,
+    /// The count was 1, and the row is empty now: the block is the volume's.
+    Alone,
+    /// The count is higher, and stays.
+    Shared,
     /// There is no such row.
     Missing,
     /// The sequence number is not the next one.
@@ -99,6 +112,10 @@ pub enum Record {
     DecIntent { block: u8, hash: u8 },
     /// What came of it.
     Decided { reply: Reply },
+    /// The volume is about to ask for a block of its own.
+    UnIntent { lba: u8, block: u8, hash: u8 },
+    /// What came of it.
+    Unshared { reply: Reply },
     /// A block is given to the pool.
     Give { block: u8 },
     /// A block of the pool is taken.
@@ -190,6 +207,11 @@ impl Root {
                 self.slot = Slot::Decrement { block, hash };
                 self.sequence = (self.sequence + 1) % 4;
             }
+            Record::UnIntent { lba, block, hash } => {
+                self.slot = Slot::Unshare { lba, block, hash };
+                self.sequence = (self.sequence + 1) % 4;
+            }
+            Record::Unshared { reply } => self.unshared(reply, &mut dropped),
             Record::Found {
                 reply,
                 aliased,
@@ -297,7 +319,25 @@ impl Root {
                     self.release(rules, own(true), dropped);
                 }
             }
-            Reply::Left | Reply::Zero | Reply::Missing | Reply::OutOfOrder => {}
+            _ => {}
+        }
+    }
+
+    fn unshared(&mut self, reply: Reply, dropped: &mut Dropped) {
+        let Slot::Unshare { lba, block, .. } = self.slot else {
+            return;
+        };
+        self.slot = Slot::Empty;
+        if reply != Reply::Alone {
+            return;
+        }
+        self.owned.add(block);
+        if self.entry(lba) == Entry::Counted(block) {
+            self.set(lba, Entry::Private(block));
+        } else {
+            // Dropped meanwhile: the reference needs no giving back.
+            self.unreferenced.remove(block);
+            dropped.limbo.add(block);
         }
     }
 

@@ -96,6 +96,12 @@ pub enum Rule {
     ClientFenced,
     /// 44: with lazy marks a block is written in place only if a durable mark covers its `Map`.
     InPlaceMarked,
+    /// 45: a full pool takes a block out of the index only if nothing else refers to it.
+    UnsharedAlone,
+    /// 46: ... and its intent is durable before the index is asked.
+    UnIntentDurable,
+    /// 47: a snapshot waits while such a batch is open.
+    SnapshotAfterUnshare,
 }
 
 impl Rule {
@@ -147,6 +153,9 @@ impl Rule {
         Self::TakeoverFlushes,
         Self::ClientFenced,
         Self::InPlaceMarked,
+        Self::UnsharedAlone,
+        Self::UnIntentDurable,
+        Self::SnapshotAfterUnshare,
     ];
 }
 

@@ -33,6 +33,8 @@ pub struct Scenario {
     pub collects: [bool; VOLUMES],
     /// A flush takes two steps, so that others can come between them.
     pub slow_flushes: bool,
+    /// Volumes take blocks out of the index to write them in place.
+    pub unshares: bool,
     /// A flush is acknowledged before its mark is durable.
     pub lazy_marks: bool,
     /// Volumes give free blocks to the pool, and take blocks from it.
@@ -68,6 +70,7 @@ impl Scenario {
             finds: [true; VOLUMES],
             collects: [true; VOLUMES],
             slow_flushes: false,
+            unshares: false,
             lazy_marks: false,
             hands_over: false,
             spare: Set::NONE,

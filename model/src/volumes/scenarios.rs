@@ -41,6 +41,8 @@ pub fn small() -> Vec<Scenario> {
         takeover_cut(),
         lazy_marks(),
         lazy_marks_sharing(),
+        full_pool(),
+        full_pool_cut(),
     ]
 }
 
@@ -375,7 +377,7 @@ fn takeover_cut() -> Scenario {
     }
 }
 
-fn lazy_marks() -> Scenario {
+pub(super) fn lazy_marks() -> Scenario {
     Scenario {
         name: "lazy-marks",
         about: "one volume; flushes are acknowledged before their marks are durable; two crashes",
@@ -395,5 +397,27 @@ fn lazy_marks_sharing() -> Scenario {
         about: "the same with two logical blocks of one content",
         lazy_marks: true,
         ..two_blocks()
+    }
+}
+
+pub(super) fn full_pool() -> Scenario {
+    Scenario {
+        name: "full-pool",
+        about: "two volumes take blocks out of the index and write them in place",
+        unshares: true,
+        requests: [requests(1, 0, 0), requests(1, 0, 0)],
+        faults: Faults::default(),
+        witnesses: vec![W::PrivateAgain, W::Aliased, W::Freed],
+        ..aliasing()
+    }
+}
+
+fn full_pool_cut() -> Scenario {
+    Scenario {
+        name: "full-pool-cut",
+        about: "the same in one volume, with a snapshot and a power cut",
+        unshares: true,
+        witnesses: vec![W::PrivateAgain, W::BatchSentAgain, W::SnapshotRemoved],
+        ..snapshots_cut()
     }
 }
