@@ -24,6 +24,7 @@ pub(super) fn all() -> Vec<Scenario> {
         takeover_twice_cut(),
         full_pool_read(),
         lazy_marks_slow(),
+        everything(),
     ]
 }
 
@@ -180,5 +181,20 @@ fn lazy_marks_slow() -> Scenario {
         about: "lazy marks, slow flushes, a kill and a power cut",
         slow_flushes: true,
         ..lazy_marks()
+    }
+}
+
+fn everything() -> Scenario {
+    Scenario {
+        name: "everything",
+        about: "two volumes; a lost answer, a kill and a power cut",
+        requests: [requests(2, 0, 0), requests(1, 0, 0)],
+        faults: Faults {
+            cuts: 1,
+            kills: 1,
+            losses: 1,
+            ..Faults::default()
+        },
+        ..power_cuts()
     }
 }
