@@ -49,6 +49,10 @@ pub enum Action {
     Ask { volume: usize },
     /// The answer is lost: the batch is to be sent again.
     LoseAnswer { volume: usize },
+    /// The batch is delayed, and is to be sent again meanwhile.
+    Delay { volume: usize },
+    /// The delayed one arrives; its answer reaches nobody.
+    Arrive { volume: usize },
     /// The finder logs what came of it, and changes the map.
     Found { volume: usize },
     /// The collector reads and hashes an unreferenced block, logs its intent, flushes the log.

@@ -41,6 +41,7 @@ pub const CASES: &[Case] = {
         case(R::OrphanStays, "aliasing", V::RefsTooFew),
         case(R::ExactlyOnce, "aliasing", V::Damage),
         case(R::ExactlyOnce, "kills", V::RefsTooMany),
+        case(R::ExactlyOnce, "late-batches", V::Leak),
         case(R::FreezeFirst, "aliasing", V::SharedWrittenInPlace),
         case(R::DropDurable, "power-cuts", V::RefsTooFew),
         case(R::DropDurable, "trims", V::RefsTooFew),

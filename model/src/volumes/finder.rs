@@ -8,7 +8,7 @@ use super::root::{Dropped, Entry, Record, Reply, Slot};
 use super::rules::{Rule, Rules};
 use super::scenario::Scenario;
 use super::snapshot::Dead;
-use super::state::{Call, Finder, State, TORN, Write, ZEROS};
+use super::state::{Call, Finder, State, Stray, TORN, Write, ZEROS};
 
 /// All steps that finder and collector of volume `v` can take.
 pub fn steps(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
@@ -195,6 +195,16 @@ fn call(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Su
         Call::Ready => {
             if !state.is_confirmed() {
                 return;
+            }
+            if state.faults.delays > 0 {
+                let mut next = *state;
+                next.faults.delays -= 1;
+                next.stray = Some(Stray {
+                    volume: u8::try_from(v).expect("a few volumes"),
+                    batch: process.root.slot,
+                    sequence: process.root.sequence,
+                });
+                out.push((Action::Delay { volume: v }, next));
             }
             let mut next = *state;
             let reply = apply(rules, &mut next, v, process.root.slot, process.root.sequence);

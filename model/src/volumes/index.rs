@@ -84,6 +84,16 @@ fn decrement(state: &mut State, block: u8, hash: u8) -> Reply {
 
 /// The steps of an index that may lose its newest batch.
 pub fn steps(scenario: &Scenario, rules: Rules, state: &State, out: &mut Successors) {
+    if let Some(stray) = state.stray {
+        let mut next = *state;
+        let volume = usize::from(stray.volume);
+        next.stray = None;
+        let reply = apply(rules, &mut next, volume, stray.batch, stray.sequence);
+        if reply == Reply::OutOfOrder {
+            next.events.note(Witness::StrayRefused);
+        }
+        out.push((Action::Arrive { volume }, next));
+    }
     if let Some(undo) = state.undo
         && state.faults.forgets > 0
     {

@@ -187,8 +187,9 @@ fn lazy_marks_slow() -> Scenario {
 fn everything() -> Scenario {
     Scenario {
         name: "everything",
-        about: "two volumes; a lost answer, a kill and a power cut",
-        requests: [requests(2, 0, 0), requests(1, 0, 0)],
+        about: "two volumes, two writes each; torn blocks, a lost answer, a kill and a power cut",
+        requests: [requests(2, 0, 0), requests(2, 0, 0)],
+        torn: true,
         faults: Faults {
             cuts: 1,
             kills: 1,

@@ -50,6 +50,8 @@ pub enum Witness {
     ReadThroughOldMapping,
     /// The index repeats an answer.
     Repeated,
+    /// The index refuses a batch that arrives too late.
+    StrayRefused,
     /// Recovery finds a wrong checksum.
     MapRejected,
     /// Recovery finds the right one.

@@ -112,6 +112,7 @@ impl Scenario {
             forgot: false,
             table: Default::default(),
             zombie: None,
+            stray: None,
             volumes: [Volume::default(); VOLUMES],
             faults: self.faults,
             fault: None,

@@ -43,6 +43,7 @@ pub fn small() -> Vec<Scenario> {
         lazy_marks_sharing(),
         full_pool(),
         full_pool_cut(),
+        late_batches(),
     ]
 }
 
@@ -419,5 +420,18 @@ fn full_pool_cut() -> Scenario {
         unshares: true,
         witnesses: vec![W::PrivateAgain, W::BatchSentAgain, W::SnapshotRemoved],
         ..snapshots_cut()
+    }
+}
+
+fn late_batches() -> Scenario {
+    Scenario {
+        name: "late-batches",
+        about: "a batch arrives after it was sent again",
+        faults: Faults {
+            delays: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![W::StrayRefused, W::Repeated, W::Freed],
+        ..aliasing()
     }
 }

@@ -216,6 +216,8 @@ pub struct Faults {
     pub cuts: u8,
     /// Answers of the index that do not arrive.
     pub losses: u8,
+    /// Batches that arrive late.
+    pub delays: u8,
     /// Ends of the index that lose its newest batch.
     pub forgets: u8,
     /// Takeovers of volume 0 by another host.
@@ -270,6 +272,17 @@ pub struct Zombie {
     pub writes: u8,
 }
 
+/// A batch that the network delivers late; the volume has sent it again meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Stray {
+    /// Whose it is.
+    pub volume: u8,
+    /// The batch.
+    pub batch: Slot,
+    /// Its sequence number.
+    pub sequence: u8,
+}
+
 /// What an index that loses its newest batch goes back to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Undo {
@@ -298,6 +311,8 @@ pub struct State {
     pub table: [Holder; BLOCKS],
     /// A former process of volume 0.
     pub zombie: Option<Zombie>,
+    /// A batch under way.
+    pub stray: Option<Stray>,
     /// The volumes.
     pub volumes: [Volume; VOLUMES],
     /// Faults still to come.
@@ -432,6 +447,15 @@ impl State {
             let before = &mut undo.clients[v];
             before.sequence = (before.sequence + 4 - client.sequence) % 4;
         }
+        if let Some(stray) = &mut self.stray
+            && usize::from(stray.volume) == v
+        {
+            stray.sequence = (stray.sequence + 4 - client.sequence) % 4;
+            if stray.sequence == 2 {
+                // Two behind. Numbers are whole in the code: it is never the next one again.
+                self.stray = None;
+            }
+        }
         if let Some(zombie) = &mut self.zombie
             && v == 0
         {
@@ -442,6 +466,7 @@ impl State {
             && volume.log.base.sequence == 0
             && volume.log.base.slot == Slot::Empty
             && self.faults.forgets == 0
+            && self.stray.is_none()
         {
             client.reply = None;
         }
