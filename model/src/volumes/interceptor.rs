@@ -57,7 +57,8 @@ fn begin_write(scenario: &Scenario, rules: Rules, state: &State, v: usize, lba: 
             read.allowed.add(content);
         }
         let volume = v;
-        let maps = |record| matches!(record, Record::Map { block, .. } if process.root.entry(lba).block() == Some(block));
+        let mapped = process.root.entry(lba).block();
+        let maps = |record| matches!(record, Record::Map { block, .. } if mapped == Some(block));
         let waits =
             scenario.lazy_marks && rules.has(Rule::InPlaceMarked) && state.volumes[v].log.records().any(maps);
         let is_shared = process.root.births[usize::from(lba)] != process.root.generation;
