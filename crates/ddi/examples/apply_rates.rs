@@ -1,9 +1,10 @@
 //! Measures a duplicates index on disk: rows a second of increments, hits and decrements by the
 //! size of a batch, bytes a row, and memory.
 //!
-//! `apply_rates FOLDER ROWS CACHE_MIB THREADS OPERATIONS`: in a new folder of that name, it registers ROWS
-//! contents in batches of 65,536. Then it measures OPERATIONS operations of each kind in batches of
-//! 256, 4,096 and 65,536. The folder is deleted in the end.
+//! `apply_rates FOLDER ROWS CACHE_MIB THREADS OPERATIONS`: in a new folder of that name, it
+//! registers ROWS contents in batches of 65,536. Then it measures OPERATIONS operations of each
+//! kind in batches of 4,096 and 65,536, and a sixteenth of them in batches of 256. The folder is
+//! deleted in the end.
 
 use std::path::Path;
 use std::time::Duration;

@@ -22,7 +22,9 @@ use crate::volume::Volume;
 const TICK: Duration = Duration::from_millis(100);
 /// Free blocks below which a volume gets more extents ahead of need.
 const LOW_BLOCKS: u64 = 2048;
-/// While a pool is nearly full, the collector works this often.
+/// If a user flushes less often, the pool flushes: else new blocks would never be written in place.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(2);
+/// While a pool is nearly full, the collector works this often, and always for removed volumes.
 const HURRY: Duration = Duration::from_secs(1);
 
 /// The threads of a pool. They end when it is dropped.
@@ -79,13 +81,27 @@ impl Pool {
     }
 
     fn keep_space(&self, stopping: &AtomicBool) {
+        let clock = &self.shared.clock;
+        let mut flushed = clock.monotonic();
         while !stopping.load(Ordering::Acquire) {
+            let is_flush_due = clock.monotonic().saturating_sub(flushed) >= FLUSH_INTERVAL;
+            if is_flush_due {
+                flushed = clock.monotonic();
+            }
             for volume in self.all() {
-                if let Err(error) = volume.keep_space() {
-                    tracing::error!(volume = %volume.name(), %error, "a checkpoint failed");
+                let kept = volume.keep_space();
+                let settled = kept.and_then(|()| {
+                    if is_flush_due {
+                        volume.settle_mappings()
+                    } else {
+                        Ok(())
+                    }
+                });
+                if let Err(error) = settled {
+                    tracing::error!(volume = %volume.name(), %error, "the work beside requests failed");
                 }
             }
-            self.shared.clock.sleep(TICK);
+            clock.sleep(TICK);
         }
     }
 
@@ -97,6 +113,7 @@ impl Pool {
             for volume in self.all() {
                 let now = clock.monotonic();
                 let interval = match fill {
+                    _ if volume.name().is_empty() => HURRY,
                     Fill::Normal => Duration::from_secs(volume.settings().interval_s.into()),
                     Fill::High | Fill::Critical => HURRY,
                 };
@@ -167,11 +184,24 @@ impl Volume {
         Ok(())
     }
 
+    /// Flushes if a mapping waits for a mark, or a mark for its own flush (rule 14).
+    fn settle_mappings(&self) -> Result<()> {
+        self.check_running()?;
+        let waits = {
+            let core = self.core();
+            core.log.is_unmarked(core.marked) || core.log.has_open_records()
+        };
+        if waits { self.flush_now() } else { Ok(()) }
+    }
+
     /// One iteration of the finder and the collector.
     fn iterate(&self, fill: Fill, stopping: &AtomicBool) -> Result<()> {
         let settings = self.settings();
         let clock = &*self.shared.clock;
         if self.name().is_empty() {
+            if self.is_husk() {
+                return Ok(());
+            }
             return self.dissolve(&mut |_| !stopping.load(Ordering::Acquire));
         }
         let (begun, mut bytes) = (clock.monotonic(), 0u64);

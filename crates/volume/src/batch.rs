@@ -16,7 +16,7 @@ use types::{BatchSequence, BlockNumber, Fingerprint};
 use crate::error::{Result, VolumeError};
 use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::shared::Mismatch;
-use crate::slot::{BatchContent, Slot};
+use crate::slot::{Batch, BatchContent, Slot};
 use crate::volume::Volume;
 
 /// Answers in one record.
@@ -55,8 +55,8 @@ impl Volume {
         };
         let batch = slot.open.take().expect("the batch was there");
         let result = match &batch.content {
-            BatchContent::Intent(blocks) => self.act_on_found(batch.sequence, blocks, &outcomes),
-            BatchContent::DecIntent(blocks) => self.act_on_decided(batch.sequence, blocks, &outcomes),
+            BatchContent::Intent(blocks) => self.act_on_found(&batch, blocks, &outcomes),
+            BatchContent::DecIntent(blocks) => self.act_on_decided(&batch, blocks, &outcomes),
         };
         // What the index counted is in the log or nowhere.
         self.or_stop(result)?;
@@ -89,7 +89,7 @@ impl Volume {
         };
         match batch.content {
             BatchContent::Intent(blocks) => {
-                for one in blocks {
+                for one in blocks.into_iter().skip(batch.answered) {
                     let (leaf, index) = self.leaf_of(&one)?;
                     let _gate = leaf.hold();
                     let mut core = self.core();
@@ -101,7 +101,7 @@ impl Volume {
             BatchContent::DecIntent(blocks) => {
                 // Marks covered what dropped them before they were taken.
                 let mut core = self.core();
-                for (block, _, count) in blocks {
+                for (block, _, count) in blocks.into_iter().skip(batch.answered) {
                     core.give_back(block, count, 0);
                 }
             }
@@ -115,10 +115,10 @@ impl Volume {
     }
 
     /// The index answered the finder's batch.
-    fn act_on_found(&self, sequence: u64, blocks: &[IntentBlock], outcomes: &[Outcome]) -> Result<()> {
-        let batch = BatchSequence::new(sequence).expect("the batch was sent");
+    fn act_on_found(&self, sent: &Batch, blocks: &[IntentBlock], outcomes: &[Outcome]) -> Result<()> {
+        let batch = BatchSequence::new(sent.sequence).expect("the batch was sent");
         let compares = self.settings().compare_bytes;
-        let mut from = 0;
+        let mut from = sent.answered;
         while from < blocks.len() {
             let (leaf, _) = self.leaf_of(&blocks[from])?;
             let here = blocks[from..]
@@ -183,11 +183,11 @@ impl Volume {
     /// The index answered the collector's batch.
     fn act_on_decided(
         &self,
-        sequence: u64,
+        sent: &Batch,
         blocks: &[(BlockNumber, Fingerprint, u32)],
         outcomes: &[Outcome],
     ) -> Result<()> {
-        let batch = BatchSequence::new(sequence).expect("the batch was sent");
+        let batch = BatchSequence::new(sent.sequence).expect("the batch was sent");
         let decided: Vec<DecidedOutcome> = outcomes
             .iter()
             .map(|outcome| match outcome {
@@ -196,8 +196,8 @@ impl Volume {
                 Outcome::Unknown | Outcome::Registered | Outcome::Hit { .. } => DecidedOutcome::Unknown,
             })
             .collect();
-        let mut from = 0;
-        for part in decided.chunks(OUTCOMES_MAX) {
+        let mut from = sent.answered;
+        for part in decided[from..].chunks(OUTCOMES_MAX) {
             let mut core = self.core();
             let at = core.append(&Record::Decided {
                 batch,

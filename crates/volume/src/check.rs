@@ -429,7 +429,7 @@ impl Volume {
             }
         }
         for page in upper.second.values() {
-            page.below.iter().flatten().for_each(|leaf| each(leaf.block));
+            page.references().for_each(|(_, leaf)| each(leaf.block));
         }
     }
 }

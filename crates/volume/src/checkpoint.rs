@@ -21,7 +21,7 @@ use crate::core::{Core, PageCopy};
 use crate::error::{Result, VolumeError};
 use crate::extents::Grant;
 use crate::leaf::Leaf;
-use crate::map::{Upper, UpperPages, page_of, split};
+use crate::map::{Upper, UpperPages, split};
 use crate::slot::Slot;
 use crate::volume::{Head, Volume, WholeBlock};
 
@@ -124,7 +124,7 @@ impl Volume {
         let mut replaced = head.state_pages.clone();
         replaced.extend(numbers.iter().filter_map(|number| {
             let (second, index) = split(*number);
-            Some(upper.second.get(&second)?.below[index]?.block)
+            Some(upper.second.get(&second)?.get(index)?.block)
         }));
         replaced.extend(
             seconds
@@ -225,7 +225,7 @@ impl Volume {
             let mut above = BTreeSet::new();
             for (number, reference) in leaves {
                 let (page, index) = split(*number);
-                upper.second.entry(page).or_default().below[index] = *reference;
+                upper.second.entry(page).or_default().set(index, *reference);
                 above.insert(page);
             }
             let UpperPages { second, third, root } = &mut *upper;
@@ -233,11 +233,11 @@ impl Volume {
             let mut above = BTreeSet::new();
             for (number, reference) in references {
                 let (page, index) = split(number);
-                third.entry(page).or_default().below[index] = reference;
+                third.entry(page).or_default().set(index, reference);
                 above.insert(page);
             }
             for (number, reference) in renew(third, &above, spare, unused, &mut blocks)? {
-                root.below[split(number).1] = reference;
+                root.set(split(number).1, reference);
             }
             renew_page(root, spare, unused, &mut blocks)?
         };
@@ -289,7 +289,7 @@ fn renew_page(
 ) -> Result<Option<PageReference>> {
     let block = spare.next().expect("a block was taken for each page");
     let mut page = Box::new([0; BLOCK_BYTES]);
-    if !page_of(&this.below, &mut page) {
+    if !this.to_page(&mut page) {
         unused.push(block);
         this.stored = None;
         return Ok(None);

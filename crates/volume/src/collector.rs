@@ -92,6 +92,7 @@ impl Volume {
         slot.open = Some(Batch {
             sequence,
             content: BatchContent::DecIntent(blocks),
+            answered: 0,
             held: Vec::new(),
         });
         self.flush_now()?;

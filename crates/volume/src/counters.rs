@@ -35,6 +35,13 @@ impl Histogram {
         self.sum_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
+    fn reset(&self) {
+        for count in &self.counts {
+            count.store(0, Ordering::Relaxed);
+        }
+        self.sum_ns.store(0, Ordering::Relaxed);
+    }
+
     fn summary(&self) -> Latency {
         let counts: Vec<u64> = self
             .counts
@@ -107,6 +114,14 @@ macro_rules! counters {
         }
 
         impl Counters {
+            /// Begins anew, for another volume.
+            pub(crate) fn reset(&self) {
+                for times in [&self.reads, &self.writes, &self.flushes] {
+                    times.reset();
+                }
+                $(self.$name.store(0, Ordering::Relaxed);)*
+            }
+
             /// The numbers now.
             pub(crate) fn counts(&self) -> VolumeCounts {
                 VolumeCounts {

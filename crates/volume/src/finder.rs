@@ -301,6 +301,7 @@ impl Volume {
         slot.open = Some(Batch {
             sequence,
             content: BatchContent::Intent(blocks),
+            answered: 0,
             held: frozen.into_iter().map(|one| one.leaf).collect(),
         });
         self.flush_now()?;

@@ -147,6 +147,11 @@ impl LogBuffer {
         self.record_end > marked
     }
 
+    /// Whether records, perhaps a mark alone, wait for the next commit.
+    pub(crate) fn has_open_records(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Blocks since the last checkpoint.
     pub(crate) const fn blocks(&self) -> u64 {
         self.blocks

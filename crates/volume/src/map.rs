@@ -29,8 +29,8 @@ pub(crate) const LEAF_MEMORY_BYTES: usize = size_of::<Leaf>() + 96;
 /// References to the pages below, and to the page itself.
 #[derive(Debug, Clone)]
 pub(crate) struct Upper {
-    /// References to the pages below.
-    pub(crate) below: Box<[Option<PageReference>; PAGE_ENTRIES]>,
+    /// References to the pages below, packed.
+    below: Box<[u64; PAGE_ENTRIES]>,
     /// Where this page is stored.
     pub(crate) stored: Option<BlockNumber>,
 }
@@ -38,9 +38,45 @@ pub(crate) struct Upper {
 impl Default for Upper {
     fn default() -> Self {
         Self {
-            below: Box::new([None; PAGE_ENTRIES]),
+            below: Box::new([0; PAGE_ENTRIES]),
             stored: None,
         }
+    }
+}
+
+impl Upper {
+    /// From the bytes of a stored page.
+    pub(crate) fn from_page(page: &[u8; BLOCK_BYTES], stored: BlockNumber) -> Self {
+        let mut below = Box::new([0; PAGE_ENTRIES]);
+        for (packed, bytes) in below.iter_mut().zip(page.chunks_exact(8)) {
+            *packed = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        }
+        let stored = Some(stored);
+        Self { below, stored }
+    }
+
+    /// The bytes to store, and whether there is a reference in them.
+    pub(crate) fn to_page(&self, page: &mut [u8; BLOCK_BYTES]) -> bool {
+        for (bytes, packed) in page.chunks_exact_mut(8).zip(&*self.below) {
+            bytes.copy_from_slice(&packed.to_le_bytes());
+        }
+        self.below.iter().any(|packed| *packed != 0)
+    }
+
+    /// The reference at this place; `None` if the page below is zeros.
+    pub(crate) fn get(&self, index: usize) -> Option<PageReference> {
+        PageReference::from_u64(self.below[index])
+    }
+
+    /// Sets the reference at this place.
+    pub(crate) fn set(&mut self, index: usize, reference: Option<PageReference>) {
+        self.below[index] = reference.map_or(0, PageReference::to_u64);
+    }
+
+    /// The references, with their places.
+    pub(crate) fn references(&self) -> impl Iterator<Item = (usize, PageReference)> + '_ {
+        let all = self.below.iter().enumerate();
+        all.filter_map(|(index, packed)| Some((index, PageReference::from_u64(*packed)?)))
     }
 }
 
@@ -104,7 +140,7 @@ impl Map {
 
     fn stored_leaf(&self, number: u64) -> Option<PageReference> {
         let (gib, index) = split(number);
-        self.upper().second.get(&gib)?.below[index]
+        self.upper().second.get(&gib)?.get(index)
     }
 
     /// The leaf with this number; `None` if all its blocks are zeros.
@@ -179,12 +215,12 @@ impl Map {
             let upper = self.upper();
             let (gib, _) = split(from);
             'all: for (gib, page) in upper.second.range(gib..) {
-                for (index, below) in page.below.iter().enumerate() {
+                for (index, _) in page.references() {
                     let number = gib * PAGE_ENTRIES as u64 + index as u64;
                     if number >= to || found.len() >= max {
                         break 'all;
                     }
-                    if number >= from && below.is_some() {
+                    if number >= from {
                         found.push(number);
                     }
                 }
@@ -232,25 +268,4 @@ pub(crate) fn read_page(
             why: "its digest is not the one that the page above has",
         },
     })
-}
-
-/// The references of a page.
-pub(crate) fn references(page: &[u8; BLOCK_BYTES]) -> Box<[Option<PageReference>; PAGE_ENTRIES]> {
-    let mut below = Box::new([None; PAGE_ENTRIES]);
-    for (reference, bytes) in below.iter_mut().zip(page.chunks_exact(8)) {
-        let packed = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        *reference = PageReference::from_u64(packed);
-    }
-    below
-}
-
-/// The bytes of a page of references, and whether there is one in it.
-pub(crate) fn page_of(below: &[Option<PageReference>; PAGE_ENTRIES], page: &mut [u8; BLOCK_BYTES]) -> bool {
-    let mut has_one = false;
-    for (bytes, reference) in page.chunks_exact_mut(8).zip(below) {
-        let packed = reference.map_or(0, PageReference::to_u64);
-        has_one |= packed != 0;
-        bytes.copy_from_slice(&packed.to_le_bytes());
-    }
-    has_one
 }

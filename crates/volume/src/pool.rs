@@ -22,7 +22,7 @@ use crate::slot::Slot;
 use crate::volume::Volume;
 
 /// Bytes of map that a volume caches, unless it is said otherwise.
-pub const MAP_CACHE_BYTES_DEFAULT: usize = 128 << 20;
+pub const MAP_CACHE_BYTES_DEFAULT: usize = 112 << 20;
 
 /// What a pool is opened with.
 #[derive(Debug, Clone)]
@@ -351,7 +351,7 @@ impl Volume {
     }
 
     /// Whether the volume was removed, and has nothing left but free blocks.
-    fn is_husk(&self) -> bool {
+    pub(crate) fn is_husk(&self) -> bool {
         if !self.head().header.name.is_empty() {
             return false;
         }
@@ -372,6 +372,7 @@ impl Volume {
         self.write_header(&mut head, header)?;
         self.set_blocks(blocks);
         self.keep_settings(settings);
+        self.counters.reset();
         Ok(())
     }
 

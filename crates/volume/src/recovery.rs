@@ -29,7 +29,7 @@ use crate::free::{EXTENT_LEN, FreeBlocks, block_at};
 use crate::head::{HEADER_BLOCKS, read_header};
 use crate::leaf::LEAF_BLOCKS;
 use crate::log::LogBuffer;
-use crate::map::{Map, Upper, UpperPages, read_page, references};
+use crate::map::{Map, Upper, UpperPages, read_page};
 use crate::replay::Replay;
 use crate::shared::{Gift, Shared};
 use crate::slot::Batch;
@@ -65,15 +65,13 @@ pub(crate) fn recover(
     let device = Arc::clone(&shared.device);
     let mut header = read_header(&*device, extent, id)?;
     let (state, state_pages) = read_state(&*device, &header)?;
-    let mut free = free_of(&header, &state, extent);
+    let free = free_of(&header, &state, extent);
     let upper = read_upper(&*device, &header)?;
     let map = Map::new(Arc::clone(&device), upper, shared.map_cache_bytes);
     let log = read_log(&*device, &header)?;
     let mut granted = shared.table().granted(id);
     let mut extents = log.extents;
-    for later in extents.iter().skip(1) {
-        free.remove_extent(*later);
-    }
+    let later_extents = extents.get(1..).unwrap_or_default().to_vec();
     let next = match extents.last() {
         Some(_) => log.next,
         None => {
@@ -114,6 +112,7 @@ pub(crate) fn recover(
     }
     let Replay {
         open,
+        answered,
         returned,
         credited,
         gifts,
@@ -123,6 +122,7 @@ pub(crate) fn recover(
     } = replay;
     header.blocks = blocks;
     core.empty_limbo();
+    take_log_extents(&mut core.free, &later_extents).map_err(|error| contradiction(&header, error))?;
     let unknown = granted
         .into_iter()
         .filter(|grant| !credited.contains(grant))
@@ -148,6 +148,7 @@ pub(crate) fn recover(
         open: open.map(|(sequence, content)| Batch {
             sequence,
             content,
+            answered,
             held,
         }),
         returned,
@@ -164,6 +165,20 @@ fn free_of(header: &VolumeHeader, state: &VolumeState, extent: ExtentNumber) -> 
         }
     }
     free
+}
+
+/// Takes the extents of the log out of the free blocks. The log took whole free extents, and before
+/// that they may have held data. So they are free when everything is replayed, and not before.
+fn take_log_extents(free: &mut FreeBlocks, extents: &[ExtentNumber]) -> Result<()> {
+    for extent in extents {
+        if !free.remove_extent(*extent) {
+            return Err(VolumeError::Contradiction {
+                volume: String::new(),
+                why: format!("extent {extent} is of the log, but other things use it"),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn contradiction(header: &VolumeHeader, error: VolumeError) -> VolumeError {
@@ -225,10 +240,7 @@ fn read_upper(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<UpperPa
             },
         });
     }
-    upper.root = Upper {
-        below: references(&page),
-        stored: Some(block),
-    };
+    upper.root = Upper::from_page(&page, block);
     upper.third = read_below(device, [(0, &upper.root)].into_iter())?;
     upper.second = read_below(device, upper.third.iter().map(|(number, page)| (*number, page)))?;
     Ok(upper)
@@ -240,15 +252,10 @@ fn read_below<'a>(
 ) -> Result<BTreeMap<u64, Upper>> {
     let mut pages = BTreeMap::new();
     for (number, page) in above {
-        for (index, reference) in page.below.iter().enumerate() {
-            if let Some(reference) = reference {
-                let bytes = read_page(device, "a page of the map", *reference)?;
-                let below = Upper {
-                    below: references(&bytes),
-                    stored: Some(reference.block),
-                };
-                pages.insert(number * LEAF_BLOCKS + index as u64, below);
-            }
+        for (index, reference) in page.references() {
+            let bytes = read_page(device, "a page of the map", reference)?;
+            let below = Upper::from_page(&bytes, reference.block);
+            pages.insert(number * LEAF_BLOCKS + index as u64, below);
         }
     }
     Ok(pages)

@@ -31,6 +31,8 @@ pub(crate) struct Replay<'a> {
     pub(crate) blocks: u64,
     /// The batch of which all intents, and not all answers, were met.
     pub(crate) open: Option<(u64, BatchContent)>,
+    /// How many of its answers were met.
+    pub(crate) answered: usize,
     /// The intents of a batch whose last one was not met.
     partial: Vec<IntentBlock>,
     partial_dec: Vec<(BlockNumber, Fingerprint, u32)>,
@@ -50,6 +52,7 @@ impl<'a> Replay<'a> {
             trusts_all: false,
             blocks,
             open: None,
+            answered: 0,
             partial: Vec::new(),
             partial_dec: Vec::new(),
             returned: Vec::new(),
@@ -212,7 +215,7 @@ impl<'a> Replay<'a> {
             }
             self.held.push(leaf);
         }
-        self.open = Some((batch, BatchContent::Intent(blocks)));
+        (self.open, self.answered) = (Some((batch, BatchContent::Intent(blocks))), 0);
         Ok(())
     }
 
@@ -231,7 +234,8 @@ impl<'a> Replay<'a> {
             let (leaf, index) = self.leaf(one.lba)?;
             self.core.found(&leaf, index, one.block, *outcome, at);
         }
-        if from + outcomes.len() >= count {
+        self.answered = from + outcomes.len();
+        if self.answered >= count {
             self.core.batch = open;
             self.open = None;
             self.held.clear();
@@ -251,7 +255,8 @@ impl<'a> Replay<'a> {
             let (block, _, _) = decided.ok_or_else(|| Self::wrong("too many answers".to_owned()))?;
             self.core.decided(*block, *outcome, at);
         }
-        if from + outcomes.len() >= count {
+        self.answered = from + outcomes.len();
+        if self.answered >= count {
             self.core.batch = open;
             self.open = None;
         }
@@ -267,7 +272,7 @@ impl<'a> Replay<'a> {
             let first = first.ok_or_else(|| Self::wrong(format!("batch {batch} gives back too much")))?;
             left = left.saturating_sub(u64::from(first.count));
         }
-        self.open = Some((batch, BatchContent::DecIntent(blocks)));
+        (self.open, self.answered) = (Some((batch, BatchContent::DecIntent(blocks))), 0);
         Ok(())
     }
 }

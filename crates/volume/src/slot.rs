@@ -12,6 +12,8 @@ use crate::leaf::Leaf;
 pub(crate) struct Batch {
     pub(crate) sequence: u64,
     pub(crate) content: BatchContent,
+    /// The first of its operations whose answers are in the log already: recovery acted on them.
+    pub(crate) answered: usize,
     /// The pages of the blocks: they stay in memory, because only there they are frozen.
     #[expect(dead_code, reason = "holding the pages is all that it is for")]
     pub(crate) held: Vec<Arc<Leaf>>,

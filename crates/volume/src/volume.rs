@@ -28,6 +28,18 @@ use crate::readers::Readers;
 use crate::shared::Shared;
 use crate::slot::Slot;
 
+/// Free blocks that first writes leave to overwrites.
+const KEPT_FOR_OVERWRITES: u64 = 256;
+
+/// What free blocks are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Some of the volume's blocks had been zeros.
+    First,
+    /// All had been written before.
+    Overwrite,
+}
+
 /// A block and its content.
 pub(crate) type WholeBlock = (BlockNumber, Box<[u8; 4096]>);
 
@@ -305,12 +317,19 @@ impl Volume {
     }
 
     /// Takes blocks for `count` successive blocks of the volume: several runs if there is no long
-    /// one. If too few are free, more come from limbo or from the pool.
-    pub(crate) fn allocate(&self, count: u64) -> Result<Vec<(BlockNumber, u32)>> {
+    /// one. If too few are free, more come from limbo, from the pool or from other volumes.
+    ///
+    /// The last free blocks are kept for blocks that were written before: each of these frees another
+    /// block in the end, so it can always be overwritten as long as nobody shares it.
+    pub(crate) fn allocate(&self, count: u64, purpose: Purpose) -> Result<Vec<(BlockNumber, u32)>> {
+        let kept = match purpose {
+            Purpose::First => KEPT_FOR_OVERWRITES,
+            Purpose::Overwrite => 0,
+        };
         loop {
             let before = {
                 let mut core = self.core();
-                if core.free.len() >= count + core.reserve() && core.has_log_room() {
+                if core.free.len() >= count + kept + core.reserve() && core.has_log_room() {
                     let mut runs = Vec::new();
                     let mut left = count;
                     while left > 0 {
@@ -324,7 +343,7 @@ impl Volume {
                 }
                 core.free.len()
             };
-            self.refill(count, before)?;
+            self.refill(count + kept, before)?;
         }
     }
 
@@ -373,10 +392,30 @@ impl Volume {
                 return Ok(());
             }
         }
-        if self.take_gift(count + reserve)? {
+        if self.take_gift(count + reserve)? || self.collect_now(before)? {
             return Ok(());
         }
         Err(VolumeError::NoSpace)
+    }
+
+    /// Frees the blocks that nobody refers to any more, at once. Returns whether more blocks are free
+    /// than before.
+    fn collect_now(&self, before: u64) -> Result<bool> {
+        if self.core().unreferenced.is_empty() {
+            return Ok(false);
+        }
+        self.flush_now()?;
+        // An index that fails, or that does not match, frees nothing; that is no error of a write.
+        if let Err(error) = self.collect(&mut |_| true) {
+            tracing::warn!(volume = %self.id, %error, "nothing can be freed");
+            self.check_running()?;
+            return Ok(false);
+        }
+        self.flush_now()?;
+        self.flush_now()?;
+        let mut core = self.core();
+        core.leave_limbo(self.readers.advance());
+        Ok(core.free.len() > before)
     }
 
     /// Gets extents of the pool until so many blocks are free, or the pool has no more.

@@ -17,7 +17,7 @@ use types::BlockNumber;
 use crate::error::Result;
 use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::read::follows;
-use crate::volume::Volume;
+use crate::volume::{Purpose, Volume};
 
 const BLOCK: usize = format::pool::BLOCK_BYTES;
 /// Digests in one record.
@@ -120,7 +120,14 @@ impl Volume {
 
     /// Writes whole blocks of one page to new blocks.
     fn redirect(&self, leaf: &Arc<Leaf>, index: usize, bytes: &[u8]) -> Result<u64> {
-        let runs = self.allocate((bytes.len() / BLOCK) as u64)?;
+        let count = bytes.len() / BLOCK;
+        let is_first = (index..index + count).any(|index| leaf.get(index) == MapEntry::Zero);
+        let purpose = if is_first {
+            Purpose::First
+        } else {
+            Purpose::Overwrite
+        };
+        let runs = self.allocate(count as u64, purpose)?;
         if let Err(error) = self.write_runs(&runs, bytes) {
             self.give_up(&runs);
             return Err(error);
@@ -186,7 +193,7 @@ impl Volume {
     /// different parts of a block both count.
     fn write_part(&self, leaf: &Arc<Leaf>, index: usize, within: usize, bytes: &[u8]) -> Result<Option<u64>> {
         // No lock is held while the pool is asked for a block.
-        let runs = self.allocate(1)?;
+        let runs = self.allocate(1, Purpose::Overwrite)?;
         let written = self.write_part_to(leaf, index, within, bytes, &runs);
         if !matches!(written, Ok(Some(_))) {
             self.give_up(&runs);

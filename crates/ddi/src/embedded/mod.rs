@@ -86,8 +86,8 @@ impl FjallIndex {
     ///
     /// # Errors
     /// [`DdiError::Missing`], [`DdiError::NotAnIndex`], [`DdiError::NewerFormat`],
-    /// [`DdiError::InUse`] and [`DdiError::Damaged`] as they say; [`DdiError::Failed`] if the system
-    /// refuses.
+    /// [`DdiError::InUse`] and [`DdiError::Damaged`] as they say; [`DdiError::Failed`] if the
+    /// system refuses.
     pub fn open(folder: &Path, options: FjallOptions) -> Result<Self, DdiError> {
         let (store, current) = folder::open(folder, options)?;
         Ok(Self {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod crash;
+mod log;
 mod model;
 mod random;
 mod single;

@@ -122,3 +122,41 @@ fn a_range_outside_of_the_volume_is_refused() {
     open.volumes[0].trim(end - 1, u64::MAX, false).unwrap_err();
     open.volumes[0].write(end, &[], false).unwrap();
 }
+
+/// Every write of the script succeeds in a full pool, because it frees another block.
+#[test]
+fn a_full_pool_takes_overwrites_and_refuses_the_first_write_of_a_block() {
+    let mut world = World::new();
+    let open = world.open().unwrap();
+    let big = open
+        .pool
+        .create_volume("big", 64 << 20, volume::VolumeSettings::default())
+        .unwrap();
+    let mut at = 0;
+    let full = loop {
+        let block = crate::model::content(1_000_000 + at);
+        match big.write(at * BLOCK as u64, &block, false) {
+            Ok(()) => at += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, volume::VolumeError::NoSpace), "{full}");
+    assert!(at > 12_000, "{at} blocks of 48 MiB are written");
+    // Registered, and nobody else refers to them: each overwrite needs another block for a while.
+    big.find(0, true, &mut |_| true).unwrap();
+    for lba in 0..2000 {
+        big.write(lba * BLOCK as u64, &crate::model::content(7_000_000 + lba), false)
+            .unwrap_or_else(|error| panic!("block {lba}: {error}"));
+    }
+    world.run(&open, Op::Flush { volume: 0 }).unwrap();
+    // Space comes back by a trim.
+    big.trim(0, 16 << 20, true).unwrap();
+    big.flush().unwrap();
+    big.collect(&mut |_| true).unwrap();
+    big.write(at * BLOCK as u64, &crate::model::content(5), true)
+        .unwrap();
+    world.check(&open, "full");
+    let mut read = vec![0; BLOCK];
+    big.read(5000 * BLOCK as u64, &mut read).unwrap();
+    assert_eq!(read, crate::model::content(1_005_000));
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ddi::DuplicatesIndex;
 use ddi::fault::FaultyIndex;
-use env::block::fault::FaultMachine;
+use env::block::fault::{FaultMachine, PowerCut};
 use env::{Env, ManualClock, MemoryStorage, SeededEntropy};
 use volume::{Pool, PoolOptions, Result, Volume, VolumeSettings};
 
@@ -68,6 +68,7 @@ pub(crate) struct World {
     pub(crate) machine: FaultMachine,
     pub(crate) index: Arc<FaultyIndex>,
     pub(crate) models: Vec<Model>,
+    pub(crate) blocks: u64,
     boot: u8,
 }
 
@@ -94,21 +95,33 @@ impl World {
     }
 
     pub(crate) fn with(settings: VolumeSettings) -> Self {
+        Self::sized(settings, EXTENTS, BLOCKS)
+    }
+
+    /// A pool of so many extents, with two volumes of so many blocks.
+    pub(crate) fn sized(settings: VolumeSettings, extents: u64, blocks: u64) -> Self {
         let index = Arc::new(FaultyIndex::new(options(1).clock));
         let machine = FaultMachine::new();
-        let disk = machine.create("disk", EXTENTS << 22);
+        let disk = machine.create("disk", extents << 22);
         Pool::create(&disk, &SeededEntropy::new(7), [1; 16], "").unwrap();
         let pool = Pool::open(Arc::new(disk), Arc::clone(&index) as _, &options(1)).unwrap();
         for name in NAMES {
-            pool.create_volume(name, BLOCKS * BLOCK as u64, settings).unwrap();
+            pool.create_volume(name, blocks * BLOCK as u64, settings).unwrap();
         }
         pool.close().unwrap();
         Self {
             machine,
             index,
-            models: vec![Model::new(BLOCKS); NAMES.len()],
+            models: vec![Model::new(blocks); NAMES.len()],
+            blocks,
             boot: 1,
         }
+    }
+
+    /// A copy of this world, with the index as it was when it was last marked.
+    pub(crate) fn fork(&self) -> Self {
+        self.index.lose_since_mark();
+        self.after(self.machine.power_cut(PowerCut::KeepAll), Crash::Kill)
     }
 
     pub(crate) fn open(&self) -> Result<Open> {
@@ -191,6 +204,7 @@ impl World {
             machine,
             index: Arc::clone(&self.index),
             models: self.models.clone(),
+            blocks: self.blocks,
             boot: match crash {
                 Crash::Kill => self.boot,
                 Crash::PowerCut => self.boot + 1,
@@ -201,7 +215,7 @@ impl World {
     /// Compares all volumes with their models after a crash.
     pub(crate) fn compare(&mut self, open: &Open, crash: Crash, what: &str) {
         for (volume, model) in open.volumes.iter().zip(&mut self.models) {
-            let mut read = vec![0; usize::try_from(BLOCKS).unwrap() * BLOCK];
+            let mut read = vec![0; usize::try_from(model.blocks).unwrap() * BLOCK];
             volume.read(0, &mut read).unwrap();
             model.survived(crash, &read, what);
         }
@@ -252,6 +266,7 @@ impl World {
 
     pub(crate) fn check(&self, open: &Open, what: &str) {
         let checked = open.pool.check(true, &mut |_| {}).unwrap();
-        assert!(checked.findings.is_empty(), "{what}: {:#?}", checked.findings);
+        let (count, first) = (checked.findings.len(), checked.findings.iter().take(4));
+        assert_eq!(count, 0, "{what}: {:#?}", first.collect::<Vec<_>>());
     }
 }
