@@ -12,6 +12,9 @@
 use crate::bytes::length;
 use crate::export::{ExportDetails, SelectedContext, is_selected};
 use crate::flags::TransmissionFlags;
+use crate::numbers::option::{
+    EXPORT_NAME, GO, INFO, LIST, LIST_META_CONTEXT, SET_META_CONTEXT, STARTTLS,
+};
 use crate::numbers::{
     FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, INIT_MAGIC, OPTION_MAGIC, RESERVED_ZEROES, option_reply,
 };
@@ -26,6 +29,9 @@ pub const GREETING: [u8; 18] = greeting();
 const HEAD_BYTES: usize = 16;
 /// A session has at most so many options. Clients need fewer than twenty.
 const OPTIONS_MAX: u32 = 1024;
+
+/// Told to a client without TLS.
+const TLS_REQUIRED: &str = "TLS is required";
 
 const fn greeting() -> [u8; 18] {
     let [a, b, c, d, e, f, g, h] = INIT_MAGIC.to_be_bytes();
@@ -243,7 +249,7 @@ impl ServerHaggle {
         if self.options > OPTIONS_MAX {
             return Some(Step::Close(CloseReason::ManyOptions));
         }
-        let is_name = option == crate::numbers::option::EXPORT_NAME;
+        let is_name = option == EXPORT_NAME;
         if !self.is_fixed && !is_name {
             return Some(Step::Close(CloseReason::NotFixed { option }));
         }
@@ -251,8 +257,12 @@ impl ServerHaggle {
             return Some(refused_name("its name is too long"));
         }
         if length(len) > OPTION_BYTES_MAX {
-            let text = "the option has more data than the server reads";
-            answer::error(out, option, option_reply::ERR_TOO_BIG, text);
+            if self.needs_tls() {
+                answer::error(out, option, option_reply::ERR_TLS_REQD, TLS_REQUIRED);
+            } else {
+                let text = "the option has more data than the server reads";
+                answer::error(out, option, option_reply::ERR_TOO_BIG, text);
+            }
             self.state = State::Skip { left: u64::from(len) };
             return None;
         }
@@ -260,25 +270,29 @@ impl ServerHaggle {
         None
     }
 
+    fn needs_tls(&self) -> bool {
+        self.tls == TlsMode::Required && !self.is_secure
+    }
+
     fn option(&mut self, number: u32, data: &[u8], input: &[u8], out: &mut Vec<u8>) -> Option<Step> {
         let decoded = ClientOption::decode(number, data);
-        let needs_tls = self.tls == TlsMode::Required && !self.is_secure;
+        let needs_tls = self.needs_tls();
         let decoded = match decoded {
-            Ok(ClientOption::ExportName(_)) | Err(_) if needs_tls && number == 1 => {
-                return Some(refused_name("TLS is required"));
+            _ if needs_tls && number == EXPORT_NAME => {
+                return Some(refused_name(TLS_REQUIRED));
             }
             Ok(ClientOption::Abort | ClientOption::StartTls) => decoded,
-            _ if needs_tls && number != crate::numbers::option::STARTTLS => {
-                answer::error(out, number, option_reply::ERR_TLS_REQD, "TLS is required");
+            _ if needs_tls && number != STARTTLS => {
+                answer::error(out, number, option_reply::ERR_TLS_REQD, TLS_REQUIRED);
                 return None;
             }
             decoded => decoded,
         };
         let option = match decoded {
             Ok(option) => option,
-            Err(_) if number == 1 => return Some(refused_name("its name is not valid text")),
+            Err(_) if number == EXPORT_NAME => return Some(refused_name("its name is not valid text")),
             Err(fault) => {
-                if number == crate::numbers::option::SET_META_CONTEXT {
+                if number == SET_META_CONTEXT {
                     self.selected = None;
                 }
                 answer::error(out, number, kind_of(fault), &fault.to_string());
@@ -357,7 +371,7 @@ impl ServerHaggle {
 
     /// Answers [`Step::List`]. Names that the protocol cannot carry are left out.
     pub fn listed<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, out: &mut Vec<u8>) {
-        let number = crate::numbers::option::LIST;
+        let number = LIST;
         for name in names {
             if name.len() <= STRING_BYTES_MAX {
                 answer::server(out, number, name);
@@ -373,7 +387,7 @@ impl ServerHaggle {
         let number = match self.pending.take() {
             Some(Pending::ExportName(_)) => return self.ended(refused_name(text)),
             Some(pending) => pending.number(),
-            None => crate::numbers::option::LIST,
+            None => LIST,
         };
         answer::error(out, number, option_reply::ERR_SHUTDOWN, text);
         Step::More
@@ -466,7 +480,6 @@ impl ServerHaggle {
 
 impl Pending {
     fn number(&self) -> u32 {
-        use crate::numbers::option::{EXPORT_NAME, GO, INFO};
         match self {
             Self::ExportName(_) => EXPORT_NAME,
             Self::Info { enters: true, .. } => GO,
@@ -476,7 +489,6 @@ impl Pending {
     }
 
     fn number_of_contexts(selects: bool) -> u32 {
-        use crate::numbers::option::{LIST_META_CONTEXT, SET_META_CONTEXT};
         if selects { SET_META_CONTEXT } else { LIST_META_CONTEXT }
     }
 }

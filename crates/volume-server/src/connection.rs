@@ -89,7 +89,17 @@ pub(crate) fn serve(shared: &Shared, socket: &Socket, negotiated: Negotiated) {
         tracing::error!(target: TARGET, %export, %error, "the last flush failed");
     }
     close(&lock(&connection.output));
-    socket.shut_down(Shutdown::Both);
+}
+
+/// Ends the other threads of a connection if this one panics.
+struct Ending<'a>(&'a Socket);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.shut_down(Shutdown::Both);
+        }
+    }
 }
 
 impl<'a> Connection<'a> {
@@ -100,6 +110,7 @@ impl<'a> Connection<'a> {
 
     fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let mut worker = Worker::new(self);
+        let _ending = Ending(self.socket);
         loop {
             self.waiting.fetch_add(1, Ordering::Relaxed);
             let mut input = lock(&self.input);

@@ -127,7 +127,9 @@ impl Shared {
     }
 
     fn leave(&self, number: u64) {
-        lock(&self.open).sockets.remove(&number);
+        if let Some(socket) = lock(&self.open).sockets.remove(&number) {
+            socket.shut_down(Shutdown::Both);
+        }
         self.closed.notify_all();
     }
 
@@ -270,13 +272,23 @@ fn accept(shared: &Arc<Shared>, listening: &Listening) {
         };
         let serving = Arc::clone(shared);
         let started = thread::Builder::new().name("nbd client".to_owned()).spawn(move || {
+            // Also if a thread of the connection panics.
+            let _leaving = Leaving(&serving, number);
             serve(&serving, &socket);
-            serving.leave(number);
         });
         if let Err(error) = started {
             shared.leave(number);
             tracing::warn!(target: TARGET, %error, "a client was not accepted");
         }
+    }
+}
+
+/// Closes a connection and forgets it when it is dropped.
+struct Leaving<'a>(&'a Shared, u64);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.leave(self.1);
     }
 }
 
@@ -291,5 +303,4 @@ fn serve(shared: &Shared, socket: &Arc<Socket>) {
         Ok(None) => {}
         Err(broken) => tracing::info!(target: TARGET, %broken, "a client was refused"),
     }
-    socket.shut_down(Shutdown::Both);
 }
