@@ -193,7 +193,14 @@ impl Reply {
             };
             let content = Content::Simple(Errno::from_code(code));
             let is_last = true;
-            return Ok(Parsed::Whole(Self { cookie, is_last, content }, SIMPLE_BYTES));
+            return Ok(Parsed::Whole(
+                Self {
+                    cookie,
+                    is_last,
+                    content,
+                },
+                SIMPLE_BYTES,
+            ));
         }
         if magic != CHUNK_MAGIC {
             return Err(ServerFault::NoMessage { found: magic.into() });
@@ -213,14 +220,28 @@ impl Reply {
                 return Ok(Parsed::Short(DATA_CHUNK_BYTES));
             };
             let content = Content::Data(offset, len);
-            return Ok(Parsed::Whole(Self { cookie, is_last, content }, DATA_CHUNK_BYTES));
+            return Ok(Parsed::Whole(
+                Self {
+                    cookie,
+                    is_last,
+                    content,
+                },
+                DATA_CHUNK_BYTES,
+            ));
         }
         let whole = CHUNK_BYTES + length(len);
         let Some(payload) = taker.bytes(length(len)) else {
             return Ok(Parsed::Short(whole));
         };
         let content = Content::read(kind, payload).ok_or(ServerFault::Parts { kind: kind.into() })?;
-        Ok(Parsed::Whole(Self { cookie, is_last, content }, whole))
+        Ok(Parsed::Whole(
+            Self {
+                cookie,
+                is_last,
+                content,
+            },
+            whole,
+        ))
     }
 }
 

@@ -12,9 +12,7 @@
 use crate::bytes::length;
 use crate::export::{ExportDetails, SelectedContext, is_selected};
 use crate::flags::TransmissionFlags;
-use crate::numbers::option::{
-    EXPORT_NAME, GO, INFO, LIST, LIST_META_CONTEXT, SET_META_CONTEXT, STARTTLS,
-};
+use crate::numbers::option::{EXPORT_NAME, GO, INFO, LIST, LIST_META_CONTEXT, SET_META_CONTEXT, STARTTLS};
 use crate::numbers::{
     FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, INIT_MAGIC, OPTION_MAGIC, RESERVED_ZEROES, option_reply,
 };
@@ -141,9 +139,14 @@ pub struct ServerHaggle {
 enum State {
     ClientFlags,
     Head,
-    Data { option: u32, len: usize },
+    Data {
+        option: u32,
+        len: usize,
+    },
     /// An option that was too long, of which so many bytes are to come.
-    Skip { left: u64 },
+    Skip {
+        left: u64,
+    },
     Over,
 }
 
@@ -151,8 +154,15 @@ enum State {
 #[derive(Debug)]
 enum Pending {
     ExportName(String),
-    Info { name: String, wants: Wants, enters: bool },
-    Contexts { query: MetaQuery, selects: bool },
+    Info {
+        name: String,
+        wants: Wants,
+        enters: bool,
+    },
+    Contexts {
+        query: MetaQuery,
+        selects: bool,
+    },
 }
 
 impl ServerHaggle {
@@ -266,7 +276,10 @@ impl ServerHaggle {
             self.state = State::Skip { left: u64::from(len) };
             return None;
         }
-        self.state = State::Data { option, len: length(len) };
+        self.state = State::Data {
+            option,
+            len: length(len),
+        };
         None
     }
 
@@ -305,7 +318,9 @@ impl ServerHaggle {
     fn decoded(&mut self, option: ClientOption, input: &[u8], out: &mut Vec<u8>) -> Option<Step> {
         let number = option.number();
         match option {
-            ClientOption::ExportName(name) => return Some(self.wait(name.clone(), Pending::ExportName(name))),
+            ClientOption::ExportName(name) => {
+                return Some(self.wait(name.clone(), Pending::ExportName(name)));
+            }
             ClientOption::Abort => {
                 answer::ack(out, number);
                 return Some(Step::Close(CloseReason::Aborted));
@@ -442,7 +457,10 @@ impl ServerHaggle {
             if lists_all || query.queries.iter().any(matches) {
                 let sent = if selects { id } else { 0 };
                 answer::meta_context(out, number, sent, name);
-                found.push(SelectedContext { id, name: name.clone() });
+                found.push(SelectedContext {
+                    id,
+                    name: name.clone(),
+                });
             }
         }
         answer::ack(out, number);
@@ -489,7 +507,11 @@ impl Pending {
     }
 
     fn number_of_contexts(selects: bool) -> u32 {
-        if selects { SET_META_CONTEXT } else { LIST_META_CONTEXT }
+        if selects {
+            SET_META_CONTEXT
+        } else {
+            LIST_META_CONTEXT
+        }
     }
 }
 
@@ -505,4 +527,3 @@ fn kind_of(fault: OptionFault) -> u32 {
         }
     }
 }
-

@@ -44,7 +44,10 @@ pub fn haggle(tls: TlsMode, bytes: &[u8], piece: usize) -> (Vec<Step>, Vec<u8>, 
             let mut step = machine.step(&mut part, &mut sent);
             used += before - part.len();
             before = part.len();
-            assert!(machine.stored_bytes() <= 2 * OPTION_BYTES_MAX, "it stores too much");
+            assert!(
+                machine.stored_bytes() <= 2 * OPTION_BYTES_MAX,
+                "it stores too much"
+            );
             if let Step::Find(name) = &step {
                 steps.push(step.clone());
                 step = machine.found(Some(&details).filter(|_| name.is_empty()), &mut sent);

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::{BLOCK_BYTES, BlockDevice, DeviceError, FileCaching, FileDevice, SystemClock};
-use volume_server::{
-    Export, ExportError, Exports, Place, RunState, Runs, Server, ServerSettings, Zeroing,
-};
+use volume_server::{Export, ExportError, Exports, Place, RunState, Runs, Server, ServerSettings, Zeroing};
 
 /// A device as an export. Only whole blocks.
 struct Raw(FileDevice);
@@ -69,7 +67,9 @@ impl Export for Raw {
         let zeros = vec![0; 1 << 20];
         let end = offset + len;
         while offset < end {
-            let now = usize::try_from(end - offset).unwrap_or(usize::MAX).min(zeros.len());
+            let now = usize::try_from(end - offset)
+                .unwrap_or(usize::MAX)
+                .min(zeros.len());
             self.0.write_at(offset, &zeros[..now]).map_err(failed)?;
             offset += now as u64;
         }
@@ -114,7 +114,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         mode: 0o600,
     };
     let exports = Arc::new(One(Arc::new(Raw(device))));
-    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])?;
+    let mut signals =
+        signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])?;
     let server = Server::start(ServerSettings::at(vec![place]), exports, Arc::new(SystemClock))?;
     signals.forever().next();
     let stats = server.stats();

@@ -7,9 +7,7 @@ use std::io::{self, Read, Write};
 
 use nbd::client::{Content, OptionReply, Parsed, Reply, ServerFault, greeting};
 use nbd::numbers::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES};
-use nbd::{
-    ClientOption, Command, CommandFlags, Errno, MetaQuery, Request, TransmissionFlags, Wants,
-};
+use nbd::{ClientOption, Command, CommandFlags, Errno, MetaQuery, Request, TransmissionFlags, Wants};
 
 /// Why a client has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -209,7 +207,13 @@ impl<S: Read + Write> Client<S> {
         };
         self.stream.write_all(&request.encode())?;
         self.stream.write_all(payload)?;
-        self.open.push((request, Answer { cookie, ..Answer::default() }));
+        self.open.push((
+            request,
+            Answer {
+                cookie,
+                ..Answer::default()
+            },
+        ));
         Ok(cookie)
     }
 
@@ -220,7 +224,10 @@ impl<S: Read + Write> Client<S> {
     pub fn receive(&mut self) -> Result<Answer, ClientError> {
         loop {
             let reply = self.message(Reply::parse)?;
-            let place = self.open.iter().position(|(request, _)| request.cookie == reply.cookie);
+            let place = self
+                .open
+                .iter()
+                .position(|(request, _)| request.cookie == reply.cookie);
             let place = place.ok_or(ClientError::Unexpected("its number is of no request"))?;
             let (request, mut answer) = self.open.swap_remove(place);
             let is_read = request.command == Command::Read;
@@ -238,7 +245,12 @@ impl<S: Read + Write> Client<S> {
                     put(&request, &mut answer.data, offset, &bytes)?;
                 }
                 Content::Hole(offset, len) => {
-                    put(&request, &mut answer.data, offset, &vec![0; usize::try_from(len).unwrap_or(0)])?;
+                    put(
+                        &request,
+                        &mut answer.data,
+                        offset,
+                        &vec![0; usize::try_from(len).unwrap_or(0)],
+                    )?;
                 }
                 Content::Status(context, ranges) => answer.status.push((context, ranges)),
                 Content::Error(error, ..) => answer.error = Some(error),

@@ -169,7 +169,9 @@ impl<'a> Worker<'a> {
         let time = now.saturating_sub(self.now);
         self.now = now;
         self.connection.pace.learn(request, time);
-        self.connection.counters.count(request.command, request.len, time, is_ok);
+        self.connection
+            .counters
+            .count(request.command, request.len, time, is_ok);
     }
 
     /// Writes a payload, in pieces if it is long, while it is received.
@@ -300,7 +302,8 @@ impl<'a> Worker<'a> {
             let head = reply::offset_data(request.cookie, false, offset, request.len);
             self.replies.add_read(&head, piece);
         } else {
-            self.replies.add_read(&reply::simple(request.cookie, Ok(())), piece);
+            self.replies
+                .add_read(&reply::simple(request.cookie, Ok(())), piece);
         }
         let output = lock(&self.connection.output);
         let mut failed = None;
@@ -347,14 +350,24 @@ impl<'a> Worker<'a> {
             let done = connection.export.status(&context.name, offset, len, &mut runs);
             let done = done.and_then(|()| {
                 let detail = "the export told no status".to_owned();
-                if runs.as_slice().is_empty() { Err(ExportError::Failed { detail }) } else { Ok(()) }
+                if runs.as_slice().is_empty() {
+                    Err(ExportError::Failed { detail })
+                } else {
+                    Ok(())
+                }
             });
             if let Err(error) = done {
                 self.measure(request, false);
                 return self.failed(request, &error, None);
             }
             let is_last = number == count;
-            reply::block_status(&mut self.text, request.cookie, is_last, context.id, runs.as_slice());
+            reply::block_status(
+                &mut self.text,
+                request.cookie,
+                is_last,
+                context.id,
+                runs.as_slice(),
+            );
         }
         self.measure(request, true);
         if !self.replies.add(&self.text) {
@@ -380,10 +393,21 @@ impl<'a> Worker<'a> {
     fn failed(&mut self, request: &Request, error: &ExportError, offset: Option<u64>) -> Result<(), Broken> {
         log(request, error);
         // The detail names the server's devices, which are not the client's business.
-        self.fail(request, error.errno(), "the request failed; the server's log says why", offset)
+        self.fail(
+            request,
+            error.errno(),
+            "the request failed; the server's log says why",
+            offset,
+        )
     }
 
-    fn fail(&mut self, request: &Request, errno: Errno, text: &str, offset: Option<u64>) -> Result<(), Broken> {
+    fn fail(
+        &mut self,
+        request: &Request,
+        errno: Errno,
+        text: &str,
+        offset: Option<u64>,
+    ) -> Result<(), Broken> {
         if !self.connection.transmission.is_structured {
             return self.add(&reply::simple(request.cookie, Err(errno)));
         }
@@ -408,7 +432,9 @@ impl<'a> Worker<'a> {
 }
 
 fn log(request: &Request, error: &ExportError) {
-    let Request { command, offset, len, .. } = request;
+    let Request {
+        command, offset, len, ..
+    } = request;
     match error {
         ExportError::NotSupported | ExportError::ShuttingDown => {
             tracing::debug!(target: TARGET, ?command, offset, len, %error, "a request failed");

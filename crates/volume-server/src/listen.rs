@@ -38,7 +38,10 @@ impl Listening {
         match place {
             Place::Unix { path, mode } => {
                 let name = || path.display().to_string();
-                let failed = |source| ServeError::Listen { place: name(), source };
+                let failed = |source| ServeError::Listen {
+                    place: name(),
+                    source,
+                };
                 let socket = bind(path)?;
                 fs::set_permissions(path, fs::Permissions::from_mode(*mode)).map_err(failed)?;
                 Ok(Self::Unix(socket, path.clone()))

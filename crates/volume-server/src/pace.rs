@@ -111,7 +111,11 @@ pub(crate) const SHORT_PAUSE: Duration = Duration::from_micros(50);
 impl Patience {
     /// How long to look.
     pub(crate) fn time(&self) -> Duration {
-        if self.is_short { SHORT_PAUSE } else { Duration::ZERO }
+        if self.is_short {
+            SHORT_PAUSE
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// Learns from a pause.

@@ -247,7 +247,9 @@ impl Drop for Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("settings", &self.shared.settings).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("settings", &self.shared.settings)
+            .finish_non_exhaustive()
     }
 }
 
@@ -271,11 +273,13 @@ fn accept(shared: &Arc<Shared>, listening: &Listening) {
             continue;
         };
         let serving = Arc::clone(shared);
-        let started = thread::Builder::new().name("nbd client".to_owned()).spawn(move || {
-            // Also if a thread of the connection panics.
-            let _leaving = Leaving(&serving, number);
-            serve(&serving, &socket);
-        });
+        let started = thread::Builder::new()
+            .name("nbd client".to_owned())
+            .spawn(move || {
+                // Also if a thread of the connection panics.
+                let _leaving = Leaving(&serving, number);
+                serve(&serving, &socket);
+            });
         if let Err(error) = started {
             shared.leave(number);
             tracing::warn!(target: TARGET, %error, "a client was not accepted");

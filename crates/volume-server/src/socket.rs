@@ -72,8 +72,14 @@ impl Socket {
             } else {
                 let mut parts = [IoSliceMut::new(first), IoSliceMut::new(second)];
                 match self {
-                    Self::Unix(socket) => { let mut s = socket; s.read_vectored(&mut parts) }
-                    Self::Tcp(socket) => { let mut s = socket; s.read_vectored(&mut parts) }
+                    Self::Unix(socket) => {
+                        let mut s = socket;
+                        s.read_vectored(&mut parts)
+                    }
+                    Self::Tcp(socket) => {
+                        let mut s = socket;
+                        s.read_vectored(&mut parts)
+                    }
                 }
             };
             match received {
@@ -85,8 +91,14 @@ impl Socket {
 
     fn read_one(&self, into: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Unix(socket) => { let mut s = socket; s.read(into) }
-            Self::Tcp(socket) => { let mut s = socket; s.read(into) }
+            Self::Unix(socket) => {
+                let mut s = socket;
+                s.read(into)
+            }
+            Self::Tcp(socket) => {
+                let mut s = socket;
+                s.read(into)
+            }
         }
     }
 
@@ -105,8 +117,14 @@ impl Socket {
         IoSlice::advance_slices(&mut parts, 0);
         while !parts.is_empty() {
             let sent = match self {
-                Self::Unix(socket) => { let mut s = socket; s.write_vectored(parts) }
-                Self::Tcp(socket) => { let mut s = socket; s.write_vectored(parts) }
+                Self::Unix(socket) => {
+                    let mut s = socket;
+                    s.write_vectored(parts)
+                }
+                Self::Tcp(socket) => {
+                    let mut s = socket;
+                    s.write_vectored(parts)
+                }
             };
             match sent {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

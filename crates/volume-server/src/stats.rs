@@ -165,7 +165,10 @@ mod tests {
         for nanos in (0..5000).chain(large) {
             let time = Duration::from_nanos(nanos);
             let end = end_of(bucket(time));
-            assert!(end > time && end <= time + time / 8 + Duration::from_nanos(1), "{time:?} {end:?}");
+            assert!(
+                end > time && end <= time + time / 8 + Duration::from_nanos(1),
+                "{time:?} {end:?}"
+            );
             assert!(bucket(time) == last || bucket(time) == last + 1 || nanos > 5000 && bucket(time) > last);
             last = bucket(time);
         }
@@ -182,8 +185,14 @@ mod tests {
         let stats = counters.snapshot();
         for (found, exact) in [(stats.p50, 5000), (stats.p99, 9900), (stats.p999, 9990)] {
             let exact = Duration::from_nanos(exact);
-            assert!(found >= exact && found <= exact + exact / 7, "{found:?} {exact:?}");
+            assert!(
+                found >= exact && found <= exact + exact / 7,
+                "{found:?} {exact:?}"
+            );
         }
-        assert_eq!((stats.reads, stats.read_bytes, stats.errors), (10_000, 99_000, 100));
+        assert_eq!(
+            (stats.reads, stats.read_bytes, stats.errors),
+            (10_000, 99_000, 100)
+        );
     }
 }

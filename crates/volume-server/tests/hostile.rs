@@ -38,7 +38,13 @@ fn serves(served: &Served) {
 }
 
 fn head(command: Command, offset: u64, len: u32) -> [u8; REQUEST_BYTES] {
-    let request = Request { flags: NONE, command, cookie: 9, offset, len };
+    let request = Request {
+        flags: NONE,
+        command,
+        cookie: 9,
+        offset,
+        len,
+    };
     request.encode()
 }
 
@@ -89,7 +95,11 @@ fn a_request_that_is_cut_off_ends_the_connection() {
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         assert!(is_closed(stream));
     }
-    assert_eq!(served.export.bytes(), vec![0; SIZE], "half a payload is never written");
+    assert_eq!(
+        served.export.bytes(),
+        vec![0; SIZE],
+        "half a payload is never written"
+    );
     serves(&served);
 }
 
@@ -101,13 +111,19 @@ fn lengths_alone_cost_no_memory() {
     let mut clients = Vec::new();
     for _ in 0..64 {
         let mut client = served.client(true);
-        client.stream().write_all(&head(Command::Write, 0, 32 << 20)).unwrap();
+        client
+            .stream()
+            .write_all(&head(Command::Write, 0, 32 << 20))
+            .unwrap();
         clients.push(client);
     }
     let mut options = Vec::new();
     for _ in 0..64 {
         let mut client = Client::greet(served.connect()).unwrap();
-        client.stream().write_all(b"IHAVEOPT\0\0\0\x07\xff\xff\xff\xff").unwrap();
+        client
+            .stream()
+            .write_all(b"IHAVEOPT\0\0\0\x07\xff\xff\xff\xff")
+            .unwrap();
         options.push(client);
     }
     serves(&served);
@@ -119,7 +135,10 @@ fn lengths_alone_cost_no_memory() {
 fn a_write_that_is_too_long_ends_the_connection_and_a_long_read_fails() {
     let served = serve(SIZE, |_| {});
     let mut client = served.client(true);
-    client.stream().write_all(&head(Command::Write, 0, u32::MAX)).unwrap();
+    client
+        .stream()
+        .write_all(&head(Command::Write, 0, u32::MAX))
+        .unwrap();
     assert!(is_closed(client.stream()));
     let mut client = served.client(true);
     let read = client.call(Command::Read, NONE, (0, u32::MAX), &[]);
@@ -136,7 +155,9 @@ fn a_client_that_never_reads_costs_bounded_memory() {
         let before = memory();
         let mut client = served.client(true);
         let stream = client.stream();
-        stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+        stream
+            .set_write_timeout(Some(Duration::from_millis(300)))
+            .unwrap();
         let request = head(Command::Read, 0, 1 << 20);
         while stream.write_all(&request).is_ok() {}
         serves(&served);
@@ -150,7 +171,10 @@ fn thousands_of_options_end_the_connection() {
     let served = serve(SIZE, |_| {});
     let mut client = Client::greet(served.connect()).unwrap();
     let mut asked = 0;
-    while client.option(&ClientOption::Info(String::new(), Wants::default())).is_ok() {
+    while client
+        .option(&ClientOption::Info(String::new(), Wants::default()))
+        .is_ok()
+    {
         asked += 1;
         assert!(asked < 5000);
     }
@@ -168,12 +192,16 @@ fn a_flood_of_connections_is_refused_and_passes() {
     }
     assert_eq!(greeted, 20);
     drop(flood);
-    eventually("there is room again", || served.connect().read_exact(&mut [0; 18]).is_ok());
+    eventually("there is room again", || {
+        served.connect().read_exact(&mut [0; 18]).is_ok()
+    });
 }
 
 #[test]
 fn a_client_that_does_not_negotiate_is_sent_away() {
-    let served = serve(SIZE, |settings| settings.handshake_time = Duration::from_millis(200));
+    let served = serve(SIZE, |settings| {
+        settings.handshake_time = Duration::from_millis(200)
+    });
     let mut silent = served.connect();
     assert!(is_closed(&mut silent));
     // Neither do bytes now and then extend the time.
@@ -259,7 +287,9 @@ fn a_stopped_server_says_so_and_cuts_clients_that_never_read() {
     let served = serve(8 << 20, |_| {});
     let mut client = served.client(true);
     let mut deaf = served.client(true);
-    deaf.stream().set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    deaf.stream()
+        .set_write_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
     while deaf.stream().write_all(&head(Command::Read, 0, 1 << 20)).is_ok() {}
     let server = served.server;
     let stopping = std::thread::spawn(move || server.stop(Duration::from_secs(1)));
@@ -285,8 +315,14 @@ fn a_stopped_server_says_so_and_cuts_clients_that_never_read() {
 fn wishes_for_unknown_exports_leave_no_trace() {
     let served = serve(SIZE, |_| {});
     for number in 0..100 {
-        let wish = Wish { export: format!("none {number}"), ..Wish::default() };
-        assert!(matches!(Client::open(served.connect(), &wish), Err(ClientError::Refused { .. })));
+        let wish = Wish {
+            export: format!("none {number}"),
+            ..Wish::default()
+        };
+        assert!(matches!(
+            Client::open(served.connect(), &wish),
+            Err(ClientError::Refused { .. })
+        ));
     }
     assert!(served.server.stats().is_empty());
 }

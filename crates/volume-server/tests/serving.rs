@@ -28,7 +28,10 @@ enum Op {
 
 fn ranges() -> impl Strategy<Value = (usize, usize)> {
     let len = prop_oneof![6 => 1..9000_usize, 2 => Just(BLOCK), 1 => 60_000..300_000_usize, 1 => 900_000..2_500_000_usize];
-    let place = prop_oneof![any::<usize>(), any::<usize>().prop_map(|place| place & !(BLOCK - 1))];
+    let place = prop_oneof![
+        any::<usize>(),
+        any::<usize>().prop_map(|place| place & !(BLOCK - 1))
+    ];
     (place, len).prop_map(|(place, len)| {
         let len = len.min(SIZE);
         (place % (SIZE - len + 1), len)
@@ -67,7 +70,11 @@ impl Model {
 
     fn check_durable(&self, export: &MemoryExport) {
         let found = export.durable();
-        let differs = self.durable.iter().zip(&found).any(|(one, found)| one.is_some_and(|one| one != *found));
+        let differs = self
+            .durable
+            .iter()
+            .zip(&found)
+            .any(|(one, found)| one.is_some_and(|one| one != *found));
         assert!(!differs, "answered as durable, and not");
     }
 }
@@ -82,7 +89,10 @@ fn check_status(answer: &Answer, len: usize, is_one: bool) {
         let sum: u64 = ranges.iter().map(|(len, _)| u64::from(*len)).sum();
         assert!(sum <= len as u64 && (is_one || sum == len as u64));
         assert!(!is_one || ranges.len() == 1);
-        assert!(ranges.windows(2).all(|two| two[0].1 != two[1].1), "neighbours are joined");
+        assert!(
+            ranges.windows(2).all(|two| two[0].1 != two[1].1),
+            "neighbours are joined"
+        );
     }
 }
 
@@ -98,7 +108,11 @@ fn one_by_one(ops: &[Op], is_structured: bool, micros: u64) {
     for (number, op) in ops.iter().enumerate() {
         match *op {
             Op::Read(at, len, whole) => {
-                let flags = if whole && is_structured { CommandFlags::DF } else { NONE };
+                let flags = if whole && is_structured {
+                    CommandFlags::DF
+                } else {
+                    NONE
+                };
                 let answer = client.call(Command::Read, flags, wide(at, len), &[]).unwrap();
                 assert!(answer.data == model.bytes[at..at + len], "{op:?}");
             }
@@ -137,7 +151,9 @@ fn one_by_one(ops: &[Op], is_structured: bool, micros: u64) {
             }
             Op::Status(at, len, one) if is_structured => {
                 let flags = if one { CommandFlags::REQ_ONE } else { NONE };
-                let answer = client.call(Command::BlockStatus, flags, wide(at, len), &[]).unwrap();
+                let answer = client
+                    .call(Command::BlockStatus, flags, wide(at, len), &[])
+                    .unwrap();
                 check_status(&answer, len, one);
             }
             Op::Status(at, len, _) => {
@@ -158,11 +174,23 @@ fn all_at_once(ops: &[Op], is_structured: bool, micros: u64) {
     served.export.micros.store(micros, Ordering::SeqCst);
     let mut client = served.client(is_structured);
     let mut expected = vec![0; PART * ops.len()];
-    let mut reader = Client::open(served.connect(), &Wish { is_structured, ..Wish::default() }).unwrap();
+    let mut reader = Client::open(
+        served.connect(),
+        &Wish {
+            is_structured,
+            ..Wish::default()
+        },
+    )
+    .unwrap();
     let mut cookies = Vec::new();
     for (number, op) in ops.iter().enumerate() {
-        let (Op::Read(at, len, _) | Op::Write(at, len, _) | Op::Trim(at, len) | Op::Zeroes(at, len, ..)
-            | Op::Cache(at, len) | Op::Status(at, len, _)) = *op else {
+        let (Op::Read(at, len, _)
+        | Op::Write(at, len, _)
+        | Op::Trim(at, len)
+        | Op::Zeroes(at, len, ..)
+        | Op::Cache(at, len)
+        | Op::Status(at, len, _)) = *op
+        else {
             cookies.push(client.send(Command::Flush, NONE, (0, 0), &[]).unwrap());
             continue;
         };
@@ -220,7 +248,9 @@ fn requests_to_a_slow_device_run_at_once_and_a_quick_one_needs_one_thread() {
     let mut client = served.client(true);
     let mut run = |count: usize| {
         for number in 0..count {
-            client.send(Command::Read, NONE, ((number * BLOCK) as u64, 4096), &[]).unwrap();
+            client
+                .send(Command::Read, NONE, ((number * BLOCK) as u64, 4096), &[])
+                .unwrap();
         }
         (0..count).for_each(|_| assert_eq!(client.receive().unwrap().error, None));
     };
@@ -245,7 +275,9 @@ fn a_slow_device_is_given_aligned_memory() {
     served.export.micros.store(1000, Ordering::SeqCst);
     let mut client = served.client(true);
     for number in 0..100 {
-        client.send(Command::Write, NONE, (number * 4096, 4096), &[1; 4096]).unwrap();
+        client
+            .send(Command::Write, NONE, (number * 4096, 4096), &[1; 4096])
+            .unwrap();
     }
     (0..100).for_each(|_| assert_eq!(client.receive().unwrap().error, None));
     assert!(served.export.unaligned.load(Ordering::SeqCst) < 10);
@@ -265,13 +297,26 @@ fn wrong_requests_are_refused_and_the_connection_serves_on() {
         let mut client = served.client(is_structured);
         let end = SIZE as u64;
         let block = vec![1; 4096];
-        let mut call = |command, flags, range, payload: &[u8]| refused(client.call(command, flags, range, payload));
+        let mut call =
+            |command, flags, range, payload: &[u8]| refused(client.call(command, flags, range, payload));
         assert_eq!(call(Command::Read, NONE, (end, 1), &[]), Errno::Invalid);
-        assert_eq!(call(Command::Read, NONE, (u64::MAX, u32::MAX), &[]), Errno::Invalid);
-        assert_eq!(call(Command::Write, NONE, (end - 1, 4096), &block), Errno::NoSpace);
-        assert_eq!(call(Command::Write, CommandFlags::DF, (0, 4096), &block), Errno::Invalid);
+        assert_eq!(
+            call(Command::Read, NONE, (u64::MAX, u32::MAX), &[]),
+            Errno::Invalid
+        );
+        assert_eq!(
+            call(Command::Write, NONE, (end - 1, 4096), &block),
+            Errno::NoSpace
+        );
+        assert_eq!(
+            call(Command::Write, CommandFlags::DF, (0, 4096), &block),
+            Errno::Invalid
+        );
         assert_eq!(call(Command::Trim, NONE, (end - 1, 2), &[]), Errno::Invalid);
-        assert_eq!(call(Command::WriteZeroes, NONE, (end - 1, 2), &[]), Errno::NoSpace);
+        assert_eq!(
+            call(Command::WriteZeroes, NONE, (end - 1, 2), &[]),
+            Errno::NoSpace
+        );
         assert_eq!(call(Command::Unknown(50), NONE, (0, 0), &[]), Errno::Invalid);
         client.call(Command::Read, NONE, (0, 0), &[]).unwrap();
         client.call(Command::Write, NONE, (0, 0), &[]).unwrap();
@@ -315,13 +360,23 @@ fn the_status_of_ranges_is_told_in_each_context() {
     let served = serve(SIZE, |_| {});
     let mut client = served.client(true);
     client.write(2 * BLOCK as u64, &vec![1; 3 * BLOCK], NONE).unwrap();
-    let answer = client.call(Command::BlockStatus, NONE, (BLOCK as u64, 10 * 4096), &[]).unwrap();
+    let answer = client
+        .call(Command::BlockStatus, NONE, (BLOCK as u64, 10 * 4096), &[])
+        .unwrap();
     assert_eq!(
         answer.status,
-        [(1, vec![(4096, 3), (3 * 4096, 0), (6 * 4096, 3)]), (2, vec![(4096, 0), (3 * 4096, 1), (6 * 4096, 0)])]
+        [
+            (1, vec![(4096, 3), (3 * 4096, 0), (6 * 4096, 3)]),
+            (2, vec![(4096, 0), (3 * 4096, 1), (6 * 4096, 0)])
+        ]
     );
-    let one = client.call(Command::BlockStatus, CommandFlags::REQ_ONE, (100, 10 * 4096), &[]).unwrap();
-    assert_eq!(one.status, [(1, vec![(2 * 4096 - 100, 3)]), (2, vec![(2 * 4096 - 100, 0)])]);
+    let one = client
+        .call(Command::BlockStatus, CommandFlags::REQ_ONE, (100, 10 * 4096), &[])
+        .unwrap();
+    assert_eq!(
+        one.status,
+        [(1, vec![(2 * 4096 - 100, 3)]), (2, vec![(2 * 4096 - 100, 0)])]
+    );
 }
 
 #[test]
@@ -354,14 +409,23 @@ fn connections_see_each_others_writes_and_flushes() {
 fn exports_come_and_go_while_connections_keep_theirs() {
     let served = serve(SIZE, |_| {});
     let mut old = served.client(true);
-    let wish = Wish { export: "new".to_owned(), ..Wish::default() };
-    assert!(matches!(Client::open(served.connect(), &wish), Err(ClientError::Refused { .. })));
+    let wish = Wish {
+        export: "new".to_owned(),
+        ..Wish::default()
+    };
+    assert!(matches!(
+        Client::open(served.connect(), &wish),
+        Err(ClientError::Refused { .. })
+    ));
     let mut exports = served.exports.0.lock().unwrap();
     exports.remove("");
     exports.insert("new".to_owned(), MemoryExport::new(BLOCK));
     drop(exports);
     assert_eq!(Client::open(served.connect(), &wish).unwrap().size_bytes, 4096);
-    assert!(matches!(Client::open(served.connect(), &Wish::default()), Err(ClientError::Refused { .. })));
+    assert!(matches!(
+        Client::open(served.connect(), &Wish::default()),
+        Err(ClientError::Refused { .. })
+    ));
     old.write(0, &[1], NONE).unwrap();
     assert_eq!(old.read(0, 1).unwrap(), [1]);
 }
@@ -376,11 +440,16 @@ fn requests_are_counted() {
     client.flush().unwrap();
     refused(client.call(Command::Read, NONE, (u64::MAX, 1), &[]));
     let stats = served.server.stats()[""];
-    assert_eq!((stats.reads, stats.read_bytes, stats.writes, stats.written_bytes), (2, 6000, 1, 5000));
+    assert_eq!(
+        (stats.reads, stats.read_bytes, stats.writes, stats.written_bytes),
+        (2, 6000, 1, 5000)
+    );
     assert_eq!((stats.flushes, stats.errors, stats.connections), (1, 1, 1));
     assert!(stats.p50 <= stats.p99 && stats.p99 <= stats.p999 && !stats.p50.is_zero());
     client.close().unwrap();
-    eventually("the connection ended", || served.server.stats()[""].connections == 0);
+    eventually("the connection ended", || {
+        served.server.stats()[""].connections == 0
+    });
 }
 
 #[test]
@@ -393,21 +462,36 @@ fn a_server_listens_on_several_places() {
     });
     for path in &paths {
         let stream = std::os::unix::net::UnixStream::connect(path).unwrap();
-        Client::open(stream, &Wish::default()).unwrap().write(3, &[3], NONE).unwrap();
+        Client::open(stream, &Wish::default())
+            .unwrap()
+            .write(3, &[3], NONE)
+            .unwrap();
     }
     let stream = TcpStream::connect(server.addresses()[0]).unwrap();
-    assert_eq!(Client::open(stream, &Wish::default()).unwrap().read(3, 1).unwrap(), [3]);
+    assert_eq!(
+        Client::open(stream, &Wish::default())
+            .unwrap()
+            .read(3, 1)
+            .unwrap(),
+        [3]
+    );
 
     // A living server's socket is not taken; a dead one's is replaced; a file is left alone.
     let settings = |path: &std::path::Path| ServerSettings::at(vec![common::place(path)]);
     let exports = exports as std::sync::Arc<dyn volume_server::Exports>;
-    let start = |path: &std::path::Path| Server::start(settings(path), std::sync::Arc::clone(&exports), common::clock());
+    let start = |path: &std::path::Path| {
+        Server::start(settings(path), std::sync::Arc::clone(&exports), common::clock())
+    };
     assert!(matches!(start(&paths[0]), Err(ServeError::InUse { .. })));
     let stale = folder.path().join("stale");
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
     assert!(stale.exists());
     let other = start(&stale).unwrap();
-    Client::open(std::os::unix::net::UnixStream::connect(&stale).unwrap(), &Wish::default()).unwrap();
+    Client::open(
+        std::os::unix::net::UnixStream::connect(&stale).unwrap(),
+        &Wish::default(),
+    )
+    .unwrap();
     drop(other);
     assert!(!stale.exists(), "it removes its socket");
     let file = folder.path().join("file");

@@ -74,7 +74,14 @@ pub fn error(out: &mut Vec<u8>, cookie: u64, error: Errno, text: &str) {
 
 /// Appends a chunk that says why and at which offset a request failed, with text for people.
 pub fn error_offset(out: &mut Vec<u8>, cookie: u64, error: Errno, text: &str, offset: u64) {
-    failure(out, cookie, chunk::ERROR_OFFSET, error, text, &offset.to_be_bytes());
+    failure(
+        out,
+        cookie,
+        chunk::ERROR_OFFSET,
+        error,
+        text,
+        &offset.to_be_bytes(),
+    );
 }
 
 /// A failure is always the last chunk.

@@ -4,14 +4,15 @@ use super::*;
 use crate::client::{Content, OptionReply, Parsed, Reply, greeting};
 use crate::numbers::Errno;
 use crate::reply::transmission as reply;
-use crate::{
-    Command, CommandFlags, GREETING, MetaQuery, Request, TlsMode, Transmission, Wants,
-};
+use crate::{Command, CommandFlags, GREETING, MetaQuery, Request, TlsMode, Transmission, Wants};
 
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     let pairs = digits.as_chunks::<2>().0;
-    pairs.iter().map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    pairs
+        .iter()
+        .map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
 }
 
 #[test]
@@ -22,20 +23,36 @@ fn a_server_greets() {
 
 #[test]
 fn options() {
-    let wants = Wants { name: false, description: true, block_size: true };
+    let wants = Wants {
+        name: false,
+        description: true,
+        block_size: true,
+    };
     let query = |queries: &[&str]| MetaQuery {
         export: "disk".to_owned(),
         queries: queries.iter().map(|&query| query.to_owned()).collect(),
     };
     let cases = [
-        (ClientOption::ExportName("disk".to_owned()), "00000001 00000004 6469736b"),
+        (
+            ClientOption::ExportName("disk".to_owned()),
+            "00000001 00000004 6469736b",
+        ),
         (ClientOption::Abort, "00000002 00000000"),
         (ClientOption::List, "00000003 00000000"),
         (ClientOption::StartTls, "00000005 00000000"),
-        (ClientOption::Info("disk".to_owned(), Wants::default()), "00000006 0000000a 00000004 6469736b 0000"),
-        (ClientOption::Go("disk".to_owned(), wants), "00000007 0000000e 00000004 6469736b 0002 0002 0003"),
+        (
+            ClientOption::Info("disk".to_owned(), Wants::default()),
+            "00000006 0000000a 00000004 6469736b 0000",
+        ),
+        (
+            ClientOption::Go("disk".to_owned(), wants),
+            "00000007 0000000e 00000004 6469736b 0002 0002 0003",
+        ),
         (ClientOption::StructuredReply, "00000008 00000000"),
-        (ClientOption::ListMetaContext(query(&[])), "00000009 0000000c 00000004 6469736b 00000000"),
+        (
+            ClientOption::ListMetaContext(query(&[])),
+            "00000009 0000000c 00000004 6469736b 00000000",
+        ),
         (
             ClientOption::SetMetaContext(query(&["base:"])),
             "0000000a 00000015 00000004 6469736b 00000001 00000005 626173653a",
@@ -45,7 +62,10 @@ fn options() {
     for (option, text) in cases {
         let bytes = hex(&format!("49484156454f5054 {text}"));
         assert_eq!(encoded(&option), bytes, "{option:?}");
-        assert_eq!(ClientOption::decode(option.number(), &bytes[16..]).as_ref(), Ok(&option));
+        assert_eq!(
+            ClientOption::decode(option.number(), &bytes[16..]).as_ref(),
+            Ok(&option)
+        );
     }
 }
 
@@ -63,8 +83,15 @@ fn a_negotiation() {
          {head} 00000006 00000003 0000000e 0003 00000001 00001000 02000000
          {head} 00000006 00000001 00000000"
     );
-    let wants = Wants { name: true, description: true, block_size: true };
-    let contexts = MetaQuery { export: "disk".to_owned(), queries: vec!["base:allocation".to_owned()] };
+    let wants = Wants {
+        name: true,
+        description: true,
+        block_size: true,
+    };
+    let contexts = MetaQuery {
+        export: "disk".to_owned(),
+        queries: vec!["base:allocation".to_owned()],
+    };
     let cases = [
         (
             ClientOption::List,
@@ -75,7 +102,10 @@ fn a_negotiation() {
             ),
         ),
         (ClientOption::Info("disk".to_owned(), wants), info),
-        (ClientOption::StructuredReply, format!("{head} 00000008 00000001 00000000")),
+        (
+            ClientOption::StructuredReply,
+            format!("{head} 00000008 00000001 00000000"),
+        ),
         (
             ClientOption::SetMetaContext(contexts),
             format!(
@@ -92,15 +122,27 @@ fn a_negotiation() {
         let (step, sent) = play(&mut machine, &encoded(&option));
         assert_eq!((step, sent), (Step::More, hex(&text)), "{option:?}");
     }
-    let (step, sent) = play(&mut machine, &encoded(&ClientOption::Go("disk".to_owned(), Wants::default())));
+    let (step, sent) = play(
+        &mut machine,
+        &encoded(&ClientOption::Go("disk".to_owned(), Wants::default())),
+    );
     let go = format!(
         "{head} 00000007 00000003 0000000c 0000 0000000012345000 0185 {head} 00000007 00000001 00000000"
     );
     assert_eq!(sent, hex(&go));
-    let Step::Transmit(Transmission { export, is_structured: true, contexts, .. }) = step else {
+    let Step::Transmit(Transmission {
+        export,
+        is_structured: true,
+        contexts,
+        ..
+    }) = step
+    else {
         panic!("{step:?}");
     };
-    assert_eq!((export.as_str(), contexts[0].id, contexts[0].name.as_str()), ("disk", 1, ALLOCATION_CONTEXT));
+    assert_eq!(
+        (export.as_str(), contexts[0].id, contexts[0].name.as_str()),
+        ("disk", 1, ALLOCATION_CONTEXT)
+    );
 }
 
 #[test]
@@ -144,14 +186,24 @@ fn replies() {
     };
     let ranges = [(0x1000, 3), (0x2000, 0)];
     let cases = [
-        (reply::simple(cookie, Ok(())).to_vec(), "67446698 00000000 1122334455667788".to_owned(), true, Content::Simple(None)),
+        (
+            reply::simple(cookie, Ok(())).to_vec(),
+            "67446698 00000000 1122334455667788".to_owned(),
+            true,
+            Content::Simple(None),
+        ),
         (
             reply::simple(cookie, Err(Errno::NoSpace)).to_vec(),
             "67446698 0000001c 1122334455667788".to_owned(),
             true,
             Content::Simple(Some(Errno::NoSpace)),
         ),
-        (reply::none(cookie).to_vec(), format!("{} 00000000", head("0001 0000")), true, Content::None),
+        (
+            reply::none(cookie).to_vec(),
+            format!("{} 00000000", head("0001 0000")),
+            true,
+            Content::None,
+        ),
         (
             reply::offset_data(cookie, false, 0x3000, 0x1000).to_vec(),
             format!("{} 00001008 0000000000003000", head("0000 0001")),
@@ -166,7 +218,10 @@ fn replies() {
         ),
         (
             with(&|out| reply::block_status(out, cookie, true, 7, &ranges)),
-            format!("{} 00000014 00000007 00001000 00000003 00002000 00000000", head("0001 0005")),
+            format!(
+                "{} 00000014 00000007 00001000 00000003 00002000 00000000",
+                head("0001 0005")
+            ),
             true,
             Content::Status(7, ranges.to_vec()),
         ),
@@ -178,17 +233,30 @@ fn replies() {
         ),
         (
             with(&|out| reply::error_offset(out, cookie, Errno::Io, "no", 0x3000)),
-            format!("{} 00000010 00000005 0002 6e6f 0000000000003000", head("0001 8002")),
+            format!(
+                "{} 00000010 00000005 0002 6e6f 0000000000003000",
+                head("0001 8002")
+            ),
             true,
             Content::Error(Errno::Io, "no".to_owned(), Some(0x3000)),
         ),
     ];
     for (bytes, text, is_last, content) in cases {
         assert_eq!(bytes, hex(&text), "{content:?}");
-        let parsed = Parsed::Whole(Reply { cookie, is_last, content }, bytes.len());
+        let parsed = Parsed::Whole(
+            Reply {
+                cookie,
+                is_last,
+                content,
+            },
+            bytes.len(),
+        );
         assert_eq!(Reply::parse(&bytes).as_ref(), Ok(&parsed));
         for len in 0..bytes.len() {
-            assert!(matches!(Reply::parse(&bytes[..len]), Ok(Parsed::Short(_))), "{parsed:?} {len}");
+            assert!(
+                matches!(Reply::parse(&bytes[..len]), Ok(Parsed::Short(_))),
+                "{parsed:?} {len}"
+            );
         }
     }
 }
@@ -197,16 +265,34 @@ fn replies() {
 fn a_client_reads_replies_to_options() {
     let head = "0003e889045565a9";
     let cases = [
-        ("00000003 00000002 00000008 00000004 6469736b", OptionReply::Server("disk".to_owned())),
-        ("00000006 00000003 00000006 0001 6469736b", OptionReply::Name("disk".to_owned())),
-        ("00000006 00000003 0000000e 0003 00000001 00001000 02000000", OptionReply::BlockSize(1, 4096, 1 << 25)),
+        (
+            "00000003 00000002 00000008 00000004 6469736b",
+            OptionReply::Server("disk".to_owned()),
+        ),
+        (
+            "00000006 00000003 00000006 0001 6469736b",
+            OptionReply::Name("disk".to_owned()),
+        ),
+        (
+            "00000006 00000003 0000000e 0003 00000001 00001000 02000000",
+            OptionReply::BlockSize(1, 4096, 1 << 25),
+        ),
         ("00000006 00000003 00000003 0063 00", OptionReply::Unknown),
-        ("00000009 00000004 00000007 00000002 613a62", OptionReply::MetaContext(2, "a:b".to_owned())),
-        ("00000009 80000003 00000002 6e6f", OptionReply::Error(option_reply::ERR_INVALID, "no".to_owned())),
+        (
+            "00000009 00000004 00000007 00000002 613a62",
+            OptionReply::MetaContext(2, "a:b".to_owned()),
+        ),
+        (
+            "00000009 80000003 00000002 6e6f",
+            OptionReply::Error(option_reply::ERR_INVALID, "no".to_owned()),
+        ),
     ];
     for (text, reply) in cases {
         let bytes = hex(&format!("{head} {text}"));
         let option = u32::from_be_bytes(bytes[8..12].try_into().unwrap());
-        assert_eq!(OptionReply::parse(&bytes), Ok(Parsed::Whole((option, reply), bytes.len())));
+        assert_eq!(
+            OptionReply::parse(&bytes),
+            Ok(Parsed::Whole((option, reply), bytes.len()))
+        );
     }
 }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::numbers::OPTION_MAGIC;
 use crate::numbers::option_reply::{
-    ERR_INVALID, ERR_POLICY, ERR_SHUTDOWN, ERR_TLS_REQD, ERR_TOO_BIG, ERR_UNKNOWN, ERR_UNSUP, INFO, META_CONTEXT,
+    ERR_INVALID, ERR_POLICY, ERR_SHUTDOWN, ERR_TLS_REQD, ERR_TOO_BIG, ERR_UNKNOWN, ERR_UNSUP, INFO,
+    META_CONTEXT,
 };
 use crate::{CloseReason, MetaQuery, OPTION_BYTES_MAX, TlsMode, Transmission, Wants};
 
@@ -19,7 +20,10 @@ fn go(name: &str) -> ClientOption {
 
 fn query(export: &str, queries: &[&str]) -> MetaQuery {
     let queries = queries.iter().map(|&query| query.to_owned()).collect();
-    MetaQuery { export: export.to_owned(), queries }
+    MetaQuery {
+        export: export.to_owned(),
+        queries,
+    }
 }
 
 fn raw(option: u32, data: &[u8]) -> Vec<u8> {
@@ -61,9 +65,21 @@ fn other_bytes_end_the_session() {
 fn an_unknown_export_is_refused_and_the_client_may_ask_for_another() {
     let mut machine = started(TlsMode::Off);
     assert_eq!(ask(&mut machine, &go("nothing")), [ERR_UNKNOWN]);
-    assert_eq!(ask(&mut machine, &ClientOption::Info("disk".to_owned(), Wants::default())), [INFO, ACK]);
-    assert!(matches!(play(&mut machine, &encoded(&go("disk"))).0, Step::Transmit(_)));
-    let why = closes(&mut started(TlsMode::Off), &encoded(&ClientOption::ExportName("nothing".to_owned())));
+    assert_eq!(
+        ask(
+            &mut machine,
+            &ClientOption::Info("disk".to_owned(), Wants::default())
+        ),
+        [INFO, ACK]
+    );
+    assert!(matches!(
+        play(&mut machine, &encoded(&go("disk"))).0,
+        Step::Transmit(_)
+    ));
+    let why = closes(
+        &mut started(TlsMode::Off),
+        &encoded(&ClientOption::ExportName("nothing".to_owned())),
+    );
     assert!(matches!(why, CloseReason::ExportName { .. }));
 }
 
@@ -93,7 +109,11 @@ fn malformed_options_are_refused_and_the_next_one_is_served() {
     let mut machine = started(TlsMode::Offered);
     for (option, data, kind) in cases {
         let (step, sent) = play(&mut machine, &raw(option, data));
-        assert_eq!((step, kinds(&sent)), (Step::More, vec![kind]), "{option} {data:?}");
+        assert_eq!(
+            (step, kinds(&sent)),
+            (Step::More, vec![kind]),
+            "{option} {data:?}"
+        );
     }
     assert_eq!(ask(&mut machine, &ClientOption::Unknown(4)), [ERR_UNSUP]);
     assert_eq!(ask(&mut machine, &ClientOption::StructuredReply), [ACK]);
@@ -122,13 +142,19 @@ fn a_session_has_a_bounded_number_of_options() {
     for _ in 0..1024 {
         assert_eq!(ask(&mut machine, &ClientOption::Unknown(99)), [ERR_UNSUP]);
     }
-    assert_eq!(closes(&mut machine, &encoded(&ClientOption::List)), CloseReason::ManyOptions);
+    assert_eq!(
+        closes(&mut machine, &encoded(&ClientOption::List)),
+        CloseReason::ManyOptions
+    );
 }
 
 #[test]
 fn an_end_is_acknowledged() {
     let (step, sent) = play(&mut started(TlsMode::Required), &raw(2, b"ignored"));
-    assert_eq!((step, kinds(&sent)), (Step::Close(CloseReason::Aborted), vec![ACK]));
+    assert_eq!(
+        (step, kinds(&sent)),
+        (Step::Close(CloseReason::Aborted), vec![ACK])
+    );
 }
 
 #[test]
@@ -148,9 +174,17 @@ fn contexts_are_selected_by_name_and_listed_by_namespace() {
     let set = |machine: &mut ServerHaggle, export: &str, queries: &[&str]| {
         ask(machine, &ClientOption::SetMetaContext(query(export, queries)))
     };
-    assert_eq!(set(&mut machine, "disk", &["base:allocation"]), [ERR_INVALID], "before structured replies");
+    assert_eq!(
+        set(&mut machine, "disk", &["base:allocation"]),
+        [ERR_INVALID],
+        "before structured replies"
+    );
     ask(&mut machine, &ClientOption::StructuredReply);
-    assert_eq!(set(&mut machine, "disk", &["base:", "qemu:"]), [ACK], "wildcards select nothing");
+    assert_eq!(
+        set(&mut machine, "disk", &["base:", "qemu:"]),
+        [ACK],
+        "wildcards select nothing"
+    );
     assert_eq!(set(&mut machine, "none", &["base:allocation"]), [ERR_UNKNOWN]);
     let two = ["qemu:dirty-bitmap:tuesday", "base:allocation"];
     assert_eq!(set(&mut machine, "disk", &two), [META_CONTEXT, META_CONTEXT, ACK]);
@@ -166,7 +200,10 @@ fn contexts_are_selected_by_name_and_listed_by_namespace() {
 fn used_after(options: &[ClientOption]) -> usize {
     let mut machine = started(TlsMode::Offered);
     ask(&mut machine, &ClientOption::StructuredReply);
-    ask(&mut machine, &ClientOption::SetMetaContext(query("disk", &["base:allocation"])));
+    ask(
+        &mut machine,
+        &ClientOption::SetMetaContext(query("disk", &["base:allocation"])),
+    );
     for option in options {
         ask(&mut machine, option);
     }
@@ -181,8 +218,14 @@ fn only_the_last_selection_counts_and_only_for_its_export() {
     assert_eq!(used_after(&[]), 1);
     assert_eq!(used_after(&[ClientOption::List]), 1);
     assert_eq!(used_after(&[ClientOption::SetMetaContext(query("disk", &[]))]), 0);
-    assert_eq!(used_after(&[ClientOption::SetMetaContext(query("none", &["base:allocation"]))]), 0);
-    assert_eq!(used_after(&[ClientOption::SetMetaContext(query("disk", &["no namespace"]))]), 0);
+    assert_eq!(
+        used_after(&[ClientOption::SetMetaContext(query("none", &["base:allocation"]))]),
+        0
+    );
+    assert_eq!(
+        used_after(&[ClientOption::SetMetaContext(query("disk", &["no namespace"]))]),
+        0
+    );
     assert_eq!(used_after(&[ClientOption::StartTls]), 0);
 }
 
@@ -195,7 +238,10 @@ fn chunks_need_not_be_whole_without_structured_replies() {
         }
         match play(&mut machine, &encoded(&go("disk"))).0 {
             Step::Transmit(transmission) => {
-                assert_eq!(transmission.is_structured, transmission.flags.has(TransmissionFlags::SEND_DF));
+                assert_eq!(
+                    transmission.is_structured,
+                    transmission.flags.has(TransmissionFlags::SEND_DF)
+                );
                 transmission.is_structured
             }
             step => panic!("{step:?}"),
@@ -203,7 +249,10 @@ fn chunks_need_not_be_whole_without_structured_replies() {
     };
     assert!(!flags(&[]));
     assert!(flags(&[ClientOption::StructuredReply]));
-    assert!(!flags(&[ClientOption::StructuredReply, ClientOption::StartTls]), "TLS begins anew");
+    assert!(
+        !flags(&[ClientOption::StructuredReply, ClientOption::StartTls]),
+        "TLS begins anew"
+    );
     assert!(flags(&[ClientOption::StartTls, ClientOption::StructuredReply]));
 }
 
@@ -216,7 +265,10 @@ fn tls_is_refused_offered_or_required() {
         let (step, sent) = play(&mut machine, &encoded(&tls));
         assert_eq!((step, kinds(&sent)), (Step::StartTls, vec![ACK]));
         assert_eq!(ask(&mut machine, &tls), [ERR_INVALID], "twice");
-        assert!(matches!(play(&mut machine, &encoded(&go("disk"))).0, Step::Transmit(_)));
+        assert!(matches!(
+            play(&mut machine, &encoded(&go("disk"))).0,
+            Step::Transmit(_)
+        ));
     }
     let mut machine = started(TlsMode::Required);
     let refused = [
@@ -232,8 +284,15 @@ fn tls_is_refused_offered_or_required() {
     for option in refused {
         assert_eq!(ask(&mut machine, &option), [ERR_TLS_REQD], "{option:?}");
     }
-    assert_eq!(kinds(&play(&mut machine, &raw(7, b"")).1), [ERR_TLS_REQD], "malformed");
-    let why = closes(&mut machine, &encoded(&ClientOption::ExportName("disk".to_owned())));
+    assert_eq!(
+        kinds(&play(&mut machine, &raw(7, b"")).1),
+        [ERR_TLS_REQD],
+        "malformed"
+    );
+    let why = closes(
+        &mut machine,
+        &encoded(&ClientOption::ExportName("disk".to_owned())),
+    );
     assert!(matches!(why, CloseReason::ExportName { .. }));
 }
 

@@ -7,20 +7,27 @@ use super::*;
 use crate::client::{Content, OptionReply, Parsed, Reply};
 use crate::numbers::Errno;
 use crate::reply::transmission as reply;
-use crate::{
-    Command, CommandFlags, MetaQuery, Request, TlsMode, Wants, probe,
-};
+use crate::{Command, CommandFlags, MetaQuery, Request, TlsMode, Wants, probe};
 
 fn text() -> impl Strategy<Value = String> {
     prop_oneof!["", "b", "[a-zé:]{0,40}"]
 }
 
 fn wants() -> impl Strategy<Value = Wants> {
-    any::<[bool; 3]>().prop_map(|[name, description, block_size]| Wants { name, description, block_size })
+    any::<[bool; 3]>().prop_map(|[name, description, block_size]| Wants {
+        name,
+        description,
+        block_size,
+    })
 }
 
 fn meta() -> impl Strategy<Value = MetaQuery> {
-    let one = prop_oneof!["base:", "base:allocation", "qemu:[a-z:-]{0,20}", "[a-z]{1,5}:[a-z]{0,5}"];
+    let one = prop_oneof![
+        "base:",
+        "base:allocation",
+        "qemu:[a-z:-]{0,20}",
+        "[a-z]{1,5}:[a-z]{0,5}"
+    ];
     (text(), vec(one, 0..5)).prop_map(|(export, queries)| MetaQuery { export, queries })
 }
 
@@ -40,7 +47,11 @@ fn option() -> impl Strategy<Value = ClientOption> {
 }
 
 fn tls() -> impl Strategy<Value = TlsMode> {
-    prop_oneof![Just(TlsMode::Off), Just(TlsMode::Offered), Just(TlsMode::Required)]
+    prop_oneof![
+        Just(TlsMode::Off),
+        Just(TlsMode::Offered),
+        Just(TlsMode::Required)
+    ]
 }
 
 proptest! {

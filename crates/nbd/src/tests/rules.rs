@@ -15,7 +15,13 @@ fn rules() -> Rules {
 }
 
 fn request(command: Command, flags: CommandFlags, offset: u64, len: u32) -> Request {
-    Request { flags, command, cookie: 1, offset, len }
+    Request {
+        flags,
+        command,
+        cookie: 1,
+        offset,
+        len,
+    }
 }
 
 const COMMANDS: [Command; 6] = [
@@ -49,7 +55,10 @@ fn ranges_within_the_export_pass_and_others_have_the_errors_of_the_protocol() {
 
 #[test]
 fn long_payloads_are_refused_and_long_effects_are_not() {
-    let rules = Rules { size_bytes: 1 << 40, ..rules() };
+    let rules = Rules {
+        size_bytes: 1 << 40,
+        ..rules()
+    };
     for (command, expected) in [
         (Command::Read, Err(Errno::TooLarge)),
         (Command::Write, Err(Errno::Invalid)),
@@ -58,11 +67,17 @@ fn long_payloads_are_refused_and_long_effects_are_not() {
         (Command::Cache, Ok(())),
         (Command::BlockStatus, Ok(())),
     ] {
-        assert_eq!(rules.check(&request(command, CommandFlags::default(), 0, 1 << 25)), Ok(()));
+        assert_eq!(
+            rules.check(&request(command, CommandFlags::default(), 0, 1 << 25)),
+            Ok(())
+        );
         let long = request(command, CommandFlags::default(), 0, (1 << 25) + 1);
         assert_eq!(rules.check(&long), expected, "{command:?}");
     }
-    let simple = Rules { is_structured: false, ..rules };
+    let simple = Rules {
+        is_structured: false,
+        ..rules
+    };
     let long = request(Command::Read, CommandFlags::default(), 0, (1 << 25) + 1);
     assert_eq!(simple.check(&long), Err(Errno::Invalid));
 }
@@ -89,8 +104,12 @@ fn a_flag_passes_only_with_its_command_and_if_it_was_negotiated() {
             let len = if command == Command::Flush { 0 } else { 1 };
             let request = request(command, flag, 0, len);
             assert_eq!(rules().check(&request).is_ok(), fits, "{request:?}");
-            let without = TransmissionFlags::SEND_FUA | TransmissionFlags::SEND_DF | TransmissionFlags::SEND_FAST_ZERO;
-            let plain = Rules { flags: rules().flags.without(without), ..rules() };
+            let without =
+                TransmissionFlags::SEND_FUA | TransmissionFlags::SEND_DF | TransmissionFlags::SEND_FAST_ZERO;
+            let plain = Rules {
+                flags: rules().flags.without(without),
+                ..rules()
+            };
             let passes = fits && matches!(flag, CommandFlags::NO_HOLE | CommandFlags::REQ_ONE);
             assert_eq!(plain.check(&request).is_ok(), passes, "{request:?}");
         }
@@ -107,11 +126,17 @@ fn commands_that_the_export_lacks_are_refused() {
     ] {
         let request = request(command, CommandFlags::default(), 0, 0);
         assert_eq!(rules().check(&request), Ok(()));
-        let without = Rules { flags: rules().flags.without(flag), ..rules() };
+        let without = Rules {
+            flags: rules().flags.without(flag),
+            ..rules()
+        };
         assert_eq!(without.check(&request), Err(Errno::Invalid), "{command:?}");
     }
     let status = request(Command::BlockStatus, CommandFlags::default(), 0, 1);
-    let without = Rules { has_contexts: false, ..rules() };
+    let without = Rules {
+        has_contexts: false,
+        ..rules()
+    };
     assert_eq!(without.check(&status), Err(Errno::Invalid));
     let empty = request(Command::BlockStatus, CommandFlags::default(), 0, 0);
     assert_eq!(rules().check(&empty), Err(Errno::Invalid));
@@ -119,16 +144,29 @@ fn commands_that_the_export_lacks_are_refused() {
     assert_eq!(rules().check(&unknown), Err(Errno::Invalid));
     let flush = request(Command::Flush, CommandFlags::default(), 0, 1);
     assert_eq!(rules().check(&flush), Err(Errno::Invalid));
-    assert_eq!(rules().check(&request(Command::Disconnect, CommandFlags(9), 9, 9)), Ok(()));
+    assert_eq!(
+        rules().check(&request(Command::Disconnect, CommandFlags(9), 9, 9)),
+        Ok(())
+    );
 }
 
 #[test]
 fn a_read_only_export_refuses_what_writes() {
-    let rules = Rules { flags: TransmissionFlags::ALL, ..rules() };
+    let rules = Rules {
+        flags: TransmissionFlags::ALL,
+        ..rules()
+    };
     for command in COMMANDS {
         let found = rules.check(&request(command, CommandFlags::default(), 0, 1));
-        let expected = if command.writes() { Err(Errno::NotPermitted) } else { Ok(()) };
+        let expected = if command.writes() {
+            Err(Errno::NotPermitted)
+        } else {
+            Ok(())
+        };
         assert_eq!(found, expected, "{command:?}");
     }
-    assert_eq!(rules.check(&request(Command::Flush, CommandFlags::default(), 0, 0)), Ok(()));
+    assert_eq!(
+        rules.check(&request(Command::Flush, CommandFlags::default(), 0, 0)),
+        Ok(())
+    );
 }

@@ -11,9 +11,7 @@ use std::time::Duration;
 use env::{Clock, SystemClock};
 use nbd::ALLOCATION_CONTEXT;
 use volume_server::client::{Client, Wish};
-use volume_server::{
-    Export, ExportError, Exports, Place, RunState, Runs, Server, ServerSettings, Zeroing,
-};
+use volume_server::{Export, ExportError, Exports, Place, RunState, Runs, Server, ServerSettings, Zeroing};
 
 pub(crate) const BLOCK: usize = 4096;
 
@@ -233,7 +231,11 @@ pub(crate) fn serve(len: usize, change: impl FnOnce(&mut ServerSettings)) -> Ser
     let socket = folder.path().join("socket");
     let export = MemoryExport::new(len);
     let exports = Arc::new(Named::default());
-    exports.0.lock().unwrap().insert(String::new(), Arc::clone(&export));
+    exports
+        .0
+        .lock()
+        .unwrap()
+        .insert(String::new(), Arc::clone(&export));
     let mut settings = ServerSettings::at(vec![place(&socket)]);
     change(&mut settings);
     let server = Server::start(settings, Arc::clone(&exports) as Arc<dyn Exports>, clock()).unwrap();
