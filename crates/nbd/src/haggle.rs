@@ -11,12 +11,13 @@
 
 use crate::bytes::length;
 use crate::export::{ExportDetails, SelectedContext, is_selected};
+use crate::fault::OptionFault;
 use crate::flags::TransmissionFlags;
 use crate::numbers::option::{EXPORT_NAME, GO, INFO, LIST, LIST_META_CONTEXT, SET_META_CONTEXT, STARTTLS};
 use crate::numbers::{
     FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, INIT_MAGIC, OPTION_MAGIC, RESERVED_ZEROES, option_reply,
 };
-use crate::option::{ClientOption, MetaQuery, OptionFault, Wants};
+use crate::option::{ClientOption, MetaQuery, Wants};
 use crate::reply::option as answer;
 use crate::{OPTION_BYTES_MAX, STRING_BYTES_MAX};
 

@@ -13,6 +13,7 @@
 mod bytes;
 pub mod client;
 mod export;
+mod fault;
 mod flags;
 mod haggle;
 pub mod numbers;
@@ -24,10 +25,11 @@ mod request;
 mod tests;
 
 pub use export::{ALLOCATION_CONTEXT, BlockSizes, ExportDetails, SelectedContext};
+pub use fault::OptionFault;
 pub use flags::{CommandFlags, TransmissionFlags};
 pub use haggle::{CloseReason, GREETING, ServerHaggle, Step, TlsMode, Transmission};
 pub use numbers::Errno;
-pub use option::{ClientOption, MetaQuery, OptionFault, Wants};
+pub use option::{ClientOption, MetaQuery, Wants};
 pub use request::{Command, REQUEST_BYTES, Request, RequestFault, Rules};
 
 /// A string of the protocol has at most so many bytes ("Conventions").

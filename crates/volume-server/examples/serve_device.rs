@@ -98,6 +98,10 @@ impl Exports for One {
     }
 }
 
+#[expect(
+    clippy::print_stdout,
+    reason = "a program for benchmarks, whose figures are read by people"
+)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(file), Some(socket)) = (arguments.next(), arguments.next()) else {

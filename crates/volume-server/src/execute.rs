@@ -12,12 +12,13 @@ use env::AlignedBuffer;
 use nbd::reply::transmission as reply;
 use nbd::{Command, CommandFlags, Errno, Request};
 
-use crate::connection::{Connection, lock};
+use crate::connection::Connection;
 use crate::error::{Broken, TARGET};
 use crate::export::{ExportError, Runs, Zeroing};
 use crate::input::Input;
 use crate::output::{PIECE_BYTES, Replies};
 use crate::pace::Patience;
+use crate::shared::lock;
 
 /// Replies are sent when they have so many bytes, so that the client can begin.
 const SENT_BYTES: usize = 128 << 10;

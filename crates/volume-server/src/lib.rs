@@ -18,13 +18,16 @@ mod listen;
 mod output;
 mod pace;
 mod server;
+mod shared;
 mod socket;
 mod stats;
+mod threads;
 mod tls;
 
 pub use error::ServeError;
 pub use export::{Export, ExportError, Exports, RunState, Runs, Zeroing};
 pub use listen::Place;
-pub use server::{Server, ServerSettings, TlsSettings};
+pub use server::Server;
+pub use shared::{ServerSettings, TlsSettings};
 pub use stats::ExportStats;
 pub use tls::TlsIdentity;

@@ -37,6 +37,15 @@ impl Output {
     }
 }
 
+impl Output {
+    /// Ends TLS, if there is any.
+    pub(crate) fn close(&self) {
+        if let Self::Secured(secured) = self {
+            secured.close();
+        }
+    }
+}
+
 /// Replies that were not sent yet. The data of each read begins at aligned memory, and its head
 /// ends there.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
 //! Clients that break the rules, and a server that is stopped while others work.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! A server over real sockets, against a plain model.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod common;
 
