@@ -1,9 +1,9 @@
 //! Doing requests, and answering them.
 //!
-//! A [`Worker`] is the memory of one thread. It answers a read with its data in one send. It divides
-//! longer reads and writes into pieces, so that its memory is bounded, and so that the client
-//! receives the first piece while the second one is read. If the protocol wants a longer read in one
-//! chunk, the thread holds the output until all pieces are sent.
+//! A [`Worker`] is the memory of one thread. It answers a read with its data in one send. It
+//! divides longer reads and writes into pieces, so that its memory is bounded, and so that the
+//! client receives the first piece while the second one is read. If the protocol wants a longer
+//! read in one chunk, the thread holds the output until all pieces are sent.
 
 use std::io::IoSlice;
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! [`Export`]. The protocol itself is in crate `nbd`. [`client`] is a small client, for tests.
 //!
 //! What a request costs, if several wait: a part of one receive and of one send, and the export's
-//! own work; no allocation, and no lock that another thread wants. A request that waits for a device
-//! hands receiving to another thread ([`ServerSettings::threads_of_connection_max`]).
+//! own work; no allocation, and no lock that another thread wants. A request that waits for a
+//! device hands receiving to another thread ([`ServerSettings::threads_of_connection_max`]).
 
 pub mod client;
 mod connection;

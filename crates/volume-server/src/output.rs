@@ -1,7 +1,7 @@
 //! Replies: collected by a thread, and sent together.
 //!
-//! Each thread collects its own [`Replies`]. [`Output`] belongs to the connection; a thread locks it
-//! while it sends.
+//! Each thread collects its own [`Replies`]. [`Output`] belongs to the connection; a thread locks
+//! it while it sends.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;

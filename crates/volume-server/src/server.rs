@@ -73,8 +73,9 @@ impl Server {
     }
 
     /// Accepts no more clients, finishes and answers the requests that it has received, and refuses
-    /// new ones. Then it flushes each export and closes the connections. Connections that do not end
-    /// within `time`, because a client does not receive, are cut. Returns whether all ended in time.
+    /// new ones. Then it flushes each export and closes the connections. Connections that do not
+    /// end within `time`, because a client does not receive, are cut. Returns whether all ended in
+    /// time.
     pub fn stop(mut self, time: Duration) -> bool {
         self.shared.stop();
         self.end_accepting();

@@ -1,14 +1,14 @@
 //! A connection after its negotiation: the threads that serve its requests.
 //!
 //! One thread at a time has the *input*: it receives requests. It does quick ones itself, and sends
-//! several replies at once. Before it does a request that waits for a device ([`crate::pace`]), it gives
-//! the input to another thread, which receives the next request meanwhile. Nothing is handed from
-//! thread to thread but the input; a request's reply is sent by the thread that received it.
+//! several replies at once. Before it does a request that waits for a device ([`crate::pace`]), it
+//! gives the input to another thread, which receives the next request meanwhile. Nothing is handed
+//! from thread to thread but the input; a request's reply is sent by the thread that received it.
 //!
 //! What must hold: a thread that waits for a device holds no lock (except for the rest of a long
-//! read in one chunk, see [`crate::execute`]). The memory of a connection is bounded by its threads:
-//! each has at most one payload and one set of replies. Errors of the connection end all its
-//! threads; no request is answered twice or by halves.
+//! read in one chunk, see [`crate::execute`]). The memory of a connection is bounded by its
+//! threads: each has at most one payload and one set of replies. Errors of the connection end all
+//! its threads; no request is answered twice or by halves.
 
 use std::net::Shutdown;
 use std::sync::Mutex;
