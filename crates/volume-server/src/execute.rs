@@ -111,27 +111,14 @@ impl<'a> Worker<'a> {
     /// Waits for a request. Returns false if none follows.
     fn wait(&mut self, input: &mut Input, patience: &mut Patience) -> Result<bool, Broken> {
         let began = self.connection.now();
-        let late = began + patience.time();
         let mut filled = input.fill(false)?;
-        if filled.is_none() && late > began {
-            let mut failed = None;
-            let mut time = began;
-            filled = self.connection.shared.spinners.spin(
-                || match input.fill(false) {
-                    Ok(filled) => filled,
-                    Err(error) => {
-                        failed = Some(error);
-                        Some(false)
-                    }
-                },
-                || {
-                    time = self.connection.now();
-                    time >= late
-                },
-            );
-            if let Some(error) = failed {
-                return Err(error.into());
-            }
+        if filled.is_none() {
+            let shared = self.connection.shared;
+            let limits = (began, patience.time());
+            let found = shared
+                .spinners
+                .spin(limits, &*shared.clock, || input.fill(false).transpose());
+            filled = found.transpose()?;
         }
         let filled = match filled {
             Some(filled) => filled,
