@@ -91,7 +91,7 @@ impl Spinners {
         }
     }
 
-    /// Calls `look` from `began` until it returns something or `time` has passed, if this thread may.
+    /// Calls `look` from `began` until it returns something or `time` has passed, if it may.
     pub(crate) fn spin<T>(
         &self,
         (began, time): (Duration, Duration),
