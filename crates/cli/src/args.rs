@@ -6,6 +6,7 @@ mod idle;
 mod init;
 mod key;
 mod optimize;
+mod pool;
 mod prune;
 mod reading;
 mod retention;
@@ -13,6 +14,7 @@ mod series;
 mod serving;
 mod typed;
 mod verify;
+mod volume;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +32,7 @@ pub(crate) use filter::{ALL, Filter, LATEST};
 pub(crate) use init::Init;
 pub(crate) use key::{Key, NewPassword};
 pub(crate) use optimize::Optimize;
+pub(crate) use pool::{Pool, PoolInit, PoolStats};
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use reading::{Dump, Ls, OverwriteMode, OwnersMode, Restore, SparseMode};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
@@ -37,6 +40,7 @@ pub(crate) use series::{Change, Named, Series, Which};
 pub(crate) use serving::{Invite, Join, Namespace, Serve, Server, Tenant, Token};
 pub(crate) use typed::TagList;
 use typed::{name, store_place, tag_list};
+pub(crate) use volume::{ListenPlace, Settings, Switch, Volume, VolumeServe};
 
 /// Deduplicating backups: equal data is stored once.
 #[derive(Debug, Parser)]
@@ -209,6 +213,12 @@ pub(crate) enum Command {
     Server(Server),
     /// Join a server with its invitation; after that, `-r onefold://HOST:PORT/NAMESPACE` is a store
     Join(Join),
+    /// Make, check and grow pools: files or disks with block volumes for virtual machines
+    #[command(subcommand)]
+    Pool(Pool),
+    /// Make and serve volumes, which share the equal blocks of their pool
+    #[command(subcommand)]
+    Volume(Volume),
 }
 
 #[derive(Debug, Args)]

@@ -10,9 +10,11 @@ mod init;
 mod join;
 mod key;
 mod ls;
+mod on_pool;
 mod optimize;
 mod pipeline;
 mod place;
+mod pool;
 mod prune;
 mod restore;
 mod revise;
@@ -22,6 +24,7 @@ mod server;
 mod snapshots;
 mod stats;
 mod typed;
+mod volume;
 
 use std::path::{Path, PathBuf};
 
@@ -61,6 +64,8 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Serve(args) => serve::run(global, args, output),
         Command::Server(args) => server::run(global, args, output),
         Command::Join(args) => join::run(args, output),
+        Command::Pool(args) => pool::run(args, output),
+        Command::Volume(args) => volume::run(args, output),
     }
 }
 

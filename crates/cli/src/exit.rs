@@ -3,7 +3,8 @@
 use cli_support::{Code, Output, code_of, message_of};
 use simulate::SimulateError;
 
-use crate::args::Command;
+use crate::args::{Command, Volume};
+use crate::volumes::{Kind, Refusal};
 
 /// The message after an interruption: what was interrupted, and the state of the store.
 fn interrupted(command: &Command, error: &anyhow::Error) -> Option<String> {
@@ -45,6 +46,14 @@ fn interrupted(command: &Command, error: &anyhow::Error) -> Option<String> {
              begun",
         ),
         Command::Analyze(_) => ("the analysis", "nothing was written"),
+        Command::Volume(Volume::Drain { .. }) => (
+            "the drain",
+            "blocks that it has shared stay shared, and the next drain continues",
+        ),
+        Command::Volume(Volume::Remove { .. }) => (
+            "freeing of space",
+            "the volume is removed, and the rest of its space comes back while the pool is served",
+        ),
         _ => return None,
     };
     Some(format!("{what} was interrupted: {left}"))
@@ -55,10 +64,12 @@ pub(crate) fn report(output: Output, command: &Command, error: &anyhow::Error) -
     let is_stopped = |cause: &(dyn std::error::Error + 'static)| {
         matches!(cause.downcast_ref(), Some(SimulateError::Interrupted))
     };
-    let code = if error.chain().any(is_stopped) {
-        Code::Interrupted
-    } else {
-        code_of(error)
+    let refused = error.chain().find_map(|cause| cause.downcast_ref::<Refusal>());
+    let code = match refused.map(|refusal| refusal.kind) {
+        _ if error.chain().any(is_stopped) => Code::Interrupted,
+        Some(Kind::Interrupted) => Code::Interrupted,
+        Some(Kind::NoPool) => Code::NoStore,
+        _ => code_of(error),
     };
     let message = match code {
         Code::Interrupted => interrupted(command, error).unwrap_or_else(|| message_of(error)),

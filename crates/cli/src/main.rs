@@ -8,6 +8,7 @@ mod commands;
 mod exit;
 mod log;
 mod password;
+mod volumes;
 
 use std::process::ExitCode;
 

@@ -131,27 +131,38 @@ impl Pool {
         }
     }
 
-    /// Shares all that is equal, and frees what nobody refers to: examines every block that is not
-    /// examined yet, hotspots included (D9). `progress` is called with the bytes that remain.
+    /// Shares all that is equal, and frees what nobody refers to: examines every block of the volumes
+    /// that is not examined yet, hotspots included (D9). `progress` is called with the bytes that
+    /// were examined since the last call, and those that remain. The work ends early if it returns
+    /// `false`.
     ///
     /// # Errors
     /// Errors of the device and of the index.
-    pub fn drain(&self, volumes: &[Arc<Volume>], progress: &mut dyn FnMut(u64)) -> Result<()> {
+    pub fn drain(&self, volumes: &[Arc<Volume>], progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+        let left = || {
+            volumes
+                .iter()
+                .map(|one| one.dirty.count() * env::BLOCK_BYTES)
+                .sum()
+        };
+        let mut goes_on = true;
         for volume in volumes {
-            volume.find(0, true, &mut |_| {
-                progress(volume.dirty.count() * env::BLOCK_BYTES);
-                true
+            volume.find(0, true, &mut |examined| {
+                goes_on = progress(examined, left());
+                goes_on
             })?;
+            if !goes_on {
+                return Ok(());
+            }
         }
         for volume in volumes {
             volume.flush_now()?;
             volume.flush_now()?;
-            volume.collect(&mut |_| true)?;
+            volume.collect(&mut |_| progress(0, left()))?;
             volume.flush_now()?;
             volume.flush_now()?;
             volume.return_surplus()?;
         }
-        progress(0);
         Ok(())
     }
 }

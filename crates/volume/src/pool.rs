@@ -156,6 +156,14 @@ impl Pool {
         volumes
     }
 
+    /// Removed volumes whose blocks are not all free yet (see [`Volume::dissolve`]).
+    #[must_use]
+    pub fn removed(&self) -> Vec<Arc<Volume>> {
+        let all = self.all().into_iter();
+        all.filter(|one| one.name().is_empty() && !one.is_husk())
+            .collect()
+    }
+
     /// Volumes that could not be recovered, and why.
     #[must_use]
     pub const fn failed(&self) -> &BTreeMap<VolumeId, String> {

@@ -20,7 +20,7 @@ const OF_STORES: [&str; 7] = [
     "no_pin",
 ];
 /// The commands that open no store.
-const WITHOUT_STORE: [&str; 2] = ["analyze", "join"];
+const WITHOUT_STORE: [&str; 4] = ["analyze", "join", "pool", "volume"];
 /// Options of a backup that the store's half of it would need. A server decides these itself.
 const OF_STORES_HALF: [&str; 5] = [
     "cap",
@@ -34,14 +34,19 @@ const OF_STORES_HALF: [&str; 5] = [
 /// stores.
 pub(super) fn built(mut clap: Clap) -> Clap {
     clap.build();
-    WITHOUT_STORE.into_iter().fold(clap, |clap, name| {
-        clap.mut_subcommand(name, |command| {
-            command.mut_args(|arg| {
-                let is_idle = OF_STORES.contains(&arg.get_id().as_str());
-                if is_idle { arg.hide(true) } else { arg }
-            })
+    WITHOUT_STORE
+        .into_iter()
+        .fold(clap, |clap, name| clap.mut_subcommand(name, without_store))
+}
+
+/// Hides options about stores in the help of a command and of those below it.
+fn without_store(command: Clap) -> Clap {
+    command
+        .mut_args(|arg| {
+            let is_idle = OF_STORES.contains(&arg.get_id().as_str());
+            if is_idle { arg.hide(true) } else { arg }
         })
-    })
+        .mut_subcommands(without_store)
 }
 
 impl Global {
@@ -167,7 +172,9 @@ impl Command {
                 let why = "what is to be set? --layout, --live, --archival, --segment, --repair or --optimize-after-backup";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
-            Self::Analyze(_) | Self::Join(_) => Self::idle_store(matches, &OF_STORES),
+            Self::Analyze(_) | Self::Join(_) | Self::Pool(_) | Self::Volume(_) => {
+                Self::idle_store(matches, &OF_STORES)
+            }
             Self::Server(Server::Init(_) | Server::Tenant(Tenant::Add { .. })) | Self::Serve(_) => {
                 Self::idle_store(matches, &["repo"])
             }

@@ -58,11 +58,16 @@ fn unused(text: &str) -> Result<PruneUnused, String> {
     }
 }
 
-/// Parses a size in bytes, or with a letter at the end in KiB, MiB, GiB or TiB.
+/// Parses a size in bytes, or in KiB, MiB, GiB or TiB: `16G` and `16GiB` are the same.
 pub(super) fn size(text: &str) -> Result<u64, String> {
-    let wrong = || "a size is a number, or one followed by K, M, G or T".to_owned();
+    let wrong = || "a size is a number, or one followed by K, M, G or T, as in 16G or 16GiB".to_owned();
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let shift = match text.get(digits.len()..).unwrap_or_default() {
+    let unit = text.get(digits.len()..).unwrap_or_default();
+    let shift = match unit
+        .strip_suffix("iB")
+        .filter(|unit| !unit.is_empty())
+        .unwrap_or(unit)
+    {
         "" | "b" | "B" => 0,
         "k" | "K" => 10,
         "m" | "M" => 20,
@@ -72,4 +77,39 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     };
     let number: u64 = digits.parse().map_err(|_| wrong())?;
     number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_one_unit() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("7", 7),
+            ("7B", 7),
+            ("4k", 4096),
+            ("3M", 3 << 20),
+            ("3MiB", 3 << 20),
+            ("16GiB", 16 << 30),
+            ("2T", 2 << 40),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in [
+            "",
+            "G",
+            "iB",
+            "3iB",
+            "3BiB",
+            "3GB",
+            "3Gib",
+            "1.5G",
+            "-1",
+            "99999999T",
+        ] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! A file or a disk as a block device.
 //!
 //! Invariant: one process at a time has a device open for writing, and then nobody has it open for
-//! reading. A lock of the system ensures it, and ends with the process. The lock works between
+//! reading, but for [`FileDevice::open_beside`]. A lock of the system ensures it, and ends with the process. The lock works between
 //! processes of one host, and between hosts only if their file system says so. A disk is also
 //! claimed from the system, so a mounted disk is never opened for writing.
 //!
@@ -24,6 +24,7 @@ use rustix::fs::FallocateFlags;
 
 use super::device::{BLOCK_BYTES, BlockDevice, DeviceError, check_parts, check_range};
 use flushes::Flushes;
+use opening::Others;
 use requests::Requests;
 
 /// Where written blocks are before a flush.
@@ -99,7 +100,7 @@ impl FileDevice {
     /// [`DeviceError::Denied`]; [`DeviceError::Unfit`]; [`DeviceError::NoDirect`];
     /// [`DeviceError::Io`].
     pub fn open(path: &Path, caching: FileCaching) -> Result<Self, DeviceError> {
-        Self::open_for(path, caching, false)
+        Self::open_for(path, caching, Others::Nobody)
     }
 
     /// Opens a file or a disk for reading, beside other readers. While it is open, nobody can open
@@ -108,18 +109,28 @@ impl FileDevice {
     /// # Errors
     /// As [`Self::open`]. A mounted disk is no error.
     pub fn open_read_only(path: &Path, caching: FileCaching) -> Result<Self, DeviceError> {
-        Self::open_for(path, caching, true)
+        Self::open_for(path, caching, Others::Readers)
     }
 
-    fn open_for(path: &Path, caching: FileCaching, is_read_only: bool) -> Result<Self, DeviceError> {
-        let (file, is_disk) = opening::open(path, caching, is_read_only)?;
+    /// Opens a file or a disk for reading, without a lock: another process may change it meanwhile.
+    /// So a read may return bytes of before and of after. Writes, discards and growths fail with
+    /// [`DeviceError::Denied`].
+    ///
+    /// # Errors
+    /// As [`Self::open`], but never [`DeviceError::InUse`].
+    pub fn open_beside(path: &Path) -> Result<Self, DeviceError> {
+        Self::open_for(path, FileCaching::PageCache, Others::Anybody)
+    }
+
+    fn open_for(path: &Path, caching: FileCaching, others: Others) -> Result<Self, DeviceError> {
+        let (file, is_disk) = opening::open(path, caching, others)?;
         let device = Self {
             file,
             path: path.to_owned(),
             len: AtomicU64::new(0),
             requests: Requests::new(caching),
             is_disk,
-            is_read_only,
+            is_read_only: others != Others::Nobody,
             flushes: Flushes::default(),
             growing: Mutex::default(),
         };

@@ -43,12 +43,20 @@ pub(super) fn settle(file: &File, path: &Path) -> Result<(), DeviceError> {
         .map_err(|error| failed("flush", path, error))
 }
 
+/// Who else may have a device open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Others {
+    /// Nobody. It can be written to.
+    Nobody,
+    /// Readers.
+    Readers,
+    /// Anybody.
+    Anybody,
+}
+
 /// Opens and locks a file or a disk. Also returns whether it is a disk.
-pub(super) fn open(
-    path: &Path,
-    caching: FileCaching,
-    is_read_only: bool,
-) -> Result<(File, bool), DeviceError> {
+pub(super) fn open(path: &Path, caching: FileCaching, others: Others) -> Result<(File, bool), DeviceError> {
+    let is_read_only = others != Others::Nobody;
     // A fifo would block the opening, so its kind is looked up before.
     let is_disk = kind(path, &std::fs::metadata(path))?;
     let mut flags = match caching {
@@ -73,7 +81,12 @@ pub(super) fn open(
     if kind(path, &file.metadata())? != is_disk {
         return Err(DeviceError::Unfit { device: name(path) });
     }
-    lock(&file, path, is_disk, is_read_only)?;
+    let operation = match others {
+        Others::Nobody => FlockOperation::NonBlockingLockExclusive,
+        Others::Readers => FlockOperation::NonBlockingLockShared,
+        Others::Anybody => return Ok((file, is_disk)),
+    };
+    lock(&file, path, is_disk, operation)?;
     Ok((file, is_disk))
 }
 
@@ -90,12 +103,7 @@ fn kind(path: &Path, metadata: &io::Result<std::fs::Metadata>) -> Result<bool, D
     }
 }
 
-fn lock(file: &File, path: &Path, is_disk: bool, is_read_only: bool) -> Result<(), DeviceError> {
-    let operation = if is_read_only {
-        FlockOperation::NonBlockingLockShared
-    } else {
-        FlockOperation::NonBlockingLockExclusive
-    };
+fn lock(file: &File, path: &Path, is_disk: bool, operation: FlockOperation) -> Result<(), DeviceError> {
     let mut tries = if is_disk { DISK_LOCK_TRIES } else { 1 };
     loop {
         tries -= 1;

@@ -48,6 +48,13 @@ fn one_writer_or_many_readers_have_a_file() {
     assert!(is_in_use(FileDevice::open(&path, CACHED)));
     assert!(is_in_use(FileDevice::open(&path, FileCaching::Direct)));
     assert!(is_in_use(FileDevice::open_read_only(&path, CACHED)));
+    let beside = FileDevice::open_beside(&path).unwrap();
+    assert_eq!(read(&beside, 1), [2; BLOCK_LEN]);
+    writer.write_at(BLOCK_BYTES, &[7; BLOCK_LEN]).unwrap();
+    assert_eq!(read(&beside, 1), [7; BLOCK_LEN]);
+    let refused = beside.write_at(BLOCK_BYTES, &[8; BLOCK_LEN]);
+    assert!(matches!(refused, Err(DeviceError::Denied { .. })), "{refused:?}");
+    writer.write_at(BLOCK_BYTES, &[2; BLOCK_LEN]).unwrap();
     drop(writer);
     let readers = [(); 2].map(|()| FileDevice::open_read_only(&path, CACHED).unwrap());
     assert!(is_in_use(FileDevice::open(&link, CACHED)));
