@@ -1,7 +1,7 @@
 //! The volumes that a server serves, and who has them open.
 //!
-//! A volume is opened under a lock that [`ServedExports::unused`] holds, so no client opens a volume
-//! while it is removed.
+//! A volume is opened under a lock that [`ServedExports::unused`] holds, so no client opens a
+//! volume while it is removed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

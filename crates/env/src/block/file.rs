@@ -1,9 +1,10 @@
 //! A file or a disk as a block device.
 //!
 //! Invariant: one process at a time has a device open for writing, and then nobody has it open for
-//! reading, but for [`FileDevice::open_beside`]. A lock of the system ensures it, and ends with the process. The lock works between
-//! processes of one host, and between hosts only if their file system says so. A disk is also
-//! claimed from the system, so a mounted disk is never opened for writing.
+//! reading, but for [`FileDevice::open_beside`]. A lock of the system ensures it, and ends with the
+//! process. The lock works between processes of one host, and between hosts only if their file
+//! system says so. A disk is also claimed from the system, so a mounted disk is never opened for
+//! writing.
 //!
 //! Any number of threads may call everything at once. After a flush that failed, the device is
 //! poisoned ([`BlockDevice`]): the system may have dropped the pages that it could not write.
