@@ -2,7 +2,7 @@
 //!
 //! A pool has one process at a time. `volume serve` has its pool for long, so it listens on a
 //! control socket in the folder of the index, and does there what other commands ask for. A command
-//! makes a [`Request`] and prints the [`Answer`], and [`ask`] finds out who does the work. So the
+//! makes a [`Request`] and prints the [`Answer`]; [`ask`] finds out who does the work. So the
 //! output and the exit code are the same.
 
 mod asking;

@@ -1,7 +1,7 @@
 //! Reading numbers and strings from the front of bytes.
 
 use crate::STRING_BYTES_MAX;
-use crate::option::OptionFault;
+use crate::fault::OptionFault;
 
 /// Takes numbers and strings from the front.
 pub(crate) struct Taker<'a>(pub(crate) &'a [u8]);

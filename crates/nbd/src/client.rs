@@ -4,12 +4,12 @@
 //! are needed. A client reads the messages of a trusted server, so it may store what they say.
 
 use crate::bytes::{Taker, length, string};
+use crate::fault::OptionFault;
 use crate::flags::TransmissionFlags;
 use crate::numbers::{
     CHUNK_MAGIC, Errno, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, SIMPLE_REPLY_MAGIC, chunk, info,
     option_reply,
 };
-use crate::option::OptionFault;
 use crate::{PAYLOAD_BYTES_MAX, STRING_BYTES_MAX};
 
 /// A reply to an option has at most so many bytes of data.

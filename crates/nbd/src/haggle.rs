@@ -1,8 +1,8 @@
 //! The server's side of the negotiation, as a state machine.
 //!
-//! The server sends [`GREETING`], then calls [`ServerHaggle::step`] with the bytes that it received,
-//! and sends what the machine appends. Where an answer needs the server's exports, the machine says
-//! so ([`Step::List`], [`Step::Find`]) and waits for [`ServerHaggle::listed`] or
+//! The server sends [`crate::GREETING`], then calls [`ServerHaggle::step`] with the bytes that it
+//! received, and sends what the machine appends. Where an answer needs the server's exports, the
+//! machine says so ([`Step::List`], [`Step::Find`]) and waits for [`ServerHaggle::listed`] or
 //! [`ServerHaggle::found`].
 //!
 //! What must hold: bytes that the client sent before TLS never count as sent within it, and nothing
@@ -11,108 +11,19 @@
 
 use crate::bytes::length;
 use crate::export::{ExportDetails, SelectedContext, is_selected};
+use crate::fault::OptionFault;
 use crate::flags::TransmissionFlags;
-use crate::numbers::{
-    FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, INIT_MAGIC, OPTION_MAGIC, RESERVED_ZEROES, option_reply,
-};
-use crate::option::{ClientOption, MetaQuery, OptionFault, Wants};
+use crate::numbers::option::{EXPORT_NAME, GO, INFO, LIST, LIST_META_CONTEXT, SET_META_CONTEXT, STARTTLS};
+use crate::numbers::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, OPTION_MAGIC, RESERVED_ZEROES, option_reply};
+use crate::option::{ClientOption, MetaQuery, Wants};
 use crate::reply::option as answer;
+use crate::session::{CloseReason, OPTIONS_MAX, Step, TlsMode, Transmission};
 use crate::{OPTION_BYTES_MAX, STRING_BYTES_MAX};
-
-/// The first bytes that a server sends.
-pub const GREETING: [u8; 18] = greeting();
 
 /// Bytes of an option before its data.
 const HEAD_BYTES: usize = 16;
-/// A session has at most so many options. Clients need fewer than twenty.
-const OPTIONS_MAX: u32 = 1024;
-
-const fn greeting() -> [u8; 18] {
-    let [a, b, c, d, e, f, g, h] = INIT_MAGIC.to_be_bytes();
-    let [i, j, k, l, m, n, o, p] = OPTION_MAGIC.to_be_bytes();
-    let [q, r] = (FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES).to_be_bytes();
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r]
-}
-
-/// Whether a server speaks TLS ("TLS support").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TlsMode {
-    /// Never (`NOTLS`).
-    #[default]
-    Off,
-    /// If the client asks (`SELECTIVETLS`, without exports that need it).
-    Offered,
-    /// Before anything else (`FORCEDTLS`).
-    Required,
-}
-
-/// What the server does next. It always sends the appended bytes first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
-    /// Waits for more bytes of the client. All given ones were used.
-    More,
-    /// Calls [`ServerHaggle::listed`].
-    List,
-    /// Looks for this export and calls [`ServerHaggle::found`].
-    Find(String),
-    /// Makes the connection secure, then calls [`ServerHaggle::step`] with bytes from within TLS.
-    StartTls,
-    /// Serves requests. Unused bytes belong to the first one.
-    Transmit(Transmission),
-    /// Closes the connection.
-    Close(CloseReason),
-}
-
-/// How a session was negotiated.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transmission {
-    /// The export's name, as the client says it.
-    pub export: String,
-    /// Replies are structured.
-    pub is_structured: bool,
-    /// The flags that the client knows.
-    pub flags: TransmissionFlags,
-    /// The selected metadata contexts.
-    pub contexts: Vec<SelectedContext>,
-}
-
-/// Why the server closes a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CloseReason {
-    /// The client asked for it.
-    #[error("the client ended the session")]
-    Aborted,
-    /// The client has flags that nobody offered.
-    #[error("the client set unknown flags {flags:#x}")]
-    UnknownFlags {
-        /// The flags.
-        flags: u32,
-    },
-    /// The client does not speak the protocol.
-    #[error("the client sent {found:#x} where an option begins")]
-    NoOption {
-        /// The bytes.
-        found: u64,
-    },
-    /// The option `EXPORT_NAME` can only succeed or end the session.
-    #[error("the client asked for an export in a way that cannot be refused politely: {why}")]
-    ExportName {
-        /// What is wrong.
-        why: &'static str,
-    },
-    /// An option before fixed newstyle was agreed on.
-    #[error("the client sent option {option} without fixed newstyle negotiation")]
-    NotFixed {
-        /// The option.
-        option: u32,
-    },
-    /// The client sent bytes before it could know that TLS begins.
-    #[error("the client sent bytes after STARTTLS without waiting for the answer")]
-    BytesBeforeTls,
-    /// The session has too many options.
-    #[error("the client sent more than {OPTIONS_MAX} options")]
-    ManyOptions,
-}
+/// Told to a client without TLS.
+const TLS_REQUIRED: &str = "TLS is required";
 
 /// The server's side of the negotiation.
 #[derive(Debug)]
@@ -162,7 +73,7 @@ enum Pending {
 }
 
 impl ServerHaggle {
-    /// The state after [`GREETING`] was sent.
+    /// The state after [`crate::GREETING`] was sent.
     #[must_use]
     pub fn new(tls: TlsMode) -> Self {
         Self {
@@ -181,8 +92,8 @@ impl ServerHaggle {
 
     /// Takes bytes from the front of `input`, and appends to `out` what the server sends.
     ///
-    /// # Panics
-    /// If the last step was [`Step::List`] or [`Step::Find`] and has no answer yet, or was the last.
+    /// # Panics If the last step was [`Step::List`] or [`Step::Find`] and has no answer yet, or was
+    /// the last.
     pub fn step(&mut self, input: &mut &[u8], out: &mut Vec<u8>) -> Step {
         assert!(self.pending.is_none(), "the last step was answered");
         loop {
@@ -255,7 +166,7 @@ impl ServerHaggle {
         if self.options > OPTIONS_MAX {
             return Some(Step::Close(CloseReason::ManyOptions));
         }
-        let is_name = option == crate::numbers::option::EXPORT_NAME;
+        let is_name = option == EXPORT_NAME;
         if !self.is_fixed && !is_name {
             return Some(Step::Close(CloseReason::NotFixed { option }));
         }
@@ -263,8 +174,12 @@ impl ServerHaggle {
             return Some(refused_name("its name is too long"));
         }
         if length(len) > OPTION_BYTES_MAX {
-            let text = "the option has more data than the server reads";
-            answer::error(out, option, option_reply::ERR_TOO_BIG, text);
+            if self.needs_tls() {
+                answer::error(out, option, option_reply::ERR_TLS_REQD, TLS_REQUIRED);
+            } else {
+                let text = "the option has more data than the server reads";
+                answer::error(out, option, option_reply::ERR_TOO_BIG, text);
+            }
             self.state = State::Skip { left: u64::from(len) };
             return None;
         }
@@ -275,25 +190,29 @@ impl ServerHaggle {
         None
     }
 
+    fn needs_tls(&self) -> bool {
+        self.tls == TlsMode::Required && !self.is_secure
+    }
+
     fn option(&mut self, number: u32, data: &[u8], input: &[u8], out: &mut Vec<u8>) -> Option<Step> {
         let decoded = ClientOption::decode(number, data);
-        let needs_tls = self.tls == TlsMode::Required && !self.is_secure;
+        let needs_tls = self.needs_tls();
         let decoded = match decoded {
-            Ok(ClientOption::ExportName(_)) | Err(_) if needs_tls && number == 1 => {
-                return Some(refused_name("TLS is required"));
+            _ if needs_tls && number == EXPORT_NAME => {
+                return Some(refused_name(TLS_REQUIRED));
             }
             Ok(ClientOption::Abort | ClientOption::StartTls) => decoded,
-            _ if needs_tls && number != crate::numbers::option::STARTTLS => {
-                answer::error(out, number, option_reply::ERR_TLS_REQD, "TLS is required");
+            _ if needs_tls && number != STARTTLS => {
+                answer::error(out, number, option_reply::ERR_TLS_REQD, TLS_REQUIRED);
                 return None;
             }
             decoded => decoded,
         };
         let option = match decoded {
             Ok(option) => option,
-            Err(_) if number == 1 => return Some(refused_name("its name is not valid text")),
+            Err(_) if number == EXPORT_NAME => return Some(refused_name("its name is not valid text")),
             Err(fault) => {
-                if number == crate::numbers::option::SET_META_CONTEXT {
+                if number == SET_META_CONTEXT {
                     self.selected = None;
                 }
                 answer::error(out, number, kind_of(fault), &fault.to_string());
@@ -374,7 +293,7 @@ impl ServerHaggle {
 
     /// Answers [`Step::List`]. Names that the protocol cannot carry are left out.
     pub fn listed<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, out: &mut Vec<u8>) {
-        let number = crate::numbers::option::LIST;
+        let number = LIST;
         for name in names {
             if name.len() <= STRING_BYTES_MAX {
                 answer::server(out, number, name);
@@ -390,7 +309,7 @@ impl ServerHaggle {
         let number = match self.pending.take() {
             Some(Pending::ExportName(_)) => return self.ended(refused_name(text)),
             Some(pending) => pending.number(),
-            None => crate::numbers::option::LIST,
+            None => LIST,
         };
         answer::error(out, number, option_reply::ERR_SHUTDOWN, text);
         Step::More
@@ -486,7 +405,6 @@ impl ServerHaggle {
 
 impl Pending {
     fn number(&self) -> u32 {
-        use crate::numbers::option::{EXPORT_NAME, GO, INFO};
         match self {
             Self::ExportName(_) => EXPORT_NAME,
             Self::Info { enters: true, .. } => GO,
@@ -496,7 +414,6 @@ impl Pending {
     }
 
     fn number_of_contexts(selects: bool) -> u32 {
-        use crate::numbers::option::{LIST_META_CONTEXT, SET_META_CONTEXT};
         if selects {
             SET_META_CONTEXT
         } else {

@@ -13,6 +13,7 @@
 mod bytes;
 pub mod client;
 mod export;
+mod fault;
 mod flags;
 mod haggle;
 pub mod numbers;
@@ -20,15 +21,18 @@ mod option;
 pub mod probe;
 pub mod reply;
 mod request;
+mod session;
 #[cfg(test)]
 mod tests;
 
 pub use export::{ALLOCATION_CONTEXT, BlockSizes, ExportDetails, SelectedContext};
+pub use fault::OptionFault;
 pub use flags::{CommandFlags, TransmissionFlags};
-pub use haggle::{CloseReason, GREETING, ServerHaggle, Step, TlsMode, Transmission};
+pub use haggle::ServerHaggle;
 pub use numbers::Errno;
-pub use option::{ClientOption, MetaQuery, OptionFault, Wants};
+pub use option::{ClientOption, MetaQuery, Wants};
 pub use request::{Command, REQUEST_BYTES, Request, RequestFault, Rules};
+pub use session::{CloseReason, GREETING, Step, TlsMode, Transmission};
 
 /// A string of the protocol has at most so many bytes ("Conventions").
 pub const STRING_BYTES_MAX: usize = 4096;

@@ -1,18 +1,22 @@
 //! Serves a file or a disk by NBD as it is: what the transport alone can do.
 //!
-//! `serve_device FILE SOCKET [direct]` serves the existing file FILE as the export without a name on
-//! the Unix socket SOCKET, until it receives SIGTERM or SIGINT. `direct` reads and writes without the
-//! page cache.
+//! `serve_device FILE SOCKET [direct]` serves the existing file FILE as the export without a name
+//! on the Unix socket SOCKET, until it receives SIGTERM or SIGINT. `direct` reads and writes
+//! without the page cache.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use env::{BLOCK_BYTES, BlockDevice, DeviceError, FileCaching, FileDevice, SystemClock};
+use env::{AlignedBuffer, BLOCK_BYTES, BlockDevice, DeviceError, FileCaching, FileDevice, SystemClock};
 use volume_server::{Export, ExportError, Exports, Place, RunState, Runs, Server, ServerSettings, Zeroing};
 
-/// A device as an export. Only whole blocks.
-struct Raw(FileDevice);
+/// A device as an export.
+struct Raw {
+    device: FileDevice,
+    /// Held while parts of blocks are written.
+    parts: Mutex<()>,
+}
 
 fn failed(error: DeviceError) -> ExportError {
     let detail = error.to_string();
@@ -23,7 +27,32 @@ fn failed(error: DeviceError) -> ExportError {
     }
 }
 
+fn is_whole(offset: u64, bytes: &[u8]) -> bool {
+    offset.is_multiple_of(BLOCK_BYTES) && (bytes.len() as u64).is_multiple_of(BLOCK_BYTES)
+}
+
 impl Raw {
+    /// The bytes of the blocks that contain a range, and where the range begins in them.
+    fn blocks(&self, offset: u64, len: usize) -> Result<(u64, AlignedBuffer, usize), ExportError> {
+        let first = offset / BLOCK_BYTES * BLOCK_BYTES;
+        let end = (offset + len as u64).next_multiple_of(BLOCK_BYTES);
+        let mut blocks = AlignedBuffer::with_capacity(0);
+        blocks.grow_to(usize::try_from(end - first).expect("a request fits into memory"));
+        self.device.read_at(first, &mut blocks).map_err(failed)?;
+        let inside = usize::try_from(offset - first).expect("it is less than a block");
+        Ok((first, blocks, inside))
+    }
+
+    fn put(&self, offset: u64, bytes: &[u8]) -> Result<(), ExportError> {
+        if is_whole(offset, bytes) {
+            return self.device.write_at(offset, bytes).map_err(failed);
+        }
+        let _parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, mut blocks, inside) = self.blocks(offset, bytes.len())?;
+        blocks[inside..inside + bytes.len()].copy_from_slice(bytes);
+        self.device.write_at(first, &blocks).map_err(failed)
+    }
+
     fn flush_if(&self, fua: bool) -> Result<(), ExportError> {
         if fua { self.flush() } else { Ok(()) }
     }
@@ -31,7 +60,7 @@ impl Raw {
 
 impl Export for Raw {
     fn size_bytes(&self) -> u64 {
-        self.0.len()
+        self.device.len()
     }
 
     fn is_read_only(&self) -> bool {
@@ -39,23 +68,28 @@ impl Export for Raw {
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ExportError> {
-        self.0.read_at(offset, into).map_err(failed)
+        if is_whole(offset, into) {
+            return self.device.read_at(offset, into).map_err(failed);
+        }
+        let (_, blocks, inside) = self.blocks(offset, into.len())?;
+        into.copy_from_slice(&blocks[inside..inside + into.len()]);
+        Ok(())
     }
 
     fn write(&self, offset: u64, bytes: &[u8], fua: bool) -> Result<(), ExportError> {
-        self.0.write_at(offset, bytes).map_err(failed)?;
+        self.put(offset, bytes)?;
         self.flush_if(fua)
     }
 
     fn flush(&self) -> Result<(), ExportError> {
-        self.0.flush().map_err(failed)
+        self.device.flush().map_err(failed)
     }
 
     fn trim(&self, offset: u64, len: u64, fua: bool) -> Result<(), ExportError> {
         let first = offset.next_multiple_of(BLOCK_BYTES);
         let end = (offset + len) / BLOCK_BYTES * BLOCK_BYTES;
         if first < end {
-            self.0.discard(first, end - first).map_err(failed)?;
+            self.device.discard(first, end - first).map_err(failed)?;
         }
         self.flush_if(fua)
     }
@@ -70,7 +104,7 @@ impl Export for Raw {
             let now = usize::try_from(end - offset)
                 .unwrap_or(usize::MAX)
                 .min(zeros.len());
-            self.0.write_at(offset, &zeros[..now]).map_err(failed)?;
+            self.put(offset, &zeros[..now])?;
             offset += now as u64;
         }
         self.flush_if(fua)
@@ -98,6 +132,10 @@ impl Exports for One {
     }
 }
 
+#[expect(
+    clippy::print_stdout,
+    reason = "a program for benchmarks, whose figures are read by people"
+)]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(file), Some(socket)) = (arguments.next(), arguments.next()) else {
@@ -113,7 +151,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         path: PathBuf::from(socket),
         mode: 0o600,
     };
-    let exports = Arc::new(One(Arc::new(Raw(device))));
+    let exports = Arc::new(One(Arc::new(Raw {
+        device,
+        parts: Mutex::new(()),
+    })));
     let mut signals =
         signal_hook::iterator::Signals::new([signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT])?;
     let server = Server::start(ServerSettings::at(vec![place]), exports, Arc::new(SystemClock))?;

@@ -1,9 +1,9 @@
 //! Doing requests, and answering them.
 //!
-//! A [`Worker`] is the memory of one thread. It answers a read with its data in one send. It divides
-//! longer reads and writes into pieces, so that its memory is bounded, and so that the client
-//! receives the first piece while the second one is read. If the protocol wants a longer read in one
-//! chunk, the thread holds the output until all pieces are sent.
+//! A [`Worker`] is the memory of one thread. It answers a read with its data in one send. It
+//! divides longer reads and writes into pieces, so that its memory is bounded, and so that the
+//! client receives the first piece while the second one is read. If the protocol wants a longer
+//! read in one chunk, the thread holds the output until all pieces are sent.
 
 use std::io::IoSlice;
 use std::time::Duration;
@@ -12,12 +12,13 @@ use env::AlignedBuffer;
 use nbd::reply::transmission as reply;
 use nbd::{Command, CommandFlags, Errno, Request};
 
-use crate::connection::{Connection, lock};
+use crate::connection::Connection;
 use crate::error::{Broken, TARGET};
 use crate::export::{ExportError, Runs, Zeroing};
 use crate::input::Input;
 use crate::output::{PIECE_BYTES, Replies};
 use crate::pace::Patience;
+use crate::shared::lock;
 
 /// Replies are sent when they have so many bytes, so that the client can begin.
 const SENT_BYTES: usize = 128 << 10;
@@ -110,27 +111,14 @@ impl<'a> Worker<'a> {
     /// Waits for a request. Returns false if none follows.
     fn wait(&mut self, input: &mut Input, patience: &mut Patience) -> Result<bool, Broken> {
         let began = self.connection.now();
-        let late = began + patience.time();
         let mut filled = input.fill(false)?;
-        if filled.is_none() && late > began {
-            let mut failed = None;
-            let mut time = began;
-            filled = self.connection.shared.spinners.spin(
-                || match input.fill(false) {
-                    Ok(filled) => filled,
-                    Err(error) => {
-                        failed = Some(error);
-                        Some(false)
-                    }
-                },
-                || {
-                    time = self.connection.now();
-                    time >= late
-                },
-            );
-            if let Some(error) = failed {
-                return Err(error.into());
-            }
+        if filled.is_none() {
+            let shared = self.connection.shared;
+            let limits = (began, patience.time());
+            let found = shared
+                .spinners
+                .spin(limits, &*shared.clock, || input.fill(false).transpose());
+            filled = found.transpose()?;
         }
         let filled = match filled {
             Some(filled) => filled,

@@ -10,10 +10,10 @@ use nbd::{ALLOCATION_CONTEXT, Errno};
 /// Any number of threads call everything at once. Offsets and lengths are any bytes within the
 /// size: the server checks the range, and never asks for zero bytes.
 ///
-/// The memory of a read begins at a multiple of [`env::ALIGN_BYTES`]. So does the memory of a write,
-/// unless writes take so little time that nothing can be waiting for a disk. The server divides
-/// long requests into pieces of at least 64 KiB. All but the last one are whole blocks of 4 KiB, and
-/// a client may write one and then fail to send the next.
+/// The memory of a read begins at a multiple of [`env::ALIGN_BYTES`]. So does the memory of a
+/// write, unless writes take so little time that nothing can be waiting for a disk. The server
+/// divides long requests into pieces of at least 64 KiB. All but the last one are whole blocks of 4
+/// KiB, and a client may write one and then fail to send the next.
 ///
 /// A write that returned is seen by every later read on every connection. A flush makes durable
 /// every write that returned before the flush began, on every connection (`CAN_MULTI_CONN`).
@@ -208,7 +208,8 @@ impl Runs {
         }
     }
 
-    /// Adds the next run. Returns whether another one is wanted. Bytes beyond the range are cut off.
+    /// Adds the next run. Returns whether another one is wanted. Bytes beyond the range are cut
+    /// off.
     pub fn push(&mut self, len: u64, state: RunState) -> bool {
         let mut len = len.min(self.left);
         let flags = state.flags();

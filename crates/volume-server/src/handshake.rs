@@ -14,7 +14,7 @@ use crate::error::Broken;
 use crate::export::Export;
 use crate::input::Source;
 use crate::output::Output;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::tls::SecuredInput;
 
@@ -119,7 +119,7 @@ pub(crate) fn negotiate(shared: &Shared, socket: &Arc<Socket>) -> Result<Option<
                 Step::More => break,
                 Step::List | Step::Find(_) => unreachable!("they were answered"),
                 Step::Close(CloseReason::Aborted) => {
-                    close(&output);
+                    output.close();
                     return Ok(None);
                 }
                 Step::Close(why) => return Err(why.into()),
@@ -143,12 +143,5 @@ pub(crate) fn negotiate(shared: &Shared, socket: &Arc<Socket>) -> Result<Option<
                 }
             }
         }
-    }
-}
-
-/// Ends TLS, if there is any.
-pub(crate) fn close(output: &Output) {
-    if let Output::Secured(secured) = output {
-        secured.close();
     }
 }

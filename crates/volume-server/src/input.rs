@@ -119,8 +119,8 @@ impl Input {
         Some(taken)
     }
 
-    /// Takes the next piece of a payload of which `left` bytes are not taken: whole blocks, or all. A
-    /// piece has at least `least` bytes, except for the last one.
+    /// Takes the next piece of a payload of which `left` bytes are not taken: whole blocks, or all.
+    /// A piece has at least `least` bytes, except for the last one.
     ///
     /// # Errors
     /// The system's; `UnexpectedEof` if the client ends before.

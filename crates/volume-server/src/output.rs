@@ -1,7 +1,7 @@
 //! Replies: collected by a thread, and sent together.
 //!
-//! Each thread collects its own [`Replies`]. [`Output`] belongs to the connection; a thread locks it
-//! while it sends.
+//! Each thread collects its own [`Replies`]. [`Output`] belongs to the connection; a thread locks
+//! it while it sends.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -33,6 +33,15 @@ impl Output {
         match self {
             Self::Plain(socket) => socket.send(parts),
             Self::Secured(secured) => secured.send(parts),
+        }
+    }
+}
+
+impl Output {
+    /// Ends TLS, if there is any.
+    pub(crate) fn close(&self) {
+        if let Self::Secured(secured) = self {
+            secured.close();
         }
     }
 }

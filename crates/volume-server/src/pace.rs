@@ -4,9 +4,10 @@
 //! the request. A request that waits for a disk must not hold up the requests behind it: another
 //! thread takes over receiving. Which is which shows only in the time that the last ones took.
 
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use env::Clock;
 use nbd::{Command, CommandFlags, Request};
 
 /// A quick request takes at most so long ...
@@ -59,11 +60,24 @@ impl Pace {
 }
 
 /// Lets few threads at once look for bytes without sleeping. Sleeping and waking cost several
-/// microseconds, more than a client needs to send its next request.
+/// microseconds, more than a client needs to send its next request. Where other programs want the
+/// processor, though, the system makes a thread that never sleeps wait for milliseconds. So nobody
+/// looks for a while after that was seen.
 #[derive(Debug)]
 pub(crate) struct Spinners {
     spinning: AtomicUsize,
     spinning_max: usize,
+    /// Nobody looks before this time, in nanoseconds of the clock.
+    not_before: AtomicU64,
+}
+
+/// A thread that was away for so long between two looks had to give the processor up.
+const AWAY: Duration = Duration::from_micros(100);
+/// How long nobody looks then.
+const CALM: Duration = Duration::from_millis(500);
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Spinners {
@@ -73,25 +87,36 @@ impl Spinners {
         Self {
             spinning: AtomicUsize::new(0),
             spinning_max: processors / 2,
+            not_before: AtomicU64::new(0),
         }
     }
 
-    /// Calls `look` until it returns something or `is_late`, if another thread may do so.
+    /// Calls `look` from `began` until it returns something or `time` has passed, if it may.
     pub(crate) fn spin<T>(
         &self,
+        (began, time): (Duration, Duration),
+        clock: &dyn Clock,
         mut look: impl FnMut() -> Option<T>,
-        mut is_late: impl FnMut() -> bool,
     ) -> Option<T> {
+        if time.is_zero() || nanos(began) < self.not_before.load(Ordering::Relaxed) {
+            return None;
+        }
         if self.spinning.fetch_add(1, Ordering::Relaxed) >= self.spinning_max {
             self.spinning.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
         let mut found = None;
-        while found.is_none() && !is_late() {
+        let mut now = began;
+        while found.is_none() && now < began + time {
             for _ in 0..16 {
                 std::hint::spin_loop();
             }
             found = look();
+            let last = std::mem::replace(&mut now, clock.monotonic());
+            if now > last + AWAY {
+                self.not_before.store(nanos(now + CALM), Ordering::Relaxed);
+                break;
+            }
         }
         self.spinning.fetch_sub(1, Ordering::Relaxed);
         found
@@ -121,5 +146,42 @@ impl Patience {
     /// Learns from a pause.
     pub(crate) fn learn(&mut self, pause: Duration) {
         self.is_short = pause < SHORT_PAUSE;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env::{ManualClock, SystemClock};
+
+    use super::*;
+
+    #[test]
+    fn a_thread_looks_until_it_finds_or_is_late_and_not_where_it_has_to_wait() {
+        let spinners = Spinners {
+            spinning_max: 1,
+            ..Spinners::new()
+        };
+        let clock = ManualClock::default();
+        let spin = |step: Duration| {
+            let mut looks = 0;
+            let found = spinners.spin((clock.monotonic(), SHORT_PAUSE), &clock, || {
+                looks += 1;
+                clock.advance(step);
+                (looks == 20).then_some(())
+            });
+            (looks, found.is_some())
+        };
+        assert_eq!(spin(Duration::from_micros(1)), (20, true));
+        assert_eq!(spin(Duration::from_micros(10)), (5, false));
+        assert_eq!(spin(Duration::from_micros(101)), (1, false));
+        assert_eq!(spin(Duration::from_micros(1)), (0, false), "it had to wait");
+        clock.advance(CALM);
+        assert_eq!(spin(Duration::from_micros(1)), (20, true));
+        let other = spinners.spin((clock.monotonic(), SHORT_PAUSE), &clock, || {
+            spinners
+                .spin((clock.monotonic(), SHORT_PAUSE), &SystemClock, || Some(()))
+                .or(Some(()))
+        });
+        assert_eq!((other, spinners.spinning.load(Ordering::Relaxed)), (Some(()), 0));
     }
 }

@@ -5,148 +5,26 @@
 
 use std::collections::BTreeMap;
 use std::net::{Shutdown, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use env::Clock;
 
-use crate::connection::{self, lock};
 use crate::error::{ServeError, TARGET};
 use crate::export::Exports;
 use crate::handshake;
-use crate::listen::{Listening, Place};
-use crate::pace::Spinners;
+use crate::listen::Listening;
+use crate::shared::{ServerSettings, Shared};
 use crate::socket::Socket;
-use crate::stats::{Counters, ExportStats};
-use crate::tls::TlsIdentity;
+use crate::stats::ExportStats;
+use crate::threads;
 
 /// How long the accepting thread rests after the system gave it no client.
 const REST: Duration = Duration::from_millis(100);
 /// For so long a server that is being stopped answers that it is, before it stops listening to its
 /// clients.
 const FAREWELL: Duration = Duration::from_millis(100);
-
-/// TLS of a server.
-#[derive(Debug, Clone)]
-pub struct TlsSettings {
-    /// The certificate and key.
-    pub identity: TlsIdentity,
-    /// Clients without TLS learn nothing.
-    pub is_required: bool,
-}
-
-/// The settings of a server.
-#[derive(Debug, Clone)]
-pub struct ServerSettings {
-    /// Where it accepts clients.
-    pub places: Vec<Place>,
-    /// TLS, if it speaks it.
-    pub tls: Option<TlsSettings>,
-    /// More connections at once are closed.
-    pub connections_max: usize,
-    /// A connection has at most so many requests at devices at once.
-    pub threads_of_connection_max: usize,
-    /// All connections together have at most so many threads beyond one each.
-    pub helpers_max: usize,
-    /// A client must be done negotiating within this time.
-    pub handshake_time: Duration,
-}
-
-impl ServerSettings {
-    /// Settings for most uses: a server that listens here, without TLS.
-    #[must_use]
-    pub fn at(places: Vec<Place>) -> Self {
-        Self {
-            places,
-            tls: None,
-            connections_max: 256,
-            threads_of_connection_max: 16,
-            helpers_max: 256,
-            handshake_time: Duration::from_secs(20),
-        }
-    }
-}
-
-/// What the threads of a server share.
-pub(crate) struct Shared {
-    pub(crate) settings: ServerSettings,
-    pub(crate) exports: Arc<dyn Exports>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) spinners: Spinners,
-    is_stopping: AtomicBool,
-    helpers: AtomicUsize,
-    counters: Mutex<BTreeMap<String, Arc<Counters>>>,
-    open: Mutex<Open>,
-    closed: Condvar,
-}
-
-/// The open connections.
-#[derive(Default)]
-struct Open {
-    sockets: BTreeMap<u64, Arc<Socket>>,
-    next: u64,
-}
-
-impl Shared {
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::Relaxed)
-    }
-
-    /// The counters of an export.
-    pub(crate) fn counters(&self, name: &str) -> Arc<Counters> {
-        Arc::clone(lock(&self.counters).entry(name.to_owned()).or_default())
-    }
-
-    /// Whether another thread may start.
-    pub(crate) fn take_helper(&self) -> bool {
-        let max = self.settings.helpers_max;
-        let took = self
-            .helpers
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
-                Some(now + 1).filter(|now| *now <= max)
-            });
-        took.is_ok()
-    }
-
-    pub(crate) fn return_helper(&self) {
-        self.helpers.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Registers a connection, unless there are too many.
-    fn enter(&self, socket: &Arc<Socket>) -> Option<u64> {
-        let mut open = lock(&self.open);
-        if self.is_stopping() || open.sockets.len() >= self.settings.connections_max {
-            return None;
-        }
-        let number = open.next;
-        open.next += 1;
-        open.sockets.insert(number, Arc::clone(socket));
-        Some(number)
-    }
-
-    fn leave(&self, number: u64) {
-        lock(&self.open).sockets.remove(&number);
-        self.closed.notify_all();
-    }
-
-    /// Shuts all connections down.
-    fn shut_down(&self, how: Shutdown) {
-        for socket in lock(&self.open).sockets.values() {
-            socket.shut_down(how);
-        }
-    }
-
-    /// Waits until no connection is open. Returns whether that is so.
-    fn wait_for_end(&self, time: Duration) -> bool {
-        let open = lock(&self.open);
-        let waited = self
-            .closed
-            .wait_timeout_while(open, time, |open| !open.sockets.is_empty());
-        waited.is_ok_and(|(_, result)| !result.timed_out())
-    }
-}
 
 /// A running server. Dropping it ends it without waiting for requests.
 pub struct Server {
@@ -166,17 +44,7 @@ impl Server {
     ) -> Result<Self, ServeError> {
         let listening: Result<Vec<_>, _> = settings.places.iter().map(Listening::start).collect();
         let mut server = Self {
-            shared: Arc::new(Shared {
-                settings,
-                exports,
-                clock,
-                spinners: Spinners::new(),
-                is_stopping: AtomicBool::new(false),
-                helpers: AtomicUsize::new(0),
-                counters: Mutex::default(),
-                open: Mutex::default(),
-                closed: Condvar::new(),
-            }),
+            shared: Arc::new(Shared::new(settings, exports, clock)),
             accepting: Vec::new(),
         };
         for listening in listening? {
@@ -201,16 +69,15 @@ impl Server {
     /// The counters of every export that a client has used.
     #[must_use]
     pub fn stats(&self) -> BTreeMap<String, ExportStats> {
-        let counters = lock(&self.shared.counters);
-        let snapshot = |(name, counters): (&String, &Arc<Counters>)| (name.clone(), counters.snapshot());
-        counters.iter().map(snapshot).collect()
+        self.shared.stats()
     }
 
     /// Accepts no more clients, finishes and answers the requests that it has received, and refuses
-    /// new ones. Then it flushes each export and closes the connections. Connections that do not end
-    /// within `time`, because a client does not receive, are cut. Returns whether all ended in time.
+    /// new ones. Then it flushes each export and closes the connections. Connections that do not
+    /// end within `time`, because a client does not receive, are cut. Returns whether all ended in
+    /// time.
     pub fn stop(mut self, time: Duration) -> bool {
-        self.shared.is_stopping.store(true, Ordering::SeqCst);
+        self.shared.stop();
         self.end_accepting();
         if self.shared.wait_for_end(FAREWELL.min(time)) {
             return true;
@@ -235,7 +102,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.is_stopping.store(true, Ordering::SeqCst);
+        self.shared.stop();
         self.end_accepting();
         self.shared.shut_down(Shutdown::Both);
         // A thread ends when its device answers.
@@ -274,13 +141,23 @@ fn accept(shared: &Arc<Shared>, listening: &Listening) {
         let started = thread::Builder::new()
             .name("nbd client".to_owned())
             .spawn(move || {
+                // Also if a thread of the connection panics.
+                let _leaving = Leaving(&serving, number);
                 serve(&serving, &socket);
-                serving.leave(number);
             });
         if let Err(error) = started {
             shared.leave(number);
             tracing::warn!(target: TARGET, %error, "a client was not accepted");
         }
+    }
+}
+
+/// Closes a connection and forgets it when it is dropped.
+struct Leaving<'a>(&'a Shared, u64);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.leave(self.1);
     }
 }
 
@@ -291,9 +168,8 @@ fn serve(shared: &Shared, socket: &Arc<Socket>) {
         .map_err(Into::into)
         .and_then(|()| handshake::negotiate(shared, socket));
     match negotiated {
-        Ok(Some(negotiated)) => connection::serve(shared, socket, negotiated),
+        Ok(Some(negotiated)) => threads::serve(shared, socket, negotiated),
         Ok(None) => {}
         Err(broken) => tracing::info!(target: TARGET, %broken, "a client was refused"),
     }
-    socket.shut_down(Shutdown::Both);
 }

@@ -28,8 +28,8 @@ pub struct TlsIdentity {
 }
 
 impl TlsIdentity {
-    /// Reads a chain of certificates, the server's first, and its key, in PEM. With the certificates
-    /// of an authority, clients need a certificate of that authority.
+    /// Reads a chain of certificates, the server's first, and its key, in PEM. With the
+    /// certificates of an authority, clients need a certificate of that authority.
     ///
     /// # Errors
     /// [`ServeError::Certificate`]

@@ -1,8 +1,9 @@
 //! Memory of a volume of 10 TiB, all of it mapped, while parts of 1 TiB are written:
 //! `large_map FILE` (a sparse file of 12 TiB that is made there and removed).
 //!
-//! The map is synthetic: its leaves are computed when they are read, and writes to data blocks, which
-//! are beyond the file, are dropped. Everything else is real. Prints the peak of the resident memory.
+//! The map is synthetic: its leaves are computed when they are read, and writes to data blocks,
+//! which are beyond the file, are dropped. Everything else is real. Prints the peak of the resident
+//! memory.
 
 #![allow(
     clippy::print_stdout,

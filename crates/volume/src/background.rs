@@ -132,9 +132,9 @@ impl Pool {
     }
 
     /// Shares all that is equal, and frees what nobody refers to: examines every block of the
-    /// volumes that is not examined yet, hotspots included (D9). `progress` is called with the bytes
-    /// that were examined since the last call, and those that remain. The work ends early if it
-    /// returns `false`.
+    /// volumes that is not examined yet, hotspots included (D9). `progress` is called with the
+    /// bytes that were examined since the last call, and those that remain. The work ends early if
+    /// it returns `false`.
     ///
     /// # Errors
     /// Errors of the device and of the index.

@@ -319,8 +319,8 @@ impl Volume {
     /// Takes blocks for `count` successive blocks of the volume: several runs if there is no long
     /// one. If too few are free, more come from limbo, from the pool or from other volumes.
     ///
-    /// The last free blocks are kept for blocks that were written before: each of these frees another
-    /// block in the end, so it can always be overwritten as long as nobody shares it.
+    /// The last free blocks are kept for blocks that were written before: each of these frees
+    /// another block in the end, so it can always be overwritten as long as nobody shares it.
     pub(crate) fn allocate(&self, count: u64, purpose: Purpose) -> Result<Vec<(BlockNumber, u32)>> {
         let kept = match purpose {
             Purpose::First => KEPT_FOR_OVERWRITES,
@@ -398,8 +398,8 @@ impl Volume {
         Err(VolumeError::NoSpace)
     }
 
-    /// Frees the blocks that nobody refers to any more, at once. Returns whether more blocks are free
-    /// than before.
+    /// Frees the blocks that nobody refers to any more, at once. Returns whether more blocks are
+    /// free than before.
     fn collect_now(&self, before: u64) -> Result<bool> {
         if self.core().unreferenced.is_empty() {
             return Ok(false);

@@ -1,6 +1,6 @@
 //! The volumes that a server serves, and who has them open.
 //!
-//! A volume is opened under a lock that [`ServedExports::unused`] holds. So no client opens a
+//! A volume is opened under a lock that [`ServedExports::unused`] holds, so no client opens a
 //! volume while it is removed.
 
 use std::collections::BTreeMap;

@@ -155,3 +155,88 @@ fn a_file_system_in_a_volume_shares_its_blocks_and_survives_the_server() {
     pooled.end();
     pooled.assert_sound();
 }
+
+/// Writes the image into the volume twice, through the file that nbdfuse makes of it if that runs
+/// here.
+fn write_twice(pooled: &Pooled, disk: Option<&Path>) {
+    let image = noise(64 << 20, 4);
+    for at in [0, 64 * MIB] {
+        match disk {
+            Some(disk) => {
+                let file = fs::File::options().write(true).open(disk).unwrap();
+                std::os::unix::fs::FileExt::write_all_at(&file, &image, at).unwrap();
+                file.sync_all().unwrap();
+            }
+            None => {
+                let mut client = pooled.client("web");
+                for (number, part) in image.chunks(1 << 20).enumerate() {
+                    let at = at + number as u64 * MIB;
+                    client.write(at, part, nbd::CommandFlags::default()).unwrap();
+                }
+                client.close().unwrap();
+            }
+        }
+    }
+}
+
+/// The README's lines about volumes work and print what it says, besides names of files.
+#[test]
+fn the_readme_is_right_about_volumes() {
+    let readme = include_str!("../../../../README.md");
+    let block = readme.split("Disks of virtual machines").nth(1).unwrap();
+    let block = block.split("Verbs, exit codes").next().unwrap();
+    let mut pooled = Pooled {
+        bed: crate::bed::Bed::bare(),
+        serving: None,
+    };
+    fs::create_dir(pooled.bed.path("web")).unwrap();
+    let fuse = pooled.bed.path("web");
+    let attaches = getuid().is_root() && have(&["nbdfuse", "umount"]) && Path::new("/dev/fuse").exists();
+    let (mut printed, mut done, mut attached) = (String::new(), 0, None);
+    let named = |text: &str| {
+        text.replace("/srv/vm.pool", "pool")
+            .replace("/run/vm.sock", "s")
+            .replace("/mnt/web", &fuse.display().to_string())
+            .replace('\'', "")
+    };
+    for line in block.lines().filter_map(|line| line.strip_prefix("    ")) {
+        let Some(words) = line.strip_prefix("$ ") else {
+            let expected = named(line);
+            assert!(printed.contains(&expected), "{expected:?} in {printed:?}");
+            continue;
+        };
+        let words = named(words);
+        let words: Vec<&str> = words.split(' ').collect();
+        match &words[..] {
+            ["onefold", "volume", "serve", "pool", more @ .., "&"] => {
+                pooled.serve_with(more, 1);
+                let address = &pooled.serving.as_ref().unwrap().told[0]["address"];
+                printed = format!("listening on {}", address.as_str().unwrap());
+            }
+            ["onefold", words @ ..] => printed = pooled.ok(words).out(),
+            ["nbdfuse", disk, uri, "&"] => {
+                assert_eq!(*uri, "nbd+unix:///web?socket=s");
+                if attaches {
+                    let nbdfuse = Command::new("nbdfuse")
+                        .args([disk, uri])
+                        .current_dir(pooled.bed.path(""))
+                        .spawn()
+                        .unwrap();
+                    attached = Some(Attached {
+                        nbdfuse,
+                        mounts: vec![&fuse],
+                    });
+                    wait_until(|| Path::new(disk).exists());
+                }
+                write_twice(&pooled, attached.as_ref().map(|_| Path::new(*disk)));
+            }
+            other => panic!("an unknown line: {other:?}"),
+        }
+        done += 1;
+    }
+    assert_eq!(done, 6);
+    drop(attached);
+    pooled.wait_for_no_client();
+    pooled.end();
+    pooled.assert_sound();
+}

@@ -92,11 +92,13 @@ fn a_drain_shares_what_two_volumes_have_in_common() {
         "{before} {after}"
     );
     let volume = &after["volumes"][0];
-    assert_eq!(number(&volume["writes"], "count"), 16, "{volume}");
+    // The server divides long writes.
+    assert!(number(&volume["writes"], "count") >= 16, "{volume}");
+    assert_eq!(number(volume, "written_bytes"), 16 * MIB, "{volume}");
     assert!(volume["writes"]["p99_us"].as_f64().unwrap() > 0.0, "{volume}");
     let text = pooled.ok(&["pool", "stats", "pool"]).out();
     assert!(text.contains("16.0 MiB  of these are shared"), "{text}");
-    assert!(text.contains("16 writes of 16.0 MiB: half took"), "{text}");
+    assert!(text.contains(" writes of 16.0 MiB: half took"), "{text}");
     // A shared block is copied when it is written.
     let mut client = pooled.client("a");
     client.write(0, &noise(64 * KIB, 2), flags()).unwrap();

@@ -115,7 +115,10 @@ impl Model {
         }
         let statistics = index.statistics().expect("readable");
         assert_eq!(statistics.rows(), self.rows.len() as u64);
-        assert_eq!(statistics.references(), self.rows.values().map(|row| row.1).sum());
+        assert_eq!(
+            statistics.references(),
+            self.rows.values().map(|row| row.1).sum::<u64>()
+        );
     }
 }
 

@@ -93,7 +93,7 @@ pub(super) fn the_sums_are_those_of_the_rows(maker: &dyn Maker) {
     assert_eq!(statistics.rows(), rows.len() as u64);
     assert_eq!(
         statistics.references(),
-        rows.iter().map(|row| row.references).sum()
+        rows.iter().map(|row| row.references).sum::<u64>()
     );
     assert!(statistics.rows() > 10, "{statistics:?}");
     let reopened = maker.reopen(index).statistics().expect("readable");

@@ -176,7 +176,10 @@ fn check(index: &FjallIndex, acknowledged: u64, model: &mut Model) {
     index.scan(Bucket::FIRST, &mut visit).unwrap();
     assert!(rows == model.rows, "the rows after batch {last} differ");
     let statistics = index.statistics().unwrap();
-    assert_eq!(statistics.references(), rows.values().map(|row| row.1).sum());
+    assert_eq!(
+        statistics.references(),
+        rows.values().map(|row| row.1).sum::<u64>()
+    );
     let outcomes = index
         .apply(Bucket::FIRST, volume(), last, &operations(last.get()))
         .unwrap();

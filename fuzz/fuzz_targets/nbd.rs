@@ -1,0 +1,4 @@
+//! Feeds `nbd::probe::nbd`; the same function runs on pseudo-random bytes in the crate's tests.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| nbd::probe::nbd(bytes));
