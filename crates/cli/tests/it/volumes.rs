@@ -316,6 +316,9 @@ fn places_sockets_and_ports_are_as_they_were_asked_for() {
 fn the_service_manager_is_told() {
     let mut pooled = Pooled::new();
     let manager = UnixDatagram::bind(pooled.bed.path("manager")).unwrap();
+    manager
+        .set_read_timeout(Some(std::time::Duration::from_secs(30)))
+        .unwrap();
     let path = pooled.bed.path("manager").display().to_string();
     pooled.bed.set("NOTIFY_SOCKET", &path);
     pooled.serve();
