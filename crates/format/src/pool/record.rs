@@ -384,6 +384,9 @@ impl FoundOutcome {
 }
 
 impl DecidedOutcome {
+    /// Every outcome, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Remains, Self::Freed, Self::Unknown];
+
     const fn number(self) -> u8 {
         match self {
             Self::Remains => 0,

@@ -2,7 +2,7 @@
 
 use types::{BlockNumber, ExtentNumber, Lba};
 
-use super::{DecidedOutcome, FoundOutcome, Record};
+use super::{FoundOutcome, Record};
 use crate::payload::rule;
 use crate::pool::ids::{PoolId, are_in_range};
 use crate::pool::table::GRANTS_MAX;
@@ -92,11 +92,6 @@ impl FoundOutcome {
             Self::Known(block) | Self::Different(block) => Some(block),
         }
     }
-}
-
-impl DecidedOutcome {
-    /// Every outcome, in the order of their numbers.
-    pub const ALL: [Self; 3] = [Self::Remains, Self::Freed, Self::Unknown];
 }
 
 /// At least one block, all of one page of the map.
