@@ -1,9 +1,9 @@
 //! Blocks of a pool: what is written between the blocks of volumes (`docs/format-pool.md`).
 //!
-//! A pool is a device of blocks of 4 KiB. Blocks of metadata are framed ([`frame`]), except pages of
-//! the map, whose digests are in the pages above them. What must hold: as everywhere in this crate,
-//! a decoder takes any bytes, and accepts exactly what the encoder writes. An encoder panics rather
-//! than write what could not be read back: a block of log that cannot be read ends the log.
+//! A pool is a device of blocks of 4 KiB. Blocks of metadata are framed ([`frame`]), except pages
+//! of the map, whose digests are in the pages above them. What must hold: as everywhere in this
+//! crate, a decoder takes any bytes, and accepts exactly what the encoder writes. An encoder panics
+//! rather than write what could not be read back: a block of log that cannot be read ends the log.
 
 pub mod entry;
 pub mod frame;

@@ -106,7 +106,8 @@ pub enum Record {
         /// The length.
         blocks: u64,
     },
-    /// A counted block had only this reference, and was taken out of the index: it is private again.
+    /// A counted block had only this reference, and was taken out of the index: it is private
+    /// again.
     Unshared {
         /// The volume's block.
         lba: Lba,

@@ -1,5 +1,5 @@
-//! A volume's state at a checkpoint, beside its map: free blocks, blocks for the collector, counters.
-//! It fills a chain of framed pages.
+//! A volume's state at a checkpoint, beside its map: free blocks, blocks for the collector,
+//! counters. It fills a chain of framed pages.
 
 use types::{BatchSequence, BlockNumber, ExtentNumber, VolumeId};
 

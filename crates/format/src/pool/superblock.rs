@@ -16,7 +16,8 @@ pub const SUPERBLOCKS: [u64; 2] = [0, EXTENT_BLOCKS / 2];
 pub const TABLE_EXTENTS_MAX: usize = 512;
 
 /// Extents of the largest pool, 504 TiB: those that the table has room for.
-pub const POOL_EXTENTS_MAX: u32 = (TABLE_EXTENTS_MAX * TABLE_EXTENT_ENTRIES) as u32;
+pub const POOL_EXTENTS_MAX: u32 = 132_120_576;
+const _: () = assert!(POOL_EXTENTS_MAX as usize == TABLE_EXTENTS_MAX * TABLE_EXTENT_ENTRIES);
 
 /// Bytes of the path of the pool's index.
 pub const INDEX_PATH_BYTES_MAX: usize = 1024;

@@ -48,8 +48,8 @@ impl TableEntry {
     };
 
     /// The kind in the upper 3 bits (0 to 4, in the order of [`ExtentOwner`]), grants in the next
-    /// 29, the volume in the lower 32. Without a volume, the lower bits are 0; the pool's own extents
-    /// are never granted.
+    /// 29, the volume in the lower 32. Without a volume, the lower bits are 0; the pool's own
+    /// extents are never granted.
     ///
     /// # Panics
     /// If the grants are above [`GRANTS_MAX`], or volume 0 has the extent, or the pool's extent was

@@ -103,34 +103,34 @@ fn owners_that_no_volume_can_be_are_refused() {
 }
 
 #[test]
-#[should_panic(expected = "29 bits")]
-fn grants_that_do_not_fit_are_not_packed() {
-    let owner = ExtentOwner::Granted(volume(1));
-    let _ = TableEntry {
-        owner,
-        grants: GRANTS_MAX + 1,
+fn what_does_not_fit_is_not_packed() {
+    let is_packed = |pack: fn() -> u64| std::panic::catch_unwind(pack).is_ok();
+    fn granted(number: u32, grants: u32) -> u64 {
+        let owner = ExtentOwner::Granted(volume(number));
+        TableEntry { owner, grants }.to_u64()
     }
-    .to_u64();
-}
-
-#[test]
-#[should_panic(expected = "20 bits")]
-fn a_birth_that_does_not_fit_is_not_packed() {
-    let _ = MapEntry::Private {
-        block: block(2000),
-        birth: BIRTH_MAX + 1,
+    fn pools(grants: u32) -> u64 {
+        let owner = ExtentOwner::Pool;
+        TableEntry { owner, grants }.to_u64()
     }
-    .to_u64();
-}
-
-#[test]
-#[should_panic(expected = "extent 0")]
-fn a_block_of_the_pool_is_not_packed() {
-    let _ = MapEntry::Counted {
-        block: block(VOLUME_BLOCK_MIN - 1),
-        birth: 1,
+    fn counted(number: u64, birth: u32) -> u64 {
+        let block = block(number);
+        MapEntry::Counted { block, birth }.to_u64()
     }
-    .to_u64();
+    assert!(is_packed(|| granted(1, GRANTS_MAX)));
+    assert!(!is_packed(|| granted(1, GRANTS_MAX + 1)), "30 bits of grants");
+    assert!(!is_packed(|| granted(0, 1)), "volume 0");
+    assert!(is_packed(|| pools(0)));
+    assert!(!is_packed(|| pools(1)), "the pool's, granted");
+    assert!(is_packed(|| counted(VOLUME_BLOCK_MIN, BIRTH_MAX)));
+    assert!(
+        !is_packed(|| counted(VOLUME_BLOCK_MIN, BIRTH_MAX + 1)),
+        "21 bits of birth"
+    );
+    assert!(
+        !is_packed(|| counted(VOLUME_BLOCK_MIN - 1, 1)),
+        "a block of the pool"
+    );
 }
 
 #[test]
