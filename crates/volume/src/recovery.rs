@@ -15,7 +15,7 @@ use std::sync::Arc;
 use env::{AlignedBuffer, BLOCK_BYTES, BlockDevice};
 use format::FormatError;
 use format::pool::EXTENT_BLOCKS;
-use format::pool::frame::{self, BlockKind};
+use format::pool::frame::{self, BlockKind, PoolId};
 use format::pool::header::{LogPosition, VolumeHeader};
 use format::pool::log::LogBlockHead;
 use format::pool::record::Record;
@@ -63,12 +63,12 @@ pub(crate) fn recover(
     closed: Closed,
 ) -> Result<Recovered> {
     let device = Arc::clone(&shared.device);
-    let mut header = read_header(&*device, extent, id)?;
-    let (state, state_pages) = read_state(&*device, &header)?;
+    let mut header = read_header(&*device, shared.pool, extent, id)?;
+    let (state, state_pages) = read_state(&*device, shared.pool, &header)?;
     let free = free_of(&header, &state, extent);
     let upper = read_upper(&*device, &header)?;
     let map = Map::new(Arc::clone(&device), upper, shared.map_cache_bytes);
-    let log = read_log(&*device, &header)?;
+    let log = read_log(&*device, shared.pool, &header)?;
     let mut granted = shared.table().granted(id);
     let mut extents = log.extents;
     let later_extents = extents.get(1..).unwrap_or_default().to_vec();
@@ -89,16 +89,19 @@ pub(crate) fn recover(
         }
     };
     let is_new = header.log.is_none();
+    // No other opening of the pool had this epoch, so no block of an earlier one continues this log.
+    let stored_epoch = header.epoch;
+    header.epoch = shared.epoch;
     let buffer = LogBuffer::resume(
+        shared.pool,
         id,
-        header.epoch + 1,
+        header.epoch,
         extents,
         next.index,
         next.sequence,
         log.blocks.len() as u64,
     );
     let mut core = Core::new(&state, free, buffer, header.birth);
-    header.epoch += 1;
     let log_extent = is_new.then_some(next.extent);
     let mut replay = Replay::new(&*device, &map, &mut core, header.blocks);
     replay.trusted = log.marked;
@@ -137,7 +140,7 @@ pub(crate) fn recover(
     core.flushes_begun = 16;
     core.flushes_completed = 16;
     let head = Head {
-        stored_epoch: header.epoch - 1,
+        stored_epoch,
         header,
         extent,
         state_pages,
@@ -191,7 +194,11 @@ fn contradiction(header: &VolumeHeader, error: VolumeError) -> VolumeError {
     }
 }
 
-fn read_state(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<(VolumeState, Vec<BlockNumber>)> {
+fn read_state(
+    device: &dyn BlockDevice,
+    pool: PoolId,
+    header: &VolumeHeader,
+) -> Result<(VolumeState, Vec<BlockNumber>)> {
     let Some(first) = header.state else {
         return Ok((VolumeState::default(), Vec::new()));
     };
@@ -211,7 +218,7 @@ fn read_state(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<(Volume
         let mut page = AlignedBuffer::with_capacity(4096);
         page.grow_to(4096);
         device.read_at(Volume::at(block), &mut page)?;
-        let payload = frame::open(BlockKind::State, &page).map_err(damaged)?;
+        let payload = frame::open_in(pool, BlockKind::State, &page).map_err(damaged)?;
         let (behind, part) = read_state_page(payload).map_err(damaged)?;
         bytes.extend_from_slice(part);
         pages.push(block);
@@ -273,7 +280,7 @@ struct FoundLog {
 }
 
 /// Reads the log up to its end: the first block that is not the next one.
-fn read_log(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<FoundLog> {
+fn read_log(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader) -> Result<FoundLog> {
     const AT_ONCE: u64 = 64;
     let Some(begin) = header.log else {
         let extent = ExtentNumber::MAX;
@@ -302,16 +309,9 @@ fn read_log(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<FoundLog>
         let first = block_at(found.next.extent, found.next.index as usize);
         device.read_at(Volume::at(first), &mut buffer)?;
         for block in buffer.chunks_exact(4096) {
-            let read = frame::open(BlockKind::Log, block).and_then(LogBlockHead::read);
-            let Ok((head, records)) = read else {
+            let Some((head, records)) = read_block(pool, header, &found.next, block)? else {
                 break 'all;
             };
-            let is_next = head.volume == header.volume
-                && head.epoch == header.epoch
-                && head.sequence == found.next.sequence;
-            if !is_next {
-                break 'all;
-            }
             for record in &records {
                 if let Record::FlushMark { covers } = record {
                     found.marked = found.marked.max(*covers);
@@ -320,16 +320,51 @@ fn read_log(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<FoundLog>
             found.blocks.push((head.sequence, records));
             found.next.sequence += 1;
             found.next.index += 1;
-            if let Some(next) = head.next {
-                found.extents.push(next);
-                found.next.extent = next;
-                found.next.index = 0;
-                continue 'all;
+            let is_last = u64::from(found.next.index) >= EXTENT_BLOCKS;
+            match head.next {
+                Some(next) if is_last => {
+                    found.extents.push(next);
+                    found.next.extent = next;
+                    found.next.index = 0;
+                    continue 'all;
+                }
+                None if !is_last => {}
+                _ => {
+                    return Err(VolumeError::Contradiction {
+                        volume: header.name.clone(),
+                        why: format!("block {} of its log names a wrong extent", head.sequence),
+                    });
+                }
             }
-        }
-        if u64::from(found.next.index) >= EXTENT_BLOCKS {
-            break;
         }
     }
     Ok(found)
+}
+
+/// The block of log if it is the next one. A whole block of this log that cannot be read is damage,
+/// or of a newer program: to end the log there would lose what was answered.
+fn read_block(
+    pool: PoolId,
+    header: &VolumeHeader,
+    next: &LogPosition,
+    block: &[u8],
+) -> Result<Option<(LogBlockHead, Vec<Record>)>> {
+    let payload = match frame::open_in(pool, BlockKind::Log, block) {
+        Ok(payload) => payload,
+        Err(error @ FormatError::NewerVersion { .. }) => return Err(VolumeError::Newer { why: error }),
+        Err(_) => return Ok(None),
+    };
+    let is_next = |head: &LogBlockHead| {
+        head.volume == header.volume && head.epoch == header.epoch && head.sequence == next.sequence
+    };
+    match LogBlockHead::read_head(payload) {
+        Ok(head) if is_next(&head) => {}
+        _ => return Ok(None),
+    }
+    let read = LogBlockHead::read(payload).map_err(|why| VolumeError::Damaged {
+        what: "the log of a volume",
+        block: block_at(next.extent, next.index as usize),
+        why,
+    })?;
+    Ok(Some(read))
 }
