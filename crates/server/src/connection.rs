@@ -40,6 +40,8 @@ pub(crate) struct Connection<'a> {
     state: &'a State,
     peer: Peer,
     /// What the client may do without a token.
+    /// The client's address.
+    from: &'a str,
     granted: Option<Granted>,
 }
 
@@ -55,7 +57,7 @@ pub struct Granted {
 impl<'a> Connection<'a> {
     pub(crate) fn new(
         state: &'a State,
-        channel: Channel,
+        (channel, from): (Channel, &'a str),
         granted: Option<Granted>,
         deadline: &Deadline,
     ) -> Self {
@@ -63,6 +65,7 @@ impl<'a> Connection<'a> {
             state,
             peer: Peer::new(channel, deadline),
             granted,
+            from,
         }
     }
 
@@ -130,7 +133,7 @@ impl<'a> Connection<'a> {
 
     fn join(&self, body: &[u8]) -> Result<Joined, Refusal> {
         let joining = Joining::from_bytes(body)?;
-        let joined = self.state.home.join(&joining.code, &joining.label);
+        let joined = self.state.home.join(&joining.code, &joining.label, self.from);
         let joined = joined.map_err(|error| not_allowed(error.to_string()))?;
         Ok(Joined {
             token: joined.token,
@@ -163,7 +166,7 @@ impl<'a> Connection<'a> {
         let Some((token, rights)) = known else {
             self.state
                 .home
-                .record_event("refused token", &login.namespace)
+                .record_refusal("refused token", &login.namespace, self.from)
                 .map_err(failed)?;
             return Err(not_allowed(format!(
                 "the server does not accept this machine's token for {}: it is unknown, revoked or too old; join again",

@@ -32,6 +32,7 @@ mod peer;
 mod quota;
 mod rate;
 mod reading;
+mod refusals;
 mod rights;
 mod running;
 mod server;

@@ -65,14 +65,14 @@ impl Server {
         self.acceptor.accept(channel)
     }
 
-    /// Serves a client until it leaves. The channel is secure. Calls `deadline` with the time in
-    /// which bytes must come, or with `None` if they may come at any time: so it is while the
-    /// server waits for the next message of a client that has shown its token.
+    /// Serves a client at this address until it leaves. The channel is secure. Calls `deadline`
+    /// with the time in which bytes must come, or with `None` if they may come at any time: so it
+    /// is while the server waits for the next message of a client that has shown its token.
     ///
     /// # Errors
     /// If the connection breaks, or the client breaks the protocol.
-    pub fn serve(&self, channel: Channel, deadline: &Deadline) -> Result<(), TransportError> {
-        self.serve_as(channel, None, deadline)
+    pub fn serve(&self, channel: Channel, from: &str, deadline: &Deadline) -> Result<(), TransportError> {
+        self.serve_as((channel, from), None, deadline)
     }
 
     /// Serves a client of a tunnel until it leaves. It needs no token.
@@ -82,12 +82,12 @@ impl Server {
     pub fn serve_tunnel(&self, channel: Channel, granted: Granted) -> Result<(), TransportError> {
         // The system has authenticated the client.
         let none: Deadline = Arc::new(|_| ());
-        self.serve_as(channel, Some(granted), &none)
+        self.serve_as((channel, "a tunnel"), Some(granted), &none)
     }
 
     fn serve_as(
         &self,
-        channel: Channel,
+        (channel, from): (Channel, &str),
         granted: Option<Granted>,
         deadline: &Deadline,
     ) -> Result<(), TransportError> {
@@ -97,7 +97,7 @@ impl Server {
         if self.is_ending() {
             return Ok(());
         }
-        Connection::new(&self.state, channel, granted, deadline).serve()
+        Connection::new(&self.state, (channel, from), granted, deadline).serve()
     }
 
     fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Closer>> {

@@ -196,7 +196,10 @@ fn an_expired_token_has_no_access() {
     let address: Address = "onefold://host/web".parse().unwrap();
     let home = bed.home();
     let invited = home.invite(address, "write".parse().unwrap(), Some(1)).unwrap();
-    let token = home.join(&invited.invitation.code, "test").unwrap().token;
+    let token = home
+        .join(&invited.invitation.code, "test", "there")
+        .unwrap()
+        .token;
     SystemClock.sleep(Duration::from_millis(2));
     let mut client = bed.dial();
     client.greet();
