@@ -21,7 +21,7 @@ use crate::checked::Checker;
 use crate::error::TARGET;
 use crate::peer::{Ending, Message, Peer, User, failed};
 use crate::quota::Quota;
-use crate::reading;
+use crate::reading::{self, For};
 use crate::rights::Right;
 use crate::state::State;
 
@@ -123,7 +123,7 @@ fn known_streams(session: &dyn BackupSession, parents: &[Snapshot]) -> Vec<Known
         // What cannot be read here, the client finds out when it asks for it.
         let unsound = session.unsound(&root, whole).ok()?;
         room = room.checked_sub(unsound.len())?;
-        let mut children = reading::children_of(session.reader(), &root).unwrap_or_default();
+        let mut children = reading::children_of(session.reader(), For::Backup, &root).unwrap_or_default();
         match room.checked_sub(children.len()) {
             Some(left) => room = left,
             None => children.clear(),
@@ -360,7 +360,7 @@ impl Running<'_> {
                 format!("no request of kind {kind} in a backup"),
             )
         };
-        reading::answer(self.session.reader(), kind, body).unwrap_or_else(|| Err(unknown()))
+        reading::answer(self.session.reader(), For::Backup, kind, body).unwrap_or_else(|| Err(unknown()))
     }
 
     fn commit(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {

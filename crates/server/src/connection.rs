@@ -13,7 +13,7 @@ use crate::calls;
 use crate::manifests::Namespace;
 use crate::namespaces::Limits;
 use crate::peer::{Deadline, Ending, Message, Peer, Shares, Token, User, failed, not_allowed};
-use crate::reading;
+use crate::reading::{self, For};
 use crate::rights::{Right, Rights};
 use crate::state::State;
 use crate::vault_serving::VaultUser;
@@ -318,7 +318,7 @@ impl<'a> Connection<'a> {
                 let why = format!("no request of kind {} while a backup is read", head.kind);
                 Err(Refusal::new(RefusalKind::Malformed, why))
             };
-            let answer = reading::answer(reader, head.kind, &body).unwrap_or_else(unknown);
+            let answer = reading::answer(reader, For::Restore, head.kind, &body).unwrap_or_else(unknown);
             user.shares.pass(self.state, answer.as_ref().map_or(0, Vec::len));
             self.peer.reply(head.number, answer)?;
         }

@@ -27,6 +27,7 @@ use wire::{
 use crate::{Home, Rights, Server};
 
 mod limits;
+mod reading;
 mod refusals;
 
 /// The number of the next attempt. Tests choose smaller ones themselves.
