@@ -23,6 +23,7 @@ use crate::peer::{Ending, Message, Peer, User, failed};
 use crate::quota::Quota;
 use crate::reading::{self, For};
 use crate::rights::Right;
+use crate::shares::Answer;
 use crate::state::State;
 
 /// How long the sender of verdicts waits before it looks whether the backup is over.
@@ -74,7 +75,7 @@ pub(crate) fn run(
         },
         warnings: hosted.warnings().iter().map(ToString::to_string).collect(),
     };
-    peer.answer(number, &answer.to_bytes())?;
+    Answer::to(number, None, &peer.writer, (state, &user.shares)).end(&answer.to_bytes())?;
     let session = hosted.session();
     let running = Running {
         state,
@@ -95,7 +96,7 @@ pub(crate) fn run(
             match incoming.next(state, &user.shares) {
                 Ok(None) => break Ok(Ending::Over),
                 Err(error) => break Err(error),
-                Ok(Some(Message { head, body, .. })) => match running.take(writer, head, &body) {
+                Ok(Some(message)) => match running.take(writer, message) {
                     Ok(None) => {}
                     Ok(Some(ending)) => break Ok(ending),
                     Err(error) => break Err(error),
@@ -287,12 +288,13 @@ impl Running<'_> {
     }
 
     /// Takes a message. Returns how the backup has ended, if it has.
-    fn take(
-        &self,
-        writer: &FrameWriter,
-        Head { kind, number, .. }: Head,
-        body: &[u8],
-    ) -> Result<Option<Ending>, TransportError> {
+    fn take(&self, writer: &FrameWriter, message: Message) -> Result<Option<Ending>, TransportError> {
+        let Message {
+            head: Head { kind, number, .. },
+            ref body,
+            processing,
+            ..
+        } = message;
         if let Err(refusal) = self.user.ensure_still_valid() {
             tell_failure(writer, &refusal);
             return Ok(Some(Ending::Over));
@@ -321,13 +323,8 @@ impl Running<'_> {
             request::END => (Ok(Vec::new()), Some(Ending::GoOn)),
             _ => (self.read(kind, body), None),
         };
-        match answer {
-            Ok(bytes) => {
-                writer.send(reply::ANSWER, number, &bytes)?;
-                self.user.shares.pass(self.state, bytes.len());
-            }
-            Err(refusal) => writer.send(reply::REFUSAL, number, &refusal.to_bytes())?,
-        }
+        let shared = (self.state, &self.user.shares);
+        Answer::to(number, processing, writer, shared).whole(answer)?;
         Ok(ending)
     }
 

@@ -36,6 +36,7 @@ mod refusals;
 mod rights;
 mod running;
 mod server;
+mod shares;
 mod socket;
 mod state;
 mod tenants;

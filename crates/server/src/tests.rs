@@ -27,6 +27,7 @@ use wire::{
 use crate::{Home, Rights, Server};
 
 mod limits;
+mod pressing;
 mod reading;
 mod refusals;
 

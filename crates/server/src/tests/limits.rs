@@ -1,8 +1,42 @@
 //! Tokens that are revoked, and quotas that are used up, while an operation runs.
 
-use env::{Clock, SystemClock};
+use onefold::calls::Call;
 
 use super::*;
+
+/// How long an operation takes at 100 bytes a second, by the server's clock.
+fn takes(bed: &Bed, clock: &ManualClock, kind: u8, body: &[u8]) -> (Duration, Vec<u8>) {
+    let change = |limits: crate::Limits| crate::Limits {
+        rate_bytes: Some(100),
+        ..limits
+    };
+    let mut client = bed.client("web", "write,list");
+    bed.home().change_limits("web", change).unwrap();
+    let began = clock.monotonic();
+    let number = client.send(kind, body);
+    let answer = loop {
+        let (kind, answered, body) = client.next().expect("an answer");
+        if answered == number && kind == reply::ANSWER {
+            break body;
+        }
+    };
+    (clock.monotonic() - began, answer)
+}
+
+/// What a client sends and receives passes at its namespace's rate, whatever it asks for.
+#[test]
+fn answers_to_operations_pass_at_the_rate() {
+    let (bed, clock) = Bed::timed();
+    let ids: Vec<SessionId> = (0..3).map(|_| honest(&mut bed.client("web", "write"))).collect();
+    let call = serde_json::to_vec(&Call::Layouts(ids)).unwrap();
+    for (kind, body) in [(request::LIST, Vec::new()), (request::CALL, call)] {
+        let (took, answer) = takes(&bed, &clock, kind, &body);
+        assert!(answer.len() > 300, "{}", answer.len());
+        // The bytes of half a second may come at once.
+        let least = Duration::from_millis((answer.len() + body.len()) as u64 * 10 - 500);
+        assert!(took >= least, "{kind}: {took:?} for {}", answer.len());
+    }
+}
 
 /// Ends a token while its client runs an operation. The server then refuses one of the client's
 /// messages, and ends the connection.
