@@ -10,6 +10,7 @@ use wire::{
 
 use crate::backup;
 use crate::calls;
+use crate::error::ServerError;
 use crate::manifests::Namespace;
 use crate::peer::{Deadline, Ending, Message, Peer, Token, User, failed, not_allowed};
 use crate::reading::{self, For};
@@ -200,7 +201,7 @@ impl<'a> Connection<'a> {
             limits,
             shares,
             running_bytes: self.state.running_bytes.of(&namespace),
-            store: self.state.store_of(&namespace).map_err(failed)?,
+            store: self.state.store_of(&namespace).map_err(no_store)?,
             namespace: Namespace::new(&namespace),
         }))
     }
@@ -321,5 +322,15 @@ impl<'a> Connection<'a> {
             let shared = (self.state, &user.shares);
             Answer::to(head.number, processing, &self.peer.writer, shared).whole(answer)?;
         }
+    }
+}
+
+fn no_store(error: ServerError) -> Refusal {
+    match error {
+        ServerError::Away { .. } => Refusal::new(
+            RefusalKind::Busy,
+            "the server cannot reach the object store of this namespace now; it tries again by itself: try again later",
+        ),
+        error => failed(error),
     }
 }

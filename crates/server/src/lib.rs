@@ -39,6 +39,7 @@ mod server;
 mod shares;
 mod socket;
 mod state;
+mod stores;
 mod tenants;
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,7 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Server {
     state: State,
+    away: Vec<ServerError>,
     acceptor: Acceptor,
     connections: Mutex<BTreeMap<u64, Closer>>,
     next: AtomicU64,
@@ -38,7 +39,7 @@ impl Drop for Open<'_> {
 
 impl Server {
     /// Opens the stores of all tenants with this credential. Clients share about so much memory;
-    /// the server needs 288 MiB.
+    /// the server needs 288 MiB. [`Self::away`] has the stores that it cannot reach yet.
     ///
     /// # Errors
     /// Of the folder and the stores.
@@ -48,13 +49,35 @@ impl Server {
         options: &OpenOptions,
         memory_bytes: u64,
     ) -> Result<Self, ServerError> {
+        let mut server = Self::open_on_demand(home, credential, options, memory_bytes)?;
+        server.away = server.state.open_all()?;
+        Ok(server)
+    }
+
+    /// Like [`Self::open`], but opens the store of a tenant when its first client comes.
+    ///
+    /// # Errors
+    /// Of the folder.
+    pub fn open_on_demand(
+        home: Home,
+        credential: &Credential,
+        options: &OpenOptions,
+        memory_bytes: u64,
+    ) -> Result<Self, ServerError> {
         let acceptor = Acceptor::new(home.authority()?, &home.env.clock)?;
         Ok(Self {
-            state: State::open(home, credential, options, memory_bytes)?,
+            state: State::new(home, credential, options, memory_bytes),
+            away: Vec::new(),
             acceptor,
             connections: Mutex::default(),
             next: AtomicU64::new(0),
         })
+    }
+
+    /// The stores that the server could not reach when it was opened. It tries again by itself.
+    #[must_use]
+    pub fn away(&self) -> &[ServerError] {
+        &self.away
     }
 
     /// Puts TLS around the server's end of a channel.
