@@ -34,8 +34,12 @@ const KNOWN_MAX: usize = 1 << 14;
 /// Bytes of these streams, at most: the server looks at each segment of them before it answers.
 const KNOWN_BYTES_MAX: u64 = 64 << 30;
 
-/// How long a server waits for the end of a backup whose client lost its connection.
+/// How long a server waits for the end of a backup whose client lost its connection, ...
 const PATIENCE: Duration = Duration::from_secs(30);
+/// ... and of one that another process may have.
+const PATIENCE_ELSEWHERE: Duration = Duration::from_mins(1);
+/// How often it looks at that one.
+const LOOK_ELSEWHERE: Duration = Duration::from_millis(200);
 
 /// Begins a backup, and serves its client until it is committed or given up.
 pub(crate) fn run(
@@ -153,14 +157,30 @@ fn end_lost(state: &State, namespace: &str, attempts: &[u64]) -> Result<(), Refu
 /// The backup that a client committed before it lost its connection.
 pub(crate) fn committed(state: &State, user: &User, body: &[u8]) -> Result<Vec<CommittedBackup>, Refusal> {
     user.ensure(Right::Write)?;
-    let Sought { attempt, about } = Sought::from_bytes(body)?;
+    let Sought {
+        attempt,
+        session,
+        about,
+    } = Sought::from_bytes(body)?;
     end_lost(state, user.namespace.name(), &[attempt])?;
+    // A client of a tunnel has another process with each connection, and the one before may still
+    // commit.
+    let clock = &state.home.env.clock;
+    let until = clock.monotonic() + PATIENCE_ELSEWHERE;
+    let watch = user.store.watch_session(session);
+    while !watch.is_over().map_err(failed)? {
+        if state.is_ending() || clock.monotonic() >= until {
+            return Err(busy("another process of the server may still commit the backup"));
+        }
+        clock.sleep(LOOK_ELSEWHERE);
+    }
     let name = user.namespace.stored(about.name);
     let list = user.store.snapshots().map_err(failed)?;
     let found = list.snapshots.into_iter().rev().find(|snapshot| {
         let backup = &snapshot.backup;
         let times = (backup.source_time, backup.elapsed_nanos);
-        backup.series == name && times == (about.source_time, about.elapsed_nanos)
+        let is_its = backup.series == name && times == (about.source_time, about.elapsed_nanos);
+        snapshot.id == session && is_its
     });
     let sent = found.map(|Snapshot { id, backup, .. }| CommittedBackup {
         session: id,

@@ -204,6 +204,7 @@ fn a_commit_whose_answer_was_lost_is_found() {
     };
     let sought = |about: &About| wire::Sought {
         attempt: 1,
+        session: id,
         about: about.clone(),
     };
     let found = |client: &mut Client, about: &About| {
@@ -222,6 +223,75 @@ fn a_commit_whose_answer_was_lost_is_found() {
         .client("web", "read,list")
         .ask(request::COMMITTED, &sought(&about));
     assert_eq!(refused.unwrap_err().kind, RefusalKind::NotAllowed);
+}
+
+/// Offers and sends a chunk of this byte, and commits nothing.
+fn all_but_committed(client: &mut Client, byte: u8) -> SessionId {
+    let Begun { session, terms, .. } = client.begin(Parents::Named(Vec::new())).unwrap();
+    let chunk = [byte; 60_000];
+    client.submit(vec![offered(segment(&terms, children(&terms, &[&chunk]))), end()]);
+    let verdicts = client.verdicts_until(|verdict| *verdict == Verdict::Done);
+    for verdict in &verdicts {
+        if let Verdict::Segment { wanted, .. } = verdict {
+            client.submit(vec![region(&terms, wanted[0].new, &chunk, &chunk)]);
+        }
+    }
+    session
+}
+
+/// A client of a tunnel asks another process than the one that it sent the commit to.
+#[test]
+fn a_commit_that_another_process_still_makes_is_waited_for() {
+    let bed = Bed::new();
+    let token = bed.token("web", "write");
+    let server = Server::open(bed.home(), &Credential::None, &OpenOptions::default(), 0).unwrap();
+    let other = Bed {
+        folder: tempfile::tempdir().unwrap(),
+        server: Arc::new(server),
+    };
+    let about = About {
+        name: Client::beginning(Parents::LatestTree).name,
+        ..about()
+    };
+    let sought = |session| wire::Sought {
+        attempt: 1,
+        session,
+        about: about.clone(),
+    };
+    let found = |body: &[u8]| {
+        let found = Vec::<CommittedBackup>::from_bytes(body).unwrap();
+        found.iter().map(|one| one.session).collect::<Vec<_>>()
+    };
+    let mut first = bed.logged_in("web", token.clone());
+    let session = all_but_committed(&mut first, 1);
+    let mut second = other.logged_in("web", token.clone());
+    let number = second.send(request::COMMITTED, &sought(session).to_bytes());
+    SystemClock.sleep(Duration::from_millis(300));
+    first.ask(request::COMMIT, &about).unwrap();
+    let (kind, answered, body) = second.next().expect("an answer");
+    assert_eq!((kind, answered), (reply::ANSWER, number));
+    assert_eq!(found(&body), [session]);
+
+    // The first process ends without a commit.
+    let session = all_but_committed(&mut first, 2);
+    second.send(request::COMMITTED, &sought(session).to_bytes());
+    SystemClock.sleep(Duration::from_millis(300));
+    drop(first);
+    let (kind, _, body) = second.next().expect("an answer");
+    assert_eq!((kind, found(&body)), (reply::ANSWER, vec![]));
+
+    // It takes long: the client asks again.
+    let mut first = bed.logged_in("web", token.clone());
+    let session = all_but_committed(&mut first, 3);
+    let (mut timed, _) = Bed::timed();
+    let mut home = bed.home();
+    home.env.clock = Arc::clone(&timed.server.state().home.env.clock);
+    let server = Server::open(home, &Credential::None, &OpenOptions::default(), 0).unwrap();
+    timed.server = Arc::new(server);
+    let refused = timed
+        .logged_in("web", token)
+        .ask(request::COMMITTED, &sought(session));
+    assert_eq!(refused.unwrap_err().kind, RefusalKind::Busy);
 }
 
 #[test]
