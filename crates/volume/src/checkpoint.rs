@@ -78,7 +78,7 @@ impl Volume {
         let core = &mut *core;
         core.log.seal(&mut core.free)?;
         // After a start the header has to say the new epoch, whatever else there is.
-        let is_new = head.stored_epoch != head.header.epoch;
+        let is_new = head.stored_epoch != head.header.epoch || core.is_changed;
         if core.dirty.is_empty() && core.log.blocks() == 0 && core.credited.is_empty() && !is_new {
             return Ok(None);
         }
@@ -106,6 +106,7 @@ impl Volume {
             birth: core.birth,
             blocks_len: self.blocks(),
         };
+        core.is_changed = false;
         for leaf in &plan.leaves {
             leaf.begin_checkpoint();
         }

@@ -75,6 +75,8 @@ pub(crate) struct Core {
     pub(crate) credited: Vec<(types::ExtentNumber, u32)>,
     pub(crate) birth: u32,
     pub(crate) era: u64,
+    /// The next checkpoint has to store the state, whatever else changed.
+    pub(crate) is_changed: bool,
 }
 
 impl Core {
@@ -109,6 +111,7 @@ impl Core {
             credited: Vec::new(),
             birth,
             era: 0,
+            is_changed: false,
         }
     }
 

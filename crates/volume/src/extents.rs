@@ -306,6 +306,17 @@ impl ExtentTable {
             .collect()
     }
 
+    /// All extents that the volume has, but that of its header.
+    pub(crate) fn held(&self, volume: VolumeId) -> Vec<Grant> {
+        let all = self.entries.iter().enumerate();
+        let held = all.filter(|(_, packed)| {
+            let owner = owner(**packed);
+            owner == ExtentOwner::Granted(volume) || owner == ExtentOwner::Owned(volume)
+        });
+        held.map(|(at, _)| (number(at), self.entry(number(at)).grants))
+            .collect()
+    }
+
     /// The extents with the headers of volumes.
     pub(crate) fn headers(&self) -> BTreeMap<VolumeId, ExtentNumber> {
         let all = self.entries.iter().enumerate();

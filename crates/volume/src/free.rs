@@ -161,14 +161,17 @@ impl FreeBlocks {
         }
         let extent = match self.parts.first_key_value() {
             Some((extent, _)) => *extent,
-            None => {
-                let extent = self.whole.pop_first()?;
-                self.parts.insert(extent, ALL);
-                self.scattered += EXTENT_BLOCKS;
-                extent
-            }
+            None => self.open_whole()?,
         };
         self.take_from(extent, wanted)
+    }
+
+    /// Moves the first whole extent to the others.
+    fn open_whole(&mut self) -> Option<ExtentNumber> {
+        let extent = self.whole.pop_first()?;
+        self.parts.insert(extent, ALL);
+        self.scattered += EXTENT_BLOCKS;
+        Some(extent)
     }
 
     /// An extent with a long run at its end: the one that the last long run left, or a whole one.
@@ -179,10 +182,7 @@ impl FreeBlocks {
         {
             return Some(*extent);
         }
-        let extent = self.whole.pop_first()?;
-        self.parts.insert(extent, ALL);
-        self.scattered += EXTENT_BLOCKS;
-        Some(extent)
+        self.open_whole()
     }
 
     fn take_from(&mut self, extent: ExtentNumber, wanted: u32) -> Option<Run> {
@@ -214,10 +214,13 @@ impl FreeBlocks {
     pub(crate) fn take_scattered(&mut self, max: u64) -> Vec<Run> {
         let (mut runs, mut taken) = (Vec::new(), 0);
         while taken < max {
-            let Some((extent, _)) = self.parts.first_key_value() else {
-                break;
+            let extent = match self.parts.first_key_value() {
+                Some((extent, _)) => *extent,
+                None => match self.open_whole() {
+                    Some(extent) => extent,
+                    None => break,
+                },
             };
-            let extent = *extent;
             let wanted = u32::try_from((max - taken).min(EXTENT_BLOCKS)).unwrap_or(1);
             let Some(run) = self.take_from(extent, wanted.min(LONG_RUN - 1)) else {
                 break;

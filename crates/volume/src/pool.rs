@@ -288,11 +288,13 @@ fn finish_recovery(
     recovered: Vec<Recovered>,
 ) -> Result<BTreeMap<VolumeId, Arc<Volume>>> {
     let (mut volumes, mut gifts) = (BTreeMap::new(), Vec::new());
+    let mut unknown = BTreeMap::new();
     for one in recovered {
         let volume = Arc::new(one.volume);
         shared.table().release(&*shared.device, &one.returned)?;
         gifts.extend(one.gifts);
         volume.slot().open = one.open;
+        unknown.insert(volume.id, one.unknown);
         volumes.insert(volume.id, volume);
     }
     // No volume sends a batch before all were compared: an index that lost the batch of one volume
@@ -304,12 +306,19 @@ fn finish_recovery(
         volume.settle_or_abandon(&mut volume.slot())?;
     }
     for gift in gifts {
-        if let Some(taker) = volumes.get(&gift.to) {
-            taker.accept(&gift)?;
+        // Of a taker that could not be recovered, nobody knows whether it uses the blocks.
+        let is_open = volumes.get(&gift.to).is_some_and(|taker| !taker.has_taken(&gift));
+        if let Some(giver) = volumes.get(&gift.from)
+            && is_open
+        {
+            giver.take_back(&gift);
         }
     }
     for volume in volumes.values() {
         volume.checkpoint()?;
+        if let Some(extents) = unknown.remove(&volume.id) {
+            volume.adopt(&extents)?;
+        }
         shared.add(Arc::downgrade(volume) as _);
     }
     Ok(volumes)
@@ -317,7 +326,7 @@ fn finish_recovery(
 
 impl Volume {
     /// The last batch that the index has of this volume.
-    fn last_in_index(&self) -> Result<u64> {
+    pub(crate) fn last_in_index(&self) -> Result<u64> {
         let found = self.shared.index.client(Bucket::FIRST, self.id)?;
         Ok(found.map_or(0, BatchSequence::get))
     }
@@ -395,7 +404,7 @@ impl Volume {
     /// # Errors
     /// Errors of the device and of the index.
     pub fn dissolve(&self, pause: &mut dyn FnMut(u64) -> bool) -> Result<()> {
-        self.cut(0, self.len_bytes())?;
+        self.cut(0, VOLUME_BLOCKS_MAX * env::BLOCK_BYTES)?;
         self.flush_now()?;
         self.flush_now()?;
         self.collect(pause)?;
@@ -414,16 +423,21 @@ impl Volume {
         let blocks = check_len(len_bytes)?;
         self.make_log_room()?;
         let before = self.blocks();
-        if blocks < before {
-            self.set_blocks(blocks);
-            self.cut(blocks * env::BLOCK_BYTES, before * env::BLOCK_BYTES)?;
+        self.set_blocks(blocks.min(before));
+        // Also when it grows: an attempt to make it shorter may have ended halfway.
+        let end = VOLUME_BLOCKS_MAX * env::BLOCK_BYTES;
+        if let Err(error) = self.cut(blocks.min(before) * env::BLOCK_BYTES, end) {
+            self.set_blocks(before);
+            return Err(error);
         }
-        let record = format::pool::record::Record::Resized { blocks };
-        let appended = self.core().append(&record);
-        self.or_stop(appended)?;
-        self.flush_now()?;
-        self.set_blocks(blocks);
-        Ok(())
+        {
+            // A checkpoint must not come between the record and the length that it stores.
+            let mut core = self.core();
+            let record = format::pool::record::Record::Resized { blocks };
+            self.or_stop(core.append(&record))?;
+            self.set_blocks(blocks);
+        }
+        self.flush_now()
     }
 
     /// Changes the settings, durably.

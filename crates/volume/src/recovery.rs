@@ -51,6 +51,10 @@ pub(crate) struct Recovered {
     pub(crate) open: Option<Batch>,
     /// Extents that the volume returned, and that the table may still say it has.
     pub(crate) returned: Vec<Grant>,
+    /// Extents that the table says it has, and that neither its checkpoint nor its log knows. They
+    /// are adopted behind the checkpoint that ends the recovery: a checkpoint makes the table
+    /// forget that they are unknown, and a crash before its end would lose them.
+    pub(crate) unknown: Vec<Grant>,
     /// Gifts to other volumes.
     pub(crate) gifts: Vec<Gift>,
 }
@@ -69,7 +73,11 @@ pub(crate) fn recover(
     let upper = read_upper(&*device, &header)?;
     let map = Map::new(Arc::clone(&device), upper, shared.map_cache_bytes);
     let log = read_log(&*device, shared.pool, &header)?;
-    let mut granted = shared.table().granted(id);
+    // Before its first checkpoint, a volume knows of no extent, whatever the table says.
+    let mut granted = match header.log {
+        Some(_) => shared.table().granted(id),
+        None => shared.table().held(id),
+    };
     let mut extents = log.extents;
     let later_extents = extents.get(1..).unwrap_or_default().to_vec();
     let next = match extents.last() {
@@ -128,13 +136,10 @@ pub(crate) fn recover(
     take_log_extents(&mut core.free, &later_extents).map_err(|error| contradiction(&header, error))?;
     let unknown = granted
         .into_iter()
-        .filter(|grant| !credited.contains(grant))
-        .filter(|(extent, _)| Some(*extent) != log_extent);
-    let mut new: Vec<Grant> = unknown.collect();
-    for (extent, _) in &new {
-        core.free.add_extent(*extent);
-    }
-    new.extend(credited);
+        .filter(|grant| !credited.contains(grant) && !returned.contains(grant))
+        .filter(|(extent, _)| Some(*extent) != log_extent)
+        .collect();
+    let mut new = credited;
     new.extend(log_extent.map(|extent| (extent, shared.table().entry(extent).grants)));
     core.credited = new;
     core.flushes_begun = 16;
@@ -155,6 +160,7 @@ pub(crate) fn recover(
             held,
         }),
         returned,
+        unknown,
         gifts: gifts.into_iter().map(|gift| Gift { from: id, ..gift }).collect(),
     })
 }
@@ -338,6 +344,7 @@ fn read_log(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader) -> Re
             }
         }
     }
+    check_end(device, pool, header, &found)?;
     Ok(found)
 }
 
@@ -367,4 +374,42 @@ fn read_block(
         why,
     })?;
     Ok(Some(read))
+}
+
+/// Fails if a later block of the extent says that the block at the end of the log was flushed. Then
+/// the log does not end there: the block is damaged.
+fn check_end(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader, found: &FoundLog) -> Result<()> {
+    let end = found.next;
+    let mut buffer = AlignedBuffer::with_capacity(64 * 4096);
+    let mut index = u64::from(end.index) + 1;
+    while index < EXTENT_BLOCKS {
+        let count = (EXTENT_BLOCKS - index).min(64);
+        buffer.grow_to(usize::try_from(count * BLOCK_BYTES).unwrap_or(0));
+        let first = block_at(end.extent, usize::try_from(index).unwrap_or(0));
+        device.read_at(Volume::at(first), &mut buffer)?;
+        for block in buffer.chunks_exact(4096) {
+            let read = frame::open_in(pool, BlockKind::Log, block).and_then(LogBlockHead::read);
+            let Ok((head, records)) = read else {
+                continue;
+            };
+            let is_later =
+                head.volume == header.volume && head.epoch == header.epoch && head.sequence > end.sequence;
+            let is_flushed = |record: &Record| match record {
+                Record::FlushMark { covers } => *covers > end.sequence,
+                _ => false,
+            };
+            if is_later && records.iter().any(is_flushed) {
+                return Err(VolumeError::Damaged {
+                    what: "the log of a volume",
+                    block: block_at(end.extent, end.index as usize),
+                    why: FormatError::Invalid {
+                        what: "log block",
+                        why: "a later block says that it was flushed",
+                    },
+                });
+            }
+        }
+        index += count;
+    }
+    Ok(())
 }

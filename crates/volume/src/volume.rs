@@ -22,6 +22,7 @@ use crate::core::Core;
 use crate::counters::Counters;
 use crate::dirty::DirtyBlocks;
 use crate::error::{Result, VolumeError};
+use crate::extents::Grant;
 use crate::lock::lock;
 use crate::map::Map;
 use crate::readers::Readers;
@@ -329,7 +330,8 @@ impl Volume {
         loop {
             let before = {
                 let mut core = self.core();
-                if core.free.len() >= count + kept + core.reserve() && core.has_log_room() {
+                // The log may take an extent for its room, so it is asked first.
+                if core.has_log_room() && core.free.len() >= count + kept + core.reserve() {
                     let mut runs = Vec::new();
                     let mut left = count;
                     while left > 0 {
@@ -448,9 +450,12 @@ impl Volume {
     /// Gets extents from the pool. Returns whether there was one.
     pub(crate) fn credit(&self, count: usize) -> Result<bool> {
         let granted = self.or_stop(self.shared.grant(self.id, count))?;
-        if granted.is_empty() {
-            return Ok(false);
-        }
+        self.adopt(&granted)?;
+        Ok(!granted.is_empty())
+    }
+
+    /// Adds extents that the table says the volume has, and tells the log.
+    pub(crate) fn adopt(&self, granted: &[Grant]) -> Result<()> {
         let mut core = self.core();
         for part in granted.chunks(256) {
             let extents = part.to_vec();
@@ -460,7 +465,7 @@ impl Volume {
             core.credited.extend_from_slice(part);
             self.or_stop(core.append(&Record::Extents { extents }))?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The offset of a block on the device.
