@@ -103,7 +103,8 @@ impl Pool {
         };
         let headers = table.headers();
         let printer = Fingerprinter::new(&DomainKey::from_bytes(superblock.domain_key));
-        // The counter of this write is the epoch of the logs. The boot stays until all is recovered.
+        // The counter of this write is the epoch of the logs. The boot stays until all is
+        // recovered.
         write_superblock(&*device, &mut superblock)?;
         superblock.boot = options.boot;
         let shared = Arc::new(Shared::new(

@@ -80,24 +80,23 @@ pub(crate) fn recover(
     };
     let mut extents = log.extents;
     let later_extents = extents.get(1..).unwrap_or_default().to_vec();
-    let next = match extents.last() {
-        Some(_) => log.next,
-        None => {
-            // A new volume: its log begins in an extent of its own.
-            if granted.is_empty() {
-                granted = shared.grant(id, 2)?;
-            }
-            let first = granted.first().ok_or(VolumeError::NoSpace)?;
-            extents.push(first.0);
-            LogPosition {
-                extent: first.0,
-                index: 0,
-                sequence: 1,
-            }
-        }
-    };
     let is_new = header.log.is_none();
-    // No other opening of the pool had this epoch, so no block of an earlier one continues this log.
+    let next = if is_new {
+        // The log of a new volume begins in an extent of its own.
+        if granted.is_empty() {
+            granted = shared.grant(id, 2)?;
+        }
+        let (extent, _) = *granted.first().ok_or(VolumeError::NoSpace)?;
+        extents.push(extent);
+        LogPosition {
+            extent,
+            index: 0,
+            sequence: 1,
+        }
+    } else {
+        log.next
+    };
+    // No other opening of the pool had this epoch, so no older block of log continues this one.
     let stored_epoch = header.epoch;
     header.epoch = shared.epoch;
     let buffer = LogBuffer::resume(
@@ -121,6 +120,7 @@ pub(crate) fn recover(
                 .map_err(|error| contradiction(&header, error))?;
         }
     }
+    header.blocks = replay.blocks;
     let Replay {
         open,
         answered,
@@ -128,10 +128,8 @@ pub(crate) fn recover(
         credited,
         gifts,
         held,
-        blocks,
         ..
     } = replay;
-    header.blocks = blocks;
     core.empty_limbo();
     take_log_extents(&mut core.free, &later_extents).map_err(|error| contradiction(&header, error))?;
     let unknown = granted
@@ -139,9 +137,9 @@ pub(crate) fn recover(
         .filter(|grant| !credited.contains(grant) && !returned.contains(grant))
         .filter(|(extent, _)| Some(*extent) != log_extent)
         .collect();
-    let mut new = credited;
-    new.extend(log_extent.map(|extent| (extent, shared.table().entry(extent).grants)));
-    core.credited = new;
+    core.credited = credited;
+    let log_grant = log_extent.map(|extent| (extent, shared.table().entry(extent).grants));
+    core.credited.extend(log_grant);
     core.flushes_begun = 16;
     core.flushes_completed = 16;
     let head = Head {
@@ -150,15 +148,15 @@ pub(crate) fn recover(
         extent,
         state_pages,
     };
-    let volume = Volume::new(id, shared, map, core, head);
+    let batch = |(sequence, content)| Batch {
+        sequence,
+        content,
+        answered,
+        held,
+    };
     Ok(Recovered {
-        volume,
-        open: open.map(|(sequence, content)| Batch {
-            sequence,
-            content,
-            answered,
-            held,
-        }),
+        volume: Volume::new(id, shared, map, core, head),
+        open: open.map(batch),
         returned,
         unknown,
         gifts: gifts.into_iter().map(|gift| Gift { from: id, ..gift }).collect(),

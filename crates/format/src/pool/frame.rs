@@ -63,8 +63,8 @@ impl BlockKind {
     }
 }
 
-/// The id of a pool, random. It is mixed into the digests of the pool's blocks, so that a block that
-/// an earlier pool left on the device is never taken for one of this pool.
+/// The id of a pool, random. It is mixed into the digests of the pool's blocks, so that a block
+/// that an earlier pool left on the device is never taken for one of this pool.
 pub type PoolId = [u8; 16];
 
 /// Writes a whole block that belongs to no pool yet: a superblock, which has the pool's id inside.
