@@ -9,6 +9,7 @@ use rustix::process::{Signal, getuid};
 
 use crate::bed::{last, noise, signal, wait_until};
 use crate::pooled::{MIB, Pooled, number};
+use crate::sources::skip;
 
 /// Whether all of these programs are installed. Says it if not.
 fn have(programs: &[&str]) -> bool {
@@ -17,7 +18,7 @@ fn have(programs: &[&str]) -> bool {
         |program: &&&str| std::env::split_paths(&folders).any(|folder| folder.join(program).is_file());
     let missing: Vec<_> = programs.iter().filter(|program| !is_there(program)).collect();
     if !missing.is_empty() {
-        eprintln!("skipped: not installed: {missing:?}");
+        skip(&format!("not installed: {missing:?}"));
     }
     missing.is_empty()
 }
@@ -84,7 +85,7 @@ impl Drop for Attached<'_> {
 #[test]
 fn a_file_system_in_a_volume_shares_its_blocks_and_survives_the_server() {
     if !getuid().is_root() {
-        eprintln!("skipped: only the superuser mounts");
+        skip("only the superuser mounts");
         return;
     }
     if !have(&["nbdfuse", "mkfs.ext4", "mount", "umount"]) || !Path::new("/dev/fuse").exists() {
@@ -119,7 +120,7 @@ fn a_file_system_in_a_volume_shares_its_blocks_and_survives_the_server() {
         .output()
         .unwrap();
     if !tried.status.success() {
-        eprintln!("skipped: mount: {}", String::from_utf8_lossy(&tried.stderr));
+        skip(&format!("mount: {}", String::from_utf8_lossy(&tried.stderr)));
         return;
     }
     attached.mounts.push(&mount);

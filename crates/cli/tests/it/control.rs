@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::getuid;
 
 use crate::pooled::{Pooled, number};
+use crate::sources::skip;
 
 const HELLO: &str = "{\"onefold_control\":1}\n";
 
@@ -102,7 +103,7 @@ fn silent_clients_are_left_and_do_not_keep_the_server() {
 #[test]
 fn another_user_is_not_served() {
     if !getuid().is_root() {
-        eprintln!("skipped: only the superuser can be another user");
+        skip("only the superuser can be another user");
         return;
     }
     let mut pooled = Pooled::new();
@@ -120,7 +121,7 @@ fn another_user_is_not_served() {
         .uid(65534)
         .output();
     let Ok(asked) = asked else {
-        eprintln!("skipped: there is no python3");
+        skip("there is no python3");
         return;
     };
     let said = String::from_utf8_lossy(&asked.stdout);

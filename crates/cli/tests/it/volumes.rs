@@ -63,7 +63,7 @@ fn a_drain_shares_what_two_volumes_have_in_common() {
     let image = noise(16 << 20, 1);
     for volume in ["a", "b"] {
         let mut client = pooled.client(volume);
-        for (number, part) in image.chunks(MIB as usize).enumerate() {
+        for (number, part) in image.chunks(1 << 20).enumerate() {
             client.write(number as u64 * MIB, part, flags()).unwrap();
         }
         client.flush().unwrap();
@@ -183,7 +183,7 @@ fn a_killed_server_loses_nothing_that_it_acknowledged() {
         let mut client = pooled.client("a");
         for n in 0..100u64 {
             let at = (n * 7919 + round * 104_729) % 15_000 * 4096;
-            let bytes = noise(4 * KIB * (1 + n as usize % 5), round * 1000 + n);
+            let bytes = noise(4 * KIB * usize::try_from(1 + n % 5).unwrap(), round * 1000 + n);
             client.write(at, &bytes, flags()).unwrap();
             let at = usize::try_from(at).unwrap();
             expected[at..at + bytes.len()].copy_from_slice(&bytes);
@@ -197,7 +197,7 @@ fn a_killed_server_loses_nothing_that_it_acknowledged() {
     }
     pooled.serve();
     let mut client = pooled.client("a");
-    for (n, part) in expected.chunks(MIB as usize).enumerate() {
+    for (n, part) in expected.chunks(1 << 20).enumerate() {
         assert!(client.read(n as u64 * MIB, 1 << 20).unwrap() == part, "MiB {n}");
     }
     drop(client);
