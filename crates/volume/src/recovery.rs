@@ -80,22 +80,15 @@ pub(crate) fn recover(
     };
     let mut extents = log.extents;
     let later_extents = extents.get(1..).unwrap_or_default().to_vec();
-    let is_new = header.log.is_none();
-    let next = if is_new {
+    let (is_new, mut next) = (header.log.is_none(), log.next);
+    if is_new {
         // The log of a new volume begins in an extent of its own.
         if granted.is_empty() {
             granted = shared.grant(id, 2)?;
         }
-        let (extent, _) = *granted.first().ok_or(VolumeError::NoSpace)?;
-        extents.push(extent);
-        LogPosition {
-            extent,
-            index: 0,
-            sequence: 1,
-        }
-    } else {
-        log.next
-    };
+        next.extent = granted.first().ok_or(VolumeError::NoSpace)?.0;
+        extents.push(next.extent);
+    }
     // No other opening of the pool had this epoch, so no older block of log continues this one.
     let stored_epoch = header.epoch;
     header.epoch = shared.epoch;

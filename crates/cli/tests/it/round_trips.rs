@@ -39,7 +39,8 @@ fn an_unchanged_tree_needs_few_round_trips() {
     }
     settle();
     turns(&wire);
-    // Messages of both sides may cross, and then count as more turns: the least of three runs counts.
+    // Messages of both sides may cross, and then count as more turns: the least of three runs
+    // counts.
     let (unchanged, made) = (0..3)
         .map(|_| turns(&wire))
         .min_by_key(|(turns, _)| *turns)
