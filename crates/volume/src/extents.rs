@@ -396,3 +396,6 @@ pub(crate) fn extents_of(device_bytes: u64) -> Result<u32> {
             why: "a pool has at most 504 TiB".to_owned(),
         })
 }
+
+#[cfg(test)]
+mod tests;

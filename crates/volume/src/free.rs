@@ -255,3 +255,6 @@ fn longest_tail(bits: &FreeBits) -> u32 {
     }
     len
 }
+
+#[cfg(test)]
+mod tests;

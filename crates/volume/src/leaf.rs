@@ -179,3 +179,6 @@ impl Leaf {
 const fn is_durable(begun: u64, completed: u64) -> bool {
     completed >= begun + 2
 }
+
+#[cfg(test)]
+mod tests;

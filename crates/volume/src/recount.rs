@@ -164,6 +164,7 @@ impl Pool {
         };
         let lost = self.lost_blocks()?;
         let mut core = volume.core();
+        core.is_changed = true;
         for block in &lost {
             let at = core.log.last_record();
             core.drop_block(*block, at);
