@@ -140,6 +140,12 @@ impl Volume {
     }
 
     fn write_checkpoint(&self, head: &mut Head, plan: &mut Plan) -> Result<()> {
+        // Blocks of log before the position are written before their extents are free, and durable
+        // before the table says that the volume has the extents that they name.
+        self.commit(plan.log.sequence - 1)?;
+        if !plan.credited.is_empty() {
+            self.shared.device.flush()?;
+        }
         let mut spare = std::mem::take(&mut plan.blocks).into_iter();
         let mut unused = Vec::new();
         let leaves = self.write_leaves(plan, &mut spare, &mut unused)?;

@@ -72,6 +72,11 @@ impl FreeBlocks {
         self.whole.len() as u64 * EXTENT_BLOCKS + self.scattered
     }
 
+    /// Bytes that the lists take in a checkpoint, at most.
+    pub(crate) fn state_bytes(&self) -> usize {
+        5 * self.whole.len() + 140 * self.parts.len()
+    }
+
     /// Extents of which all blocks are free.
     pub(crate) fn whole_extents(&self) -> usize {
         self.whole.len()

@@ -25,9 +25,15 @@ impl Volume {
             let given = giver.give(self.id, wanted, &mut |gift| {
                 self.accept(gift)?;
                 self.flush_now()
-            })?;
-            if given {
-                return Ok(true);
+            });
+            match given {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                // A giver that has stopped is no error of this volume.
+                Err(error) => {
+                    self.check_running()?;
+                    tracing::warn!(giver = %giver.id(), %error, "a volume gives no blocks");
+                }
             }
         }
         Ok(false)

@@ -16,7 +16,7 @@ use types::{BatchSequence, VolumeId};
 use crate::error::{Result, VolumeError};
 use crate::extents::{ExtentTable, extents_of, read_superblock, write_superblock};
 use crate::head::write_copy;
-use crate::recovery::{Closed, Recovered, recover};
+use crate::recovery::{Recovered, recover};
 use crate::shared::{Mismatch, Shared};
 use crate::slot::Slot;
 use crate::volume::Volume;
@@ -29,8 +29,7 @@ pub const MAP_CACHE_BYTES_DEFAULT: usize = 112 << 20;
 pub struct PoolOptions {
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// The id of the system's present boot. A pool that was last open in the same boot was ended by
-    /// a kill at most.
+    /// The id of the system's present boot, for messages: whether the system was started since.
     pub boot: [u8; 16],
     /// Bytes of map that each volume caches.
     pub map_cache_bytes: usize,
@@ -96,17 +95,14 @@ impl Pool {
     ) -> Result<Self> {
         let mut superblock = read_superblock(&*device)?;
         let table = ExtentTable::load(&*device, &superblock)?;
-        let closed = if superblock.boot == options.boot {
-            Closed::ByKill
-        } else {
-            Closed::ByPowerCut
-        };
+        if superblock.boot != options.boot {
+            tracing::info!("the system was started since the pool was last open");
+        }
         let headers = table.headers();
         let printer = Fingerprinter::new(&DomainKey::from_bytes(superblock.domain_key));
-        // The counter of this write is the epoch of the logs. The boot stays until all is
-        // recovered.
-        write_superblock(&*device, &mut superblock)?;
+        // The counter of this write is the epoch of the logs.
         superblock.boot = options.boot;
+        write_superblock(&*device, &mut superblock)?;
         let shared = Arc::new(Shared::new(
             device,
             index,
@@ -118,23 +114,21 @@ impl Pool {
         ));
         let (mut recovered, mut failed) = (Vec::new(), BTreeMap::new());
         for (id, extent) in headers {
-            match recover(Arc::clone(&shared), id, extent, closed) {
+            match recover(Arc::clone(&shared), id, extent) {
                 Ok(volume) => recovered.push(volume),
-                Err(error @ (VolumeError::Damaged { .. } | VolumeError::Contradiction { .. })) => {
+                Err(
+                    error @ (VolumeError::Damaged { .. }
+                    | VolumeError::Contradiction { .. }
+                    | VolumeError::NoSpace),
+                ) => {
                     tracing::error!(volume = %id, %error, "the volume cannot be recovered");
                     failed.insert(id, error.to_string());
                 }
                 Err(error) => return Err(error),
             }
         }
-        let volumes = finish_recovery(&shared, recovered)?;
-        // From here on, a kill leaves what was written.
-        {
-            let mut superblock = shared.superblock();
-            if closed == Closed::ByPowerCut {
-                write_superblock(&*shared.device, &mut superblock)?;
-            }
-        }
+        let (volumes, without_space) = finish_recovery(&shared, recovered)?;
+        failed.extend(without_space);
         Ok(Self {
             shared,
             volumes: RwLock::new(volumes),
@@ -199,18 +193,20 @@ impl Pool {
                 name: name.to_owned(),
             });
         }
-        if let Some(husk) = self.all().into_iter().find(|volume| volume.is_husk()) {
-            husk.revive(name, blocks, settings)?;
-            return Ok(husk);
+        for husk in self.all().into_iter().filter(|volume| volume.is_husk()) {
+            let Some(_dissolving) = husk.try_dissolving() else {
+                continue;
+            };
+            if husk.is_husk() && husk.slot().open.is_none() {
+                husk.revive(name, blocks, settings)?;
+                drop(_dissolving);
+                return Ok(husk);
+            }
         }
         let id = superblock.next_volume;
         let device = &*self.shared.device;
-        if self.shared.table().free() < 3 {
-            return Err(VolumeError::NoSpace);
-        }
         superblock.next_volume = id.next();
         write_superblock(device, &mut superblock)?;
-        let extent = self.shared.table().take_header(id)?;
         let header = VolumeHeader {
             volume: id,
             counter: 1,
@@ -223,10 +219,23 @@ impl Pool {
             log: None,
             settings,
         };
-        write_copy(device, self.shared.pool, extent, &header)?;
-        self.shared.table().confirm(device, extent)?;
-        let recovered = recover(Arc::clone(&self.shared), id, extent, Closed::ByKill)?;
-        let made = finish_recovery(&self.shared, vec![recovered])?;
+        let extent = {
+            // No other change of the table may make the extent the header's before there is one.
+            let mut table = self.shared.table();
+            if table.free() < 3 {
+                return Err(VolumeError::NoSpace);
+            }
+            let extent = table.take_header(id)?;
+            write_copy(device, self.shared.pool, extent, &header)?;
+            table.grant(device, id, 2)?;
+            table.confirm(device, extent)?;
+            extent
+        };
+        let recovered = recover(Arc::clone(&self.shared), id, extent)?;
+        let (made, failed) = finish_recovery(&self.shared, vec![recovered])?;
+        if !failed.is_empty() {
+            return Err(VolumeError::NoSpace);
+        }
         let mut volumes = self
             .volumes
             .write()
@@ -283,11 +292,15 @@ impl Pool {
     }
 }
 
-/// What is left to do when the logs of all volumes were replayed. Ends with their checkpoints.
+/// The open volumes of a pool.
+type Volumes = BTreeMap<VolumeId, Arc<Volume>>;
+
+/// What is left to do when the logs of all volumes were replayed. Ends with their checkpoints. Also
+/// returns the volumes that have no block for it, and why.
 fn finish_recovery(
     shared: &Arc<Shared>,
     recovered: Vec<Recovered>,
-) -> Result<BTreeMap<VolumeId, Arc<Volume>>> {
+) -> Result<(Volumes, BTreeMap<VolumeId, String>)> {
     let (mut volumes, mut gifts) = (BTreeMap::new(), Vec::new());
     let mut unknown = BTreeMap::new();
     for one in recovered {
@@ -315,14 +328,25 @@ fn finish_recovery(
             giver.take_back(&gift);
         }
     }
+    let mut failed = BTreeMap::new();
     for volume in volumes.values() {
-        volume.checkpoint()?;
+        match volume.checkpoint() {
+            Ok(()) => {}
+            // The others are served, and the pool can grow.
+            Err(error @ VolumeError::NoSpace) => {
+                tracing::error!(volume = %volume.id, %error, "the volume cannot be recovered");
+                failed.insert(volume.id, error.to_string());
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
         if let Some(extents) = unknown.remove(&volume.id) {
             volume.adopt(&extents)?;
         }
         shared.add(Arc::downgrade(volume) as _);
     }
-    Ok(volumes)
+    volumes.retain(|id, _| !failed.contains_key(id));
+    Ok((volumes, failed))
 }
 
 impl Volume {
@@ -405,9 +429,11 @@ impl Volume {
     /// # Errors
     /// Errors of the device and of the index.
     pub fn dissolve(&self, pause: &mut dyn FnMut(u64) -> bool) -> Result<()> {
+        let _dissolving = self.dissolving();
+        if !self.name().is_empty() || self.is_husk() {
+            return Ok(());
+        }
         self.cut(0, VOLUME_BLOCKS_MAX * env::BLOCK_BYTES)?;
-        self.flush_now()?;
-        self.flush_now()?;
         self.collect(pause)?;
         self.flush_now()?;
         self.flush_now()?;

@@ -1,10 +1,9 @@
 //! Opening a volume: the last checkpoint, and the log behind it (D8).
 //!
-//! The log is replayed by the same changes that made it (`core`). What a tail without a mark means
-//! depends on how the pool was closed. After a kill in the same boot of the system, all that was
-//! written is there, so all of it counts (rule 13). After a power cut, a `Map` behind the last mark
-//! counts only if the new block has its digest (rule 12): else the volume has the old block again,
-//! which nobody has used since.
+//! The log is replayed by the same changes that made it (`core`). A `Map` behind the last mark counts
+//! only if the new block has its digest (rule 12): else the volume has the old block again. After a
+//! kill every such block has it, because nobody writes in place what no durable mark covers (rule 14).
+//! After a power cut, or after a flush that failed, a block may not have been written.
 //!
 //! Recovery ends with a checkpoint under a new epoch. So no block of log is judged twice, and none
 //! of before a gap is ever taken for one of after it.
@@ -35,15 +34,6 @@ use crate::shared::{Gift, Shared};
 use crate::slot::Batch;
 use crate::volume::{Head, Volume};
 
-/// How the pool was closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Closed {
-    /// At most a kill of the process: all that was written is there.
-    ByKill,
-    /// Perhaps a power cut.
-    ByPowerCut,
-}
-
 /// A volume whose log was replayed, before it serves.
 pub(crate) struct Recovered {
     pub(crate) volume: Volume,
@@ -60,12 +50,7 @@ pub(crate) struct Recovered {
 }
 
 /// Reads a volume and replays its log.
-pub(crate) fn recover(
-    shared: Arc<Shared>,
-    id: VolumeId,
-    extent: ExtentNumber,
-    closed: Closed,
-) -> Result<Recovered> {
+pub(crate) fn recover(shared: Arc<Shared>, id: VolumeId, extent: ExtentNumber) -> Result<Recovered> {
     let device = Arc::clone(&shared.device);
     let mut header = read_header(&*device, shared.pool, extent, id)?;
     let (state, state_pages) = read_state(&*device, shared.pool, &header)?;
@@ -105,7 +90,6 @@ pub(crate) fn recover(
     let log_extent = is_new.then_some(next.extent);
     let mut replay = Replay::new(&*device, &map, &mut core, header.blocks);
     replay.trusted = log.marked;
-    replay.trusts_all = closed == Closed::ByKill;
     for (sequence, records) in log.blocks {
         for record in records {
             replay

@@ -78,6 +78,8 @@ pub struct Volume {
     flushes_begun: AtomicU64,
     pub(crate) flushes_completed: AtomicU64,
     refill_turn: Mutex<u64>,
+    /// Held while the blocks of a removed volume are freed, and while it becomes a new one.
+    dissolving: Mutex<()>,
     stopped: OnceLock<String>,
     /// Leaves from this one on have to be searched for private blocks.
     pub(crate) unsearched: AtomicU64,
@@ -102,6 +104,7 @@ impl Volume {
             flushes_begun: AtomicU64::new(core.flushes_begun),
             flushes_completed: AtomicU64::new(core.flushes_completed),
             refill_turn: Mutex::new(1),
+            dissolving: Mutex::default(),
             stopped: OnceLock::new(),
             unsearched: AtomicU64::new(0),
             core: Mutex::new(core),
@@ -192,6 +195,16 @@ impl Volume {
             Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(std::sync::TryLockError::WouldBlock) => None,
         }
+    }
+
+    /// The right to free the blocks of the removed volume.
+    pub(crate) fn dissolving(&self) -> MutexGuard<'_, ()> {
+        lock(&self.dissolving)
+    }
+
+    /// The same, if nobody has it.
+    pub(crate) fn try_dissolving(&self) -> Option<MutexGuard<'_, ()>> {
+        self.dissolving.try_lock().ok()
     }
 
     pub(crate) fn flushes_completed(&self) -> u64 {
@@ -433,6 +446,24 @@ impl Volume {
             self.credit(extents)?;
         }
         Ok(())
+    }
+
+    /// Makes sure that the log has room for an operation, and that the next checkpoint has blocks for
+    /// its pages and `more`. The caller holds no lock.
+    pub(crate) fn make_room(&self, more: u64) -> Result<()> {
+        self.make_log_room()?;
+        let has_blocks = || {
+            let core = self.core();
+            core.free.len() >= core.reserve() + more
+        };
+        if has_blocks() || self.credit(1)? && has_blocks() {
+            return Ok(());
+        }
+        self.checkpoint()?;
+        if has_blocks() {
+            return Ok(());
+        }
+        Err(VolumeError::NoSpace)
     }
 
     /// Makes sure that the log has room for an operation. The caller holds no lock.

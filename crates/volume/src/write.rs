@@ -327,7 +327,7 @@ impl Volume {
     }
 
     fn cut_page(&self, leaf: &Arc<Leaf>, range: Range<usize>) -> Result<Option<u64>> {
-        self.make_log_room()?;
+        self.make_room(8)?;
         let _gate = leaf.hold();
         if range.clone().all(|index| leaf.get(index) == MapEntry::Zero) {
             return Ok(None);

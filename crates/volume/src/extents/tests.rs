@@ -3,6 +3,7 @@ use env::MemoryDevice;
 use super::*;
 
 const EXTENTS: u32 = 1200;
+const POOL: PoolId = [9; 16];
 
 fn volume(number: u32) -> VolumeId {
     VolumeId::new(number).expect("a small number")
@@ -11,7 +12,7 @@ fn volume(number: u32) -> VolumeId {
 fn superblock(table: &ExtentTable, extents: u32) -> Superblock {
     Superblock {
         counter: 0,
-        pool: [0; 16],
+        pool: POOL,
         domain_key: [0; 32],
         extents,
         table: table.extents().to_vec(),
@@ -23,7 +24,7 @@ fn superblock(table: &ExtentTable, extents: u32) -> Superblock {
 
 fn made() -> (MemoryDevice, ExtentTable) {
     let device = MemoryDevice::new(u64::from(EXTENTS) << 22);
-    let table = ExtentTable::create(&device, EXTENTS).expect("there is room");
+    let table = ExtentTable::create(&device, POOL, EXTENTS).expect("there is room");
     (device, table)
 }
 
