@@ -63,5 +63,5 @@ fn memory_is_taken_by_the_gib() {
     assert_eq!(dirty.memory_bytes(), 0);
     dirty.written(lba(5), 1);
     dirty.written(lba(PART_BLOCKS * 1000), 1);
-    assert_eq!(dirty.memory_bytes(), 2 * 64 << 10);
+    assert_eq!(dirty.memory_bytes(), (2 * 64) << 10);
 }

@@ -227,13 +227,13 @@ fn a_pool_grows_beyond_its_table() {
     open.pool.grow(extents << 22).unwrap();
     open.volumes[0].write(0, &content(9), true).unwrap();
     let free = open.pool.stats().unwrap().free_bytes;
-    assert!(free > 504 * 512 << 22, "{free}");
+    assert!(free > (504 * 512) << 22, "{free}");
     drop(open);
     let open = world.open().unwrap();
     let mut read = vec![0; BLOCK];
     open.volumes[0].read(0, &mut read).unwrap();
     assert_eq!(read, content(9));
-    assert!(open.pool.stats().unwrap().free_bytes > 504 * 512 << 22);
+    assert!(open.pool.stats().unwrap().free_bytes > (504 * 512) << 22);
 }
 
 #[test]

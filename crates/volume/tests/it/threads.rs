@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ddi::{DuplicatesIndex, MemoryIndex};
 use env::block::fault::{Fault, FaultMachine, PowerCut};
-use env::{BlockDevice, Entropy, MemoryDevice, SeededEntropy};
+use env::{BlockDevice, Clock, Entropy, MemoryDevice, SeededEntropy, SystemClock};
 use volume::{Pool, PoolOptions, Result, Volume, VolumeError, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, Model, content, number_of};
@@ -169,18 +169,18 @@ fn run(
         worker(|volume| volume.find(0, false, &mut |_| true).map(|_| ()));
         worker(|volume| volume.collect(&mut |_| true).map(|_| ()));
         worker(Volume::checkpoint);
-        let begun = std::time::Instant::now();
-        while begun.elapsed() < time && !is_gone() {
-            std::thread::sleep(Duration::from_millis(20));
+        let begun = SystemClock.monotonic();
+        while SystemClock.monotonic().saturating_sub(begun) < time && !is_gone() {
+            SystemClock.sleep(Duration::from_millis(20));
         }
         stopping.store(true, Ordering::Release);
         running.into_iter().map(|writer| writer.join().unwrap()).collect()
     })
 }
 
-fn seconds() -> f64 {
+fn seconds() -> u64 {
     let given = std::env::var("ONEFOLD_THREADS_SECONDS").ok();
-    given.and_then(|text| text.parse().ok()).unwrap_or(1.5)
+    given.and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 fn compare(writers: &mut [Writer], pool: &Pool, crash: Crash) {
@@ -233,7 +233,7 @@ fn threads_lose_nothing_and_count_exactly() {
         let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(extents << 22));
         let index = Arc::new(MemoryIndex::new());
         let pool = make(&device, &index);
-        let time = Duration::from_secs_f64(seconds());
+        let time = Duration::from_secs(seconds());
         let mut writers = run(&pool, seed, contents, time, &|| false);
         compare(&mut writers, &pool, Crash::Kill);
         settle(&pool, &index);
@@ -248,7 +248,7 @@ fn threads_lose_nothing_and_count_exactly() {
 
 #[test]
 fn threads_that_end_in_the_middle_lose_nothing_acknowledged() {
-    let rounds = (seconds() * 8.0) as u64;
+    let rounds = 10 * seconds();
     for round in 0..rounds {
         let machine = FaultMachine::new();
         let device: Arc<dyn BlockDevice> = Arc::new(machine.create("disk", 24 << 22));
