@@ -259,7 +259,7 @@ impl Volume {
             let next = plan.state_blocks.get(number + 1).copied();
             let payload = state_page(next, parts.next().unwrap_or_default());
             let mut page = Box::new([0; BLOCK_BYTES]);
-            frame::seal(BlockKind::State, &payload, &mut page[..]);
+            frame::seal_in(self.shared.pool, BlockKind::State, &payload, &mut page[..]);
             blocks.push((*block, page));
         }
         self.write_whole(&blocks)

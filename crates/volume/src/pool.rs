@@ -57,19 +57,20 @@ impl Pool {
         index: &str,
     ) -> Result<()> {
         let extents = extents_of(device.len())?;
-        let table = ExtentTable::create(device, extents)?;
+        let (mut pool, mut domain_key) = ([0; 16], [0; 32]);
+        entropy.fill(&mut pool);
+        entropy.fill(&mut domain_key);
+        let table = ExtentTable::create(device, pool, extents)?;
         let mut superblock = Superblock {
             counter: 0,
-            pool: [0; 16],
-            domain_key: [0; 32],
+            pool,
+            domain_key,
             extents,
             table: table.extents().to_vec(),
             next_volume: VolumeId::new(1).expect("1 is a number of a volume"),
             boot,
             index: index.to_owned(),
         };
-        entropy.fill(&mut superblock.pool);
-        entropy.fill(&mut superblock.domain_key);
         write_superblock(device, &mut superblock)?;
         write_superblock(device, &mut superblock)
     }
@@ -102,6 +103,9 @@ impl Pool {
         };
         let headers = table.headers();
         let printer = Fingerprinter::new(&DomainKey::from_bytes(superblock.domain_key));
+        // The counter of this write is the epoch of the logs. The boot stays until all is
+        // recovered.
+        write_superblock(&*device, &mut superblock)?;
         superblock.boot = options.boot;
         let shared = Arc::new(Shared::new(
             device,
@@ -219,7 +223,7 @@ impl Pool {
             log: None,
             settings,
         };
-        write_copy(device, extent, &header)?;
+        write_copy(device, self.shared.pool, extent, &header)?;
         self.shared.table().confirm(device, extent)?;
         let recovered = recover(Arc::clone(&self.shared), id, extent, Closed::ByKill)?;
         let made = finish_recovery(&self.shared, vec![recovered])?;

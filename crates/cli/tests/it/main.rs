@@ -8,9 +8,11 @@
 
 mod access;
 mod analyze;
+mod attached;
 mod backups;
 mod bed;
 mod careful;
+mod control;
 mod cuts;
 mod disks;
 mod dump;
@@ -28,6 +30,8 @@ mod object_stores;
 mod optimize;
 mod passwords;
 mod picture;
+mod pooled;
+mod pools;
 mod prune;
 mod ran;
 mod restores;
@@ -42,3 +46,4 @@ mod tunnels;
 mod typed;
 mod unread;
 mod vault;
+mod volumes;

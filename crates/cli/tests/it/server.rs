@@ -403,7 +403,7 @@ fn the_readme_is_right_about_the_server() {
     let (mut place, mut invitation) = (String::new(), String::new());
     let mut serving = None;
     let block = readme.split("Many machines back up").nth(1).unwrap();
-    let block = block.split("Verbs, exit codes").next().unwrap();
+    let block = block.split("Disks of virtual machines").next().unwrap();
     let mut printed = String::new();
     let mut done = 0;
     for line in block.lines().filter_map(|line| line.strip_prefix("    ")) {

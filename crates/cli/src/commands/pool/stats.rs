@@ -61,7 +61,7 @@ fn text(pool: &PoolFigures) -> Vec<String> {
     let mut line = |size: u64, text: &str| lines.push(format!("  {:>10}  {text}", bytes(size)));
     line(
         pool.mapped_bytes,
-        "of them hold data; the rest reads as zeros, and takes no space",
+        "hold data; the rest reads as zeros, and takes no space",
     );
     line(
         pool.shared_bytes,
