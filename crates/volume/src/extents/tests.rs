@@ -23,7 +23,7 @@ fn superblock(table: &ExtentTable, extents: u32) -> Superblock {
 
 fn made() -> (MemoryDevice, ExtentTable) {
     let device = MemoryDevice::new(u64::from(EXTENTS) << 22);
-    let table = ExtentTable::create(&device, EXTENTS).expect("there is room");
+    let table = ExtentTable::create(&device, [0; 16], EXTENTS).expect("there is room");
     (device, table)
 }
 
@@ -76,7 +76,7 @@ fn a_torn_page_leaves_the_other_copy() {
     again.grant(&device, volume(1), 1).expect("granted");
     device.read_at(at, &mut bytes).expect("read");
     assert!(
-        frame::open(BlockKind::Table, &bytes).is_ok(),
+        frame::open_in([0; 16], BlockKind::Table, &bytes).is_ok(),
         "the torn copy was replaced"
     );
 }
