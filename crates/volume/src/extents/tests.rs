@@ -3,7 +3,6 @@ use env::MemoryDevice;
 use super::*;
 
 const EXTENTS: u32 = 1200;
-const POOL: PoolId = [9; 16];
 
 fn volume(number: u32) -> VolumeId {
     VolumeId::new(number).expect("a small number")
@@ -12,7 +11,7 @@ fn volume(number: u32) -> VolumeId {
 fn superblock(table: &ExtentTable, extents: u32) -> Superblock {
     Superblock {
         counter: 0,
-        pool: POOL,
+        pool: [0; 16],
         domain_key: [0; 32],
         extents,
         table: table.extents().to_vec(),
@@ -24,7 +23,7 @@ fn superblock(table: &ExtentTable, extents: u32) -> Superblock {
 
 fn made() -> (MemoryDevice, ExtentTable) {
     let device = MemoryDevice::new(u64::from(EXTENTS) << 22);
-    let table = ExtentTable::create(&device, POOL, EXTENTS).expect("there is room");
+    let table = ExtentTable::create(&device, [0; 16], EXTENTS).expect("there is room");
     (device, table)
 }
 
@@ -77,7 +76,7 @@ fn a_torn_page_leaves_the_other_copy() {
     again.grant(&device, volume(1), 1).expect("granted");
     device.read_at(at, &mut bytes).expect("read");
     assert!(
-        frame::open(BlockKind::Table, &bytes).is_ok(),
+        frame::open_in([0; 16], BlockKind::Table, &bytes).is_ok(),
         "the torn copy was replaced"
     );
 }

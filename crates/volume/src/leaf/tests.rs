@@ -43,7 +43,7 @@ fn an_entry_is_settled_two_flushes_behind_its_mapping() {
 #[test]
 fn a_page_is_stored_and_read_again_and_frozen_entries_are_private_in_it() {
     let leaf = Leaf::new(7);
-    let block = BlockNumber::new(1000).expect("small");
+    let block = BlockNumber::new(5000).expect("small");
     let mut page = [0; BLOCK_BYTES];
     assert!(!leaf.to_page(&mut page), "zeros");
     leaf.set(3, MapEntry::Frozen { block, birth: 1 });

@@ -3,6 +3,9 @@ use format::pool::entry::MapEntry;
 
 use super::*;
 
+/// The first block of a page.
+const FIRST: u64 = 1024;
+
 fn block(number: u64) -> BlockNumber {
     BlockNumber::new(number).expect("a small number")
 }
@@ -11,12 +14,12 @@ fn block(number: u64) -> BlockNumber {
 fn stored(numbers: &[u64]) -> (Arc<MemoryDevice>, UpperPages) {
     let device = Arc::new(MemoryDevice::new(8 << 20));
     let mut upper = UpperPages::default();
-    for (place, number) in (1..).zip(numbers) {
+    for (place, number) in (FIRST..).zip(numbers) {
         let leaf = Leaf::new(*number);
         leaf.set(
             5,
             MapEntry::Private {
-                block: block(*number),
+                block: block(2000 + *number),
                 birth: 1,
             },
         );
@@ -38,7 +41,7 @@ fn eviction_keeps_pages_that_are_dirty_or_held() {
     let map = Map::new(device, upper, 1);
     let (dirty, held) = (map.leaf(0).expect("read"), map.leaf(SHARDS as u64).expect("read"));
     let changed = MapEntry::Private {
-        block: block(9),
+        block: block(1999),
         birth: 1,
     };
     let dirty = dirty.expect("stored");
@@ -49,7 +52,7 @@ fn eviction_keeps_pages_that_are_dirty_or_held() {
     held.set(7, changed);
     for number in &numbers {
         let leaf = map.leaf(*number).expect("read").expect("stored");
-        assert_eq!(leaf.get(5).block(), Some(block(*number)));
+        assert_eq!(leaf.get(5).block(), Some(block(2000 + *number)));
     }
     assert!(map.cached() <= map.leaves_max() + 1, "{}", map.cached());
     let again = map.leaf(0).expect("read").expect("stored");
@@ -65,11 +68,11 @@ fn eviction_keeps_pages_that_are_dirty_or_held() {
 fn a_page_that_is_not_the_one_referred_to_is_an_error() {
     let (device, upper) = stored(&[3, 4]);
     device
-        .write_at(env::BLOCK_BYTES, &[1; BLOCK_BYTES])
+        .write_at(FIRST * env::BLOCK_BYTES, &[1; BLOCK_BYTES])
         .expect("written");
     let map = Map::new(device, upper, 1 << 20);
     match map.leaf(3) {
-        Err(VolumeError::Damaged { block: at, .. }) => assert_eq!(at, block(1)),
+        Err(VolumeError::Damaged { block: at, .. }) => assert_eq!(at, block(FIRST)),
         other => panic!("{other:?}"),
     }
     assert!(map.leaf(4).expect("read").is_some());

@@ -6,6 +6,7 @@ mod costs;
 mod crash;
 mod faults;
 mod full;
+mod gates;
 mod index;
 mod log;
 mod manage;

@@ -70,17 +70,12 @@ fn a_volume_is_made_whole_or_not_at_all() {
     assert!(count > 10, "{count}");
 }
 
-/// Runs the pool's threads until removed volumes have no blocks.
+/// Frees the blocks of removed volumes, as the pool's threads do.
 fn dissolve_all(open: &Open) {
-    let background = open.pool.start().unwrap();
-    let is_done = || {
-        let stats = open.pool.stats().unwrap();
-        stats.volumes.iter().all(|volume| !volume.name.is_empty())
-    };
-    while !is_done() {
-        std::thread::yield_now();
+    for volume in open.pool.removed() {
+        volume.dissolve(&mut |_| true).unwrap();
     }
-    background.stop();
+    assert!(open.pool.removed().is_empty());
 }
 
 #[test]
@@ -299,4 +294,24 @@ fn a_first_start_that_is_interrupted_can_be_repeated() {
         }
         assert_eq!(index.statistics().unwrap().rows(), 0);
     }
+}
+
+#[test]
+fn the_threads_of_a_pool_dissolve_removed_volumes_and_share_blocks() {
+    let mut world = mixed().fork();
+    let open = world.open().unwrap();
+    open.pool.remove_volume("b").unwrap();
+    let background = open.pool.start().unwrap();
+    let is_done = || {
+        let stats = open.pool.stats().unwrap();
+        open.pool.removed().is_empty() && stats.backlog_bytes == 0
+    };
+    while !is_done() {
+        std::thread::yield_now();
+    }
+    background.stop();
+    world.models[1] = Model::new(BLOCKS);
+    drop(open);
+    let open = world.open().unwrap();
+    world.settle(&open, "dissolved");
 }

@@ -178,10 +178,9 @@ fn run(
     })
 }
 
-fn tenths() -> u64 {
+fn seconds() -> u64 {
     let given = std::env::var("ONEFOLD_THREADS_SECONDS").ok();
-    let given = given.and_then(|text| text.parse::<u64>().ok());
-    given.map_or(15, |seconds| 10 * seconds)
+    given.and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 fn compare(writers: &mut [Writer], pool: &Pool, crash: Crash) {
@@ -234,7 +233,7 @@ fn threads_lose_nothing_and_count_exactly() {
         let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(extents << 22));
         let index = Arc::new(MemoryIndex::new());
         let pool = make(&device, &index);
-        let time = Duration::from_millis(100 * tenths());
+        let time = Duration::from_secs(seconds());
         let mut writers = run(&pool, seed, contents, time, &|| false);
         compare(&mut writers, &pool, Crash::Kill);
         settle(&pool, &index);
@@ -249,7 +248,7 @@ fn threads_lose_nothing_and_count_exactly() {
 
 #[test]
 fn threads_that_end_in_the_middle_lose_nothing_acknowledged() {
-    let rounds = tenths() * 8 / 10;
+    let rounds = 10 * seconds();
     for round in 0..rounds {
         let machine = FaultMachine::new();
         let device: Arc<dyn BlockDevice> = Arc::new(machine.create("disk", 24 << 22));
