@@ -30,7 +30,7 @@ pub(super) const PAPER: Paper = Paper {
     extents: [
         "Volumes of 4 GiB; 90 minutes of load and 30 without (table 1), five modes of 30 minutes each (table 2), \
          30 minutes for each number of hosts (figure 3); 5 minutes between iterations of the finder. In all, some \
-         ten hours and 60 GiB.",
+         eleven hours and 60 GiB.",
         "Volumes of 128 MiB; a minute of load (table 1, and each mode of table 2); 6 seconds for each number of \
          hosts (figure 3); 2 seconds between iterations of the finder.",
     ],
