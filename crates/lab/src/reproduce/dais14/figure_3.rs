@@ -21,6 +21,9 @@ const READS_PER_S: f64 = 300.0;
 const WRITES_PER_S: f64 = 150.0;
 const FINDER_BLOCKS_PER_S: u64 = 100;
 
+/// One kind of operations of a host.
+type OfHost = fn(&HostResult) -> Operations;
+
 /// All hosts of one number of hosts.
 struct Together {
     hosts: u16,
@@ -210,7 +213,7 @@ fn processes(
 
 fn rows(all: &[Together]) -> Vec<Row> {
     let mut rows = Vec::new();
-    let kinds: [(&str, f64, fn(&HostResult) -> Operations); 2] = [
+    let kinds: [(&str, f64, OfHost); 2] = [
         ("reads", READS_PER_S, |host| host.reads),
         ("writes", WRITES_PER_S, |host| host.writes),
     ];
