@@ -218,6 +218,10 @@ fn frames_return_what_was_sent_and_refuse_other_bytes() {
         for len in 0..bytes.len() {
             assert!(Request::decode(&bytes[..len]).is_err(), "{request:?}");
         }
+        assert!(
+            Request::decode(&[&bytes[..], &[0]].concat()).is_err(),
+            "{request:?}"
+        );
     }
     for answer in answers {
         let bytes = answer.encoded();
@@ -225,6 +229,10 @@ fn frames_return_what_was_sent_and_refuse_other_bytes() {
         for len in 0..bytes.len() {
             assert!(Answer::decode(&bytes[..len]).is_err(), "{answer:?}");
         }
+        assert!(
+            Answer::decode(&[&bytes[..], &[0]].concat()).is_err(),
+            "{answer:?}"
+        );
     }
     let mut sent = Vec::new();
     send(&mut sent, b"one").unwrap();
