@@ -63,11 +63,10 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     let wrong = || "a size is a number, or one followed by K, M, G or T, as in 16G or 16GiB".to_owned();
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = text.get(digits.len()..).unwrap_or_default();
-    let shift = match unit
+    let letter = unit
         .strip_suffix("iB")
-        .filter(|unit| !unit.is_empty())
-        .unwrap_or(unit)
-    {
+        .filter(|letter| "kKmMgGtT".contains(*letter) && !letter.is_empty());
+    let shift = match letter.unwrap_or(unit) {
         "" | "b" | "B" => 0,
         "k" | "K" => 10,
         "m" | "M" => 20,
