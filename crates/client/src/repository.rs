@@ -315,6 +315,7 @@ impl Repository for RemoteRepository {
         // It may begin there and the answer may be lost.
         self.lost().add(begin.attempt);
         let (connection, begun) = self.first_answer(request::BEGIN, &begin, Begun::from_bytes)?;
+        let id = begun.session;
         {
             let mut lost = self.lost();
             lost.numbers
@@ -323,6 +324,7 @@ impl Repository for RemoteRepository {
         }
         Ok(Box::new(RemoteBackup {
             repository: self,
+            id,
             attempt: Attempt {
                 number: begin.attempt,
                 lost: &self.lost,
@@ -404,6 +406,8 @@ impl Drop for Attempt<'_> {
 /// A running backup in a server's store.
 struct RemoteBackup<'a> {
     repository: &'a RemoteRepository,
+    /// The backup's number, if it is committed.
+    id: SessionId,
     attempt: Attempt<'a>,
     session: RemoteSession,
     parents: Vec<Snapshot>,
@@ -433,6 +437,7 @@ impl RunningBackup for RemoteBackup<'_> {
         let about = options.about(self.name, self.source_time, elapsed_nanos, &monitor.counters);
         let sought = Sought {
             attempt: self.attempt.number,
+            session: self.id,
             about: about.clone(),
         };
         let mut committed = match self.session.commit(about).map_err(Error::from) {

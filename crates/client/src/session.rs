@@ -173,12 +173,11 @@ impl BackupSession for RemoteSession {
         let came = self.connection().inbox.verdicts(wait)?;
         let mut verdicts = Vec::with_capacity(came.len());
         for verdict in came {
-            match self.brief.note(verdict) {
-                Some(Noted::Verdict(verdict)) => verdicts.push(verdict),
-                Some(Noted::Asked(children)) => {
-                    self.send(&[Sendable::Offer(children)])?;
-                }
-                None => {
+            let send = |children| self.send(&[Sendable::Offer(children)]);
+            match self.brief.note(verdict, send)? {
+                Noted::Verdict(verdict) => verdicts.push(verdict),
+                Noted::Answered => {}
+                Noted::Unasked => {
                     let why = "it asks for chunks that it has".to_owned();
                     return Err(ClientError::Protocol(why).into());
                 }

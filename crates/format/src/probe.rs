@@ -24,7 +24,7 @@ use crate::wire::digest;
 pub type Probe = fn(&[u8]);
 
 /// Every probe by name; the fuzz targets have the same names.
-pub const ALL: [(&str, Probe); 12] = [
+pub const ALL: [(&str, Probe); 15] = [
     ("container_tail", container_tail),
     ("catalog", catalog),
     ("node", node),
@@ -37,6 +37,9 @@ pub const ALL: [(&str, Probe); 12] = [
     ("names", names_of_objects),
     ("frame", frame),
     ("container_header", container_header),
+    ("pool_blocks", pool_blocks),
+    ("log_block", log_block),
+    ("volume_state", volume_state),
 ];
 
 macro_rules! same_bytes {
@@ -47,6 +50,11 @@ macro_rules! same_bytes {
         }
     };
 }
+
+// Below the macro, which it uses.
+mod pool;
+
+pub use pool::{log_block, pool_blocks, volume_state};
 
 /// [`Catalog`] and [`CatalogCopy`].
 pub fn catalog(bytes: &[u8]) {

@@ -166,10 +166,12 @@ impl BriefOffers {
         stream.known >= self.streak || self.is_hopeful && stream.has_begun && !stream.has_new && hopes()
     }
 
-    /// Notes a verdict. Returns it, or the chunks for which it asks. `None`: the server asks for
-    /// chunks that were not left out.
-    #[must_use]
-    pub fn note(&self, verdict: Verdict) -> Option<Noted> {
+    /// Notes a verdict. Sends the chunks for which it asks. Only then may more segments be offered:
+    /// the store keeps what is offered before the chunks, and bounds it.
+    ///
+    /// # Errors
+    /// If the chunks cannot be sent.
+    pub fn note<E>(&self, verdict: Verdict, send: impl FnOnce(Offer) -> Result<(), E>) -> Result<Noted, E> {
         let mut state = self.state();
         match &verdict {
             Verdict::Segment { stream, wanted } => {
@@ -182,21 +184,23 @@ impl BriefOffers {
                     state.brief -= usize::from(waited.kept.is_some());
                 }
                 self.changed.notify_all();
-                Some(Noted::Verdict(verdict))
+                Ok(Noted::Verdict(verdict))
             }
             Verdict::Unknown(stream) => {
                 let of_stream = state.stream(*stream);
                 of_stream.known = 0;
                 of_stream.has_new = true;
-                let kept = of_stream.offered.iter_mut().find_map(|one| one.kept.take())?;
-                state.brief -= 1;
+                let Some(children) = of_stream.offered.iter_mut().find_map(|one| one.kept.take()) else {
+                    return Ok(Noted::Unasked);
+                };
+                drop(state);
+                let stream = *stream;
+                send(Offer::Children { stream, children })?;
+                self.state().brief -= 1;
                 self.changed.notify_all();
-                Some(Noted::Asked(Offer::Children {
-                    stream: *stream,
-                    children: kept,
-                }))
+                Ok(Noted::Answered)
             }
-            _ => Some(Noted::Verdict(verdict)),
+            _ => Ok(Noted::Verdict(verdict)),
         }
     }
 }
@@ -206,8 +210,10 @@ impl BriefOffers {
 pub enum Noted {
     /// The client's half takes it.
     Verdict(Verdict),
-    /// This offer must be sent.
-    Asked(Offer),
+    /// It asked for chunks, and they were sent.
+    Answered,
+    /// It asks for chunks that were not left out: the server breaks the protocol.
+    Unasked,
 }
 
 #[cfg(test)]
@@ -261,22 +267,33 @@ mod tests {
         matches!(offer, Offer::Brief { .. })
     }
 
+    fn note(offers: &BriefOffers, verdict: Verdict) -> Noted {
+        let is_sent = |offer| {
+            assert!(matches!(offer, Offer::Children { .. }));
+            Ok::<_, ()>(())
+        };
+        offers.note(verdict, is_sent).unwrap()
+    }
+
+    fn note_known(offers: &BriefOffers, count: usize) {
+        (0..count).for_each(|_| drop(note(offers, known())));
+    }
+
     #[test]
     fn segments_are_brief_after_known_ones_until_one_is_unknown() {
         let offers = BriefOffers::default();
         for number in 0..6 {
             assert!(!is_brief(&offers.offer(segment(number))));
         }
-        (0..4).for_each(|_| drop(offers.note(known())));
+        note_known(&offers, 4);
         assert!(is_brief(&offers.offer(segment(6))));
         assert!(is_brief(&offers.offer(segment(7))));
         // The verdicts of 4 and 5, and then 6 is unknown.
-        (0..2).for_each(|_| drop(offers.note(known())));
-        let asked = offers.note(Verdict::Unknown(ONE)).unwrap();
-        assert!(matches!(asked, Noted::Asked(Offer::Children { .. })));
+        note_known(&offers, 2);
+        assert!(matches!(note(&offers, Verdict::Unknown(ONE)), Noted::Answered));
         assert!(!is_brief(&offers.offer(segment(8))));
-        (0..3).for_each(|_| drop(offers.note(known())));
-        assert!(offers.note(Verdict::Unknown(ONE)).is_none());
+        note_known(&offers, 3);
+        assert!(matches!(note(&offers, Verdict::Unknown(ONE)), Noted::Unasked));
     }
 
     #[test]
@@ -286,9 +303,8 @@ mod tests {
         assert!(is_brief(&offers.offer(segment(1))));
         assert!(is_brief(&offers.offer(segment(2))));
         assert!(!is_brief(&offers.offer(with_a_changed_file())));
-        drop(offers.note(known()));
-        let asked = offers.note(Verdict::Unknown(ONE)).unwrap();
-        assert!(matches!(asked, Noted::Asked(Offer::Children { .. })));
+        note_known(&offers, 1);
+        assert!(matches!(note(&offers, Verdict::Unknown(ONE)), Noted::Answered));
         assert!(!is_brief(&offers.offer(segment(3))));
     }
 
@@ -296,13 +312,39 @@ mod tests {
     fn few_segments_wait_beside_a_brief_one() {
         let offers = BriefOffers::default();
         (0..4).for_each(|number| drop(offers.offer(segment(number))));
-        (0..4).for_each(|_| drop(offers.note(known())));
+        note_known(&offers, 4);
         for number in 0..WAITING_MAX {
             assert!(offers.wait(), "{number}");
             assert!(is_brief(&offers.offer(segment(9))));
         }
         assert!(!offers.wait());
-        drop(offers.note(known()));
+        note_known(&offers, 1);
+        assert!(offers.wait());
+    }
+    /// The store bounds what it keeps behind a brief segment that it does not know.
+    #[test]
+    fn more_segments_are_offered_only_after_the_chunks_that_were_asked_for() {
+        let offers = BriefOffers::default().hopeful(true);
+        assert!(!is_brief(&offers.offer(segment(0))));
+        assert!(is_brief(&offers.offer(segment(1))));
+        note_known(&offers, 1);
+        for _ in 1..WAITING_MAX {
+            assert!(offers.wait());
+            assert!(!is_brief(&offers.offer(with_a_changed_file())));
+        }
+        assert!(!offers.wait());
+        let failed = offers.note(Verdict::Unknown(ONE), |_| {
+            assert!(!offers.wait(), "the chunks are on their way");
+            Err("the connection broke")
+        });
+        assert!(failed.is_err() && !offers.wait());
+
+        let offers = BriefOffers::default().hopeful(true);
+        (0..2).for_each(|number| drop(offers.offer(segment(number))));
+        (0..WAITING_MAX).for_each(|_| drop(offers.offer(with_a_changed_file())));
+        note_known(&offers, 1);
+        assert!(!offers.wait());
+        assert!(matches!(note(&offers, Verdict::Unknown(ONE)), Noted::Answered));
         assert!(offers.wait());
     }
 }

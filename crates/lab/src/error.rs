@@ -12,6 +12,17 @@ pub enum LabError {
     /// A store of the engine failed. An experiment made and used it.
     #[error(transparent)]
     Store(Box<onefold::Error>),
+    /// A pool or a volume failed. An experiment made and used it.
+    #[error(transparent)]
+    Volume(#[from] volume::VolumeError),
+    /// A host of an experiment failed.
+    #[error("host {number}: {why}")]
+    Host {
+        /// Its number, from 0.
+        number: u16,
+        /// What it said.
+        why: String,
+    },
     /// A file is no recording, or is damaged.
     #[error("{what}, at byte {at}: {why}; record it again")]
     Recording {
@@ -53,6 +64,18 @@ impl LabError {
     /// Settings that make no sense.
     pub(crate) fn settings(why: impl Into<String>) -> Self {
         SimulateError::Settings(why.into()).into()
+    }
+}
+
+impl From<env::DeviceError> for LabError {
+    fn from(error: env::DeviceError) -> Self {
+        Self::Volume(error.into())
+    }
+}
+
+impl From<ddi::DdiError> for LabError {
+    fn from(error: ddi::DdiError) -> Self {
+        Self::Volume(error.into())
     }
 }
 

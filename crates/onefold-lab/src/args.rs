@@ -12,7 +12,7 @@ use cli_support::idle::{idle_cap, innermost};
 use cli_support::values::{memory, parse_cap};
 use onefold::Cap;
 
-pub(crate) use reproduce::{Draw, Reproduce};
+pub(crate) use reproduce::{Disk, Draw, Host, Reproduce};
 use simulate::{Assembly, SamplingRate};
 pub(crate) use streams::{Record, Replay, Synthesize};
 
@@ -62,6 +62,9 @@ pub(crate) enum Command {
     Simulate(Simulate),
     /// Measure the figures of a paper again, and plot both results
     Reproduce(Reproduce),
+    /// Be a host of an experiment that `reproduce` runs
+    #[command(hide = true)]
+    ReproduceHost(Host),
     /// Draw the plots of a file of results as SVG
     Plot(Draw),
     /// Stand between clients and a server, and record what they say to each other, until Ctrl-C or

@@ -55,6 +55,7 @@ pub(crate) fn run(args: &Command, output: Output) -> Result<Code> {
         Command::Trace(args) => trace::run(args, output),
         Command::Simulate(args) => simulate::run(args, output),
         Command::Reproduce(args) => reproduce::run(args, output),
+        Command::ReproduceHost(args) => reproduce::host(args),
         Command::Plot(args) => plot::run(args, output),
         Command::Record(args) => streams::record(args, output),
         Command::Replay(args) => streams::replay(args, output),

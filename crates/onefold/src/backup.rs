@@ -19,7 +19,9 @@ use crate::calls::{Call, Report};
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::reading::PinnedBackup;
-use crate::repository::{Beginning, ParentChoice, Pinned, Repository, Resume, RunningBackup, retried};
+use crate::repository::{
+    Attempt, Beginning, ParentChoice, Pinned, Repository, Resume, RunningBackup, retried,
+};
 use crate::scope::Scope;
 use crate::snapshots::{Snapshot, SnapshotList};
 use crate::store::Store;
@@ -144,12 +146,7 @@ pub fn back_up_stream(
         _ => source,
     };
     retried(to, monitor, |attempt| {
-        let resumes = match (stream.resumes, attempt) {
-            (true, _) => Resume::Any,
-            (false, 0) => Resume::Nothing,
-            (false, _) => Resume::Own(Vec::new()),
-        };
-        back_up_stream_once(to, options, (name, stream), resumes, &mut *source, monitor)
+        back_up_stream_once(to, options, (name, stream), attempt, &mut *source, monitor)
     })
 }
 
@@ -157,7 +154,7 @@ fn back_up_stream_once(
     to: &dyn Repository,
     options: &BackupOptions,
     (name, stream): (&Path, &StreamOptions),
-    resumes: Resume,
+    attempt: &Attempt,
     source: &mut dyn StreamSource,
     monitor: &Monitor,
 ) -> Result<BackupReport> {
@@ -171,10 +168,17 @@ fn back_up_stream_once(
     named.sort_unstable();
     named.dedup();
     let streams = ingest::single_stream(stream.fixed_chunk_bytes);
+    let resumes = match (stream.resumes, attempt.is_first()) {
+        (true, _) => Resume::Any,
+        (false, true) => Resume::Nothing,
+        (false, false) => Resume::Own(Vec::new()),
+    };
     let how = Beginning::new(options, series, streams)
         .parents(ParentChoice::Named(&named))
         .resumes(resumes);
     let begun = to.begin(&how, monitor)?;
+    let resumed = begun.session().terms().resumed.first();
+    attempt.goes_on_at(resumed.map_or(0, |stream| stream.len));
     let root = |wanted: &ParentStream| {
         let parent = begun.parents().iter().find(|parent| parent.id == wanted.backup);
         parent

@@ -146,6 +146,12 @@ impl Error {
             .is_some_and(|error| matches!(error, StorageError::NoSpace { .. }))
     }
 
+    /// Whether the storage itself failed: it may do better later.
+    #[must_use]
+    pub fn is_of_storage(&self) -> bool {
+        self.of_storage().is_some()
+    }
+
     /// The storage's own error, if it was the cause.
     fn of_storage(&self) -> Option<&StorageError> {
         match self {

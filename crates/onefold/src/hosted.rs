@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ingest::{BackupSession, Committed, Counters};
 use recipe::TreeRoot;
-use session::ManifestEntry;
+use session::{DeathWatch, Life, ManifestEntry, SessionTable};
 use types::SessionId;
 
 use crate::backup_run::BegunBackup;
@@ -33,6 +33,45 @@ impl Store {
     pub fn host(&self, how: &Beginning<'_>) -> Result<HostedBackup> {
         let begun = self.begin_backup(how, &Arc::new(Counters::default()))?;
         Ok(HostedBackup { begun })
+    }
+}
+
+/// Watches whether a session may still commit, which another process may run.
+#[derive(Debug)]
+pub struct SessionWatch<'a> {
+    store: &'a Store,
+    id: SessionId,
+    watch: DeathWatch,
+}
+
+impl Store {
+    /// Begins to watch a session.
+    #[must_use]
+    pub fn watch_session(&self, id: SessionId) -> SessionWatch<'_> {
+        SessionWatch {
+            store: self,
+            id,
+            watch: DeathWatch::new(self.env.clone(), self.options.policy),
+        }
+    }
+}
+
+impl SessionWatch<'_> {
+    /// Whether the session has ended, or counts as dead. Where no lock shows that it lives, it
+    /// counts as dead after three heartbeats that did not come since the watch began.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn is_over(&self) -> Result<bool> {
+        let Some(info) = SessionTable::one(&self.store.sealer, self.id)? else {
+            return Ok(true);
+        };
+        let silence = 3 * self.store.options.policy.heartbeat_every;
+        Ok(match self.watch.observe(&info) {
+            Life::Alive => false,
+            Life::Unsure { unmoved } => unmoved >= silence,
+            Life::Dead(_) => true,
+        })
     }
 }
 

@@ -93,7 +93,7 @@ pub use format::listing::{Content, EntryKind, EntryState, ListingEntry};
 pub use format::manifest::{Backup, BackupTotals, ContainerSpan, SeriesName, StreamRole, StreamRoot};
 pub use format::series::{ArchivalWindow, Layout, SeriesSettings};
 pub use heal::{HealReport, Healed};
-pub use hosted::HostedBackup;
+pub use hosted::{HostedBackup, SessionWatch};
 pub use image::ImageSource;
 pub use index::{Eviction, ResolverStats};
 pub use index_rebuild::RebuildReport;

@@ -5,7 +5,9 @@
 //! [`operations`](crate::operations): the client's half runs here, and only the store's half is
 //! elsewhere.
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use env::Clock;
 use ingest::{BackupSession, ClientPools, Sent, Stream};
@@ -23,29 +25,65 @@ use crate::snapshots::{Snapshot, SnapshotList};
 
 pub use format::manifest::SeriesName;
 
-/// An operation that loses its repository so often is given up.
+/// An operation is given up if it loses its repository so often, and gets no further meanwhile, ...
 const ATTEMPTS_MAX: u32 = 100;
+/// ... or if it waits so long for it.
+const AWAY_MAX: Duration = Duration::from_hours(1);
 
-/// Runs an operation, and runs it again when it lost its repository and this can be used again.
-/// `run` gets the number of the attempt, from 0.
+/// An attempt at an operation.
+#[derive(Debug)]
+pub struct Attempt {
+    number: u32,
+    begin: Cell<u64>,
+}
+
+impl Attempt {
+    /// Whether it is the first one.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.number == 0
+    }
+
+    /// Notes that it goes on behind so many bytes, which earlier attempts have stored.
+    pub fn goes_on_at(&self, bytes: u64) {
+        self.begin.set(bytes);
+    }
+}
+
+/// Runs an operation, and runs it again when it lost its repository and this can be used again. An
+/// attempt that gets further than all before it begins the count of attempts, and of the time that
+/// they waited, anew.
 ///
 /// # Errors
 /// Of the last attempt.
 pub fn retried<T>(
     repository: &dyn Repository,
     monitor: &Monitor,
-    mut run: impl FnMut(u32) -> Result<T>,
+    mut run: impl FnMut(&Attempt) -> Result<T>,
 ) -> Result<T> {
-    let mut attempt = 0;
-    loop {
-        match run(attempt) {
-            Err(error) if attempt < ATTEMPTS_MAX && repository.recover(&error, attempt, monitor) => {
-                monitor.counters.clear();
-                attempt += 1;
-            }
+    let clock = repository.clock();
+    let (mut furthest, mut vain, mut waited) = (0, 0, Duration::ZERO);
+    for number in 0.. {
+        let begin = Cell::new(0);
+        let attempt = Attempt { number, begin };
+        let error = match run(&attempt) {
+            Err(error) => error,
             done => return done,
+        };
+        let far = attempt.begin.get() + monitor.counters.bytes_logical.get();
+        if far > furthest {
+            (furthest, vain, waited) = (far, 0, Duration::ZERO);
         }
+        let began = clock.monotonic();
+        let is_given_up = vain >= ATTEMPTS_MAX || waited >= AWAY_MAX;
+        if is_given_up || !repository.recover(&error, vain, monitor) {
+            return Err(error);
+        }
+        waited += clock.monotonic().saturating_sub(began);
+        monitor.counters.clear();
+        vain += 1;
     }
+    unreachable!("numbers do not end")
 }
 
 /// A store with backups.
@@ -88,7 +126,7 @@ pub trait Repository: Send + Sync {
     /// Returns whether it can: then the operation may begin anew. A store in this process has
     /// nothing to wait for.
     ///
-    /// `attempt` counts from 0 within an operation.
+    /// `attempt` counts the attempts of an operation that got no further, from 0.
     fn recover(&self, _: &Error, _attempt: u32, _: &Monitor) -> bool {
         false
     }
@@ -248,4 +286,101 @@ pub trait RunningBackup {
         sent: Sent,
         monitor: &Monitor,
     ) -> Result<BackupReport>;
+}
+
+#[cfg(test)]
+mod tests {
+    use env::ManualClock;
+
+    use super::*;
+
+    /// A repository that is back after a while, however often it is lost.
+    struct Lost {
+        clock: Arc<dyn Clock>,
+        away: Duration,
+    }
+
+    impl Lost {
+        fn for_each(away: Duration) -> Self {
+            let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+            Self { clock, away }
+        }
+    }
+
+    impl Repository for Lost {
+        fn clock(&self) -> &Arc<dyn Clock> {
+            &self.clock
+        }
+
+        fn recover(&self, _: &Error, _: u32, _: &Monitor) -> bool {
+            self.clock.sleep(self.away);
+            true
+        }
+
+        fn snapshots(&self) -> Result<SnapshotList> {
+            unreachable!("only the retries are tested")
+        }
+
+        fn pin(&self, _: &Snapshot, _: &Monitor) -> Result<Box<dyn Pinned + '_>> {
+            unreachable!("only the retries are tested")
+        }
+
+        fn call(&self, _: &Call, _: &Monitor) -> Result<Report> {
+            unreachable!("only the retries are tested")
+        }
+
+        fn client_pools(&self) -> &ClientPools {
+            unreachable!("only the retries are tested")
+        }
+
+        fn begin(&self, _: &Beginning<'_>, _: &Monitor) -> Result<Box<dyn RunningBackup + '_>> {
+            unreachable!("only the retries are tested")
+        }
+    }
+
+    fn broken<T>() -> Result<T> {
+        let why = "the connection broke".to_owned();
+        let is_broken = true;
+        Err(Error::Elsewhere { why, is_broken })
+    }
+
+    /// Runs attempts, of which each gets as far as `far` says. Returns how many ran.
+    fn attempts(lost: &Lost, far: impl Fn(u32) -> (u64, u64)) -> u32 {
+        let monitor = Monitor::default();
+        let mut ran = 0;
+        let ended = retried(lost, &monitor, |attempt| {
+            assert_eq!(attempt.is_first(), ran == 0);
+            let (begin, bytes) = far(ran);
+            attempt.goes_on_at(begin);
+            monitor.counters.bytes_logical.add(bytes);
+            ran += 1;
+            if ran < 1000 { broken() } else { Ok(()) }
+        });
+        assert_eq!(ended.is_ok(), ran == 1000);
+        ran
+    }
+
+    #[test]
+    fn attempts_that_get_further_are_not_counted() {
+        let lost = Lost::for_each(Duration::from_mins(10));
+        // A tree begins anew each time, and a stream goes on.
+        assert_eq!(attempts(&lost, |ran| (0, u64::from(ran) + 1)), 1000);
+        assert_eq!(attempts(&lost, |ran| (u64::from(ran), 7)), 1000);
+        // One in fifty gets further.
+        let lost = Lost::for_each(Duration::from_mins(1));
+        assert_eq!(attempts(&lost, |ran| (0, u64::from(ran / 50))), 1000);
+    }
+
+    #[test]
+    fn attempts_that_get_no_further_end() {
+        let lost = Lost::for_each(Duration::from_secs(1));
+        assert_eq!(attempts(&lost, |_| (0, 0)), ATTEMPTS_MAX + 1);
+        assert_eq!(attempts(&lost, |_| (5, 5)), ATTEMPTS_MAX + 1);
+        assert_eq!(
+            attempts(&lost, |ran| (0, u64::from(ran % 50))),
+            49 + ATTEMPTS_MAX + 1
+        );
+        let long = Lost::for_each(Duration::from_mins(10));
+        assert_eq!(attempts(&long, |_| (5, 5)), 7, "an hour");
+    }
 }

@@ -60,7 +60,7 @@ impl Accepting {
     pub(crate) fn start<L: Listening>(
         server: &Arc<Server>,
         listening: L,
-        serve: fn(&Server, L::Client) -> Result<(), TransportError>,
+        serve: fn(&Server, L::Client, &str) -> Result<(), TransportError>,
     ) -> io::Result<Self> {
         let socket = listening.as_fd().try_clone_to_owned()?;
         let server = Arc::clone(server);
@@ -93,7 +93,7 @@ impl fmt::Debug for Accepting {
 fn accept<L: Listening>(
     server: &Arc<Server>,
     listening: &L,
-    serve: fn(&Server, L::Client) -> Result<(), TransportError>,
+    serve: fn(&Server, L::Client, &str) -> Result<(), TransportError>,
 ) {
     // Each thread of a client holds one of its address.
     let mut open: BTreeMap<String, Arc<()>> = BTreeMap::new();
@@ -118,7 +118,7 @@ fn accept<L: Listening>(
         }
         let serving = Arc::clone(server);
         let spawned = thread::Builder::new().name("client".to_owned()).spawn(move || {
-            if let Err(error) = serve(&serving, client) {
+            if let Err(error) = serve(&serving, client, &from) {
                 tracing::info!(target: TARGET, %from, %error, "a connection ended");
             }
             drop(held);

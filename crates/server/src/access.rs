@@ -12,6 +12,7 @@ use types::ObjectName;
 use crate::error::{ServerError, TARGET};
 use crate::home::Home;
 use crate::namespaces::Place;
+use crate::refusals::Recorded;
 use crate::rights::{Right, Rights};
 
 /// What a token begins with.
@@ -67,6 +68,12 @@ pub(crate) struct Joined {
 struct Event<'a> {
     event: &'a str,
     about: &'a str,
+    /// The address of the client, of a refusal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<&'a str>,
+    /// Refusals of this address since the last one that has a record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unrecorded: Option<u64>,
 }
 
 fn hexed(bytes: &[u8]) -> String {
@@ -109,11 +116,42 @@ impl Home {
     /// # Errors
     /// Of the storage.
     pub(crate) fn record_event(&self, event: &str, about: &str) -> Result<(), ServerError> {
-        let kept = about.chars().filter(|c| !c.is_control());
+        let (from, unrecorded) = (None, None);
+        self.put_event(Event {
+            event,
+            about,
+            from,
+            unrecorded,
+        })
+    }
+
+    /// Records that a client at this address was refused, if its turn has come. `about` may come
+    /// from the client.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub(crate) fn record_refusal(&self, event: &str, about: &str, from: &str) -> Result<(), ServerError> {
+        let Some(Recorded { from, unrecorded }) = self.refusals.count(from, self.env.clock.monotonic())
+        else {
+            return Ok(());
+        };
+        self.put_event(Event {
+            event,
+            about,
+            from: Some(&from),
+            unrecorded: (unrecorded > 0).then_some(unrecorded),
+        })
+    }
+
+    fn put_event(&self, event: Event<'_>) -> Result<(), ServerError> {
+        let kept = event.about.chars().filter(|c| !c.is_control());
         let about: &str = &kept.take(AUDIT_LETTERS_MAX).collect::<String>();
-        tracing::info!(target: TARGET, event, about, "audit");
+        let Event {
+            event: what, from, ..
+        } = event;
+        tracing::info!(target: TARGET, event = what, about, from, "audit");
         let name = format!("audit/{:020}-{}", self.now().max(0), self.random(4));
-        self.put_record(&name, &Event { event, about })
+        self.put_record(&name, &Event { about, ..event })
     }
 
     /// Invites a machine into the namespace of the address, with these rights. Makes the namespace
@@ -157,8 +195,9 @@ impl Home {
         })
     }
 
-    /// Trades an invitation's code for a token. Of many that try at once, one succeeds.
-    pub(crate) fn join(&self, code: &str, label: &str) -> Result<Joined, ServerError> {
+    /// Trades an invitation's code for a token, for a client at this address. Of many that try at
+    /// once, one succeeds.
+    pub(crate) fn join(&self, code: &str, label: &str, from: &str) -> Result<Joined, ServerError> {
         let refused = || {
             ServerError::Refused(
                 "the invitation is unknown, used, or too old; ask for a new one (`onefold server invite`)"
@@ -173,7 +212,7 @@ impl Home {
         let invite = invite.ok_or_else(refused)?;
         let now = self.now();
         if !is_equal(&invite.hash, &hash(secret)) || now > invite.until {
-            self.record_event("refused invitation", id)?;
+            self.record_refusal("refused invitation", id, from)?;
             return Err(refused());
         }
         match self.put(&format!("spent/{id}"), &[]) {

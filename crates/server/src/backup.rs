@@ -21,8 +21,9 @@ use crate::checked::Checker;
 use crate::error::TARGET;
 use crate::peer::{Ending, Message, Peer, User, failed};
 use crate::quota::Quota;
-use crate::reading;
+use crate::reading::{self, For};
 use crate::rights::Right;
+use crate::shares::Answer;
 use crate::state::State;
 
 /// How long the sender of verdicts waits before it looks whether the backup is over.
@@ -33,8 +34,12 @@ const KNOWN_MAX: usize = 1 << 14;
 /// Bytes of these streams, at most: the server looks at each segment of them before it answers.
 const KNOWN_BYTES_MAX: u64 = 64 << 30;
 
-/// How long a server waits for the end of a backup whose client lost its connection.
+/// How long a server waits for the end of a backup whose client lost its connection, ...
 const PATIENCE: Duration = Duration::from_secs(30);
+/// ... and of one that another process may have.
+const PATIENCE_ELSEWHERE: Duration = Duration::from_mins(1);
+/// How often it looks at that one.
+const LOOK_ELSEWHERE: Duration = Duration::from_millis(200);
 
 /// Begins a backup, and serves its client until it is committed or given up.
 pub(crate) fn run(
@@ -74,7 +79,7 @@ pub(crate) fn run(
         },
         warnings: hosted.warnings().iter().map(ToString::to_string).collect(),
     };
-    peer.answer(number, &answer.to_bytes())?;
+    Answer::to(number, None, &peer.writer, (state, &user.shares)).end(&answer.to_bytes())?;
     let session = hosted.session();
     let running = Running {
         state,
@@ -95,7 +100,7 @@ pub(crate) fn run(
             match incoming.next(state, &user.shares) {
                 Ok(None) => break Ok(Ending::Over),
                 Err(error) => break Err(error),
-                Ok(Some(Message { head, body, .. })) => match running.take(writer, head, &body) {
+                Ok(Some(message)) => match running.take(writer, message) {
                     Ok(None) => {}
                     Ok(Some(ending)) => break Ok(ending),
                     Err(error) => break Err(error),
@@ -123,7 +128,7 @@ fn known_streams(session: &dyn BackupSession, parents: &[Snapshot]) -> Vec<Known
         // What cannot be read here, the client finds out when it asks for it.
         let unsound = session.unsound(&root, whole).ok()?;
         room = room.checked_sub(unsound.len())?;
-        let mut children = reading::children_of(session.reader(), &root).unwrap_or_default();
+        let mut children = reading::children_of(session.reader(), For::Backup, &root).unwrap_or_default();
         match room.checked_sub(children.len()) {
             Some(left) => room = left,
             None => children.clear(),
@@ -152,14 +157,30 @@ fn end_lost(state: &State, namespace: &str, attempts: &[u64]) -> Result<(), Refu
 /// The backup that a client committed before it lost its connection.
 pub(crate) fn committed(state: &State, user: &User, body: &[u8]) -> Result<Vec<CommittedBackup>, Refusal> {
     user.ensure(Right::Write)?;
-    let Sought { attempt, about } = Sought::from_bytes(body)?;
+    let Sought {
+        attempt,
+        session,
+        about,
+    } = Sought::from_bytes(body)?;
     end_lost(state, user.namespace.name(), &[attempt])?;
+    // A client of a tunnel has another process with each connection, and the one before may still
+    // commit.
+    let clock = &state.home.env.clock;
+    let until = clock.monotonic() + PATIENCE_ELSEWHERE;
+    let watch = user.store.watch_session(session);
+    while !watch.is_over().map_err(failed)? {
+        if state.is_ending() || clock.monotonic() >= until {
+            return Err(busy("another process of the server may still commit the backup"));
+        }
+        clock.sleep(LOOK_ELSEWHERE);
+    }
     let name = user.namespace.stored(about.name);
     let list = user.store.snapshots().map_err(failed)?;
     let found = list.snapshots.into_iter().rev().find(|snapshot| {
         let backup = &snapshot.backup;
         let times = (backup.source_time, backup.elapsed_nanos);
-        backup.series == name && times == (about.source_time, about.elapsed_nanos)
+        let is_its = backup.series == name && times == (about.source_time, about.elapsed_nanos);
+        snapshot.id == session && is_its
     });
     let sent = found.map(|Snapshot { id, backup, .. }| CommittedBackup {
         session: id,
@@ -287,12 +308,13 @@ impl Running<'_> {
     }
 
     /// Takes a message. Returns how the backup has ended, if it has.
-    fn take(
-        &self,
-        writer: &FrameWriter,
-        Head { kind, number, .. }: Head,
-        body: &[u8],
-    ) -> Result<Option<Ending>, TransportError> {
+    fn take(&self, writer: &FrameWriter, message: Message) -> Result<Option<Ending>, TransportError> {
+        let Message {
+            head: Head { kind, number, .. },
+            ref body,
+            processing,
+            ..
+        } = message;
         if let Err(refusal) = self.user.ensure_still_valid() {
             tell_failure(writer, &refusal);
             return Ok(Some(Ending::Over));
@@ -321,13 +343,8 @@ impl Running<'_> {
             request::END => (Ok(Vec::new()), Some(Ending::GoOn)),
             _ => (self.read(kind, body), None),
         };
-        match answer {
-            Ok(bytes) => {
-                writer.send(reply::ANSWER, number, &bytes)?;
-                self.user.shares.pass(self.state, bytes.len());
-            }
-            Err(refusal) => writer.send(reply::REFUSAL, number, &refusal.to_bytes())?,
-        }
+        let shared = (self.state, &self.user.shares);
+        Answer::to(number, processing, writer, shared).whole(answer)?;
         Ok(ending)
     }
 
@@ -360,7 +377,7 @@ impl Running<'_> {
                 format!("no request of kind {kind} in a backup"),
             )
         };
-        reading::answer(self.session.reader(), kind, body).unwrap_or_else(|| Err(unknown()))
+        reading::answer(self.session.reader(), For::Backup, kind, body).unwrap_or_else(|| Err(unknown()))
     }
 
     fn commit(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {

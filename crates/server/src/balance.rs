@@ -130,6 +130,15 @@ impl Balance {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn presses(&self, owner: &str) -> bool {
+        let now = self.0.clock.monotonic();
+        self.state()
+            .owners
+            .get(owner)
+            .is_some_and(|one| one.presses_until > now)
+    }
+
     /// Counts bytes that the server has sent to an owner.
     pub(crate) fn count(&self, owner: &str, bytes: usize) {
         if let Some(one) = self.state().owners.get_mut(owner) {
@@ -153,10 +162,11 @@ impl Drop for Processing {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
-    use env::SystemClock;
+    use env::{ManualClock, SystemClock};
 
     use super::*;
 
@@ -222,6 +232,41 @@ mod tests {
         drop(balance.enter("early", MIB, Duration::ZERO, &|| false));
         assert!(SystemClock.monotonic() - began < DURING);
         drop(late);
+    }
+
+    /// Whether the owner has to wait with a message that was there.
+    fn has_to_wait(balance: &Balance, owner: &str) -> bool {
+        let looks = Cell::new(0);
+        let is_over = || {
+            looks.set(looks.get() + 1);
+            looks.get() > 1
+        };
+        drop(balance.enter(owner, MIB, Duration::ZERO, &is_over));
+        looks.get() > 1
+    }
+
+    #[test]
+    fn an_owner_waits_while_it_is_ahead_of_one_that_presses() {
+        let clock = ManualClock::default();
+        let balance = Balance::new(&(Arc::new(clock.clone()) as _));
+        // One whose message came late presses never, and one whose message was there does.
+        let late = balance.enter("late", MIB, AT_ONCE, &|| false);
+        for _ in 0..20 {
+            assert!(!has_to_wait(&balance, "fast"), "the late one does not press");
+        }
+        let held = balance.enter("early", MIB, Duration::ZERO, &|| false);
+        let waits = (0..20).filter(|_| has_to_wait(&balance, "fast")).count();
+        assert!(waits >= 16, "it is ahead by 2 MiB soon: {waits}");
+        // A message that hangs holds back nobody for long.
+        clock.advance(DURING);
+        assert!(!has_to_wait(&balance, "fast"));
+        drop((late, held));
+        // After its last message, an owner presses a little longer.
+        drop(balance.enter("early", MIB, Duration::ZERO, &|| false));
+        clock.advance(AFTER / 2);
+        assert!(balance.presses("early"));
+        clock.advance(AFTER / 2);
+        assert!(!balance.presses("early"));
     }
 
     #[test]

@@ -13,13 +13,20 @@ use wire::{Progress, Refusal, RefusalKind, Wire, reply};
 use crate::manifests::Namespace;
 use crate::peer::{Ending, Peer, User, failed};
 use crate::rights::Right;
+use crate::shares::Answer;
+use crate::state::State;
 
 /// How often the client learns how far the operation is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the operation, and answers. Meanwhile tells the client how far it is. The operation stops
 /// when the client is gone.
-pub(crate) fn run(peer: &mut Peer, user: &User, number: u32, body: &[u8]) -> Result<Ending, TransportError> {
+pub(crate) fn run(
+    peer: &Peer,
+    state: &State,
+    user: &User,
+    (number, body): (u32, &[u8]),
+) -> Result<Ending, TransportError> {
     let call = match permitted(user, body) {
         Ok(call) => call,
         Err(refusal) => return peer.refuse(number, &refusal).map(|()| Ending::GoOn),
@@ -56,7 +63,7 @@ pub(crate) fn run(peer: &mut Peer, user: &User, number: u32, body: &[u8]) -> Res
         user.namespace.strip(&mut report);
         Ok((serde_json::to_vec(&report).map_err(failed)?, notes).to_bytes())
     });
-    peer.reply(number, answer)?;
+    Answer::to(number, None, &peer.writer, (state, &user.shares)).whole(answer)?;
     Ok(Ending::GoOn)
 }
 

@@ -10,11 +10,12 @@ use wire::{
 
 use crate::backup;
 use crate::calls;
+use crate::error::ServerError;
 use crate::manifests::Namespace;
-use crate::namespaces::Limits;
-use crate::peer::{Deadline, Ending, Message, Peer, Shares, Token, User, failed, not_allowed};
-use crate::reading;
+use crate::peer::{Deadline, Ending, Message, Peer, Token, User, failed, not_allowed};
+use crate::reading::{self, For};
 use crate::rights::{Right, Rights};
+use crate::shares::{Answer, Shares};
 use crate::state::State;
 use crate::vault_serving::VaultUser;
 
@@ -39,6 +40,8 @@ enum Use<'a> {
 pub(crate) struct Connection<'a> {
     state: &'a State,
     peer: Peer,
+    /// The client's address.
+    from: &'a str,
     /// What the client may do without a token.
     granted: Option<Granted>,
 }
@@ -55,13 +58,14 @@ pub struct Granted {
 impl<'a> Connection<'a> {
     pub(crate) fn new(
         state: &'a State,
-        channel: Channel,
+        (channel, from): (Channel, &'a str),
         granted: Option<Granted>,
         deadline: &Deadline,
     ) -> Self {
         Self {
             state,
             peer: Peer::new(channel, deadline),
+            from,
             granted,
         }
     }
@@ -130,7 +134,7 @@ impl<'a> Connection<'a> {
 
     fn join(&self, body: &[u8]) -> Result<Joined, Refusal> {
         let joining = Joining::from_bytes(body)?;
-        let joined = self.state.home.join(&joining.code, &joining.label);
+        let joined = self.state.home.join(&joining.code, &joining.label, self.from);
         let joined = joined.map_err(|error| not_allowed(error.to_string()))?;
         Ok(Joined {
             token: joined.token,
@@ -163,7 +167,7 @@ impl<'a> Connection<'a> {
         let Some((token, rights)) = known else {
             self.state
                 .home
-                .record_event("refused token", &login.namespace)
+                .record_refusal("refused token", &login.namespace, self.from)
                 .map_err(failed)?;
             return Err(not_allowed(format!(
                 "the server does not accept this machine's token for {}: it is unknown, revoked or too old; join again",
@@ -183,11 +187,10 @@ impl<'a> Connection<'a> {
             rights,
             namespace,
         } = access;
-        let shares = Shares {
-            owner: token.as_ref().map_or(&*namespace, Token::id).to_owned(),
-            rate: self.state.rates.of(&namespace),
-            rate_bytes: None,
-        };
+        let owner = token.as_ref().map_or(&*namespace, Token::id).to_owned();
+        let mut shares = Shares::new(owner, self.state.rates.of(&namespace));
+        let limits = self.state.home.limits(&namespace).map_err(failed)?;
+        shares.rate_bytes = limits.rate_bytes;
         if let Some(vault) = self.state.vault_of(&namespace).map_err(failed)? {
             let user = VaultUser::new(self.state, vault, namespace, (token, rights), shares);
             return Ok(Use::Vault(user));
@@ -195,10 +198,10 @@ impl<'a> Connection<'a> {
         Ok(Use::Store(User {
             token,
             rights,
-            limits: Limits::default(),
+            limits,
             shares,
             running_bytes: self.state.running_bytes.of(&namespace),
-            store: self.state.store_of(&namespace).map_err(failed)?,
+            store: self.state.store_of(&namespace).map_err(no_store)?,
             namespace: Namespace::new(&namespace),
         }))
     }
@@ -213,7 +216,7 @@ impl<'a> Connection<'a> {
             } = message;
             // These take messages of their own while they run.
             let is_long = matches!(head.kind, request::BEGIN | request::READ | request::CALL);
-            let _processing = processing.filter(|_| !is_long);
+            let processing = processing.filter(|_| !is_long);
             if let Err(refusal) = user.ensure_valid() {
                 return self.peer.refuse(head.number, &refusal);
             }
@@ -229,23 +232,23 @@ impl<'a> Connection<'a> {
                 let busy = Refusal::new(RefusalKind::Busy, "the server is ending; try again later");
                 return self.peer.refuse(head.number, &busy);
             };
+            let shared = (self.state, &user.shares);
             let ending = match head.kind {
                 request::BEGIN => backup::run(&mut self.peer, self.state, user, (head.number, &body))?,
                 request::COMMITTED => {
                     let found = backup::committed(self.state, user, &body);
-                    self.peer
-                        .reply(head.number, found.map(|found| found.to_bytes()))?;
+                    Answer::to(head.number, processing, &self.peer.writer, shared)
+                        .whole(found.map(|found| found.to_bytes()))?;
                     Ending::GoOn
                 }
                 request::READ => self.read(user, head.number, &body)?,
-                request::CALL => calls::run(&mut self.peer, user, head.number, &body)?,
+                request::CALL => calls::run(&self.peer, self.state, user, (head.number, &body))?,
                 request::LIST => {
                     let list = user.ensure(Right::List).and_then(|()| {
                         let list = user.store.snapshots().map_err(failed)?;
                         Ok(user.namespace.all(&list).to_bytes())
                     });
-                    user.shares.pass(self.state, list.as_ref().map_or(0, Vec::len));
-                    self.peer.reply(head.number, list)?;
+                    Answer::to(head.number, processing, &self.peer.writer, shared).whole(list)?;
                     Ending::GoOn
                 }
                 kind => {
@@ -298,7 +301,7 @@ impl<'a> Connection<'a> {
             let Message {
                 head,
                 body,
-                processing: _processing,
+                processing,
                 ..
             } = message;
             if head.kind == request::END {
@@ -315,9 +318,19 @@ impl<'a> Connection<'a> {
                 let why = format!("no request of kind {} while a backup is read", head.kind);
                 Err(Refusal::new(RefusalKind::Malformed, why))
             };
-            let answer = reading::answer(reader, head.kind, &body).unwrap_or_else(unknown);
-            user.shares.pass(self.state, answer.as_ref().map_or(0, Vec::len));
-            self.peer.reply(head.number, answer)?;
+            let answer = reading::answer(reader, For::Restore, head.kind, &body).unwrap_or_else(unknown);
+            let shared = (self.state, &user.shares);
+            Answer::to(head.number, processing, &self.peer.writer, shared).whole(answer)?;
         }
+    }
+}
+
+fn no_store(error: ServerError) -> Refusal {
+    match error {
+        ServerError::Away { .. } => Refusal::new(
+            RefusalKind::Busy,
+            "the server cannot reach the object store of this namespace now; it tries again by itself: try again later",
+        ),
+        error => failed(error),
     }
 }

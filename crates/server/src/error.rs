@@ -37,6 +37,17 @@ pub enum ServerError {
         /// The store's error.
         source: Box<onefold::Error>,
     },
+    /// The object store of a tenant cannot be used now. It may be used later.
+    #[error(
+        "the object store of tenant {tenant} cannot be used now{}",
+        why.as_ref().map_or_else(String::new, |why| format!(": {why}"))
+    )]
+    Away {
+        /// The tenant.
+        tenant: String,
+        /// The reason, if the server has just tried.
+        why: Option<Box<onefold::Error>>,
+    },
     /// A name that the folder cannot hold.
     #[error("{0}")]
     Name(#[from] NameError),

@@ -27,6 +27,7 @@ use transport::{Authority, Pin};
 use types::ObjectName;
 
 use crate::error::ServerError;
+use crate::refusals::Refusals;
 
 const AUTHORITY: &str = "authority";
 const STATE: &str = "state";
@@ -38,6 +39,7 @@ pub(crate) const MAIN: &str = "main";
 pub struct Home {
     pub(crate) env: Env,
     pub(crate) folder: PathBuf,
+    pub(crate) refusals: Arc<Refusals>,
 }
 
 impl Home {
@@ -54,6 +56,7 @@ impl Home {
         let home = Self {
             env: Env::system(Arc::new(storage)),
             folder: folder.to_owned(),
+            refusals: Arc::default(),
         };
         let exists = || ServerError::Exists(folder.display().to_string());
         if home.has_authority()? {
@@ -83,6 +86,7 @@ impl Home {
         let home = Self {
             env: Env::system(Arc::new(storage)),
             folder: folder.to_owned(),
+            refusals: Arc::default(),
         };
         if home.has_authority()? {
             Ok(home)

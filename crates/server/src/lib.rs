@@ -32,11 +32,14 @@ mod peer;
 mod quota;
 mod rate;
 mod reading;
+mod refusals;
 mod rights;
 mod running;
 mod server;
+mod shares;
 mod socket;
 mod state;
+mod stores;
 mod tenants;
 #[cfg(test)]
 mod tests;

@@ -52,7 +52,7 @@ fn bind(place: &str) -> io::Result<TcpListener> {
     TcpListener::bind(&addresses[..])
 }
 
-fn serve(server: &Server, socket: TcpStream) -> Result<(), TransportError> {
+fn serve(server: &Server, socket: TcpStream, from: &str) -> Result<(), TransportError> {
     transport::prepare(&socket)?;
     let limit = Limit::within(STRANGER_WAITS, server.clock());
     let limited = Limited {
@@ -64,7 +64,7 @@ fn serve(server: &Server, socket: TcpStream) -> Result<(), TransportError> {
         ..Channel::try_from(socket)?
     };
     let deadline: Deadline = Arc::new(move |time| limit.set(time));
-    server.serve(server.secure(channel)?, &deadline)
+    server.serve(server.secure(channel)?, from, &deadline)
 }
 
 /// The moment until which bytes may come, if there is one. Cheap to clone.
@@ -120,9 +120,16 @@ impl Read for Limited {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::sync::mpsc;
+    use std::thread;
 
     use env::ManualClock;
+    use onefold::{Credential, InitOptions, OpenOptions};
+    use transport::{FrameReader, FrameWriter, Traffic};
     use types::UnixNanos;
+    use wire::{FRAME_BYTES_MAX, Hello, Login, reply, request};
+
+    use crate::home::Home;
 
     use super::*;
 
@@ -151,5 +158,76 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         limit.set(None);
         limited.read_exact(&mut byte).unwrap();
+    }
+
+    /// A client that has logged in sends half of a message and stops: its memory is given back.
+    #[test]
+    fn a_message_that_has_begun_has_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = InitOptions::default().reserve_bytes(0);
+        let (home, _) = Home::init(folder.path(), &Credential::None, &options).unwrap();
+        let rights = "write,list".parse().unwrap();
+        let invited = home.invite("onefold://host/web".parse().unwrap(), rights, None);
+        let code = invited.unwrap().invitation.code;
+        let token = home.join(&code, "test", "there").unwrap().token;
+        let server = Server::open(home, &Credential::None, &OpenOptions::default(), 0).unwrap();
+
+        let listener = bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        let manual = ManualClock::new(UnixNanos::new(0));
+        let clock: Arc<dyn Clock> = Arc::new(manual.clone());
+        let limit = Limit::within(STRANGER_WAITS, &clock);
+        let limited = Limited {
+            socket: socket.try_clone().unwrap(),
+            limit: limit.clone(),
+        };
+        let channel = Channel {
+            input: Box::new(limited),
+            ..Channel::try_from(socket).unwrap()
+        };
+        let (tell, told) = mpsc::channel();
+        let deadline: Deadline = Arc::new(move |time| {
+            limit.set(time);
+            tell.send(time).ok();
+        });
+        let next_limit = || told.recv_timeout(Duration::from_secs(10)).unwrap();
+        let serving = thread::spawn(move || server.serve(channel, "there", &deadline));
+
+        let traffic = Traffic::default();
+        let ours = Channel::try_from(client.try_clone().unwrap()).unwrap();
+        let (writer, mut reader) = (
+            FrameWriter::new(ours.output, traffic.clone()),
+            FrameReader::new(ours.input, traffic),
+        );
+        let namespace = "web".to_owned();
+        writer
+            .send_value(request::HELLO, 1, &Hello::new("a test"))
+            .unwrap();
+        writer
+            .send_value(request::LOGIN, 2, &Login { token, namespace })
+            .unwrap();
+        assert_eq!(next_limit(), None, "the client has shown its token");
+        // Between its messages it may be silent.
+        manual.advance(Duration::from_hours(24));
+        writer.send(request::LIST, 3, &[]).unwrap();
+        assert!(next_limit().is_some());
+        assert_eq!(next_limit(), None);
+        for _ in 0..3 {
+            let (head, _) = reader.next(FRAME_BYTES_MAX).unwrap().unwrap();
+            assert_eq!(head.kind, reply::ANSWER);
+        }
+        manual.advance(Duration::from_hours(24));
+        let mut message = Vec::new();
+        wire::frame_into(&mut message, request::BEGIN, 4, |body| body.resize(200_000, 0)).unwrap();
+        client.write_all(&message[..100_000]).unwrap();
+        let within = next_limit().expect("a limit for the rest of the message");
+        assert!(within < Duration::from_mins(5), "{within:?}");
+        manual.advance(within);
+        client.write_all(&message[100_000..100_001]).unwrap();
+        let ended = serving.join().unwrap().unwrap_err();
+        assert!(matches!(ended, TransportError::Broken(_)), "{ended}");
+        drop(client);
     }
 }

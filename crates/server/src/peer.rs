@@ -14,8 +14,8 @@ use crate::gate::Permit;
 use crate::home::Home;
 use crate::manifests::Namespace;
 use crate::namespaces::Limits;
-use crate::rate::Rate;
 use crate::rights::{Right, Rights};
+use crate::shares::Shares;
 use crate::state::State;
 
 /// How an operation has ended.
@@ -35,17 +35,10 @@ const BODY_PATIENCE: Duration = Duration::from_secs(60);
 /// ... and one second for so many of its bytes.
 const BODY_BYTES_A_SECOND: u64 = 8 << 10;
 
-/// From the time that a body of so many bytes takes, ...
-const LONG_BYTES: usize = 64 << 10;
-/// ... a slower rate than this shows that it came over the network meanwhile: it was not there.
-const MEMORY_BYTES_A_SECOND: u64 = 150_000_000;
-
 /// What comes from a client.
 pub(crate) struct Incoming {
     reader: FrameReader,
     deadline: Deadline,
-    /// Whether the last long body came as slowly as over a network.
-    is_slow: bool,
 }
 
 /// The server's end of a connection.
@@ -110,30 +103,6 @@ pub(crate) struct User {
     /// The namespace's limits, as they were when the present operation began.
     pub(crate) limits: Limits,
     pub(crate) shares: Shares,
-}
-
-/// What a client shares with others.
-pub(crate) struct Shares {
-    /// Who shares: the token, or the namespace of a tunnel.
-    pub(crate) owner: String,
-    pub(crate) rate: Arc<Rate>,
-    /// Bytes a second.
-    pub(crate) rate_bytes: Option<u64>,
-}
-
-impl Shares {
-    /// Waits until this answer may pass.
-    pub(crate) fn pass(&self, state: &State, bytes: usize) {
-        state.balance.count(&self.owner, bytes);
-        self.pass_rate(state, bytes);
-    }
-
-    /// Waits until these bytes may pass, at the namespace's rate.
-    fn pass_rate(&self, state: &State, bytes: usize) {
-        let clock = &*state.home.env.clock;
-        self.rate
-            .pass(bytes, self.rate_bytes, clock, &|| state.is_ending());
-    }
 }
 
 /// A message of a client.
@@ -218,12 +187,13 @@ impl Incoming {
         let Some(head) = self.reader.head(FRAME_BYTES_MAX)? else {
             return Ok(None);
         };
+        let waited = clock.monotonic().saturating_sub(asked_at);
         // A client that waits for its rate holds no memory that others need.
-        shares.pass_rate(state, head.len);
-        let waited = if self.is_slow {
+        let is_paced = shares.pass(state, head.len);
+        let waited = if is_paced || shares.is_bound() {
             Duration::MAX
         } else {
-            clock.monotonic().saturating_sub(asked_at)
+            waited
         };
         let is_ending = || state.is_ending();
         let processing = state.balance.enter(&shares.owner, head.len, waited, &is_ending);
@@ -233,11 +203,7 @@ impl Incoming {
         (self.deadline)(Some(BODY_PATIENCE + Duration::from_secs(seconds)));
         let began = clock.monotonic();
         let body = self.reader.body(head)?;
-        if head.len >= LONG_BYTES {
-            let took = clock.monotonic().saturating_sub(began);
-            let nanos = took.as_nanos() * u128::from(MEMORY_BYTES_A_SECOND);
-            self.is_slow = nanos > head.len as u128 * 1_000_000_000;
-        }
+        shares.note(head.len, clock.monotonic().saturating_sub(began));
         (self.deadline)(None);
         Ok(Some(Message {
             head,
@@ -255,7 +221,6 @@ impl Peer {
             incoming: Incoming {
                 reader: FrameReader::new(channel.input, traffic.clone()),
                 deadline: Arc::clone(deadline),
-                is_slow: false,
             },
             writer: FrameWriter::new(channel.output, traffic),
             closer: channel.closer,

@@ -31,16 +31,16 @@ impl Rates {
 }
 
 impl Rate {
-    /// Waits until these bytes may pass, at so many bytes a second.
+    /// Waits until these bytes may pass, at so many bytes a second. Returns whether it had to wait.
     pub(crate) fn pass(
         &self,
         bytes: usize,
         limit: Option<u64>,
         clock: &dyn Clock,
         is_over: &dyn Fn() -> bool,
-    ) {
+    ) -> bool {
         let Some(limit) = limit.filter(|limit| *limit > 0) else {
-            return;
+            return false;
         };
         let nanos = u128::from(bytes as u64) * 1_000_000_000 / u128::from(limit);
         let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
@@ -50,13 +50,16 @@ impl Rate {
             *passed_at = from.saturating_add(takes);
             *passed_at
         };
+        let mut has_waited = false;
         while !is_over() {
             let left = until.saturating_sub(clock.monotonic());
             if left.is_zero() {
-                return;
+                break;
             }
             clock.sleep(left.min(LOOK));
+            has_waited = true;
         }
+        has_waited
     }
 }
 

@@ -27,8 +27,22 @@ fn unread(error: RecipeError) -> Refusal {
     Refusal::new(kind, error.to_string())
 }
 
+/// Who reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    /// A running backup. It refers to nodes, and so needs the bound of containers of each.
+    Backup,
+    /// A restore. It needs no bounds: each costs a read of a node.
+    Restore,
+}
+
 /// The answer to a request, or `None` if the kind is of no such request.
-pub(crate) fn answer(reader: &dyn StoreReader, kind: u8, body: &[u8]) -> Option<Result<Vec<u8>, Refusal>> {
+pub(crate) fn answer(
+    reader: &dyn StoreReader,
+    whom: For,
+    kind: u8,
+    body: &[u8],
+) -> Option<Result<Vec<u8>, Refusal>> {
     let is_known = matches!(
         kind,
         request::NODE
@@ -39,10 +53,10 @@ pub(crate) fn answer(reader: &dyn StoreReader, kind: u8, body: &[u8]) -> Option<
             | request::REGIONS
             | request::NEWER
     );
-    is_known.then(|| read(reader, kind, body))
+    is_known.then(|| read(reader, whom, kind, body))
 }
 
-fn read(reader: &dyn StoreReader, kind: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+fn read(reader: &dyn StoreReader, whom: For, kind: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(match kind {
         request::NODE => nodes(reader, Wire::from_bytes(body)?)?.to_bytes(),
         request::CATALOG => {
@@ -53,7 +67,7 @@ fn read(reader: &dyn StoreReader, kind: u8, body: &[u8]) -> Result<Vec<u8>, Refu
             let (node, name) = <(ChunkLocation, StreamName)>::from_bytes(body)?;
             reader.stream(node, name).map_err(unread)?.to_bytes()
         }
-        request::CHILDREN => children(reader, &TreeRoot::from_bytes(body)?)?.to_bytes(),
+        request::CHILDREN => children(reader, whom, &TreeRoot::from_bytes(body)?)?.to_bytes(),
         request::CHUNK => {
             let chunk = reader.chunk(Wire::from_bytes(body)?);
             chunk.map_err(unread)?.to_bytes()
@@ -92,9 +106,16 @@ fn nodes(reader: &dyn StoreReader, first: ChunkLocation) -> Result<Vec<Vec<u8>>,
     Ok(sent)
 }
 
-/// The children of a node. Nodes among them have their bound of containers.
-pub(crate) fn children_of(reader: &dyn StoreReader, node: &TreeRoot) -> Result<Vec<Child>, RecipeError> {
+/// The children of a node. For a backup, nodes among them have their bound of containers.
+pub(crate) fn children_of(
+    reader: &dyn StoreReader,
+    whom: For,
+    node: &TreeRoot,
+) -> Result<Vec<Child>, RecipeError> {
     let mut children = open_node(reader, node)?;
+    if whom == For::Restore {
+        return Ok(children);
+    }
     for child in &mut children {
         if let Some(location) = child.location().filter(|_| child.level.get() > 0) {
             // The client finds out what is wrong with a node when it opens it.
@@ -106,9 +127,9 @@ pub(crate) fn children_of(reader: &dyn StoreReader, node: &TreeRoot) -> Result<V
 
 /// The children of a node, and of some nodes behind it in its container: they are mostly the next
 /// ones of its stream.
-fn children(reader: &dyn StoreReader, first: &TreeRoot) -> Result<Vec<SentChildren>, Refusal> {
+fn children(reader: &dyn StoreReader, whom: For, first: &TreeRoot) -> Result<Vec<SentChildren>, Refusal> {
     let sent = |node: &TreeRoot| {
-        let children = children_of(reader, node)?;
+        let children = children_of(reader, whom, node)?;
         Ok(SentChildren {
             node: node.location,
             children,

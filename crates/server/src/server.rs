@@ -22,6 +22,7 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Server {
     state: State,
+    away: Vec<ServerError>,
     acceptor: Acceptor,
     connections: Mutex<BTreeMap<u64, Closer>>,
     next: AtomicU64,
@@ -38,7 +39,7 @@ impl Drop for Open<'_> {
 
 impl Server {
     /// Opens the stores of all tenants with this credential. Clients share about so much memory;
-    /// the server needs 288 MiB.
+    /// the server needs 288 MiB. [`Self::away`] has the stores that it cannot reach yet.
     ///
     /// # Errors
     /// Of the folder and the stores.
@@ -48,13 +49,35 @@ impl Server {
         options: &OpenOptions,
         memory_bytes: u64,
     ) -> Result<Self, ServerError> {
+        let mut server = Self::open_on_demand(home, credential, options, memory_bytes)?;
+        server.away = server.state.open_all()?;
+        Ok(server)
+    }
+
+    /// Like [`Self::open`], but opens the store of a tenant when its first client comes.
+    ///
+    /// # Errors
+    /// Of the folder.
+    pub fn open_on_demand(
+        home: Home,
+        credential: &Credential,
+        options: &OpenOptions,
+        memory_bytes: u64,
+    ) -> Result<Self, ServerError> {
         let acceptor = Acceptor::new(home.authority()?, &home.env.clock)?;
         Ok(Self {
-            state: State::open(home, credential, options, memory_bytes)?,
+            state: State::new(home, credential, options, memory_bytes),
+            away: Vec::new(),
             acceptor,
             connections: Mutex::default(),
             next: AtomicU64::new(0),
         })
+    }
+
+    /// The stores that the server could not reach when it was opened. It tries again by itself.
+    #[must_use]
+    pub fn away(&self) -> &[ServerError] {
+        &self.away
     }
 
     /// Puts TLS around the server's end of a channel.
@@ -65,14 +88,14 @@ impl Server {
         self.acceptor.accept(channel)
     }
 
-    /// Serves a client until it leaves. The channel is secure. Calls `deadline` with the time in
-    /// which bytes must come, or with `None` if they may come at any time: so it is while the
-    /// server waits for the next message of a client that has shown its token.
+    /// Serves a client at this address until it leaves. The channel is secure. Calls `deadline`
+    /// with the time in which bytes must come, or with `None` if they may come at any time: so it
+    /// is while the server waits for the next message of a client that has shown its token.
     ///
     /// # Errors
     /// If the connection breaks, or the client breaks the protocol.
-    pub fn serve(&self, channel: Channel, deadline: &Deadline) -> Result<(), TransportError> {
-        self.serve_as(channel, None, deadline)
+    pub fn serve(&self, channel: Channel, from: &str, deadline: &Deadline) -> Result<(), TransportError> {
+        self.serve_as((channel, from), None, deadline)
     }
 
     /// Serves a client of a tunnel until it leaves. It needs no token.
@@ -82,12 +105,12 @@ impl Server {
     pub fn serve_tunnel(&self, channel: Channel, granted: Granted) -> Result<(), TransportError> {
         // The system has authenticated the client.
         let none: Deadline = Arc::new(|_| ());
-        self.serve_as(channel, Some(granted), &none)
+        self.serve_as((channel, "a tunnel"), Some(granted), &none)
     }
 
     fn serve_as(
         &self,
-        channel: Channel,
+        (channel, from): (Channel, &str),
         granted: Option<Granted>,
         deadline: &Deadline,
     ) -> Result<(), TransportError> {
@@ -97,7 +120,7 @@ impl Server {
         if self.is_ending() {
             return Ok(());
         }
-        Connection::new(&self.state, channel, granted, deadline).serve()
+        Connection::new(&self.state, (channel, from), granted, deadline).serve()
     }
 
     fn connections(&self) -> MutexGuard<'_, BTreeMap<u64, Closer>> {

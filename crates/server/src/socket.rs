@@ -68,7 +68,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
-fn serve(server: &Server, socket: UnixStream) -> Result<(), TransportError> {
+fn serve(server: &Server, socket: UnixStream, _: &str) -> Result<(), TransportError> {
     let who = rustix::net::sockopt::socket_peercred(&socket).map_err(io::Error::from)?;
     if !who.uid.is_root() && who.uid != rustix::process::geteuid() {
         tracing::warn!(target: TARGET, uid = who.uid.as_raw(), "another user was refused");

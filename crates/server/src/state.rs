@@ -1,8 +1,10 @@
 //! What all connections of a server share.
 
 use std::collections::BTreeMap;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use onefold::{Credential, OpenOptions, Store};
 
@@ -13,15 +15,15 @@ use crate::memory::Memory;
 use crate::namespaces::Place;
 use crate::rate::Rates;
 use crate::running::{RunningBackups, RunningBytes};
+use crate::stores::Stores;
+use crate::tenants::TenantInfo;
 use crate::vault::Vault;
 
 /// The server's folder, its stores, and what runs.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) home: Home,
-    credential: Credential,
-    options: OpenOptions,
-    stores: Mutex<BTreeMap<String, Arc<Store>>>,
+    stores: Stores,
     /// By namespace.
     vaults: Mutex<BTreeMap<String, Arc<Vault>>>,
     pub(crate) running_bytes: RunningBytes,
@@ -43,19 +45,14 @@ impl Drop for Operation<'_> {
 }
 
 impl State {
-    /// Opens the stores of all tenants with this credential.
-    pub(crate) fn open(
-        home: Home,
-        credential: &Credential,
-        options: &OpenOptions,
-        memory_bytes: u64,
-    ) -> Result<Self, ServerError> {
-        let state = Self {
+    /// Opens the store of a tenant with this credential when its first client comes.
+    pub(crate) fn new(home: Home, credential: &Credential, options: &OpenOptions, memory_bytes: u64) -> Self {
+        let (opening, credential, options) = (home.clone(), credential.clone(), options.clone());
+        let open = move |tenant: &str| opening.store(tenant, &credential, &options);
+        Self {
+            stores: Stores::new(&home.env.clock, open),
             balance: Balance::new(&home.env.clock),
             home,
-            credential: credential.clone(),
-            options: options.clone(),
-            stores: Mutex::default(),
             vaults: Mutex::default(),
             running_bytes: RunningBytes::default(),
             running_backups: RunningBackups::default(),
@@ -63,17 +60,36 @@ impl State {
             rates: Rates::default(),
             is_ending: AtomicBool::new(false),
             running: AtomicUsize::new(0),
-        };
-        for tenant in state.home.tenants()? {
-            state.store(tenant.name)?;
         }
-        Ok(state)
+    }
+
+    /// Opens the stores of all tenants. Returns why some are away.
+    pub(crate) fn open_all(&self) -> Result<Vec<ServerError>, ServerError> {
+        let tenants = self.home.tenants()?;
+        // Each that does not answer takes some time.
+        let opened: Vec<_> = thread::scope(|scope| {
+            let open = |tenant: &TenantInfo| self.stores.of(&tenant.name).map(drop);
+            let threads: Vec<_> = tenants
+                .iter()
+                .map(|tenant| scope.spawn(move || open(tenant)))
+                .collect();
+            threads.into_iter().map(|thread| thread.join()).collect()
+        });
+        let mut away = Vec::new();
+        for opened in opened {
+            match opened.unwrap_or_else(|panic| resume_unwind(panic)) {
+                Ok(()) => {}
+                Err(error @ ServerError::Away { .. }) => away.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(away)
     }
 
     /// The store of a namespace's tenant.
     pub(crate) fn store_of(&self, namespace: &str) -> Result<Arc<Store>, ServerError> {
         match self.home.place_of(namespace)? {
-            Some(Place::Tenant(tenant)) => self.store(tenant),
+            Some(Place::Tenant(tenant)) => self.stores.of(&tenant),
             Some(Place::Vault) => Err(ServerError::Refused(format!(
                 "the namespace {namespace} is a vault: its clients have its keys"
             ))),
@@ -81,17 +97,6 @@ impl State {
                 "there is no namespace {namespace}; `onefold server namespace add` makes one"
             ))),
         }
-    }
-
-    /// A tenant's store. It is opened if the tenant is new.
-    fn store(&self, tenant: String) -> Result<Arc<Store>, ServerError> {
-        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(store) = stores.get(&tenant) {
-            return Ok(Arc::clone(store));
-        }
-        let store = Arc::new(self.home.store(&tenant, &self.credential, &self.options)?);
-        stores.insert(tenant, Arc::clone(&store));
-        Ok(store)
     }
 
     /// The vault of a namespace, if it is one. It is opened if it is new.

@@ -113,7 +113,8 @@ impl Home {
     /// Opens a tenant's store.
     ///
     /// # Errors
-    /// `Refused` if there is no such tenant; of the store.
+    /// `Refused` if there is no such tenant; `Away` if its object store cannot be used now; of the
+    /// store.
     pub fn store(
         &self,
         name: &str,
@@ -122,12 +123,19 @@ impl Home {
     ) -> Result<Store, ServerError> {
         let tenant: Option<Tenant> = self.record(&format!("tenants/{name}"))?;
         let tenant = tenant.ok_or_else(|| ServerError::Refused(format!("there is no tenant {name}")))?;
-        let env = match tenant.place()? {
+        let place = tenant.place()?;
+        let env = match &place {
             StorePlace::Folder(folder) => Store::find_local(&self.folder.join(folder)),
-            StorePlace::ObjectStore(location) => Env::object_store(&location).map_err(onefold::Error::from),
+            StorePlace::ObjectStore(location) => Env::object_store(location).map_err(onefold::Error::from),
         };
-        env.and_then(|env| Store::open(&env, credential, options))
-            .map_err(|error| of_store(name, error))
+        let opened = env.and_then(|env| Store::open(&env, credential, options));
+        opened.map_err(|error| match place {
+            StorePlace::ObjectStore(_) if error.is_of_storage() => ServerError::Away {
+                tenant: name.to_owned(),
+                why: Some(Box::new(error)),
+            },
+            _ => of_store(name, error),
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use env::{Clock, ManualClock, SystemClock};
 use format::manifest::{BackupTotals, SeriesName};
 use ingest::dedup::{Lane, NewChunk, StreamIndex};
 use ingest::{
@@ -26,6 +27,9 @@ use wire::{
 use crate::{Home, Rights, Server};
 
 mod limits;
+mod pressing;
+mod reading;
+mod refusals;
 
 /// The number of the next attempt. Tests choose smaller ones themselves.
 static ATTEMPTS: AtomicU64 = AtomicU64::new(1000);
@@ -48,6 +52,18 @@ impl Bed {
         }
     }
 
+    /// With a server whose monotonic time this clock shows. Its sleeping moves the clock.
+    fn timed() -> (Self, ManualClock) {
+        let mut bed = Self::new();
+        let clock = ManualClock::new(SystemClock.wall());
+        clock.advance(Duration::from_secs(100));
+        let mut home = bed.home();
+        home.env.clock = Arc::new(clock.clone());
+        let server = Server::open(home, &Credential::None, &OpenOptions::default(), 0).unwrap();
+        bed.server = Arc::new(server);
+        (bed, clock)
+    }
+
     fn home(&self) -> Home {
         Home::open(self.folder.path()).unwrap()
     }
@@ -59,7 +75,8 @@ impl Bed {
         ours.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let server = Arc::clone(&self.server);
         let deadline: crate::Deadline = Arc::new(|_| ());
-        let thread = thread::spawn(move || server.serve(Channel::try_from(theirs).unwrap(), &deadline));
+        let thread =
+            thread::spawn(move || server.serve(Channel::try_from(theirs).unwrap(), "there", &deadline));
         let channel = Channel::try_from(ours).unwrap();
         Client {
             reader: FrameReader::new(channel.input, Traffic::default()),
@@ -74,7 +91,9 @@ impl Bed {
         let rights: Rights = rights.parse().unwrap();
         let home = self.home();
         let invited = home.invite(address, rights, None).unwrap();
-        home.join(&invited.invitation.code, "test").unwrap().token
+        home.join(&invited.invitation.code, "test", "there")
+            .unwrap()
+            .token
     }
 
     /// A client that has logged in to a namespace.

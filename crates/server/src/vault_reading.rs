@@ -10,10 +10,11 @@ use format::container::{ContainerFooter, FOOTER_BYTES};
 use format::names;
 use transport::TransportError;
 use types::{ByteRange, ContainerKind, ObjectName};
-use wire::{GOT_BYTES_MAX, Refusal, WantedBytes, reply};
+use wire::{GOT_BYTES_MAX, Refusal, WantedBytes};
 
-use crate::peer::{Peer, failed, not_allowed};
+use crate::peer::{failed, not_allowed};
 use crate::rights::Rights;
+use crate::shares::Answer;
 use crate::vault::refusal;
 use crate::vault_rights::{Readable, readable};
 
@@ -37,14 +38,13 @@ impl Bytes<'_> {
     /// Answers with the wanted bytes of an object.
     pub(crate) fn send(
         &self,
-        peer: &Peer,
-        number: u32,
+        mut answer: Answer<'_>,
         name: &ObjectName,
         wanted: WantedBytes,
     ) -> Result<(), TransportError> {
         let plan = match self.plan(name, wanted) {
             Ok(plan) => plan,
-            Err(refusal) => return peer.refuse(number, &refusal),
+            Err(refusal) => return answer.refuse(&refusal),
         };
         let mut at = plan.range.start;
         let mut part = Vec::new();
@@ -54,22 +54,20 @@ impl Bytes<'_> {
         loop {
             let until = plan.range.end.min(at + GOT_BYTES_MAX as u64);
             if let Err(refusal) = self.append(&plan, at..until, &mut part) {
-                return peer.refuse(number, &refusal);
+                return answer.refuse(&refusal);
             }
             at = until;
             if at == plan.range.end {
                 break;
             }
-            peer.writer.send(reply::PART, number, &part)?;
+            answer.part(&part)?;
             part.clear();
         }
         // Another object of the same name may have come between two parts.
         match self.storage.head(name) {
-            Ok(meta) if meta.len == plan.meta.len && meta.put_at == plan.meta.put_at => {
-                peer.answer(number, &part)
-            }
-            Ok(_) => peer.refuse(number, &failed(format!("{name}: was changed while it was read"))),
-            Err(error) => peer.refuse(number, &refusal(&error)),
+            Ok(meta) if meta.len == plan.meta.len && meta.put_at == plan.meta.put_at => answer.end(&part),
+            Ok(_) => answer.refuse(&failed(format!("{name}: was changed while it was read"))),
+            Err(error) => answer.refuse(&refusal(&error)),
         }
     }
 

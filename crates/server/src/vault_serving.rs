@@ -12,13 +12,12 @@ use format::names::{self, SessionObject};
 use format::session::READ_SERIES;
 use transport::TransportError;
 use types::{ObjectName, Revision, SessionId};
-use wire::{
-    LISTED_MAX, OBJECT_BYTES_MAX, PutPart, Refusal, RefusalKind, StorageRequest, Wire, reply, request,
-};
+use wire::{LISTED_MAX, OBJECT_BYTES_MAX, PutPart, Refusal, RefusalKind, StorageRequest, Wire, request};
 
 use crate::error::ServerError;
-use crate::peer::{Message, Peer, Shares, Token, failed, not_allowed};
+use crate::peer::{Message, Peer, Token, failed, not_allowed};
 use crate::rights::Rights;
+use crate::shares::{Answer, Shares};
 use crate::state::State;
 use crate::vault::{Upload, Vault, refusal};
 use crate::vault_reading::Bytes;
@@ -68,7 +67,13 @@ impl<'a> VaultUser<'a> {
 
     /// Answers requests until the client leaves.
     pub(crate) fn serve(mut self, peer: &mut Peer) -> Result<(), TransportError> {
-        while let Some(Message { head, body, .. }) = peer.incoming.next(self.state, &self.shares)? {
+        while let Some(message) = peer.incoming.next(self.state, &self.shares)? {
+            let Message {
+                head,
+                body,
+                processing,
+                ..
+            } = message;
             let token = self.token.as_ref();
             if let Err(refusal) = token.map_or(Ok(()), |token| token.ensure_valid(Duration::ZERO)) {
                 return peer.refuse(head.number, &refusal);
@@ -77,21 +82,26 @@ impl<'a> VaultUser<'a> {
                 let busy = Refusal::new(RefusalKind::Busy, "the server is ending; try again later");
                 return peer.refuse(head.number, &busy);
             };
-            match head.kind {
-                request::PUT => {
-                    let put = self.put(&body);
-                    peer.reply(head.number, put.map(|()| Vec::new()))?;
-                }
-                request::STORAGE => match StorageRequest::from_bytes(&body) {
-                    Ok(request) => self.answer(peer, head.number, request)?,
-                    Err(error) => peer.refuse(head.number, &error.into())?,
+            // The only limit of a vault.
+            match self.state.home.limits(&self.namespace) {
+                Ok(limits) => self.shares.rate_bytes = limits.rate_bytes,
+                Err(error) => return peer.refuse(head.number, &failed(error)),
+            }
+            let put = (head.kind == request::PUT).then(|| self.put(&body));
+            let shared = (self.state, &self.shares);
+            let answer = Answer::to(head.number, processing, &peer.writer, shared);
+            match (head.kind, put) {
+                (_, Some(put)) => answer.whole(put.map(|()| Vec::new()))?,
+                (request::STORAGE, None) => match StorageRequest::from_bytes(&body) {
+                    Ok(request) => self.answer(answer, request)?,
+                    Err(error) => answer.refuse(&error.into())?,
                 },
-                kind => {
+                (kind, None) => {
                     let why = format!(
                         "{} is a vault, and has no request of kind {kind}: update the client",
                         self.namespace
                     );
-                    peer.refuse(head.number, &Refusal::new(RefusalKind::Malformed, why))?;
+                    answer.refuse(&Refusal::new(RefusalKind::Malformed, why))?;
                 }
             }
         }
@@ -198,7 +208,7 @@ impl<'a> VaultUser<'a> {
         Ok(is_prefix && rest.is_empty())
     }
 
-    fn answer(&self, peer: &Peer, number: u32, request: StorageRequest) -> Result<(), TransportError> {
+    fn answer(&self, answer: Answer<'_>, request: StorageRequest) -> Result<(), TransportError> {
         let storage = &self.vault.storage;
         match request {
             StorageRequest::Get(name, wanted) => {
@@ -206,19 +216,19 @@ impl<'a> VaultUser<'a> {
                     storage,
                     rights: self.rights,
                 };
-                return bytes.send(peer, number, &name, wanted);
+                return bytes.send(answer, &name, wanted);
             }
-            StorageRequest::List(folder) => return send_list(peer, number, storage.list(&folder)),
+            StorageRequest::List(folder) => return send_list(answer, storage.list(&folder)),
             StorageRequest::ListIn(folder, sub_folders) => {
                 let sub_folders = sub_folders.into_iter().collect();
-                return send_list(peer, number, storage.list_in(&folder, &sub_folders));
+                return send_list(answer, storage.list_in(&folder, &sub_folders));
             }
             StorageRequest::ListFolders(folder) => {
-                return send_list(peer, number, storage.list_folders(&folder));
+                return send_list(answer, storage.list_folders(&folder));
             }
             _ => {}
         }
-        peer.reply(number, self.change(request))
+        answer.whole(self.change(request))
     }
 
     /// The operations with a short answer.
@@ -293,19 +303,18 @@ impl<'a> VaultUser<'a> {
 
 /// Sends a listing in as many parts as it needs.
 fn send_list<T: Wire>(
-    peer: &Peer,
-    number: u32,
+    mut answer: Answer<'_>,
     listed: Result<Vec<T>, StorageError>,
 ) -> Result<(), TransportError> {
     let mut left = match listed {
         Ok(listed) => listed.into_iter(),
-        Err(error) => return peer.refuse(number, &refusal(&error)),
+        Err(error) => return answer.refuse(&refusal(&error)),
     };
     loop {
         let part: Vec<T> = left.by_ref().take(LISTED_MAX).collect();
         if left.len() == 0 {
-            return peer.answer(number, &part.to_bytes());
+            return answer.end(&part.to_bytes());
         }
-        peer.writer.send(reply::PART, number, &part.to_bytes())?;
+        answer.part(&part.to_bytes())?;
     }
 }

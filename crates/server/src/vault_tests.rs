@@ -9,13 +9,14 @@ use std::thread;
 use std::time::Duration;
 
 use client::{Opened, RemoteStorage, Target};
-use env::{Clock, Entropy, Storage, StorageError, SystemClock, conformance};
+use env::{Clock, Entropy, ManualClock, Storage, StorageError, SystemClock, conformance};
 use format::container::{ContainerTail, FOOTER_BYTES, TailParse};
 use onefold::{BackupOptions, Credential, Env, InitOptions, Monitor, OpenOptions, Store, StreamOptions};
 use tempfile::TempDir;
 use transport::Address;
 use types::{ByteRange, ObjectName};
 
+use crate::shares::Shares;
 use crate::{Home, Listener, Rights, Server};
 
 const ALL: &str = "write,list,read,forget,hold,maintain";
@@ -47,7 +48,11 @@ impl Bed {
     }
 
     fn start(&mut self) {
-        let server = Server::open(self.home(), &Credential::None, &OpenOptions::default(), 0).unwrap();
+        self.start_at(self.home());
+    }
+
+    fn start_at(&mut self, home: Home) {
+        let server = Server::open(home, &Credential::None, &OpenOptions::default(), 0).unwrap();
         let server = Arc::new(server);
         let listener = Listener::start(&server, "127.0.0.1:0").unwrap();
         *self.proxy.to.lock().unwrap() = Some(listener.address());
@@ -208,11 +213,7 @@ fn an_object_without_one_of_its_parts_is_not_put() {
     let state = server.state();
     let vault = state.vault_of("safe").unwrap().unwrap();
     let rights = ALL.parse().unwrap();
-    let shares = crate::peer::Shares {
-        owner: "safe".to_owned(),
-        rate: state.rates.of("safe"),
-        rate_bytes: None,
-    };
+    let shares = Shares::new("safe".to_owned(), state.rates.of("safe"));
     let access = (None, rights);
     let mut user = crate::vault_serving::VaultUser::new(state, vault, "safe".to_owned(), access, shares);
     let part = |offset, is_last| PutPart {
@@ -461,7 +462,11 @@ fn a_vault_and_a_namespace_of_a_store_are_not_mistaken() {
     let home = bed.home();
     home.ensure_vault("safe").unwrap();
     assert!(home.ensure_namespace("safe", Some("main")).is_err());
-    assert!(home.change_limits("safe", |limits| limits).is_err());
+    let aged = |limits| crate::Limits {
+        quota_bytes: Some(1),
+        ..limits
+    };
+    assert!(home.change_limits("safe", aged).is_err());
     home.ensure_namespace("web", None).unwrap();
     assert!(home.ensure_vault("web").is_err());
     assert!(home.ensure_vault("../x").is_err() && home.ensure_vault(".x").is_err());
@@ -484,4 +489,36 @@ fn a_revoked_token_loses_the_vault() {
     let (id, _) = bed.home().tokens().unwrap().remove(0);
     bed.home().revoke(&id).unwrap();
     assert_no_right(vault.get(&name("a")), "revoked");
+}
+
+/// The rate is the one limit of a vault.
+#[test]
+fn the_bytes_of_a_vault_pass_at_its_rate() {
+    let mut bed = Bed::new();
+    let clock = ManualClock::new(SystemClock.wall());
+    clock.advance(Duration::from_secs(100));
+    let mut home = bed.home();
+    home.env.clock = Arc::new(clock.clone());
+    bed.stop();
+    bed.start_at(home);
+    let rate_bytes = Some(1 << 20);
+    let change = |limits| crate::Limits { rate_bytes, ..limits };
+    assert_eq!(
+        bed.home().change_limits("safe", change).unwrap().rate_bytes,
+        rate_bytes
+    );
+    let vault = bed.vault(ALL);
+    let name = ObjectName::new("index/x").unwrap();
+    let steps: [(&str, &dyn Fn()); 2] = [
+        ("put", &|| vault.put(&name, &[&vec![7; 4 << 20]]).unwrap()),
+        ("get", &|| drop(vault.get(&name).unwrap())),
+    ];
+    for (what, step) in steps {
+        let began = clock.monotonic();
+        step();
+        let took = clock.monotonic() - began;
+        // The bytes of half a second may come at once.
+        assert!(took >= Duration::from_millis(3500), "{what}: {took:?}");
+        assert!(took < Duration::from_secs(5), "{what}: {took:?}");
+    }
 }

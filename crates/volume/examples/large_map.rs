@@ -19,6 +19,7 @@ use env::{BLOCK_BYTES, BlockDevice, DeviceError, FileCaching, FileDevice, System
 use format::pool::entry::{MapEntry, PageReference};
 use format::pool::frame::{self, BlockKind};
 use format::pool::header::VolumeHeader;
+use format::pool::superblock::Superblock;
 use types::BlockNumber;
 use volume::{MAP_CACHE_BYTES_DEFAULT, Pool, PoolOptions, VolumeSettings};
 
@@ -135,10 +136,14 @@ fn main() {
     pool.create_volume("v", len, VolumeSettings::default()).unwrap();
     pool.close().unwrap();
     drop(pool);
+    let mut page = [0; 4096];
+    made.read_at(0, &mut page).unwrap();
+    let payload = frame::open(BlockKind::Superblock, &page).unwrap();
+    let id = Superblock::decode(payload).unwrap().pool;
     let found = (0..200_000).find_map(|block| {
         let mut page = [0; 4096];
         made.read_at(block * BLOCK_BYTES, &mut page).unwrap();
-        let payload = frame::open(BlockKind::Header, &page).ok()?;
+        let payload = frame::open_in(id, BlockKind::Header, &page).ok()?;
         Some((block, VolumeHeader::decode(payload).unwrap()))
     });
     let (block, header) = found.unwrap();
@@ -148,7 +153,7 @@ fn main() {
         ..header
     };
     let mut page = [0; 4096];
-    frame::seal(BlockKind::Header, &header.to_bytes(), &mut page);
+    frame::seal_in(id, BlockKind::Header, &header.to_bytes(), &mut page);
     made.write_at(block * BLOCK_BYTES, &page).unwrap();
     println!("before it is opened: {} MiB", peak_mib());
     let pool = Pool::open(made, Arc::new(MemoryIndex::new()), &options).unwrap();

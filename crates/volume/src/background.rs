@@ -199,9 +199,6 @@ impl Volume {
         let settings = self.settings();
         let clock = &*self.shared.clock;
         if self.name().is_empty() {
-            if self.is_husk() {
-                return Ok(());
-            }
             return self.dissolve(&mut |_| !stopping.load(Ordering::Acquire));
         }
         let (begun, mut bytes) = (clock.monotonic(), 0u64);

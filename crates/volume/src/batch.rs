@@ -49,6 +49,8 @@ impl Volume {
                     expected: batch.sequence - 1,
                 }));
                 self.abandon(slot)?;
+                // The log has intents whose blocks are used again: no recovery may see them.
+                self.checkpoint_in_slot(slot)?;
                 return Err(error.into());
             }
             Err(error) => return Err(error.into()),

@@ -197,6 +197,13 @@ impl Pool {
         if let Err(error) = self.shared.check_index() {
             let why = error.to_string();
             checked.findings.push(Finding::Mismatch { why });
+        } else {
+            // A batch without an answer: only the index knows what it counted.
+            for volume in self.all() {
+                if volume.check_running().is_ok() {
+                    volume.settle(&mut volume.slot())?;
+                }
+            }
         }
         let blocks = self.shared.table().len() as u64 * EXTENT_BLOCKS;
         let mut from = 0;

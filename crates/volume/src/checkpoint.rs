@@ -78,7 +78,7 @@ impl Volume {
         let core = &mut *core;
         core.log.seal(&mut core.free)?;
         // After a start the header has to say the new epoch, whatever else there is.
-        let is_new = head.stored_epoch != head.header.epoch;
+        let is_new = head.stored_epoch != head.header.epoch || core.is_changed;
         if core.dirty.is_empty() && core.log.blocks() == 0 && core.credited.is_empty() && !is_new {
             return Ok(None);
         }
@@ -106,6 +106,7 @@ impl Volume {
             birth: core.birth,
             blocks_len: self.blocks(),
         };
+        core.is_changed = false;
         for leaf in &plan.leaves {
             leaf.begin_checkpoint();
         }
@@ -139,6 +140,12 @@ impl Volume {
     }
 
     fn write_checkpoint(&self, head: &mut Head, plan: &mut Plan) -> Result<()> {
+        // Blocks of log before the position are written before their extents are free, and durable
+        // before the table says that the volume has the extents that they name.
+        self.commit(plan.log.sequence - 1)?;
+        if !plan.credited.is_empty() {
+            self.shared.device.flush()?;
+        }
         let mut spare = std::mem::take(&mut plan.blocks).into_iter();
         let mut unused = Vec::new();
         let leaves = self.write_leaves(plan, &mut spare, &mut unused)?;
@@ -258,7 +265,7 @@ impl Volume {
             let next = plan.state_blocks.get(number + 1).copied();
             let payload = state_page(next, parts.next().unwrap_or_default());
             let mut page = Box::new([0; BLOCK_BYTES]);
-            frame::seal(BlockKind::State, &payload, &mut page[..]);
+            frame::seal_in(self.shared.pool, BlockKind::State, &payload, &mut page[..]);
             blocks.push((*block, page));
         }
         self.write_whole(&blocks)

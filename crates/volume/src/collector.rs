@@ -32,6 +32,12 @@ impl Volume {
     /// Errors of the device and of the index; [`VolumeError::NeedsRecount`].
     pub fn collect(&self, pause: &mut dyn FnMut(u64) -> bool) -> Result<u64> {
         let mut given_back = 0;
+        // Two flushes make every reference ready that was dropped before.
+        for _ in 0..2 {
+            if self.has_unready() {
+                self.flush_now()?;
+            }
+        }
         loop {
             let (references, blocks) = self.collect_batch()?;
             given_back += references;
@@ -100,16 +106,27 @@ impl Volume {
         Ok((taken.iter().map(|one| u64::from(one.count)).sum(), of_batch))
     }
 
-    /// The first references of the list, as long as a mark covers the records that dropped them.
+    /// The first references of the list, as long as a mark covers the records that dropped them
+    /// (rule 11), and no reader of this volume is at the blocks (rule 7).
     fn take_unreferenced(&self) -> Vec<Unreferenced> {
         let mut core = self.core();
         let mut taken = Vec::new();
         while taken.len() < BATCH_REFERENCES
-            && core.unreferenced.front().is_some_and(|one| one.at < core.marked)
+            && core
+                .unreferenced
+                .front()
+                .is_some_and(|one| one.at < core.marked && one.ready_era <= core.era)
         {
             taken.extend(core.unreferenced.pop_front());
         }
         taken
+    }
+
+    /// Whether a reference waits for a mark or for readers.
+    fn has_unready(&self) -> bool {
+        let core = self.core();
+        let last = core.unreferenced.back();
+        last.is_some_and(|one| one.at >= core.marked || one.ready_era > core.era)
     }
 
     fn put_unreferenced(&self, taken: Vec<Unreferenced>) {

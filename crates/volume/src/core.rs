@@ -39,6 +39,9 @@ pub(crate) struct Unreferenced {
     pub(crate) count: u32,
     /// The sequence number of the record's block of log.
     pub(crate) at: u64,
+    /// From this era of the readers on, none of this volume can be at the block. Another volume may
+    /// free it then.
+    pub(crate) ready_era: u64,
 }
 
 /// A page as it was when a checkpoint began.
@@ -75,6 +78,8 @@ pub(crate) struct Core {
     pub(crate) credited: Vec<(types::ExtentNumber, u32)>,
     pub(crate) birth: u32,
     pub(crate) era: u64,
+    /// The next checkpoint has to store the state, whatever else changed.
+    pub(crate) is_changed: bool,
 }
 
 impl Core {
@@ -90,6 +95,7 @@ impl Core {
                     block: *block,
                     count: *count,
                     at: 0,
+                    ready_era: 0,
                 })
                 .collect(),
             with_finder: HashSet::new(),
@@ -109,6 +115,7 @@ impl Core {
             credited: Vec::new(),
             birth,
             era: 0,
+            is_changed: false,
         }
     }
 
@@ -136,7 +143,8 @@ impl Core {
 
     /// Free blocks that are kept for the pages of the next checkpoint.
     pub(crate) fn reserve(&self) -> u64 {
-        2 * self.dirty.len() as u64 + 64
+        let state_bytes = 12 * self.unreferenced.len() + self.free.state_bytes();
+        2 * self.dirty.len() as u64 + (state_bytes / 4000) as u64 + 64
     }
 
     /// Sets an entry of the map. The caller holds the leaf alone.
@@ -177,7 +185,13 @@ impl Core {
 
     /// The collector will give back references to the block.
     pub(crate) fn give_back(&mut self, block: BlockNumber, count: u32, at: u64) {
-        self.unreferenced.push_back(Unreferenced { block, count, at });
+        let ready_era = self.era + 2;
+        self.unreferenced.push_back(Unreferenced {
+            block,
+            count,
+            at,
+            ready_era,
+        });
     }
 
     /// Nobody refers to the block.

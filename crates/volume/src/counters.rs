@@ -216,3 +216,6 @@ impl Counters {
         self.flushes.add(timed.elapsed());
     }
 }
+
+#[cfg(test)]
+mod tests;

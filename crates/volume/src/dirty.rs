@@ -187,3 +187,6 @@ impl DirtyBlocks {
         self.parts().len() as u64 * 2 * 8 * PART_WORDS as u64
     }
 }
+
+#[cfg(test)]
+mod tests;

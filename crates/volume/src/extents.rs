@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use env::BlockDevice;
 use format::FormatError;
-use format::pool::frame::{self, BlockKind};
-use format::pool::superblock::{SUPERBLOCKS, Superblock};
+use format::pool::frame::{self, BlockKind, PoolId};
+use format::pool::superblock::{POOL_EXTENTS_MAX, SUPERBLOCKS, Superblock};
 use format::pool::table::{
     ExtentOwner, GRANTS_MAX, TABLE_EXTENT_ENTRIES, TABLE_PAGE_ENTRIES, TableEntry, TablePage,
 };
@@ -30,6 +30,7 @@ pub(crate) struct ExtentTable {
     counters: Vec<u64>,
     /// The extents that hold the table.
     extents: Vec<ExtentNumber>,
+    pool: PoolId,
     free: u64,
     next: usize,
 }
@@ -53,12 +54,13 @@ pub(crate) fn table_extents(extents: u32) -> u32 {
 impl ExtentTable {
     /// A new table: the first extents are the pool's own, all others free. Writes every page, and
     /// leaves the superblock to the caller.
-    pub(crate) fn create(device: &dyn BlockDevice, extents: u32) -> Result<Self> {
+    pub(crate) fn create(device: &dyn BlockDevice, pool: PoolId, extents: u32) -> Result<Self> {
         let own = 1 + table_extents(extents);
         let mut table = Self {
             entries: vec![TableEntry::FRESH.to_u64(); extents as usize],
             counters: vec![0; (extents as usize).div_ceil(TABLE_PAGE_ENTRIES)],
             extents: (1..own).map(|n| number(n as usize)).collect(),
+            pool,
             free: 0,
             next: own as usize,
         };
@@ -95,6 +97,7 @@ impl ExtentTable {
             entries: Vec::with_capacity(extents),
             counters: Vec::new(),
             extents: superblock.table.clone(),
+            pool: superblock.pool,
             free: 0,
             next: 0,
         };
@@ -129,7 +132,7 @@ impl ExtentTable {
         for block in copies {
             let mut bytes = [0; BLOCK_BYTES];
             device.read_at(block.get() * env::BLOCK_BYTES, &mut bytes)?;
-            let read = frame::open(BlockKind::Table, &bytes).and_then(TablePage::from_bytes);
+            let read = frame::open_in(self.pool, BlockKind::Table, &bytes).and_then(TablePage::from_bytes);
             match read {
                 Ok(found) if index(found.first) == page * TABLE_PAGE_ENTRIES => {
                     if best.as_ref().is_none_or(|best| best.counter < found.counter) {
@@ -166,7 +169,7 @@ impl ExtentTable {
                 .collect(),
         };
         let mut bytes = [0; BLOCK_BYTES];
-        frame::seal(BlockKind::Table, &content.to_bytes(), &mut bytes);
+        frame::seal_in(self.pool, BlockKind::Table, &content.to_bytes(), &mut bytes);
         let block = self.copies(page)?[usize::from(!counter.is_multiple_of(2))];
         device.write_at(block.get() * env::BLOCK_BYTES, &bytes)?;
         Ok(())
@@ -303,6 +306,17 @@ impl ExtentTable {
             .collect()
     }
 
+    /// All extents that the volume has, but that of its header.
+    pub(crate) fn held(&self, volume: VolumeId) -> Vec<Grant> {
+        let all = self.entries.iter().enumerate();
+        let held = all.filter(|(_, packed)| {
+            let owner = owner(**packed);
+            owner == ExtentOwner::Granted(volume) || owner == ExtentOwner::Owned(volume)
+        });
+        held.map(|(at, _)| (number(at), self.entry(number(at)).grants))
+            .collect()
+    }
+
     /// The extents with the headers of volumes.
     pub(crate) fn headers(&self) -> BTreeMap<VolumeId, ExtentNumber> {
         let all = self.entries.iter().enumerate();
@@ -376,9 +390,12 @@ pub(crate) fn extents_of(device_bytes: u64) -> Result<u32> {
     let extents = device_bytes / (EXTENT_BLOCKS * env::BLOCK_BYTES);
     u32::try_from(extents)
         .ok()
-        .filter(|extents| *extents <= ExtentNumber::MAX.get())
+        .filter(|extents| *extents <= POOL_EXTENTS_MAX)
         .ok_or_else(|| VolumeError::Invalid {
             what: "size of the pool",
-            why: "a pool has at most 4 PiB".to_owned(),
+            why: "a pool has at most 504 TiB".to_owned(),
         })
 }
+
+#[cfg(test)]
+mod tests;

@@ -133,6 +133,18 @@ impl Volume {
                 return Err(VolumeError::NoSpace);
             }
         }
+        // Each page that the batch changes needs blocks in the next checkpoint.
+        let pages = lbas.chunk_by(|a, b| a.get() / LEAF_BLOCKS == b.get() / LEAF_BLOCKS);
+        let wanted = 2 * pages.count() as u64;
+        if self.spare_blocks() < wanted {
+            self.refill_ahead(wanted + self.core().reserve())?;
+            if self.spare_blocks() < wanted {
+                self.checkpoint_in_slot(&slot)?;
+            }
+            if self.spare_blocks() < wanted {
+                return Err(VolumeError::NoSpace);
+            }
+        }
         let mut taken = self.freeze(lbas, wait, found);
         let read = self.read_taken(&mut taken);
         if let Err(error) = read {
@@ -147,6 +159,12 @@ impl Volume {
         self.cut_zeros(&zeros)?;
         self.register(data, &mut slot)?;
         Ok(examined)
+    }
+
+    /// Free blocks beside those of the next checkpoint.
+    fn spare_blocks(&self) -> u64 {
+        let core = self.core();
+        core.free.len().saturating_sub(core.reserve())
     }
 
     /// Takes the private ones of these blocks in hand.

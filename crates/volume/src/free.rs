@@ -72,6 +72,11 @@ impl FreeBlocks {
         self.whole.len() as u64 * EXTENT_BLOCKS + self.scattered
     }
 
+    /// Bytes that the lists take in a checkpoint, at most.
+    pub(crate) fn state_bytes(&self) -> usize {
+        5 * self.whole.len() + 140 * self.parts.len()
+    }
+
     /// Extents of which all blocks are free.
     pub(crate) fn whole_extents(&self) -> usize {
         self.whole.len()
@@ -161,14 +166,17 @@ impl FreeBlocks {
         }
         let extent = match self.parts.first_key_value() {
             Some((extent, _)) => *extent,
-            None => {
-                let extent = self.whole.pop_first()?;
-                self.parts.insert(extent, ALL);
-                self.scattered += EXTENT_BLOCKS;
-                extent
-            }
+            None => self.open_whole()?,
         };
         self.take_from(extent, wanted)
+    }
+
+    /// Moves the first whole extent to the others.
+    fn open_whole(&mut self) -> Option<ExtentNumber> {
+        let extent = self.whole.pop_first()?;
+        self.parts.insert(extent, ALL);
+        self.scattered += EXTENT_BLOCKS;
+        Some(extent)
     }
 
     /// An extent with a long run at its end: the one that the last long run left, or a whole one.
@@ -179,10 +187,7 @@ impl FreeBlocks {
         {
             return Some(*extent);
         }
-        let extent = self.whole.pop_first()?;
-        self.parts.insert(extent, ALL);
-        self.scattered += EXTENT_BLOCKS;
-        Some(extent)
+        self.open_whole()
     }
 
     fn take_from(&mut self, extent: ExtentNumber, wanted: u32) -> Option<Run> {
@@ -214,10 +219,13 @@ impl FreeBlocks {
     pub(crate) fn take_scattered(&mut self, max: u64) -> Vec<Run> {
         let (mut runs, mut taken) = (Vec::new(), 0);
         while taken < max {
-            let Some((extent, _)) = self.parts.first_key_value() else {
-                break;
+            let extent = match self.parts.first_key_value() {
+                Some((extent, _)) => *extent,
+                None => match self.open_whole() {
+                    Some(extent) => extent,
+                    None => break,
+                },
             };
-            let extent = *extent;
             let wanted = u32::try_from((max - taken).min(EXTENT_BLOCKS)).unwrap_or(1);
             let Some(run) = self.take_from(extent, wanted.min(LONG_RUN - 1)) else {
                 break;
@@ -252,3 +260,6 @@ fn longest_tail(bits: &FreeBits) -> u32 {
     }
     len
 }
+
+#[cfg(test)]
+mod tests;

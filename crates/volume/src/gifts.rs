@@ -2,7 +2,8 @@
 //!
 //! The giver's record is durable before the taker has the blocks, and the giver makes no checkpoint
 //! before the taker's record is durable. So after a crash the blocks are the giver's, or the gift
-//! is in the giver's log and not in the taker's, and the taker gets it then.
+//! is in the giver's log and not in the taker's. Then nobody has used the blocks, and the giver
+//! takes them back, whatever the order in which the volumes make their checkpoints.
 
 use format::pool::record::Record;
 use types::VolumeId;
@@ -24,9 +25,15 @@ impl Volume {
             let given = giver.give(self.id, wanted, &mut |gift| {
                 self.accept(gift)?;
                 self.flush_now()
-            })?;
-            if given {
-                return Ok(true);
+            });
+            match given {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                // A giver that has stopped is no error of this volume.
+                Err(error) => {
+                    self.check_running()?;
+                    tracing::warn!(giver = %giver.id(), %error, "a volume gives no blocks");
+                }
             }
         }
         Ok(false)
@@ -62,16 +69,25 @@ impl Volume {
         }))
     }
 
-    /// Takes blocks that another volume gave, unless it has them already.
-    pub(crate) fn accept(&self, gift: &Gift) -> Result<()> {
+    /// Whether the volume took this gift.
+    pub(crate) fn has_taken(&self, gift: &Gift) -> bool {
+        let core = self.core();
+        let last = core.taken.get(&gift.from);
+        last.is_some_and(|last| *last >= gift.number)
+    }
+
+    /// After recovery: the blocks of a gift that was not taken are free again. A checkpoint of this
+    /// volume follows.
+    pub(crate) fn take_back(&self, gift: &Gift) {
         let mut core = self.core();
-        if core
-            .taken
-            .get(&gift.from)
-            .is_some_and(|last| *last >= gift.number)
-        {
-            return Ok(());
+        for block in each_block(&gift.runs) {
+            core.free.add(block);
         }
+    }
+
+    /// Takes blocks that another volume gave.
+    fn accept(&self, gift: &Gift) -> Result<()> {
+        let mut core = self.core();
         for block in each_block(&gift.runs) {
             core.free.add(block);
         }

@@ -3,7 +3,7 @@
 use env::BlockDevice;
 use format::FormatError;
 use format::pool::BLOCK_BYTES;
-use format::pool::frame::{self, BlockKind};
+use format::pool::frame::{self, BlockKind, PoolId};
 use format::pool::header::VolumeHeader;
 use types::{BlockNumber, ExtentNumber, VolumeId};
 
@@ -21,11 +21,12 @@ fn copy_of(extent: ExtentNumber, counter: u64) -> BlockNumber {
 /// Writes the copy that this counter belongs to, durably.
 pub(crate) fn write_copy(
     device: &dyn BlockDevice,
+    pool: PoolId,
     extent: ExtentNumber,
     header: &VolumeHeader,
 ) -> Result<()> {
     let mut page = [0; BLOCK_BYTES];
-    frame::seal(BlockKind::Header, &header.to_bytes(), &mut page);
+    frame::seal_in(pool, BlockKind::Header, &header.to_bytes(), &mut page);
     let block = copy_of(extent, header.counter);
     device.write_at(block.get() * env::BLOCK_BYTES, &page)?;
     device.flush()?;
@@ -35,6 +36,7 @@ pub(crate) fn write_copy(
 /// Reads the newer whole copy.
 pub(crate) fn read_header(
     device: &dyn BlockDevice,
+    pool: PoolId,
     extent: ExtentNumber,
     volume: VolumeId,
 ) -> Result<VolumeHeader> {
@@ -47,7 +49,7 @@ pub(crate) fn read_header(
         let mut page = [0; BLOCK_BYTES];
         let block = copy_of(extent, counter);
         device.read_at(block.get() * env::BLOCK_BYTES, &mut page)?;
-        match frame::open(BlockKind::Header, &page).and_then(VolumeHeader::decode) {
+        match frame::open_in(pool, BlockKind::Header, &page).and_then(VolumeHeader::decode) {
             Ok(found) if found.volume == volume => {
                 if best.as_ref().is_none_or(|best| best.counter < found.counter) {
                     best = Some(found);
@@ -72,7 +74,7 @@ impl Volume {
             counter: head.header.counter + 1,
             ..header
         };
-        write_copy(&*self.shared.device, head.extent, &header)?;
+        write_copy(&*self.shared.device, self.shared.pool, head.extent, &header)?;
         head.stored_epoch = header.epoch;
         head.header = header;
         Ok(())

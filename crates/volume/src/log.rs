@@ -3,7 +3,7 @@
 //! Invariant: blocks are written in order, each once. So a block that was flushed is never torn by
 //! a later record. A spare extent is kept, so that a record never waits for the pool.
 
-use format::pool::frame::{self, BlockKind};
+use format::pool::frame::{self, BlockKind, PoolId};
 use format::pool::header::LogPosition;
 use format::pool::log::{LogBlockHead, RECORDS_BYTES_MAX};
 use format::pool::record::Record;
@@ -22,6 +22,7 @@ pub(crate) type SealedBlock = (BlockNumber, Box<[u8; BLOCK_BYTES]>);
 /// A volume's log. The volume's core has it under its lock.
 #[derive(Debug)]
 pub(crate) struct LogBuffer {
+    pool: PoolId,
     volume: VolumeId,
     epoch: u32,
     /// The extents with blocks that recovery needs; the open block is in the last one.
@@ -40,6 +41,7 @@ pub(crate) struct LogBuffer {
 impl LogBuffer {
     /// A log that continues behind the last block of these extents.
     pub(crate) fn resume(
+        pool: PoolId,
         volume: VolumeId,
         epoch: u32,
         extents: Vec<ExtentNumber>,
@@ -48,6 +50,7 @@ impl LogBuffer {
         blocks: u64,
     ) -> Self {
         Self {
+            pool,
             volume,
             epoch,
             extents,
@@ -99,7 +102,12 @@ impl LogBuffer {
             next,
         };
         let mut block = Box::new([0; BLOCK_BYTES]);
-        frame::seal(BlockKind::Log, &head.with_records(&self.open), &mut block[..]);
+        frame::seal_in(
+            self.pool,
+            BlockKind::Log,
+            &head.with_records(&self.open),
+            &mut block[..],
+        );
         let current = *self.extents.last().expect("a log has an extent");
         self.sealed.push((block_at(current, self.index as usize), block));
         self.open.clear();

@@ -269,3 +269,6 @@ pub(crate) fn read_page(
         },
     })
 }
+
+#[cfg(test)]
+mod tests;

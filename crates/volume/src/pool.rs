@@ -16,7 +16,7 @@ use types::{BatchSequence, VolumeId};
 use crate::error::{Result, VolumeError};
 use crate::extents::{ExtentTable, extents_of, read_superblock, write_superblock};
 use crate::head::write_copy;
-use crate::recovery::{Closed, Recovered, recover};
+use crate::recovery::{Recovered, recover};
 use crate::shared::{Mismatch, Shared};
 use crate::slot::Slot;
 use crate::volume::Volume;
@@ -29,8 +29,7 @@ pub const MAP_CACHE_BYTES_DEFAULT: usize = 112 << 20;
 pub struct PoolOptions {
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// The id of the system's present boot. A pool that was last open in the same boot was ended by
-    /// a kill at most.
+    /// The id of the system's present boot, for messages: whether the system was started since.
     pub boot: [u8; 16],
     /// Bytes of map that each volume caches.
     pub map_cache_bytes: usize,
@@ -57,19 +56,20 @@ impl Pool {
         index: &str,
     ) -> Result<()> {
         let extents = extents_of(device.len())?;
-        let table = ExtentTable::create(device, extents)?;
+        let (mut pool, mut domain_key) = ([0; 16], [0; 32]);
+        entropy.fill(&mut pool);
+        entropy.fill(&mut domain_key);
+        let table = ExtentTable::create(device, pool, extents)?;
         let mut superblock = Superblock {
             counter: 0,
-            pool: [0; 16],
-            domain_key: [0; 32],
+            pool,
+            domain_key,
             extents,
             table: table.extents().to_vec(),
             next_volume: VolumeId::new(1).expect("1 is a number of a volume"),
             boot,
             index: index.to_owned(),
         };
-        entropy.fill(&mut superblock.pool);
-        entropy.fill(&mut superblock.domain_key);
         write_superblock(device, &mut superblock)?;
         write_superblock(device, &mut superblock)
     }
@@ -95,14 +95,14 @@ impl Pool {
     ) -> Result<Self> {
         let mut superblock = read_superblock(&*device)?;
         let table = ExtentTable::load(&*device, &superblock)?;
-        let closed = if superblock.boot == options.boot {
-            Closed::ByKill
-        } else {
-            Closed::ByPowerCut
-        };
+        if superblock.boot != options.boot {
+            tracing::info!("the system was started since the pool was last open");
+        }
         let headers = table.headers();
         let printer = Fingerprinter::new(&DomainKey::from_bytes(superblock.domain_key));
+        // The counter of this write is the epoch of the logs.
         superblock.boot = options.boot;
+        write_superblock(&*device, &mut superblock)?;
         let shared = Arc::new(Shared::new(
             device,
             index,
@@ -114,23 +114,21 @@ impl Pool {
         ));
         let (mut recovered, mut failed) = (Vec::new(), BTreeMap::new());
         for (id, extent) in headers {
-            match recover(Arc::clone(&shared), id, extent, closed) {
+            match recover(Arc::clone(&shared), id, extent) {
                 Ok(volume) => recovered.push(volume),
-                Err(error @ (VolumeError::Damaged { .. } | VolumeError::Contradiction { .. })) => {
+                Err(
+                    error @ (VolumeError::Damaged { .. }
+                    | VolumeError::Contradiction { .. }
+                    | VolumeError::NoSpace),
+                ) => {
                     tracing::error!(volume = %id, %error, "the volume cannot be recovered");
                     failed.insert(id, error.to_string());
                 }
                 Err(error) => return Err(error),
             }
         }
-        let volumes = finish_recovery(&shared, recovered)?;
-        // From here on, a kill leaves what was written.
-        {
-            let mut superblock = shared.superblock();
-            if closed == Closed::ByPowerCut {
-                write_superblock(&*shared.device, &mut superblock)?;
-            }
-        }
+        let (volumes, without_space) = finish_recovery(&shared, recovered)?;
+        failed.extend(without_space);
         Ok(Self {
             shared,
             volumes: RwLock::new(volumes),
@@ -195,18 +193,20 @@ impl Pool {
                 name: name.to_owned(),
             });
         }
-        if let Some(husk) = self.all().into_iter().find(|volume| volume.is_husk()) {
-            husk.revive(name, blocks, settings)?;
-            return Ok(husk);
+        for husk in self.all().into_iter().filter(|volume| volume.is_husk()) {
+            let Some(_dissolving) = husk.try_dissolving() else {
+                continue;
+            };
+            if husk.is_husk() && husk.slot().open.is_none() {
+                husk.revive(name, blocks, settings)?;
+                drop(_dissolving);
+                return Ok(husk);
+            }
         }
         let id = superblock.next_volume;
         let device = &*self.shared.device;
-        if self.shared.table().free() < 3 {
-            return Err(VolumeError::NoSpace);
-        }
         superblock.next_volume = id.next();
         write_superblock(device, &mut superblock)?;
-        let extent = self.shared.table().take_header(id)?;
         let header = VolumeHeader {
             volume: id,
             counter: 1,
@@ -219,10 +219,23 @@ impl Pool {
             log: None,
             settings,
         };
-        write_copy(device, extent, &header)?;
-        self.shared.table().confirm(device, extent)?;
-        let recovered = recover(Arc::clone(&self.shared), id, extent, Closed::ByKill)?;
-        let made = finish_recovery(&self.shared, vec![recovered])?;
+        let extent = {
+            // No other change of the table may make the extent the header's before there is one.
+            let mut table = self.shared.table();
+            if table.free() < 3 {
+                return Err(VolumeError::NoSpace);
+            }
+            let extent = table.take_header(id)?;
+            write_copy(device, self.shared.pool, extent, &header)?;
+            table.grant(device, id, 2)?;
+            table.confirm(device, extent)?;
+            extent
+        };
+        let recovered = recover(Arc::clone(&self.shared), id, extent)?;
+        let (made, failed) = finish_recovery(&self.shared, vec![recovered])?;
+        if !failed.is_empty() {
+            return Err(VolumeError::NoSpace);
+        }
         let mut volumes = self
             .volumes
             .write()
@@ -279,17 +292,23 @@ impl Pool {
     }
 }
 
-/// What is left to do when the logs of all volumes were replayed. Ends with their checkpoints.
+/// The open volumes of a pool.
+type Volumes = BTreeMap<VolumeId, Arc<Volume>>;
+
+/// What is left to do when the logs of all volumes were replayed. Ends with their checkpoints. Also
+/// returns the volumes that have no block for it, and why.
 fn finish_recovery(
     shared: &Arc<Shared>,
     recovered: Vec<Recovered>,
-) -> Result<BTreeMap<VolumeId, Arc<Volume>>> {
+) -> Result<(Volumes, BTreeMap<VolumeId, String>)> {
     let (mut volumes, mut gifts) = (BTreeMap::new(), Vec::new());
+    let mut unknown = BTreeMap::new();
     for one in recovered {
         let volume = Arc::new(one.volume);
         shared.table().release(&*shared.device, &one.returned)?;
         gifts.extend(one.gifts);
         volume.slot().open = one.open;
+        unknown.insert(volume.id, one.unknown);
         volumes.insert(volume.id, volume);
     }
     // No volume sends a batch before all were compared: an index that lost the batch of one volume
@@ -301,20 +320,38 @@ fn finish_recovery(
         volume.settle_or_abandon(&mut volume.slot())?;
     }
     for gift in gifts {
-        if let Some(taker) = volumes.get(&gift.to) {
-            taker.accept(&gift)?;
+        // Of a taker that could not be recovered, nobody knows whether it uses the blocks.
+        let is_open = volumes.get(&gift.to).is_some_and(|taker| !taker.has_taken(&gift));
+        if let Some(giver) = volumes.get(&gift.from)
+            && is_open
+        {
+            giver.take_back(&gift);
         }
     }
+    let mut failed = BTreeMap::new();
     for volume in volumes.values() {
-        volume.checkpoint()?;
+        match volume.checkpoint() {
+            Ok(()) => {}
+            // The others are served, and the pool can grow.
+            Err(error @ VolumeError::NoSpace) => {
+                tracing::error!(volume = %volume.id, %error, "the volume cannot be recovered");
+                failed.insert(volume.id, error.to_string());
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        if let Some(extents) = unknown.remove(&volume.id) {
+            volume.adopt(&extents)?;
+        }
         shared.add(Arc::downgrade(volume) as _);
     }
-    Ok(volumes)
+    volumes.retain(|id, _| !failed.contains_key(id));
+    Ok((volumes, failed))
 }
 
 impl Volume {
     /// The last batch that the index has of this volume.
-    fn last_in_index(&self) -> Result<u64> {
+    pub(crate) fn last_in_index(&self) -> Result<u64> {
         let found = self.shared.index.client(Bucket::FIRST, self.id)?;
         Ok(found.map_or(0, BatchSequence::get))
     }
@@ -392,9 +429,11 @@ impl Volume {
     /// # Errors
     /// Errors of the device and of the index.
     pub fn dissolve(&self, pause: &mut dyn FnMut(u64) -> bool) -> Result<()> {
-        self.cut(0, self.len_bytes())?;
-        self.flush_now()?;
-        self.flush_now()?;
+        let _dissolving = self.dissolving();
+        if !self.name().is_empty() || self.is_husk() {
+            return Ok(());
+        }
+        self.cut(0, VOLUME_BLOCKS_MAX * env::BLOCK_BYTES)?;
         self.collect(pause)?;
         self.flush_now()?;
         self.flush_now()?;
@@ -411,16 +450,21 @@ impl Volume {
         let blocks = check_len(len_bytes)?;
         self.make_log_room()?;
         let before = self.blocks();
-        if blocks < before {
-            self.set_blocks(blocks);
-            self.cut(blocks * env::BLOCK_BYTES, before * env::BLOCK_BYTES)?;
+        self.set_blocks(blocks.min(before));
+        // Also when it grows: an attempt to make it shorter may have ended halfway.
+        let end = VOLUME_BLOCKS_MAX * env::BLOCK_BYTES;
+        if let Err(error) = self.cut(blocks.min(before) * env::BLOCK_BYTES, end) {
+            self.set_blocks(before);
+            return Err(error);
         }
-        let record = format::pool::record::Record::Resized { blocks };
-        let appended = self.core().append(&record);
-        self.or_stop(appended)?;
-        self.flush_now()?;
-        self.set_blocks(blocks);
-        Ok(())
+        {
+            // A checkpoint must not come between the record and the length that it stores.
+            let mut core = self.core();
+            let record = format::pool::record::Record::Resized { blocks };
+            self.or_stop(core.append(&record))?;
+            self.set_blocks(blocks);
+        }
+        self.flush_now()
     }
 
     /// Changes the settings, durably.

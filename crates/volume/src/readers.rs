@@ -57,3 +57,6 @@ impl Drop for Reading<'_> {
         self.count.fetch_sub(1, Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 //! The maps alone are counted: lists of the collector are void. Two blocks of one content become
 //! one block. Blocks without any use become free again. Nobody writes meanwhile; the caller has the
 //! pool alone. The maps are durable before the index is replaced, so a crash leaves the old index,
-//! which still does not match, and the next recount ends the work.
+//! which does not match, and the next recount ends the work.
 //!
 //! Memory: some 100 bytes for each distinct content that is shared.
 
@@ -42,12 +42,25 @@ impl Pool {
     /// Errors of the device and of the index: the old index stays.
     pub fn recount(&self, progress: &mut dyn FnMut(f64)) -> Result<Recounted> {
         let volumes = self.all();
+        if let Some((volume, why)) = self.failed().first_key_value() {
+            // Nobody can count its references, and its blocks would look lost.
+            return Err(VolumeError::Contradiction {
+                volume: volume.to_string(),
+                why: why.clone(),
+            });
+        }
         for volume in &volumes {
             let mut slot = volume.slot();
             volume.abandon(&mut slot)?;
             drop(slot);
             volume.flush_now()?;
-            volume.core().unreferenced.clear();
+            // No batch of the index has this number. So a crash before the end leaves a mismatch,
+            // and nothing is given back that the old index still counts, or the new one does not.
+            let last = volume.last_in_index()?;
+            let mut core = volume.core();
+            core.batch = core.batch.max(last) + 1;
+            core.unreferenced.clear();
+            core.is_changed = true;
         }
         let mut done = Recounted::default();
         let references = self.references()?;
@@ -151,6 +164,7 @@ impl Pool {
         };
         let lost = self.lost_blocks()?;
         let mut core = volume.core();
+        core.is_changed = true;
         for block in &lost {
             let at = core.log.last_record();
             core.drop_block(*block, at);

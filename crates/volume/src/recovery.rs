@@ -1,10 +1,9 @@
 //! Opening a volume: the last checkpoint, and the log behind it (D8).
 //!
-//! The log is replayed by the same changes that made it (`core`). What a tail without a mark means
-//! depends on how the pool was closed. After a kill in the same boot of the system, all that was
-//! written is there, so all of it counts (rule 13). After a power cut, a `Map` behind the last mark
-//! counts only if the new block has its digest (rule 12): else the volume has the old block again,
-//! which nobody has used since.
+//! The log is replayed by the same changes that made it (`core`). A `Map` behind the last mark counts
+//! only if the new block has its digest (rule 12): else the volume has the old block again. After a
+//! kill every such block has it, because nobody writes in place what no durable mark covers (rule 14).
+//! After a power cut, or after a flush that failed, a block may not have been written.
 //!
 //! Recovery ends with a checkpoint under a new epoch. So no block of log is judged twice, and none
 //! of before a gap is ever taken for one of after it.
@@ -15,7 +14,7 @@ use std::sync::Arc;
 use env::{AlignedBuffer, BLOCK_BYTES, BlockDevice};
 use format::FormatError;
 use format::pool::EXTENT_BLOCKS;
-use format::pool::frame::{self, BlockKind};
+use format::pool::frame::{self, BlockKind, PoolId};
 use format::pool::header::{LogPosition, VolumeHeader};
 use format::pool::log::LogBlockHead;
 use format::pool::record::Record;
@@ -35,15 +34,6 @@ use crate::shared::{Gift, Shared};
 use crate::slot::Batch;
 use crate::volume::{Head, Volume};
 
-/// How the pool was closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Closed {
-    /// At most a kill of the process: all that was written is there.
-    ByKill,
-    /// Perhaps a power cut.
-    ByPowerCut,
-}
-
 /// A volume whose log was replayed, before it serves.
 pub(crate) struct Recovered {
     pub(crate) volume: Volume,
@@ -51,58 +41,55 @@ pub(crate) struct Recovered {
     pub(crate) open: Option<Batch>,
     /// Extents that the volume returned, and that the table may still say it has.
     pub(crate) returned: Vec<Grant>,
+    /// Extents that the table says it has, and that neither its checkpoint nor its log knows. They
+    /// are adopted behind the checkpoint that ends the recovery: a checkpoint makes the table
+    /// forget that they are unknown, and a crash before its end would lose them.
+    pub(crate) unknown: Vec<Grant>,
     /// Gifts to other volumes.
     pub(crate) gifts: Vec<Gift>,
 }
 
 /// Reads a volume and replays its log.
-pub(crate) fn recover(
-    shared: Arc<Shared>,
-    id: VolumeId,
-    extent: ExtentNumber,
-    closed: Closed,
-) -> Result<Recovered> {
+pub(crate) fn recover(shared: Arc<Shared>, id: VolumeId, extent: ExtentNumber) -> Result<Recovered> {
     let device = Arc::clone(&shared.device);
-    let mut header = read_header(&*device, extent, id)?;
-    let (state, state_pages) = read_state(&*device, &header)?;
+    let mut header = read_header(&*device, shared.pool, extent, id)?;
+    let (state, state_pages) = read_state(&*device, shared.pool, &header)?;
     let free = free_of(&header, &state, extent);
     let upper = read_upper(&*device, &header)?;
     let map = Map::new(Arc::clone(&device), upper, shared.map_cache_bytes);
-    let log = read_log(&*device, &header)?;
-    let mut granted = shared.table().granted(id);
+    let log = read_log(&*device, shared.pool, &header)?;
+    // Before its first checkpoint, a volume knows of no extent, whatever the table says.
+    let mut granted = match header.log {
+        Some(_) => shared.table().granted(id),
+        None => shared.table().held(id),
+    };
     let mut extents = log.extents;
     let later_extents = extents.get(1..).unwrap_or_default().to_vec();
-    let next = match extents.last() {
-        Some(_) => log.next,
-        None => {
-            // A new volume: its log begins in an extent of its own.
-            if granted.is_empty() {
-                granted = shared.grant(id, 2)?;
-            }
-            let first = granted.first().ok_or(VolumeError::NoSpace)?;
-            extents.push(first.0);
-            LogPosition {
-                extent: first.0,
-                index: 0,
-                sequence: 1,
-            }
+    let (is_new, mut next) = (header.log.is_none(), log.next);
+    if is_new {
+        // The log of a new volume begins in an extent of its own.
+        if granted.is_empty() {
+            granted = shared.grant(id, 2)?;
         }
-    };
-    let is_new = header.log.is_none();
+        next.extent = granted.first().ok_or(VolumeError::NoSpace)?.0;
+        extents.push(next.extent);
+    }
+    // No other opening of the pool had this epoch, so no older block of log continues this one.
+    let stored_epoch = header.epoch;
+    header.epoch = shared.epoch;
     let buffer = LogBuffer::resume(
+        shared.pool,
         id,
-        header.epoch + 1,
+        header.epoch,
         extents,
         next.index,
         next.sequence,
         log.blocks.len() as u64,
     );
     let mut core = Core::new(&state, free, buffer, header.birth);
-    header.epoch += 1;
     let log_extent = is_new.then_some(next.extent);
     let mut replay = Replay::new(&*device, &map, &mut core, header.blocks);
     replay.trusted = log.marked;
-    replay.trusts_all = closed == Closed::ByKill;
     for (sequence, records) in log.blocks {
         for record in records {
             replay
@@ -110,6 +97,7 @@ pub(crate) fn recover(
                 .map_err(|error| contradiction(&header, error))?;
         }
     }
+    header.blocks = replay.blocks;
     let Replay {
         open,
         answered,
@@ -117,41 +105,37 @@ pub(crate) fn recover(
         credited,
         gifts,
         held,
-        blocks,
         ..
     } = replay;
-    header.blocks = blocks;
     core.empty_limbo();
     take_log_extents(&mut core.free, &later_extents).map_err(|error| contradiction(&header, error))?;
     let unknown = granted
         .into_iter()
-        .filter(|grant| !credited.contains(grant))
-        .filter(|(extent, _)| Some(*extent) != log_extent);
-    let mut new: Vec<Grant> = unknown.collect();
-    for (extent, _) in &new {
-        core.free.add_extent(*extent);
-    }
-    new.extend(credited);
-    new.extend(log_extent.map(|extent| (extent, shared.table().entry(extent).grants)));
-    core.credited = new;
+        .filter(|grant| !credited.contains(grant) && !returned.contains(grant))
+        .filter(|(extent, _)| Some(*extent) != log_extent)
+        .collect();
+    core.credited = credited;
+    let log_grant = log_extent.map(|extent| (extent, shared.table().entry(extent).grants));
+    core.credited.extend(log_grant);
     core.flushes_begun = 16;
     core.flushes_completed = 16;
     let head = Head {
-        stored_epoch: header.epoch - 1,
+        stored_epoch,
         header,
         extent,
         state_pages,
     };
-    let volume = Volume::new(id, shared, map, core, head);
+    let batch = |(sequence, content)| Batch {
+        sequence,
+        content,
+        answered,
+        held,
+    };
     Ok(Recovered {
-        volume,
-        open: open.map(|(sequence, content)| Batch {
-            sequence,
-            content,
-            answered,
-            held,
-        }),
+        volume: Volume::new(id, shared, map, core, head),
+        open: open.map(batch),
         returned,
+        unknown,
         gifts: gifts.into_iter().map(|gift| Gift { from: id, ..gift }).collect(),
     })
 }
@@ -191,7 +175,11 @@ fn contradiction(header: &VolumeHeader, error: VolumeError) -> VolumeError {
     }
 }
 
-fn read_state(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<(VolumeState, Vec<BlockNumber>)> {
+fn read_state(
+    device: &dyn BlockDevice,
+    pool: PoolId,
+    header: &VolumeHeader,
+) -> Result<(VolumeState, Vec<BlockNumber>)> {
     let Some(first) = header.state else {
         return Ok((VolumeState::default(), Vec::new()));
     };
@@ -211,7 +199,7 @@ fn read_state(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<(Volume
         let mut page = AlignedBuffer::with_capacity(4096);
         page.grow_to(4096);
         device.read_at(Volume::at(block), &mut page)?;
-        let payload = frame::open(BlockKind::State, &page).map_err(damaged)?;
+        let payload = frame::open_in(pool, BlockKind::State, &page).map_err(damaged)?;
         let (behind, part) = read_state_page(payload).map_err(damaged)?;
         bytes.extend_from_slice(part);
         pages.push(block);
@@ -273,7 +261,7 @@ struct FoundLog {
 }
 
 /// Reads the log up to its end: the first block that is not the next one.
-fn read_log(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<FoundLog> {
+fn read_log(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader) -> Result<FoundLog> {
     const AT_ONCE: u64 = 64;
     let Some(begin) = header.log else {
         let extent = ExtentNumber::MAX;
@@ -302,16 +290,9 @@ fn read_log(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<FoundLog>
         let first = block_at(found.next.extent, found.next.index as usize);
         device.read_at(Volume::at(first), &mut buffer)?;
         for block in buffer.chunks_exact(4096) {
-            let read = frame::open(BlockKind::Log, block).and_then(LogBlockHead::read);
-            let Ok((head, records)) = read else {
+            let Some((head, records)) = read_block(pool, header, &found.next, block)? else {
                 break 'all;
             };
-            let is_next = head.volume == header.volume
-                && head.epoch == header.epoch
-                && head.sequence == found.next.sequence;
-            if !is_next {
-                break 'all;
-            }
             for record in &records {
                 if let Record::FlushMark { covers } = record {
                     found.marked = found.marked.max(*covers);
@@ -320,16 +301,90 @@ fn read_log(device: &dyn BlockDevice, header: &VolumeHeader) -> Result<FoundLog>
             found.blocks.push((head.sequence, records));
             found.next.sequence += 1;
             found.next.index += 1;
-            if let Some(next) = head.next {
-                found.extents.push(next);
-                found.next.extent = next;
-                found.next.index = 0;
-                continue 'all;
+            let is_last = u64::from(found.next.index) >= EXTENT_BLOCKS;
+            match head.next {
+                Some(next) if is_last => {
+                    found.extents.push(next);
+                    found.next.extent = next;
+                    found.next.index = 0;
+                    continue 'all;
+                }
+                None if !is_last => {}
+                _ => {
+                    return Err(VolumeError::Contradiction {
+                        volume: header.name.clone(),
+                        why: format!("block {} of its log names a wrong extent", head.sequence),
+                    });
+                }
             }
         }
-        if u64::from(found.next.index) >= EXTENT_BLOCKS {
-            break;
-        }
     }
+    check_end(device, pool, header, &found)?;
     Ok(found)
+}
+
+/// The block of log if it is the next one. A whole block of this log that cannot be read is damage,
+/// or of a newer program: to end the log there would lose what was answered.
+fn read_block(
+    pool: PoolId,
+    header: &VolumeHeader,
+    next: &LogPosition,
+    block: &[u8],
+) -> Result<Option<(LogBlockHead, Vec<Record>)>> {
+    let payload = match frame::open_in(pool, BlockKind::Log, block) {
+        Ok(payload) => payload,
+        Err(error @ FormatError::NewerVersion { .. }) => return Err(VolumeError::Newer { why: error }),
+        Err(_) => return Ok(None),
+    };
+    let is_next = |head: &LogBlockHead| {
+        head.volume == header.volume && head.epoch == header.epoch && head.sequence == next.sequence
+    };
+    match LogBlockHead::read_head(payload) {
+        Ok(head) if is_next(&head) => {}
+        _ => return Ok(None),
+    }
+    let read = LogBlockHead::read(payload).map_err(|why| VolumeError::Damaged {
+        what: "the log of a volume",
+        block: block_at(next.extent, next.index as usize),
+        why,
+    })?;
+    Ok(Some(read))
+}
+
+/// Fails if a later block of the extent says that the block at the end of the log was flushed. Then
+/// the log does not end there: the block is damaged.
+fn check_end(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader, found: &FoundLog) -> Result<()> {
+    let end = found.next;
+    let mut buffer = AlignedBuffer::with_capacity(64 * 4096);
+    let mut index = u64::from(end.index) + 1;
+    while index < EXTENT_BLOCKS {
+        let count = (EXTENT_BLOCKS - index).min(64);
+        buffer.grow_to(usize::try_from(count * BLOCK_BYTES).unwrap_or(0));
+        let first = block_at(end.extent, usize::try_from(index).unwrap_or(0));
+        device.read_at(Volume::at(first), &mut buffer)?;
+        for block in buffer.chunks_exact(4096) {
+            let read = frame::open_in(pool, BlockKind::Log, block).and_then(LogBlockHead::read);
+            let Ok((head, records)) = read else {
+                continue;
+            };
+            let is_later =
+                head.volume == header.volume && head.epoch == header.epoch && head.sequence > end.sequence;
+            let is_flushed = |record: &Record| match record {
+                Record::FlushMark { covers } => *covers > end.sequence,
+                _ => false,
+            };
+            if is_later && records.iter().any(is_flushed) {
+                return Err(VolumeError::Damaged {
+                    what: "the log of a volume",
+                    block: block_at(end.extent, end.index as usize),
+                    why: FormatError::Invalid {
+                        what: "log block",
+                        why: "a later block says that it was flushed",
+                    },
+                });
+            }
+        }
+        index += count;
+    }
+    Ok(())
 }

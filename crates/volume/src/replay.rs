@@ -27,7 +27,6 @@ pub(crate) struct Replay<'a> {
     core: &'a mut Core,
     /// Blocks of log before this one are covered by a mark.
     pub(crate) trusted: u64,
-    pub(crate) trusts_all: bool,
     pub(crate) blocks: u64,
     /// The batch of which all intents, and not all answers, were met.
     pub(crate) open: Option<(u64, BatchContent)>,
@@ -49,7 +48,6 @@ impl<'a> Replay<'a> {
             map,
             core,
             trusted: 0,
-            trusts_all: false,
             blocks,
             open: None,
             answered: 0,
@@ -173,7 +171,7 @@ impl<'a> Replay<'a> {
                 "blocks that are mapped at {lba} cross a page"
             )));
         }
-        let is_trusted = self.trusts_all || at < self.trusted;
+        let is_trusted = at < self.trusted;
         let mut content = AlignedBuffer::with_capacity(0);
         if !is_trusted {
             content.grow_to(digests.len() * 4096);

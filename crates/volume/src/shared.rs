@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use crypto::Fingerprinter;
 use ddi::DuplicatesIndex;
 use env::{BlockDevice, Clock};
+use format::pool::frame::PoolId;
 use format::pool::superblock::Superblock;
 use types::VolumeId;
 
@@ -22,6 +23,10 @@ pub(crate) struct Shared {
     pub(crate) printer: Fingerprinter,
     /// Bytes of map that each volume caches.
     pub(crate) map_cache_bytes: usize,
+    /// The pool's id.
+    pub(crate) pool: PoolId,
+    /// The epoch of the logs since the pool was opened. No other opening has it.
+    pub(crate) epoch: u32,
     superblock: Mutex<Superblock>,
     table: Mutex<ExtentTable>,
     /// The volumes, which may give each other free blocks.
@@ -52,6 +57,11 @@ pub(crate) trait Giver: std::fmt::Debug + Send + Sync {
     -> Result<bool>;
 }
 
+/// The epoch of an opening: the number of writes of the superblock, of which it begins with one.
+fn epoch_of(superblock: &Superblock) -> u32 {
+    u32::try_from(superblock.counter).unwrap_or(u32::MAX)
+}
+
 /// A volume whose last batch is not the index's last one.
 #[derive(Debug, Clone)]
 pub(crate) struct Mismatch {
@@ -76,6 +86,8 @@ impl Shared {
             clock,
             printer,
             map_cache_bytes,
+            pool: superblock.pool,
+            epoch: epoch_of(&superblock),
             superblock: Mutex::new(superblock),
             table: Mutex::new(table),
             givers: Mutex::default(),

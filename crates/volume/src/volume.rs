@@ -22,6 +22,7 @@ use crate::core::Core;
 use crate::counters::Counters;
 use crate::dirty::DirtyBlocks;
 use crate::error::{Result, VolumeError};
+use crate::extents::Grant;
 use crate::lock::lock;
 use crate::map::Map;
 use crate::readers::Readers;
@@ -77,6 +78,8 @@ pub struct Volume {
     flushes_begun: AtomicU64,
     pub(crate) flushes_completed: AtomicU64,
     refill_turn: Mutex<u64>,
+    /// Held while the blocks of a removed volume are freed, and while it becomes a new one.
+    dissolving: Mutex<()>,
     stopped: OnceLock<String>,
     /// Leaves from this one on have to be searched for private blocks.
     pub(crate) unsearched: AtomicU64,
@@ -101,6 +104,7 @@ impl Volume {
             flushes_begun: AtomicU64::new(core.flushes_begun),
             flushes_completed: AtomicU64::new(core.flushes_completed),
             refill_turn: Mutex::new(1),
+            dissolving: Mutex::default(),
             stopped: OnceLock::new(),
             unsearched: AtomicU64::new(0),
             core: Mutex::new(core),
@@ -191,6 +195,16 @@ impl Volume {
             Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(std::sync::TryLockError::WouldBlock) => None,
         }
+    }
+
+    /// The right to free the blocks of the removed volume.
+    pub(crate) fn dissolving(&self) -> MutexGuard<'_, ()> {
+        lock(&self.dissolving)
+    }
+
+    /// The same, if nobody has it.
+    pub(crate) fn try_dissolving(&self) -> Option<MutexGuard<'_, ()>> {
+        self.dissolving.try_lock().ok()
     }
 
     pub(crate) fn flushes_completed(&self) -> u64 {
@@ -329,7 +343,8 @@ impl Volume {
         loop {
             let before = {
                 let mut core = self.core();
-                if core.free.len() >= count + kept + core.reserve() && core.has_log_room() {
+                // The log may take an extent for its room, so it is asked first.
+                if core.has_log_room() && core.free.len() >= count + kept + core.reserve() {
                     let mut runs = Vec::new();
                     let mut left = count;
                     while left > 0 {
@@ -433,6 +448,24 @@ impl Volume {
         Ok(())
     }
 
+    /// Makes sure that the log has room for an operation, and that the next checkpoint has blocks for
+    /// its pages and `more`. The caller holds no lock.
+    pub(crate) fn make_room(&self, more: u64) -> Result<()> {
+        self.make_log_room()?;
+        let has_blocks = || {
+            let core = self.core();
+            core.free.len() >= core.reserve() + more
+        };
+        if has_blocks() || self.credit(1)? && has_blocks() {
+            return Ok(());
+        }
+        self.checkpoint()?;
+        if has_blocks() {
+            return Ok(());
+        }
+        Err(VolumeError::NoSpace)
+    }
+
     /// Makes sure that the log has room for an operation. The caller holds no lock.
     pub(crate) fn make_log_room(&self) -> Result<()> {
         if self.core().has_log_room() || self.credit(1)? && self.core().has_log_room() {
@@ -448,9 +481,12 @@ impl Volume {
     /// Gets extents from the pool. Returns whether there was one.
     pub(crate) fn credit(&self, count: usize) -> Result<bool> {
         let granted = self.or_stop(self.shared.grant(self.id, count))?;
-        if granted.is_empty() {
-            return Ok(false);
-        }
+        self.adopt(&granted)?;
+        Ok(!granted.is_empty())
+    }
+
+    /// Adds extents that the table says the volume has, and tells the log.
+    pub(crate) fn adopt(&self, granted: &[Grant]) -> Result<()> {
         let mut core = self.core();
         for part in granted.chunks(256) {
             let extents = part.to_vec();
@@ -460,7 +496,7 @@ impl Volume {
             core.credited.extend_from_slice(part);
             self.or_stop(core.append(&Record::Extents { extents }))?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// The offset of a block on the device.

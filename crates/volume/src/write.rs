@@ -192,6 +192,13 @@ impl Volume {
     /// Writes a part of a block. Nobody else writes the page meanwhile, so that two writes of
     /// different parts of a block both count.
     fn write_part(&self, leaf: &Arc<Leaf>, index: usize, within: usize, bytes: &[u8]) -> Result<Option<u64>> {
+        // In place it needs no block, which a full pool does not have.
+        {
+            let _gate = leaf.hold();
+            if self.write_part_in_place(leaf, index, within, bytes)? {
+                return Ok(None);
+            }
+        }
         // No lock is held while the pool is asked for a block.
         let runs = self.allocate(1, Purpose::Overwrite)?;
         let written = self.write_part_to(leaf, index, within, bytes, &runs);
@@ -211,25 +218,41 @@ impl Volume {
         bytes: &[u8],
         runs: &[(BlockNumber, u32)],
     ) -> Result<Option<u64>> {
+        let _gate = leaf.hold();
+        if self.write_part_in_place(leaf, index, within, bytes)? {
+            return Ok(None);
+        }
+        let whole = self.with_part(leaf.get(index), within, bytes)?;
+        self.write_runs(runs, &whole)?;
+        self.map_runs(leaf, index, runs, &[block_digest(&whole)])
+            .map(Some)
+    }
+
+    /// Writes a part of a block in place, if that may be done. The caller holds the page alone.
+    fn write_part_in_place(&self, leaf: &Leaf, index: usize, within: usize, bytes: &[u8]) -> Result<bool> {
+        let entry = leaf.get(index);
+        let Some(block) = entry.block() else {
+            return Ok(false);
+        };
+        if !self.is_in_place(leaf, index, self.birth(), self.flushes_completed()) {
+            return Ok(false);
+        }
+        let whole = self.with_part(entry, within, bytes)?;
+        self.dirty.written(leaf.lba(index), 1);
+        self.shared.device.write_at(Self::at(block), &whole)?;
+        self.counters.blocks_in_place(1);
+        Ok(true)
+    }
+
+    /// The content of a block with another part.
+    fn with_part(&self, entry: MapEntry, within: usize, bytes: &[u8]) -> Result<AlignedBuffer> {
         let mut whole = AlignedBuffer::with_capacity(BLOCK);
         whole.extend_zeros(BLOCK);
-        let _gate = leaf.hold();
-        let entry = leaf.get(index);
         if let Some(block) = entry.block() {
             self.shared.device.read_at(Self::at(block), &mut whole)?;
         }
         whole[within..within + bytes.len()].copy_from_slice(bytes);
-        if let Some(block) = entry.block()
-            && self.is_in_place(leaf, index, self.birth(), self.flushes_completed())
-        {
-            self.dirty.written(leaf.lba(index), 1);
-            self.shared.device.write_at(Self::at(block), &whole)?;
-            self.counters.blocks_in_place(1);
-            return Ok(None);
-        }
-        self.write_runs(runs, &whole)?;
-        self.map_runs(leaf, index, runs, &[block_digest(&whole)])
-            .map(Some)
+        Ok(whole)
     }
 
     /// Makes a range zeros and frees its blocks. Parts of blocks at the ends are written.
@@ -304,7 +327,7 @@ impl Volume {
     }
 
     fn cut_page(&self, leaf: &Arc<Leaf>, range: Range<usize>) -> Result<Option<u64>> {
-        self.make_log_room()?;
+        self.make_room(8)?;
         let _gate = leaf.hold();
         if range.clone().all(|index| leaf.get(index) == MapEntry::Zero) {
             return Ok(None);

@@ -55,6 +55,8 @@ pub struct Begin {
 pub struct Sought {
     /// The attempt. The server ends it first.
     pub attempt: u64,
+    /// The backup's number. Another process of the server may still commit it.
+    pub session: SessionId,
     /// What the client sent with the commit.
     pub about: About,
 }
@@ -214,12 +216,14 @@ impl Wire for Begin {
 impl Wire for Sought {
     fn write(&self, w: &mut Writer<'_>) {
         w.u64(self.attempt);
+        self.session.write(w);
         self.about.write(w);
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
             attempt: r.u64()?,
+            session: Wire::read(r)?,
             about: Wire::read(r)?,
         })
     }

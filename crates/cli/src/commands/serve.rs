@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -30,9 +29,12 @@ struct Listening {
 
 pub(crate) fn run(global: &Global, args: &Serve, output: Output) -> Result<Code> {
     onefold::return_large_memory();
-    let server = Arc::new(open(global, &args.folder, args.memory_mib)?);
+    let server = Arc::new(open(global, args)?);
     if args.stdio {
         return serve_stdio(&server, args);
+    }
+    for away in server.away() {
+        output.warn(format!("{away}; the server tries again by itself"))?;
     }
     let asked = super::cancel_flag()?;
     let mut listeners = Vec::new();
@@ -85,12 +87,18 @@ fn serve_stdio(server: &Server, args: &Serve) -> Result<Code> {
     Ok(Code::Success)
 }
 
-fn open(global: &Global, folder: &Path, memory_mib: u32) -> Result<Server> {
-    let home = Home::open(folder)?;
+fn open(global: &Global, args: &Serve) -> Result<Server> {
+    let home = Home::open(&args.folder)?;
     let options = OpenOptions::default()
         .index_bytes_max(u64::from(global.index_mib) << 20)
         .index_memory_bytes_max(global.index_memory_mib.map(|mib| (mib as usize) << 20));
     let credential = password::existing(global)?;
-    let memory_bytes = u64::from(memory_mib) << 20;
-    Ok(Server::open(home, &credential, &options, memory_bytes)?)
+    let memory_bytes = u64::from(args.memory_mib) << 20;
+    // A client of standard input uses one namespace.
+    let open = if args.stdio {
+        Server::open_on_demand
+    } else {
+        Server::open
+    };
+    Ok(open(home, &credential, &options, memory_bytes)?)
 }

@@ -20,7 +20,8 @@ use onefold::{
     OpenOptions, ReaderSource, SessionId, StreamOptions, StreamOutput, SystemClock, SystemEntropy, TreeError,
     TreeOptions, UnixNanos, operations,
 };
-use server::{Home, Server, SocketListener};
+use server::{Granted, Home, Rights, Server, SocketListener};
+use transport::Channel;
 
 use crate::bed::noise;
 
@@ -63,6 +64,8 @@ pub(crate) struct Relay {
     server_spoke: AtomicBool,
     /// The number of the frame at which it cuts. 0: none.
     cut_at: AtomicU64,
+    /// Forwards this frame before it cuts.
+    is_late: AtomicBool,
 }
 
 impl Relay {
@@ -86,7 +89,9 @@ impl Relay {
             let is_cut = self
                 .cut_at
                 .compare_exchange(number, 0, Ordering::SeqCst, Ordering::SeqCst);
-            if is_cut.is_ok() || to.write_all(&frame).is_err() {
+            let is_cut = is_cut.is_ok();
+            let forwards = !is_cut || self.is_late.load(Ordering::SeqCst);
+            if forwards && to.write_all(&frame).is_err() || is_cut {
                 break;
             }
         }
@@ -95,8 +100,31 @@ impl Relay {
     }
 }
 
+/// Serves a client by a server of its own, as `ssh` does. Returns the client's end.
+fn tunnel(folder: &Path) -> UnixStream {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let home = Home::open(folder).unwrap();
+    thread::spawn(move || {
+        let options = OpenOptions::default();
+        let server = Server::open_on_demand(home, &Credential::None, &options, 0).unwrap();
+        let granted = Granted {
+            namespace: Some("web".to_owned()),
+            rights: Rights::ALL,
+        };
+        // The client may be cut.
+        drop(server.serve_tunnel(Channel::try_from(theirs).unwrap(), granted));
+    });
+    ours
+}
+
 impl Wire {
+    /// With one server for all connections.
     pub(crate) fn new() -> Self {
+        Self::with(|folder| UnixStream::connect(folder.join("server")).unwrap())
+    }
+
+    /// With a relay that reaches servers in this way.
+    fn with(reach: impl Fn(&Path) -> UnixStream + Send + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let options = InitOptions::default().reserve_bytes(0);
@@ -107,10 +135,10 @@ impl Wire {
         let listener = SocketListener::start(&server, &path("server")).unwrap();
         let relay = Arc::new(Relay::default());
         let (accepting, forwarding) = (UnixListener::bind(path("relay")).unwrap(), Arc::clone(&relay));
-        let to = path("server");
+        let to = folder.path().to_owned();
         thread::spawn(move || {
             for client in accepting.incoming() {
-                let (client, server) = (client.unwrap(), UnixStream::connect(&to).unwrap());
+                let (client, server) = (client.unwrap(), reach(&to));
                 let (back, forth) = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 let (one, other) = (Arc::clone(&forwarding), Arc::clone(&forwarding));
                 thread::spawn(move || one.forward(true, client, server));
@@ -212,7 +240,21 @@ fn dumped(repository: &dyn Repository, backup: SessionId, monitor: &Monitor) -> 
 
 #[test]
 fn a_stream_goes_on_wherever_the_network_is_cut() {
-    let wire = Wire::new();
+    stream_goes_on(&Wire::new());
+}
+
+/// Over a tunnel each connection has a server of its own. The first one may still commit when the
+/// second one is asked whether it has.
+#[test]
+fn a_stream_over_tunnels_goes_on_wherever_they_are_cut() {
+    for is_late in [false, true] {
+        let wire = Wire::with(|folder| tunnel(&folder.join("srv")));
+        wire.relay.is_late.store(is_late, Ordering::SeqCst);
+        stream_goes_on(&wire);
+    }
+}
+
+fn stream_goes_on(wire: &Wire) {
     let bytes = noise(5 << 20, 1);
     let cuts = wire.cut_everywhere(|number, repository| {
         // The first one stores the bytes, and the others find them: both kinds are cut.

@@ -192,3 +192,37 @@ fn a_tenant_of_a_server_is_in_an_object_store() {
     assert_eq!(machine.backups(), [2]);
     served.end();
 }
+
+/// A server starts without an object store that does not answer, and serves its other tenants.
+#[test]
+fn a_server_starts_beside_an_object_store_that_is_away() {
+    let Some(server) = S3Server::start() else { return };
+    let place = server.location("tenants/guest");
+    let mut served = Served::new();
+    served.kill();
+    set_keys(&mut served.bed, &server.all);
+    let add = [
+        "--insecure-no-password",
+        "server",
+        "tenant",
+        "add",
+        "srv",
+        "guest",
+    ];
+    served
+        .operator(&[&add[..], &["--store", &place]].concat())
+        .expect(0);
+    let add = ["server", "namespace", "add", "srv", "lab", "--tenant", "guest"];
+    served.operator(&add).expect(0);
+    drop(server);
+    served.restart();
+    let bed = &served.bed;
+    plant(&bed.path("tree"));
+    let main = served.machine("one", "web", "write,list,read");
+    main.ok(&["backup", "tree"]);
+    let lab = served.machine("two", "lab", "write,list,read");
+    lab.run(&["backup", "tree"])
+        .expect(1)
+        .says(&["cannot reach the object store", "try again"]);
+    served.end();
+}

@@ -72,6 +72,24 @@ fn what_the_host_grants_counts() {
     ran(limited).expect(1).says(&["has no right to list"]);
 }
 
+/// A tenant's store that is gone is nothing to a client of another one.
+#[test]
+fn a_client_over_ssh_opens_the_store_of_its_namespace_alone() {
+    let bed = bed();
+    let mut add = bed.plain();
+    add.env_remove("ONEFOLD_REPOSITORY").args([
+        "--insecure-no-password",
+        "server",
+        "tenant",
+        "add",
+        "srv",
+        "other",
+    ]);
+    ran(add).expect(0);
+    fs::remove_dir_all(bed.path("srv/stores/other")).unwrap();
+    ran(over_ssh(&bed, &["snapshots"])).expect(0);
+}
+
 #[test]
 fn an_ssh_that_fails_is_told() {
     let bed = bed();

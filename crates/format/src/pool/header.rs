@@ -3,15 +3,16 @@
 
 use types::{BlockNumber, ExtentNumber, VolumeId};
 
+use super::EXTENT_BLOCKS;
+pub use super::VOLUME_BLOCKS_MAX;
 use super::entry::BIRTH_MAX;
+use super::ids::{PoolId, are_in_range};
 use crate::error::Result;
-use crate::payload::{Payload, payload};
+use crate::payload::{Payload, payload, rule};
 use crate::wire::{Reader, Writer};
 
 /// Bytes of a volume's name.
 pub const VOLUME_NAME_BYTES_MAX: usize = 255;
-/// Blocks of the largest volume: 64 TiB.
-pub const VOLUME_BLOCKS_MAX: u64 = 1 << 34;
 
 /// The head of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,21 +149,29 @@ impl Payload for VolumeHeader {
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        if self.name.len() > VOLUME_NAME_BYTES_MAX {
-            return Err("the name is too long");
-        }
-        if self.blocks > VOLUME_BLOCKS_MAX {
-            return Err("the volume is too large");
-        }
-        if self.birth > BIRTH_MAX {
-            return Err("the generation is out of range");
-        }
-        if self
-            .log
-            .is_some_and(|log| u64::from(log.index) >= super::EXTENT_BLOCKS)
-        {
-            return Err("the log begins outside of its extent");
-        }
-        Ok(())
+        rule(self.volume.is_in_range(), "volumes are numbered from 1")?;
+        rule(self.name.len() <= VOLUME_NAME_BYTES_MAX, "the name is too long")?;
+        rule(
+            (1..=VOLUME_BLOCKS_MAX).contains(&self.blocks),
+            "the length of the volume is out of range",
+        )?;
+        rule(self.birth <= BIRTH_MAX, "the generation is out of range")?;
+        let root = self.root.map(|(block, _)| block);
+        rule(
+            are_in_range(root) && are_in_range(self.state),
+            "a page is in an extent of the pool",
+        )?;
+        let has_checkpoint = self.state.is_some();
+        rule(
+            self.log.is_some() == has_checkpoint && (root.is_none() || has_checkpoint),
+            "a checkpoint has a state and a log, and no root is without one",
+        )?;
+        let Some(log) = self.log else {
+            return Ok(());
+        };
+        rule(
+            log.extent.is_in_range() && u64::from(log.index) < EXTENT_BLOCKS,
+            "the log begins outside of an extent of the volume",
+        )
     }
 }

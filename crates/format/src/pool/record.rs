@@ -1,9 +1,14 @@
 //! Records of a volume's log. Replaying them in order over the state of the checkpoint gives the
 //! volume's state again.
+//!
+//! A record is a kind and its fields, without a length: the next one follows at once. The rules of
+//! each are in `rules`.
+
+mod rules;
 
 use types::{BatchSequence, BlockNumber, ExtentNumber, Fingerprint, Lba, VolumeId};
 
-use crate::error::Result;
+use crate::error::{FormatError, Result};
 use crate::wire::{Reader, Writer};
 
 /// A change of a volume.
@@ -153,9 +158,26 @@ pub fn block_digest(content: &[u8]) -> u64 {
     u64::try_from(crate::wire::digest(content) & u128::from(u64::MAX)).expect("64 bits")
 }
 
+const WHAT: &str = "record of a log";
+
 impl Record {
+    /// Whether the record follows the rules of its encoding (docs/format-pool.md).
+    ///
+    /// # Errors
+    /// `Invalid` names the broken rule.
+    pub fn check(&self) -> Result<()> {
+        self.rules()
+            .map_err(|why| FormatError::Invalid { what: WHAT, why })
+    }
+
     /// Appends the encoding.
+    ///
+    /// # Panics
+    /// If [`Self::check`] fails: the log would end at a record that cannot be read back.
     pub fn write(&self, out: &mut Vec<u8>) {
+        if let Err(error) = self.check() {
+            panic!("about to write what could not be read back: {error}");
+        }
         let mut w = Writer::new(out);
         match self {
             Self::Map { lba, block, digests } => {
@@ -240,8 +262,14 @@ impl Record {
     /// The next record.
     ///
     /// # Errors
-    /// `Malformed` if it is none.
+    /// `Malformed` if it is none; `Invalid` if it breaks a rule.
     pub fn read(r: &mut Reader<'_>) -> Result<Self> {
+        let record = Self::read_fields(r)?;
+        record.check()?;
+        Ok(record)
+    }
+
+    fn read_fields(r: &mut Reader<'_>) -> Result<Self> {
         let here = r.fault("a record has no such kind");
         Ok(match r.u8()? {
             1 => Self::Map {
@@ -357,6 +385,9 @@ impl FoundOutcome {
 }
 
 impl DecidedOutcome {
+    /// Every outcome, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Remains, Self::Freed, Self::Unknown];
+
     const fn number(self) -> u8 {
         match self {
             Self::Remains => 0,
@@ -367,11 +398,8 @@ impl DecidedOutcome {
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         let here = r.fault("a decision has no such kind");
-        match r.u8()? {
-            0 => Ok(Self::Remains),
-            1 => Ok(Self::Freed),
-            2 => Ok(Self::Unknown),
-            _ => Err(here),
-        }
+        let number = r.u8()?;
+        let known = Self::ALL.into_iter().find(|outcome| outcome.number() == number);
+        known.ok_or(here)
     }
 }

@@ -3,10 +3,11 @@
 
 use types::{BatchSequence, BlockNumber, ExtentNumber, VolumeId};
 
-use super::EXTENT_BLOCKS;
 use super::frame::FRAMED_BYTES_MAX;
-use crate::error::{FormatError, Result};
-use crate::payload::{Payload, payload};
+use super::ids::{PoolId, are_in_range};
+use super::{EXTENT_BLOCKS, VOLUME_BLOCKS_MAX};
+use crate::error::Result;
+use crate::payload::{Payload, ascends, payload, rule};
 use crate::wire::{Reader, Writer};
 
 /// Bytes of state in a page.
@@ -26,17 +27,18 @@ pub struct VolumeState {
     pub counted: u64,
     /// Extents that are wholly free, ascending.
     pub free_extents: Vec<ExtentNumber>,
-    /// Extents with some free blocks, ascending.
+    /// Extents with some free blocks, and not all, ascending.
     pub free_blocks: Vec<(ExtentNumber, FreeBits)>,
-    /// Blocks whose references the collector has to give back, and how many.
+    /// Blocks whose references the collector has to give back, and how many, in the order in which
+    /// they were dropped.
     pub unreferenced: Vec<(BlockNumber, u32)>,
-    /// Blocks that must never be used again, because the index does not know them.
+    /// Blocks that must never be used again, because the index does not know them; ascending.
     pub suspects: Vec<BlockNumber>,
-    /// The last gift that was taken from each volume.
+    /// The last gift that was taken from each volume, ascending.
     pub taken: Vec<(VolumeId, u64)>,
-    /// The last gift that was made to each volume.
+    /// The last gift that was made to each volume, ascending.
     pub given: Vec<(VolumeId, u64)>,
-    /// Private blocks whose fingerprint other content has: they are not shared (D7).
+    /// Private blocks whose fingerprint other content has: they are not shared (D7). Ascending.
     pub different: Vec<BlockNumber>,
 }
 
@@ -76,7 +78,7 @@ impl Payload for VolumeState {
             mapped: r.varint()?,
             counted: r.varint()?,
             free_extents: r.list(1, Reader::extent)?,
-            free_blocks: r.list(3, |r| Ok((r.extent()?, read_bits(r)?)))?,
+            free_blocks: r.list(4, |r| Ok((r.extent()?, read_bits(r)?)))?,
             unreferenced: r.list(2, |r| Ok((r.block()?, r.varint32()?)))?,
             suspects: r.list(1, Reader::block)?,
             taken: r.list(2, gift)?,
@@ -86,21 +88,67 @@ impl Payload for VolumeState {
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        if !self.free_extents.is_sorted_by(|a, b| a < b) || !self.free_blocks.is_sorted_by(|a, b| a.0 < b.0) {
-            return Err("extents are not in ascending order");
+        rule(are_in_range(self.batch), "batches are numbered from 1")?;
+        rule(
+            self.counted <= self.mapped && self.mapped <= VOLUME_BLOCKS_MAX,
+            "more blocks are mapped than a volume has, or counted than mapped",
+        )?;
+        self.rules_of_free_blocks()?;
+        let unreferenced = self.unreferenced.iter();
+        rule(
+            are_in_range(unreferenced.clone().map(|(block, _)| *block))
+                && unreferenced.clone().all(|one| one.1 > 0),
+            "a block has no reference to give back, or is no volume's",
+        )?;
+        for blocks in [&self.suspects, &self.different] {
+            rule(ascends(blocks), "blocks are not in ascending order")?;
+            rule(are_in_range(blocks.iter().copied()), "a block is no volume's")?;
         }
-        if self.free_blocks.iter().any(|(_, bits)| *bits == [0; 16]) {
-            return Err("an extent without free blocks is among those with some");
+        for gifts in [&self.taken, &self.given] {
+            rule(
+                gifts.is_sorted_by(|a, b| a.0 < b.0),
+                "volumes are not in ascending order",
+            )?;
+            rule(
+                gifts
+                    .iter()
+                    .all(|(volume, gift)| volume.is_in_range() && *gift > 0),
+                "volumes and gifts are numbered from 1",
+            )?;
         }
         Ok(())
     }
 }
 
+impl VolumeState {
+    fn rules_of_free_blocks(&self) -> Result<(), &'static str> {
+        let some = self.free_blocks.iter().map(|(extent, _)| *extent);
+        rule(
+            ascends(&self.free_extents) && some.clone().is_sorted_by(|a, b| a < b),
+            "extents are not in ascending order",
+        )?;
+        rule(
+            are_in_range(self.free_extents.iter().copied()) && are_in_range(some.clone()),
+            "an extent is no volume's",
+        )?;
+        let mut both = some.filter(|extent| self.free_extents.binary_search(extent).is_ok());
+        rule(both.next().is_none(), "an extent is wholly and partly free")?;
+        let is_part = |bits: &FreeBits| *bits != [0; 16] && *bits != [u64::MAX; 16];
+        rule(
+            self.free_blocks.iter().all(|(_, bits)| is_part(bits)),
+            "an extent that is partly free has no free block, or only free ones",
+        )
+    }
+}
+
+/// Free blocks from this number on are a bitmap, which then is not longer than their list.
+const BITMAP_BLOCKS_MIN: u32 = 64;
+
 /// Few free blocks are a list, many are a bitmap.
 fn write_bits(w: &mut Writer<'_>, bits: &FreeBits) {
     let count: u32 = bits.iter().map(|word| word.count_ones()).sum();
     w.varint32(count);
-    if count >= 64 {
+    if count >= BITMAP_BLOCKS_MIN {
         for word in bits {
             w.u64(*word);
         }
@@ -120,7 +168,7 @@ fn read_bits(r: &mut Reader<'_>) -> Result<FreeBits> {
     let here = r.fault("free blocks of an extent are not those that were counted");
     let count = r.varint32()?;
     let mut bits = FreeBits::default();
-    if count >= 64 {
+    if count >= BITMAP_BLOCKS_MIN {
         for word in &mut bits {
             *word = r.u64()?;
         }
@@ -140,8 +188,14 @@ fn read_bits(r: &mut Reader<'_>) -> Result<FreeBits> {
 }
 
 /// The payload of a page of the chain.
+///
+/// # Panics
+/// If there are more bytes than [`STATE_PAGE_BYTES`], or the next page is in extent 0, which is the
+/// pool's: the page could not be read back.
 #[must_use]
 pub fn state_page(next: Option<BlockNumber>, bytes: &[u8]) -> Vec<u8> {
+    assert!(bytes.len() <= STATE_PAGE_BYTES, "the bytes fit a page");
+    assert!(are_in_range(next), "no state is in an extent of the pool");
     let mut out = Vec::with_capacity(8 + bytes.len());
     out.extend_from_slice(&next.map_or(0, BlockNumber::get).to_le_bytes());
     out.extend_from_slice(bytes);
@@ -154,11 +208,15 @@ pub fn state_page(next: Option<BlockNumber>, bytes: &[u8]) -> Vec<u8> {
 /// `Malformed` if it is no such payload.
 pub fn read_state_page(payload: &[u8]) -> Result<(Option<BlockNumber>, &[u8])> {
     let mut r = Reader::new("state page", payload);
-    let number = r.u64()?;
-    let next = BlockNumber::new(number).map_err(|_| FormatError::Invalid {
-        what: "state page",
-        why: "the next page is out of range",
-    })?;
+    r.require(payload.len() <= FRAMED_BYTES_MAX, "it is longer than a page")?;
+    let here = r.fault("the next page is out of range");
+    let next = match r.u64()? {
+        0 => None,
+        number => {
+            let next = BlockNumber::new(number).ok();
+            Some(next.filter(|next| next.is_in_range()).ok_or(here)?)
+        }
+    };
     let bytes = r.take(r.remaining())?;
-    Ok(((number != 0).then_some(next), bytes))
+    Ok((next, bytes))
 }

@@ -3,8 +3,10 @@
 use types::{ExtentNumber, VolumeId};
 
 use super::EXTENT_BLOCKS;
+use super::ids::{PoolId, are_in_range};
+use super::table::TABLE_EXTENT_ENTRIES;
 use crate::error::Result;
-use crate::payload::{Payload, payload};
+use crate::payload::{Payload, ascends, payload, rule};
 use crate::wire::{Reader, Writer};
 
 /// The blocks of the two copies.
@@ -12,6 +14,10 @@ pub const SUPERBLOCKS: [u64; 2] = [0, EXTENT_BLOCKS / 2];
 
 /// Extents that may hold the table of extents.
 pub const TABLE_EXTENTS_MAX: usize = 512;
+
+/// Extents of the largest pool, 504 TiB: those that the table has room for.
+pub const POOL_EXTENTS_MAX: u32 = 132_120_576;
+const _: () = assert!(POOL_EXTENTS_MAX as usize == TABLE_EXTENTS_MAX * TABLE_EXTENT_ENTRIES);
 
 /// Bytes of the path of the pool's index.
 pub const INDEX_PATH_BYTES_MAX: usize = 1024;
@@ -27,7 +33,7 @@ pub struct Superblock {
     pub domain_key: [u8; 32],
     /// Extents of the device that the pool uses.
     pub extents: u32,
-    /// The extents that hold the table of extents, in order.
+    /// The extents that hold the table of extents, ascending; as many as `extents` need.
     pub table: Vec<ExtentNumber>,
     /// The number of the next volume.
     pub next_volume: VolumeId,
@@ -69,15 +75,28 @@ impl Payload for Superblock {
     }
 
     fn rules(&self) -> Result<(), &'static str> {
-        if self.table.is_empty() || self.table.len() > TABLE_EXTENTS_MAX {
-            return Err("the table has no extent, or too many");
-        }
-        if self.index.len() > INDEX_PATH_BYTES_MAX {
-            return Err("the path of the index is too long");
-        }
-        if self.table.iter().any(|extent| extent.get() >= self.extents) {
-            return Err("the table is outside of the pool");
-        }
-        Ok(())
+        rule(
+            (1..=POOL_EXTENTS_MAX).contains(&self.extents),
+            "the number of extents is out of range",
+        )?;
+        let needed = (self.extents as usize).div_ceil(TABLE_EXTENT_ENTRIES);
+        rule(
+            self.table.len() == needed,
+            "the table has not as many extents as the pool needs",
+        )?;
+        rule(
+            ascends(&self.table),
+            "the table's extents are not in ascending order",
+        )?;
+        rule(
+            are_in_range(self.table.iter().copied())
+                && self.table.iter().all(|extent| extent.get() < self.extents),
+            "the table is outside of the pool",
+        )?;
+        rule(self.next_volume.is_in_range(), "volumes are numbered from 1")?;
+        rule(
+            self.index.len() <= INDEX_PATH_BYTES_MAX,
+            "the path of the index is too long",
+        )
     }
 }

@@ -4,11 +4,13 @@
 
 use types::{ExtentNumber, VolumeId};
 
-use crate::error::{FormatError, Result};
+use crate::error::Result;
 use crate::wire::{Reader, Writer};
 
 /// Entries of a page.
 pub const TABLE_PAGE_ENTRIES: usize = 504;
+/// Bytes of a page's payload.
+pub const TABLE_PAGE_BYTES: usize = 8 + 4 + 8 * TABLE_PAGE_ENTRIES;
 /// Entries of a whole extent of the table: its pages have two blocks each.
 pub const TABLE_EXTENT_ENTRIES: usize = TABLE_PAGE_ENTRIES * 512;
 /// The largest number of grants of an extent; later ones begin again at 0.
@@ -46,7 +48,12 @@ impl TableEntry {
     };
 
     /// The kind in the upper 3 bits (0 to 4, in the order of [`ExtentOwner`]), grants in the next
-    /// 29, the volume in the lower 32.
+    /// 29, the volume in the lower 32. Without a volume, the lower bits are 0; the pool's own
+    /// extents are never granted.
+    ///
+    /// # Panics
+    /// If the grants are above [`GRANTS_MAX`], or volume 0 has the extent, or the pool's extent was
+    /// granted: the entry could not be read back.
     #[must_use]
     pub const fn to_u64(self) -> u64 {
         let (kind, volume) = match self.owner {
@@ -56,23 +63,32 @@ impl TableEntry {
             ExtentOwner::Header(volume) => (3, volume.get()),
             ExtentOwner::Pool => (4, 0),
         };
-        (kind << 61) | (((self.grants & GRANTS_MAX) as u64) << 32) | volume as u64
+        assert!(self.grants <= GRANTS_MAX, "a number of grants has 29 bits");
+        assert!(
+            (volume != 0) == (1 <= kind && kind <= 3),
+            "volumes are numbered from 1"
+        );
+        assert!(
+            self.grants == 0 || kind != 4,
+            "nobody grants an extent of the pool"
+        );
+        (kind << 61) | ((self.grants as u64) << 32) | volume as u64
     }
 
-    /// The inverse of [`Self::to_u64`].
+    /// The inverse of [`Self::to_u64`]; `None` if no entry is packed like this.
     #[must_use]
     pub fn from_u64(value: u64) -> Option<Self> {
+        let grants = u32::try_from((value >> 32) & u64::from(GRANTS_MAX)).ok()?;
         let number = u32::try_from(value & 0xffff_ffff).ok()?;
         let volume = VolumeId::new(number).ok()?;
         let owner = match value >> 61 {
             0 if number == 0 => ExtentOwner::Free,
-            1 => ExtentOwner::Granted(volume),
-            2 => ExtentOwner::Owned(volume),
-            3 => ExtentOwner::Header(volume),
-            4 if number == 0 => ExtentOwner::Pool,
+            1 if number != 0 => ExtentOwner::Granted(volume),
+            2 if number != 0 => ExtentOwner::Owned(volume),
+            3 if number != 0 => ExtentOwner::Header(volume),
+            4 if number == 0 && grants == 0 => ExtentOwner::Pool,
             _ => return None,
         };
-        let grants = u32::try_from((value >> 32) & 0x1fff_ffff).ok()?;
         Some(Self { owner, grants })
     }
 }
@@ -82,7 +98,7 @@ impl TableEntry {
 pub struct TablePage {
     /// Counts the writes of this page; the whole copy with the larger number holds.
     pub counter: u64,
-    /// The first extent that it is about.
+    /// The first extent that it is about: a multiple of [`TABLE_PAGE_ENTRIES`].
     pub first: ExtentNumber,
     /// [`TABLE_PAGE_ENTRIES`] entries.
     pub entries: Vec<TableEntry>,
@@ -90,9 +106,15 @@ pub struct TablePage {
 
 impl TablePage {
     /// The payload of the block.
+    ///
+    /// # Panics
+    /// If the page has another number of entries, or begins elsewhere, or [`TableEntry::to_u64`]
+    /// panics: it could not be read back.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(12 + 8 * self.entries.len());
+        assert_eq!(self.entries.len(), TABLE_PAGE_ENTRIES, "a page is whole");
+        assert!(is_page(self.first), "a page begins behind the one before");
+        let mut out = Vec::with_capacity(TABLE_PAGE_BYTES);
         let mut w = Writer::new(&mut out);
         w.u64(self.counter);
         w.u32(self.first.get());
@@ -108,11 +130,11 @@ impl TablePage {
     /// `Malformed` if it is no page.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let mut r = Reader::new("table page", bytes);
+        r.require(bytes.len() == TABLE_PAGE_BYTES, "it has another length")?;
         let counter = r.u64()?;
-        let first = ExtentNumber::new(r.u32()?).map_err(|_| FormatError::Invalid {
-            what: "table page",
-            why: "its first extent is out of range",
-        })?;
+        let here = r.fault("no page begins at this extent");
+        let first = ExtentNumber::new(r.u32()?).ok();
+        let first = first.filter(|first| is_page(*first)).ok_or(here)?;
         let mut entries = Vec::with_capacity(TABLE_PAGE_ENTRIES);
         for _ in 0..TABLE_PAGE_ENTRIES {
             let here = r.fault("an entry has no meaning");
@@ -125,4 +147,9 @@ impl TablePage {
             entries,
         })
     }
+}
+
+/// Whether a page begins at this extent.
+const fn is_page(first: ExtentNumber) -> bool {
+    (first.get() as usize).is_multiple_of(TABLE_PAGE_ENTRIES)
 }

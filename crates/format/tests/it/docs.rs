@@ -1,4 +1,5 @@
 //! `docs/format.md` agrees with the code: constants, offsets, numbers, names, golden files.
+//! `pool::docs` does the same for `docs/format-pool.md`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,8 +11,17 @@ use types::{ContainerKind, Level, SequenceNumber, SessionId, Slot};
 use crate::samples;
 
 fn page() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format.md");
-    std::fs::read_to_string(path).unwrap()
+    page_named("format.md")
+}
+
+/// The page about pools.
+pub(crate) fn pool_page() -> String {
+    page_named("format-pool.md")
+}
+
+fn page_named(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    std::fs::read_to_string(path.join(name)).unwrap()
 }
 
 /// The tables as (heading above, cells of the header row, cells of each row).
@@ -39,9 +49,12 @@ fn tables(page: &str) -> Vec<(String, Vec<String>, Vec<Vec<String>>)> {
 }
 
 fn table(first: &str) -> Vec<Vec<String>> {
-    let found = tables(&page())
-        .into_iter()
-        .find(|(_, header, _)| header[0] == first);
+    table_of(&page(), first)
+}
+
+/// The rows of the table whose first column has this name.
+pub(crate) fn table_of(page: &str, first: &str) -> Vec<Vec<String>> {
+    let found = tables(page).into_iter().find(|(_, header, _)| header[0] == first);
     found.unwrap_or_else(|| panic!("no table of {first}")).2
 }
 
@@ -117,17 +130,23 @@ fn fields_of_fixed_size_add_up() {
         ("Body record", container::BODY_BYTES),
         ("Container footer", container::FOOTER_BYTES),
     ]);
+    let expected = expected.into_iter().map(|(part, len)| (part.to_owned(), len));
+    assert_eq!(fixed_parts(&page()), expected.collect());
+}
+
+/// The parts with offsets, and the length of each. The offsets must follow from the sizes.
+pub(crate) fn fixed_parts(page: &str) -> BTreeMap<String, usize> {
     let mut said = BTreeMap::new();
-    let all = tables(&page());
-    for (heading, _, rows) in all.iter().filter(|(_, header, _)| header[0] == "offset") {
+    let all = tables(page);
+    for (heading, _, rows) in all.into_iter().filter(|(_, header, _)| header[0] == "offset") {
         let mut end = 0;
         for row in rows {
             assert_eq!(row[0].parse::<usize>().unwrap(), end, "{heading}: {}", row[2]);
             end += row[1].parse::<usize>().unwrap();
         }
-        said.insert(heading.as_str(), end);
+        said.insert(heading, end);
     }
-    assert_eq!(said, expected);
+    said
 }
 
 #[test]
@@ -208,7 +227,7 @@ fn every_name_is_in_the_table() {
 
 #[test]
 fn every_golden_vector_is_named() {
-    let page = page();
+    let page = page() + &pool_page();
     for (name, _) in samples::all() {
         assert!(page.contains(&format!("`{name}.hex`")), "{name}");
     }
@@ -236,8 +255,9 @@ fn every_decoder_has_a_fuzz_target() {
         .iter()
         .map(|(name, _)| format!("{name}.rs\""))
         .collect();
-    // The `index` crate has the first, for its runs, and `wire` the second, for its messages.
-    probes.extend(["index_part.rs\"".to_owned(), "message.rs\"".to_owned()]);
+    // The crates `index`, `wire` and `nbd` have these, for runs, messages and requests.
+    let elsewhere = ["index_part", "message", "nbd"];
+    probes.extend(elsewhere.map(|name| format!("{name}.rs\"")));
     targets.sort_unstable();
     probes.sort_unstable();
     assert_eq!(targets, probes);

@@ -11,6 +11,7 @@ mod docs;
 mod golden;
 mod hostile;
 mod names;
+mod pool;
 mod round_trip;
 mod rules;
 mod samples;

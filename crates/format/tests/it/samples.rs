@@ -719,7 +719,7 @@ pub(crate) fn frame() -> Vec<u8> {
 /// Every sample by the name of its golden vector.
 pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
     let records = |parts: Vec<Vec<u8>>| parts.concat();
-    vec![
+    let mut all = vec![
         ("config", config().to_bytes()),
         ("settings", settings().to_bytes()),
         ("frame", frame()),
@@ -777,7 +777,9 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("fences", fences()),
         ("names", names().into_bytes()),
-    ]
+    ];
+    all.extend(crate::pool::samples::all());
+    all
 }
 
 /// A name of every kind, one on each line.

@@ -26,11 +26,11 @@ use types::{
 };
 
 /// Numbers of every magnitude, the largest included.
-fn number(max: u64) -> impl Strategy<Value = u64> {
+pub(crate) fn number(max: u64) -> impl Strategy<Value = u64> {
     (any::<u64>(), 0..64u32).prop_map(move |(n, shift)| (n >> shift).min(max))
 }
 
-fn number32(max: u32) -> impl Strategy<Value = u32> {
+pub(crate) fn number32(max: u32) -> impl Strategy<Value = u32> {
     number(max.into()).prop_map(|n| n as u32)
 }
 
@@ -91,7 +91,7 @@ fn level(min: u8) -> impl Strategy<Value = Level> {
     (min..=Level::MAX.get()).prop_map(|n| Level::new(n).unwrap())
 }
 
-fn fingerprint() -> impl Strategy<Value = Fingerprint> {
+pub(crate) fn fingerprint() -> impl Strategy<Value = Fingerprint> {
     any::<[u8; 32]>().prop_map(Fingerprint::from_bytes)
 }
 

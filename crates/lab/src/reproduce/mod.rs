@@ -11,9 +11,11 @@
 
 pub mod atc11;
 mod beyond;
+mod dais14;
 mod experiment;
 mod fast13;
 mod figures;
+mod options;
 mod report;
 mod statistics;
 mod stores;
@@ -28,7 +30,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+pub use crate::disk::Access;
+pub use dais14::serve_host;
 pub use experiment::{Experiment, Row, Verdict};
+pub use options::DiskOptions;
 pub use report::Report;
 use simulate::SimulateError;
 pub use simulate::plot::{Axis, Plot, Series};
@@ -36,7 +41,13 @@ pub use simulate::plot::{Axis, Plot, Series};
 use crate::error::LabError;
 
 /// The papers whose experiments can be run.
-pub const PAPERS: &[Paper] = &[fast13::PAPER, atc11::PAPER, tos14::PAPER, beyond::PAPER];
+pub const PAPERS: &[Paper] = &[
+    fast13::PAPER,
+    atc11::PAPER,
+    tos14::PAPER,
+    dais14::PAPER,
+    beyond::PAPER,
+];
 
 /// A paper.
 #[derive(Clone, Copy)]
@@ -52,6 +63,8 @@ pub struct Paper {
     pub parts: &'static [Part],
     /// The parts that also measure versions of real data, if some are given.
     pub with_versions: &'static [Part],
+    /// Whether it takes [`DiskOptions`].
+    pub with_disk_options: bool,
     run: fn(&mut Run<'_>) -> Result<(), LabError>,
 }
 
@@ -93,8 +106,15 @@ impl Paper {
     /// Checks that everything in the request has an effect.
     ///
     /// # Errors
-    /// `Settings` if versions are given and no part measures them, or if the folder has none; `Io`.
+    /// `Settings` if versions are given and no part measures them, or if the folder has none, or if
+    /// the paper takes no options of loads on disks and some are given; `Io`.
     pub fn check(&self, request: &Request<'_>) -> Result<(), LabError> {
+        if let Some(option) = request.disk.words().first().filter(|_| !self.with_disk_options) {
+            return Err(LabError::settings(format!(
+                "{} has no load on a disk: leave {option} out",
+                self.name
+            )));
+        }
         let Some(folder) = request.versions else {
             return Ok(());
         };
@@ -134,6 +154,7 @@ impl Paper {
             extent: request.extent,
             parts: request.parts,
             versions: request.versions,
+            disk: request.disk,
             folder,
             progress,
             report,
@@ -151,6 +172,8 @@ pub struct Request<'a> {
     /// A folder with versions of real data. Each version is a file or a folder. Their names sort by
     /// age, the oldest first.
     pub versions: Option<&'a Path>,
+    /// Options of loads on disks.
+    pub disk: DiskOptions<'a>,
 }
 
 /// How much is measured.
@@ -168,6 +191,8 @@ pub(crate) struct Run<'a> {
     parts: &'a [Part],
     /// The folder with versions of real data, if it is given.
     pub(crate) versions: Option<&'a Path>,
+    /// Options of loads on disks.
+    pub(crate) disk: DiskOptions<'a>,
     /// The folder for stores on disk.
     pub(crate) folder: &'a Path,
     pub(crate) progress: &'a Progress,

@@ -77,10 +77,16 @@ impl Report {
             .map(|part| format!(" --only {}", part.0))
             .collect();
         let versions = request.versions.map(|_| " --versions FOLDER").unwrap_or_default();
+        let words: String = request
+            .disk
+            .words()
+            .iter()
+            .map(|word| format!(" {word}"))
+            .collect();
         let report = Self {
             folder: folder.to_owned(),
             heading: format!(
-                "# {}\n\n{}\n\n    onefold-lab reproduce {} --output FOLDER{option}{some}{versions}\n\n{scale}\n",
+                "# {}\n\n{}\n\n    onefold-lab reproduce {} --output FOLDER{option}{some}{versions}{words}\n\n{scale}\n",
                 paper.name, paper.title, paper.name
             ),
             experiments: Vec::new(),

@@ -18,6 +18,7 @@ const OTHER: Paper = Paper {
     extents: ["All of it.", "Some of it."],
     parts: &[FIGURE_1, FIGURE_2],
     with_versions: &[FIGURE_2],
+    with_disk_options: false,
     run: |run| {
         run.progress
             .expect(run.bytes_of(FIGURE_1, 1) + run.bytes_of(FIGURE_2, 1));
@@ -36,6 +37,7 @@ fn request(extent: Extent, parts: &[Part]) -> Request<'_> {
         extent,
         parts,
         versions: None,
+        disk: DiskOptions::default(),
     }
 }
 

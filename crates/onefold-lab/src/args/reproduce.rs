@@ -1,10 +1,11 @@
 //! Arguments of `onefold-lab reproduce` and `plot`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use lab::reproduce::{PAPERS, Paper};
+use lab::reproduce::{Access, PAPERS, Paper};
 
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
@@ -27,6 +28,33 @@ pub(crate) struct Reproduce {
     /// the order of their names is their age, oldest first
     #[arg(long, value_name = "FOLDER")]
     pub(crate) versions: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Options of papers with loads on disks (dais14)")]
+    pub(crate) disk: Disk,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Disk {
+    /// Write contents with the duplicates of this file, as DEDISbench has them: each line has the
+    /// number of duplicates of a content, and the number of such contents
+    #[arg(long, value_name = "FILE")]
+    pub(crate) distribution: Option<PathBuf>,
+    /// Choose blocks in this way (default: hotspots)
+    #[arg(long, value_name = "HOW", value_parser = access())]
+    pub(crate) access: Option<Access>,
+    /// Run each load for so many minutes, such as 30 or 0.5
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    pub(crate) minutes: Option<Duration>,
+    /// Begin an iteration of the finder after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) interval_s: Option<u32>,
+    /// Run so many hosts at once (may be a list)
+    #[arg(
+        long,
+        value_name = "COUNT",
+        value_delimiter = ',',
+        value_parser = clap::value_parser!(u16).range(1..=100)
+    )]
+    pub(crate) hosts: Vec<u16>,
 }
 
 #[derive(Debug, Args)]
@@ -37,6 +65,31 @@ pub(crate) struct Draw {
     /// Write NAME.svg for each plot to this folder, in place of older ones
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Host {
+    /// The settings, as `reproduce` gives them
+    #[arg(value_name = "JSON")]
+    pub(crate) settings: String,
+}
+
+/// Parses a way to choose blocks.
+fn access() -> impl TypedValueParser<Value = Access> {
+    let names = Access::ALL.map(|access| PossibleValue::new(access.name()));
+    PossibleValuesParser::new(names).map(|name| {
+        let mut all = Access::ALL.into_iter();
+        all.find(|access| access.name() == name)
+            .expect("no other name is possible")
+    })
+}
+
+/// Parses minutes, up to a week.
+fn minutes(text: &str) -> Result<Duration, String> {
+    let minutes: Option<f64> = text.parse().ok();
+    let minutes = minutes.filter(|minutes| *minutes > 0.0 && *minutes <= 7.0 * 24.0 * 60.0);
+    let seconds = minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes));
+    seconds.ok_or_else(|| format!("`{text}` is no number of minutes above 0 and up to a week"))
 }
 
 /// Parses the name of a paper.

@@ -1,14 +1,16 @@
 //! `onefold-lab reproduce`
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Context, Result};
 use cli_support::progress::{self, Status};
 use cli_support::{Code, Output};
-use lab::reproduce::{Experiment, Extent, Progress, Report, Request, Row, Verdict};
+use lab::reproduce::{DiskOptions, Experiment, Extent, Progress, Report, Request, Row, Verdict, serve_host};
 use onefold::WorkUnit;
 use serde::Serialize;
 use simulate::SimulateError;
 
-use crate::args::Reproduce;
+use crate::args::{Disk, Host, Reproduce};
 
 #[derive(Serialize)]
 struct RowLine<'a> {
@@ -33,11 +35,13 @@ struct Reproduced<'a> {
 
 pub(super) fn run(args: &Reproduce, output: Output) -> Result<Code> {
     let extent = if args.full { Extent::Full } else { Extent::Quick };
+    let program = std::env::current_exe().context("the program that hosts are started from")?;
     let parts = args.paper.parts_named(&args.only)?;
     let request = Request {
         extent,
         parts: &parts,
         versions: args.versions.as_deref(),
+        disk: disk(&args.disk, &program),
     };
     let mut report = Report::create(&args.output, args.paper, &request)?;
     let measured = Progress::new(cli_support::watch()?);
@@ -53,6 +57,24 @@ pub(super) fn run(args: &Reproduce, output: Output) -> Result<Code> {
     })?;
     let experiments = report.finish()?;
     tell(args, &experiments, output)?;
+    Ok(Code::Success)
+}
+
+fn disk<'a>(args: &'a Disk, program: &'a Path) -> DiskOptions<'a> {
+    DiskOptions {
+        distribution: args.distribution.as_deref(),
+        access: args.access,
+        load: args.minutes,
+        interval_s: args.interval_s,
+        hosts: &args.hosts,
+        host_program: Some(program),
+    }
+}
+
+/// Is a host of an experiment.
+pub(super) fn host(args: &Host) -> Result<Code> {
+    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    serve_host(&args.settings, &mut input, &mut output)?;
     Ok(Code::Success)
 }
 

@@ -341,5 +341,53 @@ fn papers_are_reproduced_into_an_empty_folder_and_no_other() {
     };
     of_versions("fast13", "full").says(&["fast13 measures no versions"]);
     of_versions("beyond", "gone").says(&["gone: No such file"]);
+    bed.run(["reproduce", "fast13", "--hosts", "2", "--output", "r"])
+        .expect(1)
+        .says(&["fast13 has no load on a disk: leave --hosts 2 out"]);
+    for (option, value) in [("--minutes", "0"), ("--access", "random"), ("--hosts", "0")] {
+        bed.run(["reproduce", "dais14", option, value, "--output", "r"])
+            .expect(2)
+            .says(&[option]);
+    }
+    bed.run(["reproduce", "dais14", "--distribution", "gone", "--output", "r2"])
+        .expect(1)
+        .says(&["gone: No such file"]);
     assert!(!bed.path("r").exists());
+}
+
+/// Hosts of figure 3 are processes of this program.
+#[test]
+fn hosts_of_an_experiment_are_processes() {
+    let bed = Bed::new();
+    fs::write(bed.path("contents"), "0 8\n1 2\n").unwrap();
+    bed.run([
+        "reproduce",
+        "dais14",
+        "--only",
+        "figure-3",
+        "--hosts",
+        "2",
+        "--minutes",
+        "0.01",
+        "--interval-s",
+        "0",
+        "--distribution",
+        "contents",
+        "--output",
+        "r",
+    ])
+    .expect(0);
+    let readme = fs::read_to_string(bed.path("r/README.md")).unwrap();
+    for words in [
+        "--distribution FILE --minutes 0.01 --interval-s 0 --hosts 2\n",
+        "Each host is a process",
+        "blocks/s of all finders, 2 hosts",
+        "(figure-3-finder.svg)",
+    ] {
+        assert!(readme.contains(words), "{words} is not in {readme}");
+    }
+    assert!(!bed.path("r/hosts").exists());
+    bed.run(["reproduce-host", "{}"])
+        .expect(1)
+        .says(&["the settings of a host"]);
 }

@@ -1,8 +1,42 @@
 //! Tokens that are revoked, and quotas that are used up, while an operation runs.
 
-use env::{Clock, SystemClock};
+use onefold::calls::Call;
 
 use super::*;
+
+/// How long an operation takes at 100 bytes a second, by the server's clock.
+fn takes(bed: &Bed, clock: &ManualClock, kind: u8, body: &[u8]) -> (Duration, Vec<u8>) {
+    let change = |limits: crate::Limits| crate::Limits {
+        rate_bytes: Some(100),
+        ..limits
+    };
+    let mut client = bed.client("web", "write,list");
+    bed.home().change_limits("web", change).unwrap();
+    let began = clock.monotonic();
+    let number = client.send(kind, body);
+    let answer = loop {
+        let (kind, answered, body) = client.next().expect("an answer");
+        if answered == number && kind == reply::ANSWER {
+            break body;
+        }
+    };
+    (clock.monotonic() - began, answer)
+}
+
+/// What a client sends and receives passes at its namespace's rate, whatever it asks for.
+#[test]
+fn answers_to_operations_pass_at_the_rate() {
+    let (bed, clock) = Bed::timed();
+    let ids: Vec<SessionId> = (0..3).map(|_| honest(&mut bed.client("web", "write"))).collect();
+    let call = serde_json::to_vec(&Call::Layouts(ids)).unwrap();
+    for (kind, body) in [(request::LIST, Vec::new()), (request::CALL, call)] {
+        let (took, answer) = takes(&bed, &clock, kind, &body);
+        assert!(answer.len() > 300, "{}", answer.len());
+        // The bytes of half a second may come at once.
+        let least = Duration::from_millis((answer.len() + body.len()) as u64 * 10 - 500);
+        assert!(took >= least, "{kind}: {took:?} for {}", answer.len());
+    }
+}
 
 /// Ends a token while its client runs an operation. The server then refuses one of the client's
 /// messages, and ends the connection.
@@ -170,6 +204,7 @@ fn a_commit_whose_answer_was_lost_is_found() {
     };
     let sought = |about: &About| wire::Sought {
         attempt: 1,
+        session: id,
         about: about.clone(),
     };
     let found = |client: &mut Client, about: &About| {
@@ -190,13 +225,85 @@ fn a_commit_whose_answer_was_lost_is_found() {
     assert_eq!(refused.unwrap_err().kind, RefusalKind::NotAllowed);
 }
 
+/// Offers and sends a chunk of this byte, and commits nothing.
+fn all_but_committed(client: &mut Client, byte: u8) -> SessionId {
+    let Begun { session, terms, .. } = client.begin(Parents::Named(Vec::new())).unwrap();
+    let chunk = [byte; 60_000];
+    client.submit(vec![offered(segment(&terms, children(&terms, &[&chunk]))), end()]);
+    let verdicts = client.verdicts_until(|verdict| *verdict == Verdict::Done);
+    for verdict in &verdicts {
+        if let Verdict::Segment { wanted, .. } = verdict {
+            client.submit(vec![region(&terms, wanted[0].new, &chunk, &chunk)]);
+        }
+    }
+    session
+}
+
+/// A client of a tunnel asks another process than the one that it sent the commit to.
+#[test]
+fn a_commit_that_another_process_still_makes_is_waited_for() {
+    let bed = Bed::new();
+    let token = bed.token("web", "write");
+    let server = Server::open(bed.home(), &Credential::None, &OpenOptions::default(), 0).unwrap();
+    let other = Bed {
+        folder: tempfile::tempdir().unwrap(),
+        server: Arc::new(server),
+    };
+    let about = About {
+        name: Client::beginning(Parents::LatestTree).name,
+        ..about()
+    };
+    let sought = |session| wire::Sought {
+        attempt: 1,
+        session,
+        about: about.clone(),
+    };
+    let found = |body: &[u8]| {
+        let found = Vec::<CommittedBackup>::from_bytes(body).unwrap();
+        found.iter().map(|one| one.session).collect::<Vec<_>>()
+    };
+    let mut first = bed.logged_in("web", token.clone());
+    let session = all_but_committed(&mut first, 1);
+    let mut second = other.logged_in("web", token.clone());
+    let number = second.send(request::COMMITTED, &sought(session).to_bytes());
+    SystemClock.sleep(Duration::from_millis(300));
+    first.ask(request::COMMIT, &about).unwrap();
+    let (kind, answered, body) = second.next().expect("an answer");
+    assert_eq!((kind, answered), (reply::ANSWER, number));
+    assert_eq!(found(&body), [session]);
+
+    // The first process ends without a commit.
+    let session = all_but_committed(&mut first, 2);
+    second.send(request::COMMITTED, &sought(session).to_bytes());
+    SystemClock.sleep(Duration::from_millis(300));
+    drop(first);
+    let (kind, _, body) = second.next().expect("an answer");
+    assert_eq!((kind, found(&body)), (reply::ANSWER, vec![]));
+
+    // It takes long: the client asks again.
+    let mut first = bed.logged_in("web", token.clone());
+    let session = all_but_committed(&mut first, 3);
+    let (mut timed, _) = Bed::timed();
+    let mut home = bed.home();
+    home.env.clock = Arc::clone(&timed.server.state().home.env.clock);
+    let server = Server::open(home, &Credential::None, &OpenOptions::default(), 0).unwrap();
+    timed.server = Arc::new(server);
+    let refused = timed
+        .logged_in("web", token)
+        .ask(request::COMMITTED, &sought(session));
+    assert_eq!(refused.unwrap_err().kind, RefusalKind::Busy);
+}
+
 #[test]
 fn an_expired_token_has_no_access() {
     let bed = Bed::new();
     let address: Address = "onefold://host/web".parse().unwrap();
     let home = bed.home();
     let invited = home.invite(address, "write".parse().unwrap(), Some(1)).unwrap();
-    let token = home.join(&invited.invitation.code, "test").unwrap().token;
+    let token = home
+        .join(&invited.invitation.code, "test", "there")
+        .unwrap()
+        .token;
     SystemClock.sleep(Duration::from_millis(2));
     let mut client = bed.dial();
     client.greet();

@@ -102,11 +102,7 @@ const fn fill(volume: usize, number: u64) -> Op {
 /// Ends the process in the middle of each write of several blocks of log.
 fn in_each_log_write(before: &[Op], script: &[Op], name: &str) {
     let mut base = World::sized(VolumeSettings::default(), 64, MANY);
-    let open = base.open().unwrap();
-    base.run_all(&open, before).unwrap();
-    open.pool.close().unwrap();
-    drop(open);
-    base.index.mark();
+    base.prepare(before);
     let mut whole = base.fork();
     let open = whole.open().unwrap();
     whole.machine.start_trace();

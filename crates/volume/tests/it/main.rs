@@ -2,9 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+mod costs;
 mod crash;
+mod faults;
+mod full;
+mod gates;
+mod index;
 mod log;
+mod manage;
 mod model;
 mod random;
 mod single;
+mod threads;
 mod world;

@@ -22,7 +22,7 @@ pub(crate) fn content(number: u64) -> Vec<u8> {
 }
 
 /// The number that a sector says; `None` if it is no sector of a block.
-fn number_of(sector: &[u8]) -> Option<u64> {
+pub(crate) fn number_of(sector: &[u8]) -> Option<u64> {
     let number = u64::from_le_bytes(sector[..8].try_into().unwrap());
     let check = u64::from_le_bytes(sector[8..16].try_into().unwrap());
     let is_zero = sector.iter().all(|byte| *byte == 0);
@@ -39,6 +39,8 @@ pub(crate) struct Model {
     values: BTreeMap<u64, Values>,
     /// Blocks of the operation under way, and what it writes.
     underway: Vec<(u64, u64)>,
+    /// What failed operations may have written.
+    maybe: BTreeMap<u64, Vec<u64>>,
 }
 
 /// What a crash leaves.
@@ -63,7 +65,15 @@ impl Model {
     /// The operation was acknowledged.
     pub(crate) fn end(&mut self) {
         for (lba, number) in std::mem::take(&mut self.underway) {
+            self.maybe.remove(&lba);
             self.values.entry(lba).or_insert_with(|| vec![0]).push(number);
+        }
+    }
+
+    /// The operation under way failed: its blocks have their old or their new values.
+    pub(crate) fn failed(&mut self) {
+        for (lba, number) in std::mem::take(&mut self.underway) {
+            self.maybe.entry(lba).or_default().push(number);
         }
     }
 
@@ -72,6 +82,11 @@ impl Model {
             let last = *values.last().unwrap();
             *values = vec![last];
         }
+    }
+
+    /// The block behind the last one that was written.
+    pub(crate) fn len(&self) -> u64 {
+        self.values.last_key_value().map_or(0, |(lba, _)| lba + 1)
     }
 
     /// Distinct contents, without zeros.
@@ -86,6 +101,7 @@ impl Model {
     pub(crate) fn survived(&mut self, crash: Crash, read: &[u8], what: &str) {
         assert_eq!(read.len() as u64, self.blocks * BLOCK as u64);
         let underway: BTreeMap<u64, u64> = std::mem::take(&mut self.underway).into_iter().collect();
+        let maybe = std::mem::take(&mut self.maybe);
         for (lba, block) in read.chunks_exact(BLOCK).enumerate() {
             let lba = lba as u64;
             let values = self.values.get(&lba).cloned().unwrap_or_else(|| vec![0]);
@@ -94,6 +110,7 @@ impl Model {
                 Crash::PowerCut => values.clone(),
             };
             allowed.extend(underway.get(&lba));
+            allowed.extend(maybe.get(&lba).into_iter().flatten());
             let mut found = Vec::new();
             for sector in block.chunks_exact(SECTOR) {
                 let number = number_of(sector);
@@ -110,6 +127,38 @@ impl Model {
             if now != 0 || self.values.contains_key(&lba) {
                 self.values.insert(lba, vec![now]);
             }
+        }
+    }
+
+    /// Compares some blocks with what they may read as, without a change.
+    pub(crate) fn reads_as(&self, first: u64, read: &[u8], crash: Crash, what: &str) {
+        for (lba, block) in (first..).zip(read.chunks_exact(BLOCK)) {
+            let values = self.values.get(&lba).cloned().unwrap_or_else(|| vec![0]);
+            let mut allowed = match crash {
+                Crash::Kill => vec![*values.last().unwrap()],
+                Crash::PowerCut => values,
+            };
+            allowed.extend(self.maybe.get(&lba).into_iter().flatten());
+            let underway = self.underway.iter().filter(|(at, _)| *at == lba);
+            allowed.extend(underway.map(|(_, number)| *number));
+            for sector in block.chunks_exact(SECTOR) {
+                let number = number_of(sector);
+                let is_allowed = number.is_some_and(|number| allowed.contains(&number));
+                assert!(
+                    is_allowed,
+                    "{what}: block {lba} reads {number:?}, allowed are {allowed:?}"
+                );
+            }
+        }
+    }
+
+    /// Compares every block that was ever written.
+    pub(crate) fn read_all(&self, volume: &volume::Volume, crash: Crash) {
+        let underway = self.underway.iter().map(|(lba, _)| lba);
+        let mut read = vec![0; BLOCK];
+        for lba in self.values.keys().chain(self.maybe.keys()).chain(underway) {
+            volume.read(lba * BLOCK as u64, &mut read).unwrap();
+            self.reads_as(*lba, &read, crash, "all");
         }
     }
 

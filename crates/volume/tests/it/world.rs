@@ -1,11 +1,13 @@
 //! A pool on a simulated machine, and operations on its volumes beside their models.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use ddi::DuplicatesIndex;
 use ddi::fault::FaultyIndex;
-use env::block::fault::{FaultMachine, PowerCut};
+use ddi::{Bucket, ClientPosition, DuplicatesIndex};
+use env::block::fault::{Fault, FaultMachine, PowerCut};
 use env::{Env, ManualClock, MemoryStorage, SeededEntropy};
+use types::VolumeId;
 use volume::{Pool, PoolOptions, Result, Volume, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, Model, content};
@@ -74,8 +76,21 @@ pub(crate) struct World {
 
 /// The pool while it is open.
 pub(crate) struct Open {
-    pub(crate) pool: Pool,
+    pub(crate) pool: Arc<Pool>,
     pub(crate) volumes: Vec<Arc<Volume>>,
+}
+
+/// Copies of models.
+pub(crate) struct Models(Vec<Model>);
+
+impl Models {
+    pub(crate) fn compare_live(mut self, open: &Open, what: &str) {
+        for (volume, model) in open.volumes.iter().zip(&mut self.0) {
+            let mut read = vec![0; usize::try_from(model.blocks).unwrap() * BLOCK];
+            volume.read(0, &mut read).unwrap();
+            model.survived(Crash::Kill, &read, what);
+        }
+    }
 }
 
 pub(crate) fn options(boot: u8) -> PoolOptions {
@@ -118,17 +133,112 @@ impl World {
         }
     }
 
-    /// A copy of this world, with the index as it was when it was last marked.
+    /// A copy of this world, whose pool was closed, with an index of its own.
     pub(crate) fn fork(&self) -> Self {
-        self.index.lose_since_mark();
-        self.after(self.machine.power_cut(PowerCut::KeepAll), Crash::Kill)
+        let index = Arc::new(FaultyIndex::new(options(1).clock));
+        let mut rows = Vec::new();
+        let scanned = self.index.scan(Bucket::FIRST, &mut |row| {
+            rows.push(row);
+            ControlFlow::Continue(())
+        });
+        scanned.unwrap();
+        let position = |number| {
+            let client = VolumeId::new(number).unwrap();
+            let (bucket, last) = (Bucket::FIRST, self.index.client(Bucket::FIRST, client).unwrap()?);
+            Some(ClientPosition { bucket, client, last })
+        };
+        let clients: Vec<ClientPosition> = (1..9).filter_map(position).collect();
+        let mut rebuild = index.rebuild().unwrap();
+        rebuild.load(Bucket::FIRST, &rows).unwrap();
+        rebuild.finish(&clients).unwrap();
+        let world = self.after(self.machine.power_cut(PowerCut::KeepAll), Crash::Kill);
+        Self { index, ..world }
+    }
+
+    /// Runs the script on copies of this world, and ends each at another operation of the device.
+    /// Tries a kill and these power cuts there. Returns the number of operations.
+    pub(crate) fn each_crash(
+        &self,
+        step: usize,
+        cuts: &[PowerCut],
+        script: &dyn Fn(&mut Self, &Open) -> Result<()>,
+        verify: &dyn Fn(&mut Self, Crash, &str),
+    ) -> u64 {
+        for n in (1..).step_by(step) {
+            for (fault, share) in [
+                (Fault::stop(n), "before"),
+                (Fault::stop(n).after(), "after"),
+                (Fault::stop(n).within(1024), "within"),
+            ] {
+                let mut world = self.fork();
+                let open = world.open().unwrap();
+                world.machine.inject(fault);
+                let ended = script(&mut world, &open);
+                if ended.is_ok() && !world.machine.is_gone() {
+                    return n;
+                }
+                assert!(world.machine.is_gone(), "operation {n}: {ended:?}");
+                drop(open);
+                world.index.mark();
+                let kill = (Crash::Kill, world.machine.process());
+                let cuts = cuts.iter().map(|cut| {
+                    let cut = match cut {
+                        PowerCut::Seeded(seed) => PowerCut::Seeded(seed * 1000 + n),
+                        other => *other,
+                    };
+                    (Crash::PowerCut, world.machine.power_cut(cut))
+                });
+                let machines: Vec<_> = cuts.chain([kill]).collect();
+                for (number, (crash, machine)) in machines.into_iter().enumerate() {
+                    let what = format!("operation {n}, {share}, outcome {number} ({crash:?})");
+                    verify(&mut world.after(machine, crash), crash, &what);
+                    world.index.lose_since_mark();
+                }
+            }
+        }
+        unreachable!("scripts end")
+    }
+
+    /// Opens, compares, settles.
+    pub(crate) fn recovers(&mut self, crash: Crash, what: &str) {
+        let open = self.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        self.compare(&open, crash, what);
+        self.settle(&open, what);
+    }
+
+    /// The models as they are, to compare without a change of them.
+    pub(crate) fn clone_models(&self) -> Models {
+        Models(self.models.clone())
+    }
+
+    /// Opens, also if a volume cannot be recovered.
+    pub(crate) fn try_open(&self) -> Result<Pool> {
+        let disk = Arc::new(self.machine.open("disk").unwrap());
+        Pool::open(disk, Arc::clone(&self.index) as _, &options(self.boot))
+    }
+
+    /// Opens after the newer or the older copy of a block of metadata rotted. The older one may be
+    /// that of another state: then it must not be believed.
+    pub(crate) fn recovers_or_reverts(&mut self, what: &str) {
+        let pool = self.try_open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        drop(pool);
+    }
+
+    /// Runs operations, and closes the pool.
+    pub(crate) fn prepare(&mut self, script: &[Op]) {
+        let open = self.open().unwrap();
+        self.run_all(&open, script).unwrap();
+        open.pool.close().unwrap();
     }
 
     pub(crate) fn open(&self) -> Result<Open> {
         let disk = Arc::new(self.machine.open("disk").unwrap());
         let pool = Pool::open(disk, Arc::clone(&self.index) as _, &options(self.boot))?;
         assert!(pool.failed().is_empty(), "{:?}", pool.failed());
-        let volumes = NAMES.iter().map(|name| pool.volume(name).unwrap()).collect();
+        // A script may have removed one.
+        let volumes = NAMES.iter().filter_map(|name| pool.volume(name).ok());
+        let volumes = volumes.collect();
+        let pool = Arc::new(pool);
         Ok(Open { pool, volumes })
     }
 

@@ -58,7 +58,8 @@ pub(super) fn run(args: &Namespace, output: Output) -> Result<Code> {
             name,
             limits: new,
         } => {
-            let limits = Home::open(folder)?.change_limits(name, |limits| Limits {
+            let home = Home::open(folder)?;
+            let limits = home.change_limits(name, |limits| Limits {
                 minimum_age: new.minimum_age.map_or(limits.minimum_age, |age| age.0),
                 quota_bytes: new
                     .quota
@@ -67,25 +68,33 @@ pub(super) fn run(args: &Namespace, output: Output) -> Result<Code> {
                     .rate
                     .map_or(limits.rate_bytes, |rate| rate.0.map(|size| size.0)),
             })?;
-            let age = limits.minimum_age;
-            output.line(match age {
-                Some(age) => format!("{name}: no machine forgets a backup that is younger than {age}"),
-                None => format!("{name}: a backup may be forgotten at any age"),
-            })?;
-            output.line(match limits.quota_bytes {
-                Some(quota) => format!("{name}: its backups may add {} to the store", bytes(quota)),
-                None => format!("{name}: its backups may add any number of bytes to the store"),
-            })?;
-            output.line(match limits.rate_bytes {
-                Some(rate) => format!(
-                    "{name}: its machines send and receive {} a second at most",
-                    bytes(rate)
-                ),
-                None => format!("{name}: its machines send and receive as fast as they can"),
-            })?;
+            let is_vault = |info: &NamespaceInfo| info.name == *name && info.tenant.is_none();
+            tell(name, &limits, home.namespaces()?.iter().any(is_vault), output)?;
         }
     }
     Ok(Code::Success)
+}
+
+fn tell(name: &str, limits: &Limits, is_vault: bool, output: Output) -> Result<()> {
+    // The server cannot tell the backups of a vault apart.
+    if !is_vault {
+        output.line(match limits.minimum_age {
+            Some(age) => format!("{name}: no machine forgets a backup that is younger than {age}"),
+            None => format!("{name}: a backup may be forgotten at any age"),
+        })?;
+        output.line(match limits.quota_bytes {
+            Some(quota) => format!("{name}: its backups may add {} to the store", bytes(quota)),
+            None => format!("{name}: its backups may add any number of bytes to the store"),
+        })?;
+    }
+    output.line(match limits.rate_bytes {
+        Some(rate) => format!(
+            "{name}: its machines send and receive {} a second at most",
+            bytes(rate)
+        ),
+        None => format!("{name}: its machines send and receive as fast as they can"),
+    })?;
+    Ok(())
 }
 
 fn list(home: &Home, output: Output) -> Result<()> {

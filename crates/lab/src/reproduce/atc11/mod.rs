@@ -51,6 +51,7 @@ pub(super) const PAPER: Paper = Paper {
         sampled::INDEX,
     ],
     with_versions: &[],
+    with_disk_options: false,
     run,
 };
 

@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::reproduce::{Experiment, Progress, Verdict};
+use crate::reproduce::{DiskOptions, Experiment, Progress, Verdict};
 
 /// Runs in seconds, even without optimisation.
 fn tiny() -> Size {
@@ -37,6 +37,7 @@ fn every_experiment_is_reported_with_its_rows_and_points() {
             extent: Extent::Quick,
             parts: PAPER.parts,
             versions: None,
+            disk: DiskOptions::default(),
             folder: folder.path(),
             progress: &progress,
             report: &mut report,

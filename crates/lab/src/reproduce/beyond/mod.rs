@@ -26,6 +26,7 @@ pub(super) const PAPER: Paper = Paper {
     ],
     parts: &[LOOK_AHEAD, CAPS, DEFAULT, repair::REPAIR],
     with_versions: &[repair::REPAIR],
+    with_disk_options: false,
     run,
 };
 

@@ -43,6 +43,7 @@ pub(super) const PAPER: Paper = Paper {
         WORKGROUP_CAPPED,
     ],
     with_versions: &[],
+    with_disk_options: false,
     run,
 };
 

@@ -6,7 +6,7 @@ use simulate::Assembly;
 
 use super::*;
 use crate::reproduce::experiment::{Experiment, Verdict};
-use crate::reproduce::{Extent, Progress, Request};
+use crate::reproduce::{DiskOptions, Extent, Progress, Request};
 
 const CONTAINER: u64 = 256 << 10;
 
@@ -33,6 +33,7 @@ fn reproduced(extents: &Extents) -> Vec<Experiment> {
             extent: Extent::Quick,
             parts: PAPER.parts,
             versions: None,
+            disk: DiskOptions::default(),
             folder: folder.path(),
             progress: &progress,
             report: &mut |experiment| {
@@ -145,6 +146,7 @@ fn a_run_stops_on_request() {
         extent: Extent::Quick,
         parts: PAPER.parts,
         versions: None,
+        disk: DiskOptions::default(),
     };
     let stopped = PAPER.run(&request, std::path::Path::new(""), &progress, &mut |_| {
         panic!("nothing is complete")

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::*;
-use crate::reproduce::{Experiment, Progress};
+use crate::reproduce::{DiskOptions, Experiment, Progress};
 
 /// Runs in seconds, even without optimisation.
 fn tiny() -> Size {
@@ -31,6 +31,7 @@ fn reproduced(parts: &[Part]) -> (Vec<Experiment>, Progress) {
             extent: Extent::Quick,
             parts,
             versions: None,
+            disk: DiskOptions::default(),
             folder: folder.path(),
             progress: &progress,
             report: &mut |experiment| {

@@ -398,13 +398,14 @@ impl BackupSession for RemoteSession {
         drop(mail);
         let mut verdicts = Vec::new();
         for verdict in came {
-            match self.brief.note(verdict).unwrap() {
+            let send = |children| {
+                let sent = vec![Sent::Offer(children)];
+                self.connection().send(serve::SUBMIT, 0, &sent.to_bytes())
+            };
+            match self.brief.note(verdict, send).map_err(broken)? {
                 Noted::Verdict(verdict) => verdicts.push(verdict),
-                Noted::Asked(children) => {
-                    let sent = vec![Sent::Offer(children)];
-                    let sent = self.connection().send(serve::SUBMIT, 0, &sent.to_bytes());
-                    sent.map_err(broken)?;
-                }
+                Noted::Answered => {}
+                Noted::Unasked => panic!("it asks for chunks that it has"),
             }
         }
         Ok(verdicts)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use env::{Entropy, SeededEntropy};
 
 use super::*;
-use crate::reproduce::{Experiment, Progress, Verdict};
+use crate::reproduce::{DiskOptions, Experiment, Progress, Verdict};
 
 /// Runs in seconds, even without optimisation.
 fn tiny() -> Size {
@@ -28,6 +28,7 @@ fn reproduced(versions: Option<&Path>) -> (Vec<Experiment>, Progress) {
             extent: Extent::Quick,
             parts: &[REPAIR],
             versions,
+            disk: DiskOptions::default(),
             folder: Path::new(""),
             progress: &progress,
             report: &mut |experiment| {

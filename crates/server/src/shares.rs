@@ -1,0 +1,142 @@
+//! What the clients of a server share: its balance, and the rate of their namespace.
+//!
+//! An owner whose own line or rate slows it must hold back nobody ([`crate::balance`]). Its
+//! messages may be there before the server asks for them: a restore asks for many regions ahead. So
+//! a connection also notes how its last long message came, and how its last answers left.
+//!
+//! A connection's thread uses it. Nothing here fails but the sending.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use transport::{FrameWriter, TransportError};
+use wire::{FRAME_BYTES_MAX, Refusal, Wire, reply};
+
+use crate::balance::Processing;
+use crate::rate::Rate;
+use crate::state::State;
+
+/// From the time that so many bytes take, ...
+const LONG_BYTES: usize = 64 << 10;
+/// ... a slower rate than this shows that they pass a network, or a client that is slower.
+const MEMORY_BYTES_A_SECOND: u64 = 150_000_000;
+
+/// What a connection shares with others.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    /// Who shares: the token, or the namespace of a tunnel.
+    pub(crate) owner: String,
+    rate: Arc<Rate>,
+    /// Bytes a second.
+    pub(crate) rate_bytes: Option<u64>,
+    /// Whether the last long message or answer passed as slowly as over a network.
+    is_slow: AtomicBool,
+    /// Whether the last answer waited for the rate.
+    is_paced: AtomicBool,
+}
+
+impl Shares {
+    pub(crate) fn new(owner: String, rate: Arc<Rate>) -> Self {
+        Self {
+            owner,
+            rate,
+            rate_bytes: None,
+            is_slow: AtomicBool::new(false),
+            is_paced: AtomicBool::new(false),
+        }
+    }
+
+    /// Waits until these bytes may pass, at the namespace's rate. Returns whether it had to wait.
+    pub(crate) fn pass(&self, state: &State, bytes: usize) -> bool {
+        let clock = &*state.home.env.clock;
+        self.rate
+            .pass(bytes, self.rate_bytes, clock, &|| state.is_ending())
+    }
+
+    /// Whether the client's own line or rate is what slows it.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.is_slow.load(Ordering::Relaxed) || self.is_paced.load(Ordering::Relaxed)
+    }
+
+    /// Notes how long it took until these bytes had passed.
+    pub(crate) fn note(&self, bytes: usize, took: Duration) {
+        if bytes >= LONG_BYTES {
+            let nanos = took.as_nanos() * u128::from(MEMORY_BYTES_A_SECOND);
+            self.is_slow
+                .store(nanos > bytes as u128 * 1_000_000_000, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The answer to a message, at the rate of the client's namespace.
+pub(crate) struct Answer<'a> {
+    writer: &'a FrameWriter,
+    state: &'a State,
+    shares: &'a Shares,
+    number: u32,
+    /// The message. With the answer's first byte it counts as processed: what follows waits for the
+    /// client.
+    processing: Option<Processing>,
+}
+
+impl<'a> Answer<'a> {
+    /// To the message with this number.
+    pub(crate) fn to(
+        number: u32,
+        processing: Option<Processing>,
+        writer: &'a FrameWriter,
+        (state, shares): (&'a State, &'a Shares),
+    ) -> Self {
+        Self {
+            writer,
+            state,
+            shares,
+            number,
+            processing,
+        }
+    }
+
+    fn send(&mut self, kind: u8, body: &[u8]) -> Result<(), TransportError> {
+        drop(self.processing.take());
+        self.state.balance.count(&self.shares.owner, body.len());
+        let is_paced = self.shares.pass(self.state, body.len());
+        self.shares.is_paced.store(is_paced, Ordering::Relaxed);
+        let clock = &*self.state.home.env.clock;
+        let began = clock.monotonic();
+        self.writer.send(kind, self.number, body)?;
+        self.shares
+            .note(body.len(), clock.monotonic().saturating_sub(began));
+        Ok(())
+    }
+
+    /// Sends a part. More follows.
+    pub(crate) fn part(&mut self, body: &[u8]) -> Result<(), TransportError> {
+        self.send(reply::PART, body)
+    }
+
+    /// Sends the last part, in several frames if one is too short.
+    pub(crate) fn end(mut self, body: &[u8]) -> Result<(), TransportError> {
+        let mut rest = body;
+        while let Some((part, after)) = rest.split_at_checked(FRAME_BYTES_MAX)
+            && !after.is_empty()
+        {
+            self.part(part)?;
+            rest = after;
+        }
+        self.send(reply::ANSWER, rest)
+    }
+
+    /// Refuses.
+    pub(crate) fn refuse(mut self, refusal: &Refusal) -> Result<(), TransportError> {
+        self.send(reply::REFUSAL, &refusal.to_bytes())
+    }
+
+    /// Sends the whole answer.
+    pub(crate) fn whole(self, answer: Result<Vec<u8>, Refusal>) -> Result<(), TransportError> {
+        match answer {
+            Ok(bytes) => self.end(&bytes),
+            Err(refusal) => self.refuse(&refusal),
+        }
+    }
+}

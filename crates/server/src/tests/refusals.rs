@@ -1,0 +1,45 @@
+//! Refused clients: how many of them the server records.
+
+use super::*;
+
+/// The records of the server's folder about this event.
+fn records(home: &Home, event: &str) -> Vec<serde_json::Value> {
+    let all: Vec<(String, serde_json::Value)> = home.records("audit").unwrap();
+    let of_event = all.into_iter().map(|(_, record)| record);
+    of_event.filter(|record| record["event"] == event).collect()
+}
+
+#[test]
+fn refused_tokens_and_invitations_are_recorded_once_a_second() {
+    let (bed, clock) = Bed::timed();
+    let home = &bed.server.state().home;
+    let refused = || {
+        let mut client = bed.dial();
+        client.greet();
+        let (token, namespace) = ("none".to_owned(), "web".to_owned());
+        let refused = client.ask(request::LOGIN, &Login { token, namespace });
+        assert_eq!(refused.unwrap_err().kind, RefusalKind::NotAllowed);
+    };
+    (0..20).for_each(|_| refused());
+    let told = records(home, "refused token");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(
+        (&told[0]["about"], &told[0]["from"]),
+        (&"web".into(), &"there".into())
+    );
+    clock.advance(Duration::from_secs(1));
+    refused();
+    let told = records(home, "refused token");
+    assert_eq!(told.len(), 2);
+    assert!(told.iter().any(|record| record["unrecorded"] == 19), "{told:?}");
+
+    clock.advance(Duration::from_secs(1));
+    let address: Address = "onefold://host/web".parse().unwrap();
+    let invited = home.invite(address, "write".parse().unwrap(), None).unwrap();
+    let code = format!("{}x", invited.invitation.code);
+    for _ in 0..20 {
+        assert!(home.join(&code, "test", "there").is_err());
+    }
+    assert_eq!(records(home, "refused invitation").len(), 1);
+    home.join(&invited.invitation.code, "test", "there").unwrap();
+}

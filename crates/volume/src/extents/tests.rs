@@ -1,0 +1,114 @@
+use env::MemoryDevice;
+
+use super::*;
+
+const EXTENTS: u32 = 1200;
+
+fn volume(number: u32) -> VolumeId {
+    VolumeId::new(number).expect("a small number")
+}
+
+fn superblock(table: &ExtentTable, extents: u32) -> Superblock {
+    Superblock {
+        counter: 0,
+        pool: [0; 16],
+        domain_key: [0; 32],
+        extents,
+        table: table.extents().to_vec(),
+        next_volume: volume(1),
+        boot: [0; 16],
+        index: String::new(),
+    }
+}
+
+fn made() -> (MemoryDevice, ExtentTable) {
+    let device = MemoryDevice::new(u64::from(EXTENTS) << 22);
+    let table = ExtentTable::create(&device, [0; 16], EXTENTS).expect("there is room");
+    (device, table)
+}
+
+fn assert_equal(a: &ExtentTable, b: &ExtentTable) {
+    assert_eq!((&a.entries, a.free), (&b.entries, b.free));
+}
+
+#[test]
+fn grants_are_durable_and_counted() {
+    let (device, mut table) = made();
+    let head = superblock(&table, EXTENTS);
+    let all = table.free();
+    let granted = table.grant(&device, volume(1), 700).expect("granted");
+    assert_eq!((granted.len(), table.free()), (700, all - 700));
+    assert_equal(&ExtentTable::load(&device, &head).expect("loaded"), &table);
+    assert_eq!(table.granted(volume(1)).len(), 700);
+    table.own(&device, volume(1), &granted[..300]).expect("owned");
+    assert_eq!(
+        (table.granted(volume(1)).len(), table.held(volume(1)).len()),
+        (400, 700)
+    );
+    table.release(&device, &granted[..10]).expect("released");
+    let rest = table.grant(&device, volume(2), 10_000).expect("granted");
+    assert_eq!((rest.len() as u64, table.free()), (all - 690, 0));
+    // A release of an older grant changes nothing.
+    table.release(&device, &granted[..10]).expect("released");
+    assert_eq!(table.free(), 0);
+    assert_equal(&ExtentTable::load(&device, &head).expect("loaded"), &table);
+    assert!(table.take_header(volume(3)).is_err(), "no extent is free");
+}
+
+#[test]
+fn a_torn_page_leaves_the_other_copy() {
+    let (device, mut table) = made();
+    let head = superblock(&table, EXTENTS);
+    table.grant(&device, volume(1), 3).expect("granted");
+    let before = ExtentTable::load(&device, &head).expect("loaded");
+    let counter = table.counters[0];
+    table.grant(&device, volume(1), 1).expect("granted");
+    // The copy that the last change wrote.
+    let block = table.copies(0).expect("a page")[usize::from(!(counter + 1).is_multiple_of(2))];
+    let mut bytes = [0; BLOCK_BYTES];
+    let at = block.get() * env::BLOCK_BYTES;
+    device.read_at(at, &mut bytes).expect("read");
+    bytes[2048..].fill(0xee);
+    device.write_at(at, &bytes).expect("written");
+    assert_equal(&ExtentTable::load(&device, &head).expect("loaded"), &before);
+    // The next change writes that copy, and never the only whole one.
+    let mut again = ExtentTable::load(&device, &head).expect("loaded");
+    again.grant(&device, volume(1), 1).expect("granted");
+    device.read_at(at, &mut bytes).expect("read");
+    assert!(
+        frame::open_in([0; 16], BlockKind::Table, &bytes).is_ok(),
+        "the torn copy was replaced"
+    );
+}
+
+#[test]
+fn both_copies_damaged_is_an_error_that_names_the_block() {
+    let (device, table) = made();
+    let head = superblock(&table, EXTENTS);
+    let copies = table.copies(1).expect("a page");
+    for block in copies {
+        device
+            .write_at(block.get() * env::BLOCK_BYTES, &[0x11; BLOCK_BYTES])
+            .expect("written");
+    }
+    match ExtentTable::load(&device, &head) {
+        Err(VolumeError::Damaged { block, .. }) => assert_eq!(block, copies[0]),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_longer_table_has_the_old_entries_and_new_free_ones() {
+    let (device, mut table) = made();
+    table.grant(&device, volume(1), 700).expect("granted");
+    let free = table.free();
+    device.grow(u64::from(EXTENTS + 900) << 22).expect("grown");
+    table.extend(&device, EXTENTS + 900).expect("extended");
+    assert_eq!(table.free(), free + 900);
+    let head = superblock(&table, EXTENTS + 900);
+    assert_equal(&ExtentTable::load(&device, &head).expect("loaded"), &table);
+    // Before the superblock says so, the old length holds.
+    let old = superblock(&table, EXTENTS);
+    let loaded = ExtentTable::load(&device, &old).expect("loaded");
+    assert_eq!((loaded.len(), loaded.free()), (EXTENTS as usize, free));
+}

@@ -1,0 +1,202 @@
+//! A duplicates index that loses answers, and one that forgets what it acknowledged.
+
+use ddi::fault::Failure;
+use env::block::fault::PowerCut;
+use volume::{VolumeError, VolumeSettings};
+
+use crate::model::{Crash, Model};
+use crate::world::{BLOCKS, Op, Open, World};
+
+fn write(volume: usize, lba: u64, count: u64, number: u64) -> Op {
+    Op::Write {
+        volume,
+        lba,
+        count,
+        number,
+    }
+}
+
+fn flush(volume: usize) -> Op {
+    Op::Flush { volume }
+}
+
+/// Batches of every kind: six of them.
+fn script() -> Vec<Op> {
+    let (find, collect) = (|volume| Op::Find { volume }, |volume| Op::Collect { volume });
+    vec![
+        write(0, 0, 20, 10),
+        find(0),
+        write(1, 505, 20, 15),
+        find(1),
+        flush(0),
+        write(0, 3, 6, 100),
+        write(1, 508, 3, 200),
+        flush(0),
+        flush(1),
+        flush(0),
+        flush(1),
+        collect(0),
+        collect(1),
+        find(1),
+        find(0),
+        flush(0),
+    ]
+}
+
+#[test]
+fn a_lost_answer_at_every_batch_changes_no_count() {
+    let base = World::new();
+    for failure in [Failure::Before, Failure::After] {
+        for n in 1.. {
+            let mut world = base.fork();
+            let open = world.open().unwrap();
+            let applies = world.index.applies();
+            world.index.fail_apply(n, failure);
+            world.run_all(&open, &script()).unwrap();
+            if world.index.applies() - applies < n {
+                assert!(n > 5, "{n} batches");
+                break;
+            }
+            world.settle(&open, &format!("{failure:?} at batch {n}"));
+        }
+    }
+}
+
+#[test]
+fn a_batch_without_an_answer_waits_and_is_sent_again() {
+    let base = World::new();
+    for crash in [None, Some(Crash::Kill), Some(Crash::PowerCut)] {
+        for failure in [Failure::Before, Failure::After] {
+            for n in 1..=6 {
+                let mut world = base.fork();
+                let mut open = world.open().unwrap();
+                (n..n + 3).for_each(|call| world.index.fail_apply(call, failure));
+                let mut has_failed = false;
+                for op in script() {
+                    match world.run(&open, op) {
+                        Ok(()) => {}
+                        Err(VolumeError::Index(_)) if !has_failed => {
+                            has_failed = true;
+                            // The blocks are written meanwhile.
+                            world
+                                .run_all(&open, &[write(0, 1, 2, 300), write(1, 509, 9, 310)])
+                                .unwrap();
+                            let Some(crash) = crash else {
+                                continue;
+                            };
+                            let machine = match crash {
+                                Crash::Kill => world.machine.process(),
+                                Crash::PowerCut => world.machine.power_cut(PowerCut::Seeded(n)),
+                            };
+                            drop(open);
+                            world = world.after(machine, crash);
+                            open = world.open().unwrap();
+                            world.compare(&open, crash, "without an answer");
+                            world.write_torn(&open);
+                        }
+                        Err(error) => panic!("{op:?}: {error}"),
+                    }
+                }
+                assert!(has_failed, "batch {n}");
+                world.settle(&open, &format!("{crash:?}, {failure:?} at batch {n}"));
+            }
+        }
+    }
+}
+
+fn needs_recount(open: &Open) {
+    for volume in &open.volumes {
+        let error = volume.find(0, true, &mut |_| true).unwrap_err();
+        assert!(matches!(error, VolumeError::NeedsRecount { .. }), "{error}");
+        let error = volume.collect(&mut |_| true).unwrap_err();
+        assert!(matches!(error, VolumeError::NeedsRecount { .. }), "{error}");
+    }
+}
+
+/// The index is not the one that the pool used: nothing is shared or freed until a recount.
+fn heals(mut world: World, what: &str) {
+    let open = world.open().unwrap();
+    world.compare(&open, Crash::Kill, what);
+    // Writes go on.
+    let ops = [
+        write(0, 0, 9, 400),
+        write(1, 505, 4, 404),
+        Op::Cut {
+            volume: 1,
+            lba: 520,
+            count: 3,
+        },
+        flush(0),
+        flush(1),
+    ];
+    world.run_all(&open, &ops).unwrap();
+    world.compare(&open, Crash::Kill, what);
+    needs_recount(&open);
+    drop(open);
+    // Also behind a start.
+    let open = world.open().unwrap();
+    needs_recount(&open);
+    assert!(!open.pool.stats().unwrap().index_matches, "{what}");
+    open.pool.recount(&mut |_| {}).unwrap();
+    world.compare(&open, Crash::Kill, what);
+    world.settle(&open, what);
+    drop(open);
+    let open = world.open().unwrap();
+    world.settle(&open, &format!("{what}, started again"));
+}
+
+#[test]
+fn an_index_that_forgot_batches_stops_sharing_until_a_recount() {
+    for kept in 0..6 {
+        let mut world = World::new();
+        let open = world.open().unwrap();
+        let mut is_marked = false;
+        for op in script() {
+            if !is_marked && world.index.applies() == kept {
+                world.index.mark();
+            } else {
+                is_marked = true;
+            }
+            world.run(&open, op).unwrap();
+        }
+        drop(open);
+        world.index.lose_since_mark();
+        heals(world, &format!("the index has {kept} batches"));
+    }
+}
+
+#[test]
+fn an_old_copy_of_the_pool_stops_sharing_until_a_recount() {
+    let script = script();
+    for len in [2, 4, 9, 12] {
+        let mut world = World::new();
+        let open = world.open().unwrap();
+        world.run_all(&open, &script[..len]).unwrap();
+        world.run_all(&open, &[flush(0), flush(1)]).unwrap();
+        let copy = world.after(world.machine.power_cut(PowerCut::KeepAll), Crash::Kill);
+        world.run_all(&open, &script[len..]).unwrap();
+        drop(open);
+        heals(copy, &format!("the pool is as it was before operation {len}"));
+    }
+}
+
+#[test]
+fn equal_fingerprints_of_one_batch_are_compared_too() {
+    let settings = VolumeSettings {
+        compare_bytes: true,
+        ..VolumeSettings::default()
+    };
+    let mut world = World::with(settings);
+    let open = world.open().unwrap();
+    let fill = Op::Fill {
+        volume: 0,
+        lba: 0,
+        count: 40,
+        number: 7,
+    };
+    world.run_all(&open, &[fill, Op::Find { volume: 0 }]).unwrap();
+    assert_eq!(open.volumes[0].counts().different, 0);
+    world.settle(&open, "one content");
+    assert_eq!(Model::contents(&world.models).len(), 1);
+    assert_eq!(world.blocks, BLOCKS);
+}

@@ -1,0 +1,317 @@
+//! Crashes at every operation of what an administrator does: volumes made, removed and resized,
+//! settings, a pool that grows, a recount, the first start.
+
+use std::sync::Arc;
+
+use ddi::DuplicatesIndex;
+use ddi::fault::FaultyIndex;
+use env::SeededEntropy;
+use env::block::fault::{Fault, FaultMachine, PowerCut};
+use volume::{Pool, VolumeError, VolumeSettings};
+
+use crate::model::{BLOCK, Crash, Model, content};
+use crate::world::{BLOCKS, EXTENTS, NAMES, Op, Open, World, options};
+
+const CUTS: &[PowerCut] = &[PowerCut::DropAll, PowerCut::TearAll, PowerCut::Seeded(1)];
+
+/// Shared and private blocks in both volumes, and references to give back.
+fn mixed() -> World {
+    let mut world = World::new();
+    let write = |volume, lba, count, number| Op::Write {
+        volume,
+        lba,
+        count,
+        number,
+    };
+    let flush = |volume| Op::Flush { volume };
+    world.prepare(&[
+        write(0, 0, 20, 10),
+        write(1, 505, 20, 15),
+        flush(0),
+        flush(1),
+        Op::Find { volume: 0 },
+        Op::Find { volume: 1 },
+        write(1, 508, 4, 100),
+        write(0, 300, 5, 200),
+        flush(0),
+        flush(1),
+        flush(1),
+    ]);
+    world
+}
+
+#[test]
+fn a_volume_is_made_whole_or_not_at_all() {
+    let script = |world: &mut World, open: &Open| {
+        let made = open
+            .pool
+            .create_volume("c", 40 * BLOCK as u64, VolumeSettings::default())?;
+        made.write(0, &content(10), false)?;
+        let _ = world;
+        made.flush()
+    };
+    let count = mixed().each_crash(1, CUTS, &script, &|world, crash, what| {
+        let open = world.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let made = match open.pool.volume("c") {
+            Ok(made) => made,
+            Err(VolumeError::NoVolume { .. }) => open
+                .pool
+                .create_volume("c", 40 * BLOCK as u64, VolumeSettings::default())
+                .unwrap_or_else(|error| panic!("{what}: {error}")),
+            Err(error) => panic!("{what}: {error}"),
+        };
+        let mut read = vec![1; 40 * BLOCK];
+        made.read(0, &mut read).unwrap();
+        assert!(read[BLOCK..].iter().all(|byte| *byte == 0), "{what}");
+        made.write(0, &content(10), true).unwrap();
+        world.compare(&open, crash, what);
+        world.settle(&open, what);
+    });
+    assert!(count > 10, "{count}");
+}
+
+/// Frees the blocks of removed volumes, as the pool's threads do.
+fn dissolve_all(open: &Open) {
+    for volume in open.pool.removed() {
+        volume.dissolve(&mut |_| true).unwrap();
+    }
+    assert!(open.pool.removed().is_empty());
+}
+
+#[test]
+fn a_removed_volume_gives_everything_back() {
+    let script = |_: &mut World, open: &Open| open.pool.remove_volume("b")?.dissolve(&mut |_| true);
+    let verify = |world: &mut World, crash, what: &str| {
+        let open = world.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        world.compare(&open, crash, what);
+        world.check(&open, what);
+        if open.pool.volume("b").is_err() {
+            dissolve_all(&open);
+            world.models[1] = Model::new(BLOCKS);
+            // A new volume takes the removed one's place, and is zeros.
+            let made = open
+                .pool
+                .create_volume("b", BLOCKS * BLOCK as u64, VolumeSettings::default());
+            let made = made.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let mut read = vec![1; usize::try_from(BLOCKS).unwrap() * BLOCK];
+            made.read(0, &mut read).unwrap();
+            assert!(read.iter().all(|byte| *byte == 0), "{what}");
+            drop(open);
+            let open = world.open().unwrap();
+            world.settle(&open, what);
+        } else {
+            world.settle(&open, what);
+        }
+    };
+    let base = mixed();
+    assert!(base.each_crash(2, CUTS, &script, &verify) > 10);
+    let mut world = base.fork();
+    let open = world.open().unwrap();
+    script(&mut world, &open).unwrap();
+    drop(open);
+    verify(&mut world, Crash::Kill, "removed");
+}
+
+#[test]
+fn a_resized_volume_has_zeros_where_it_grew() {
+    let script = |_: &mut World, open: &Open| {
+        let volume = &open.volumes[1];
+        volume.resize(2000 * BLOCK as u64)?;
+        volume.write(1999 * BLOCK as u64, &content(10), true)?;
+        volume.resize(510 * BLOCK as u64)?;
+        volume.resize(BLOCKS * BLOCK as u64)
+    };
+    let verify = |world: &mut World, _: Crash, what: &str| {
+        let open = world.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let volume = &open.volumes[1];
+        let blocks = volume.len_bytes() / BLOCK as u64;
+        assert!([510, BLOCKS, 2000].contains(&blocks), "{what}: {blocks}");
+        volume.resize(BLOCKS * BLOCK as u64).unwrap();
+        let mut read = vec![1; usize::try_from(BLOCKS).unwrap() * BLOCK];
+        volume.read(0, &mut read).unwrap();
+        for (lba, block) in read.chunks_exact(BLOCK).enumerate() {
+            let before = match lba {
+                508..512 => 100 + lba as u64 - 508,
+                505..525 => 15 + lba as u64 - 505,
+                _ => 0,
+            };
+            let is_cut = lba >= 510 && block.iter().all(|byte| *byte == 0);
+            assert!(is_cut || block == content(before), "{what}: block {lba}");
+            assert!(
+                is_cut || lba < 510 || blocks != 510,
+                "{what}: block {lba} is back"
+            );
+        }
+        volume.resize(2000 * BLOCK as u64).unwrap();
+        let mut read = vec![1; 960 * BLOCK];
+        volume.read(BLOCKS * BLOCK as u64, &mut read).unwrap();
+        assert!(read.iter().all(|byte| *byte == 0), "{what}: behind the old end");
+        world.check(&open, what);
+    };
+    let base = mixed();
+    assert!(base.each_crash(1, CUTS, &script, &verify) > 10);
+    let mut world = base.fork();
+    let open = world.open().unwrap();
+    script(&mut world, &open).unwrap();
+    drop(open);
+    let open = world.open().unwrap();
+    assert_eq!(open.volumes[1].len_bytes(), BLOCKS * BLOCK as u64);
+    let mut read = vec![1; 20 * BLOCK];
+    open.volumes[1].read(510 * BLOCK as u64, &mut read).unwrap();
+    assert!(read.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn settings_are_the_old_or_the_new_ones() {
+    let new = VolumeSettings {
+        compare_bytes: true,
+        interval_s: 7,
+        ..VolumeSettings::default()
+    };
+    let script = move |_: &mut World, open: &Open| open.volumes[0].set(new);
+    let verify = move |world: &mut World, crash, what: &str| {
+        let open = world.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let found = open.volumes[0].settings();
+        assert!(
+            found == new || found == VolumeSettings::default(),
+            "{what}: {found:?}"
+        );
+        world.compare(&open, crash, what);
+        world.settle(&open, what);
+    };
+    let base = mixed();
+    base.each_crash(1, CUTS, &script, &verify);
+    let mut world = base.fork();
+    let open = world.open().unwrap();
+    script(&mut world, &open).unwrap();
+    open.pool.close().unwrap();
+    drop(open);
+    assert_eq!(world.open().unwrap().volumes[0].settings(), new);
+}
+
+#[test]
+fn a_pool_that_grows_is_short_or_long() {
+    let long = (EXTENTS + 600) << 22;
+    let script = |_: &mut World, open: &Open| {
+        open.pool.grow((EXTENTS + 2) << 22)?;
+        open.pool.grow((EXTENTS + 600) << 22)?;
+        let write = vec![7; 4 << 20];
+        (0..8).try_for_each(|_| open.volumes[0].write(0, &write, false))
+    };
+    let count = mixed().each_crash(4, CUTS, &script, &|world, _, what| {
+        let open = world.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        match open.pool.grow(long) {
+            Ok(()) | Err(VolumeError::Invalid { .. }) => {}
+            Err(error) => panic!("{what}: {error}"),
+        }
+        open.volumes[0].write(0, &vec![8; 4 << 20], true).unwrap();
+        world.check(&open, what);
+        drop(open);
+        let open = world.open().unwrap();
+        assert!(matches!(open.pool.grow(long), Err(VolumeError::Invalid { .. })));
+    });
+    assert!(count > 5, "{count}");
+}
+
+#[test]
+fn a_pool_grows_beyond_its_table() {
+    // A whole extent of the table is about 504 * 512 extents.
+    let extents = 504 * 512 + 8;
+    let world = World::new();
+    let open = world.open().unwrap();
+    open.pool.grow(extents << 22).unwrap();
+    open.volumes[0].write(0, &content(9), true).unwrap();
+    let free = open.pool.stats().unwrap().free_bytes;
+    assert!(free > (504 * 512) << 22, "{free}");
+    drop(open);
+    let open = world.open().unwrap();
+    let mut read = vec![0; BLOCK];
+    open.volumes[0].read(0, &mut read).unwrap();
+    assert_eq!(read, content(9));
+    assert!(open.pool.stats().unwrap().free_bytes > (504 * 512) << 22);
+}
+
+#[test]
+fn a_recount_that_is_interrupted_can_be_repeated() {
+    let script = |_: &mut World, open: &Open| open.pool.recount(&mut |_| {}).map(|_| ());
+    let verify = |world: &mut World, crash, what: &str| {
+        let open = world.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        world.compare(&open, crash, what);
+        // Until it is repeated, nothing may be freed by what the index says.
+        if open.pool.stats().unwrap().index_matches {
+            world.check(&open, what);
+        }
+        open.pool.recount(&mut |_| {}).unwrap();
+        world.settle(&open, what);
+    };
+    let base = mixed();
+    assert!(base.each_crash(1, CUTS, &script, &verify) > 10);
+}
+
+#[test]
+fn a_first_start_that_is_interrupted_can_be_repeated() {
+    let start = |machine: &FaultMachine, index: &Arc<FaultyIndex>, boot: u8| {
+        let disk = Arc::new(machine.open("disk").unwrap());
+        match Pool::open(disk.clone(), Arc::clone(index) as _, &options(boot)) {
+            Err(VolumeError::NotAPool { .. }) => {
+                Pool::create(&*disk, &SeededEntropy::new(7), [boot; 16], "")?;
+            }
+            Err(error) => return Err(error),
+            Ok(pool) => drop(pool),
+        }
+        let pool = Pool::open(disk, Arc::clone(index) as _, &options(boot))?;
+        assert!(pool.failed().is_empty(), "{:?}", pool.failed());
+        for name in NAMES {
+            match pool.create_volume(name, BLOCKS * BLOCK as u64, VolumeSettings::default()) {
+                Ok(_) | Err(VolumeError::VolumeExists { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(pool)
+    };
+    let index = Arc::new(FaultyIndex::new(options(1).clock));
+    for n in 1.. {
+        let machine = FaultMachine::new();
+        drop(machine.create("disk", EXTENTS << 22));
+        machine.inject(Fault::stop(n));
+        if start(&machine, &index, 1).is_ok() {
+            assert!(n > 20, "{n} operations");
+            return;
+        }
+        let cuts = CUTS.iter().map(|cut| (machine.power_cut(*cut), 2));
+        let all: Vec<_> = cuts.chain([(machine.process(), 1)]).collect();
+        for (outcome, (machine, boot)) in all.into_iter().enumerate() {
+            machine.clear_faults();
+            let pool = start(&machine, &index, boot)
+                .unwrap_or_else(|error| panic!("operation {n}, outcome {outcome}: {error}"));
+            let found = pool.check(true, &mut |_| {}).unwrap().findings;
+            assert!(
+                found.is_empty(),
+                "operation {n}, outcome {outcome}: {:?}",
+                &found[..1]
+            );
+            assert_eq!(pool.volumes().len(), 2);
+        }
+        assert_eq!(index.statistics().unwrap().rows(), 0);
+    }
+}
+
+#[test]
+fn the_threads_of_a_pool_dissolve_removed_volumes_and_share_blocks() {
+    let mut world = mixed().fork();
+    let open = world.open().unwrap();
+    open.pool.remove_volume("b").unwrap();
+    let background = open.pool.start().unwrap();
+    let is_done = || {
+        let stats = open.pool.stats().unwrap();
+        open.pool.removed().is_empty() && stats.backlog_bytes == 0
+    };
+    while !is_done() {
+        std::thread::yield_now();
+    }
+    background.stop();
+    world.models[1] = Model::new(BLOCKS);
+    drop(open);
+    let open = world.open().unwrap();
+    world.settle(&open, "dissolved");
+}
