@@ -26,10 +26,8 @@ fn parse(text: &str) -> Option<[u8; 16]> {
         .filter(|c| *c != '-')
         .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
         .collect();
-    let bytes: Vec<u8> = digits?
-        .chunks(2)
-        .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
-        .collect();
+    let digits = digits.filter(|digits| digits.len() == 32)?;
+    let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect();
     bytes.try_into().ok()
 }
 
