@@ -81,7 +81,8 @@ impl Volume {
         self.search_private()?;
         let mut from = Lba::new(0).expect("a volume has a first block");
         loop {
-            let lbas = self.dirty.quiet(from, quiet, BATCH_BLOCKS);
+            let mut lbas = self.dirty.quiet(from, quiet, BATCH_BLOCKS);
+            lbas.truncate(self.blocks_that_fit(&lbas)?);
             let Some(last) = lbas.last() else {
                 return Ok(());
             };
@@ -133,18 +134,6 @@ impl Volume {
                 return Err(VolumeError::NoSpace);
             }
         }
-        // Each page that the batch changes needs blocks in the next checkpoint.
-        let pages = lbas.chunk_by(|a, b| a.get() / LEAF_BLOCKS == b.get() / LEAF_BLOCKS);
-        let wanted = 2 * pages.count() as u64;
-        if self.spare_blocks() < wanted {
-            self.refill_ahead(wanted + self.core().reserve())?;
-            if self.spare_blocks() < wanted {
-                self.checkpoint_in_slot(&slot)?;
-            }
-            if self.spare_blocks() < wanted {
-                return Err(VolumeError::NoSpace);
-            }
-        }
         let mut taken = self.freeze(lbas, wait, found);
         let read = self.read_taken(&mut taken);
         if let Err(error) = read {
@@ -159,6 +148,21 @@ impl Volume {
         self.cut_zeros(&zeros)?;
         self.register(data, &mut slot)?;
         Ok(examined)
+    }
+
+    /// How many of these blocks a batch may take: each page that it changes needs blocks in the next
+    /// checkpoint. At least those of one page.
+    fn blocks_that_fit(&self, lbas: &[Lba]) -> Result<usize> {
+        let pages = lbas.chunk_by(|a, b| a.get() / LEAF_BLOCKS == b.get() / LEAF_BLOCKS);
+        let wanted = 2 * pages.clone().count() as u64;
+        if self.spare_blocks() < wanted {
+            let extents = wanted.div_ceil(format::pool::EXTENT_BLOCKS);
+            if !self.credit(usize::try_from(extents).unwrap_or(1))? {
+                self.checkpoint()?;
+            }
+        }
+        let fit = usize::try_from(self.spare_blocks() / 2).unwrap_or(usize::MAX);
+        Ok(pages.take(fit.max(1)).map(<[Lba]>::len).sum())
     }
 
     /// Free blocks beside those of the next checkpoint.

@@ -9,13 +9,14 @@ use std::sync::{Arc, RwLock};
 use crypto::{DomainKey, Fingerprinter};
 use ddi::{Bucket, DuplicatesIndex};
 use env::{BlockDevice, Clock, Entropy};
-use format::pool::header::{VOLUME_BLOCKS_MAX, VOLUME_NAME_BYTES_MAX, VolumeHeader, VolumeSettings};
+use format::pool::header::{VOLUME_BLOCKS_MAX, VolumeHeader, VolumeSettings};
 use format::pool::superblock::Superblock;
 use types::{BatchSequence, VolumeId};
 
 use crate::error::{Result, VolumeError};
 use crate::extents::{ExtentTable, extents_of, read_superblock, write_superblock};
 use crate::head::write_copy;
+use crate::names::{check_len, check_name};
 use crate::recovery::{Recovered, recover};
 use crate::shared::{Mismatch, Shared};
 use crate::slot::Slot;
@@ -482,31 +483,4 @@ impl Volume {
         self.keep_settings(settings);
         Ok(())
     }
-}
-
-fn check_name(name: &str) -> Result<()> {
-    let why = if name.is_empty() {
-        "it is empty"
-    } else if name.len() > VOLUME_NAME_BYTES_MAX {
-        "it has more than 255 bytes"
-    } else if name.chars().any(|c| c.is_control() || c == '/') {
-        "it has a slash or a control character"
-    } else {
-        return Ok(());
-    };
-    Err(VolumeError::Invalid {
-        what: "name of a volume",
-        why: why.to_owned(),
-    })
-}
-
-fn check_len(len_bytes: u64) -> Result<u64> {
-    let blocks = len_bytes.div_ceil(env::BLOCK_BYTES);
-    if blocks == 0 || blocks > VOLUME_BLOCKS_MAX {
-        return Err(VolumeError::Invalid {
-            what: "size of a volume",
-            why: "a volume has between 4 KiB and 64 TiB".to_owned(),
-        });
-    }
-    Ok(blocks)
 }

@@ -1,9 +1,9 @@
 //! Opening a volume: the last checkpoint, and the log behind it (D8).
 //!
-//! The log is replayed by the same changes that made it (`core`). A `Map` behind the last mark counts
-//! only if the new block has its digest (rule 12): else the volume has the old block again. After a
-//! kill every such block has it, because nobody writes in place what no durable mark covers (rule 14).
-//! After a power cut, or after a flush that failed, a block may not have been written.
+//! The log is replayed by the same changes that made it (`core`). A `Map` behind the last mark
+//! counts only if the new block has its digest (rule 12): else the volume has the old block again.
+//! After a kill every such block has it, because nobody writes in place what no durable mark covers
+//! (rule 14). After a power cut, or after a flush that failed, a block may not have been written.
 //!
 //! Recovery ends with a checkpoint under a new epoch. So no block of log is judged twice, and none
 //! of before a gap is ever taken for one of after it.

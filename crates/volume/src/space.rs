@@ -1,0 +1,181 @@
+//! Free blocks of a volume: taken for writes, and got from the pool, from limbo, from the
+//! collector, or from other volumes (D5).
+
+use format::pool::record::Record;
+use types::BlockNumber;
+
+use crate::error::{Result, VolumeError};
+use crate::extents::Grant;
+use crate::lock::lock;
+use crate::volume::{KEPT_FOR_OVERWRITES, Purpose, Volume};
+
+impl Volume {
+    /// Takes blocks for `count` successive blocks of the volume: several runs if there is no long
+    /// one. If too few are free, more come from limbo, from the pool or from other volumes.
+    ///
+    /// The last free blocks are kept for blocks that were written before: each of these frees
+    /// another block in the end, so it can always be overwritten as long as nobody shares it.
+    pub(crate) fn allocate(&self, count: u64, purpose: Purpose) -> Result<Vec<(BlockNumber, u32)>> {
+        let kept = match purpose {
+            Purpose::First => KEPT_FOR_OVERWRITES,
+            Purpose::Overwrite => 0,
+        };
+        loop {
+            let before = {
+                let mut core = self.core();
+                // The log may take an extent for its room, so it is asked first.
+                if core.has_log_room() && core.free.len() >= count + kept + core.reserve() {
+                    let mut runs = Vec::new();
+                    let mut left = count;
+                    while left > 0 {
+                        let wanted = u32::try_from(left).unwrap_or(u32::MAX);
+                        let run = core.free.take_run(wanted).expect("blocks were counted");
+                        left -= u64::from(run.1);
+                        core.reserved.insert(run.0, run.1);
+                        runs.push(run);
+                    }
+                    return Ok(runs);
+                }
+                core.free.len()
+            };
+            self.refill(count + kept, before)?;
+        }
+    }
+
+    /// Gives back blocks that were taken and not mapped.
+    pub(crate) fn give_up(&self, runs: &[(BlockNumber, u32)]) {
+        let mut core = self.core();
+        for (first, count) in runs {
+            core.reserved.remove(first);
+            for n in 0..u64::from(*count) {
+                if let Ok(block) = BlockNumber::new(first.get() + n) {
+                    core.free.add(block);
+                }
+            }
+        }
+    }
+
+    /// Gets free blocks: extents of the pool, or blocks of limbo after a flush. `before` is the
+    /// number of free blocks that were too few.
+    fn refill(&self, count: u64, before: u64) -> Result<()> {
+        let mut step = lock(&self.refill_turn);
+        self.check_running()?;
+        let (reserve, has_more) = {
+            let core = self.core();
+            (core.reserve(), core.free.len() > before)
+        };
+        if has_more {
+            return Ok(());
+        }
+        let wanted =
+            usize::try_from((count + reserve).div_ceil(format::pool::EXTENT_BLOCKS)).unwrap_or(usize::MAX);
+        // A volume that grows quickly gets more at once, up to an eighth of what is free.
+        let share = usize::try_from(self.shared.table().free() / 8).unwrap_or(usize::MAX);
+        let extents = wanted.max(usize::try_from(*step).unwrap_or(1).min(share));
+        *step = (*step * 2).min(256);
+        if self.credit(extents)? {
+            return Ok(());
+        }
+        *step = 1;
+        // A checkpoint frees extents of the log, and blocks in limbo need two flushes.
+        self.checkpoint()?;
+        self.flush_now()?;
+        {
+            let mut core = self.core();
+            core.leave_limbo(self.readers.advance());
+            if core.free.len() > before {
+                return Ok(());
+            }
+        }
+        if self.take_gift(count + reserve)? || self.collect_now(before)? {
+            return Ok(());
+        }
+        Err(VolumeError::NoSpace)
+    }
+
+    /// Frees the blocks that nobody refers to any more, at once. Returns whether more blocks are
+    /// free than before.
+    fn collect_now(&self, before: u64) -> Result<bool> {
+        if self.core().unreferenced.is_empty() {
+            return Ok(false);
+        }
+        self.flush_now()?;
+        // An index that fails, or that does not match, frees nothing; that is no error of a write.
+        if let Err(error) = self.collect(&mut |_| true) {
+            tracing::warn!(volume = %self.id, %error, "nothing can be freed");
+            self.check_running()?;
+            return Ok(false);
+        }
+        self.flush_now()?;
+        self.flush_now()?;
+        let mut core = self.core();
+        core.leave_limbo(self.readers.advance());
+        Ok(core.free.len() > before)
+    }
+
+    /// Gets extents of the pool until so many blocks are free, or the pool has no more.
+    pub(crate) fn refill_ahead(&self, blocks: u64) -> Result<()> {
+        let mut step = lock(&self.refill_turn);
+        if self.core().free.len() >= blocks {
+            return Ok(());
+        }
+        let share = usize::try_from(self.shared.table().free() / 8).unwrap_or(usize::MAX);
+        let extents = usize::try_from(*step).unwrap_or(1).min(share);
+        *step = (*step * 2).min(256);
+        if extents > 0 {
+            self.credit(extents)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the log has room for an operation, and that the next checkpoint has blocks
+    /// for its pages and `more`. The caller holds no lock.
+    pub(crate) fn make_room(&self, more: u64) -> Result<()> {
+        self.make_log_room()?;
+        let has_blocks = || {
+            let core = self.core();
+            core.free.len() >= core.reserve() + more
+        };
+        if has_blocks() || self.credit(1)? && has_blocks() {
+            return Ok(());
+        }
+        self.checkpoint()?;
+        if has_blocks() {
+            return Ok(());
+        }
+        Err(VolumeError::NoSpace)
+    }
+
+    /// Makes sure that the log has room for an operation. The caller holds no lock.
+    pub(crate) fn make_log_room(&self) -> Result<()> {
+        if self.core().has_log_room() || self.credit(1)? && self.core().has_log_room() {
+            return Ok(());
+        }
+        self.checkpoint()?;
+        if self.core().has_log_room() {
+            return Ok(());
+        }
+        Err(VolumeError::NoSpace)
+    }
+
+    /// Gets extents from the pool. Returns whether there was one.
+    pub(crate) fn credit(&self, count: usize) -> Result<bool> {
+        let granted = self.or_stop(self.shared.grant(self.id, count))?;
+        self.adopt(&granted)?;
+        Ok(!granted.is_empty())
+    }
+
+    /// Adds extents that the table says the volume has, and tells the log.
+    pub(crate) fn adopt(&self, granted: &[Grant]) -> Result<()> {
+        let mut core = self.core();
+        for part in granted.chunks(256) {
+            let extents = part.to_vec();
+            for (extent, _) in part {
+                core.free.add_extent(*extent);
+            }
+            core.credited.extend_from_slice(part);
+            self.or_stop(core.append(&Record::Extents { extents }))?;
+        }
+        Ok(())
+    }
+}
