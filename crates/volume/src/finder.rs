@@ -150,8 +150,8 @@ impl Volume {
         Ok(examined)
     }
 
-    /// How many of these blocks a batch may take: each page that it changes needs blocks in the next
-    /// checkpoint. At least those of one page.
+    /// How many of these blocks a batch may take: each page that it changes needs blocks in the
+    /// next checkpoint. At least those of one page.
     fn blocks_that_fit(&self, lbas: &[Lba]) -> Result<usize> {
         let pages = lbas.chunk_by(|a, b| a.get() / LEAF_BLOCKS == b.get() / LEAF_BLOCKS);
         let wanted = 2 * pages.clone().count() as u64;

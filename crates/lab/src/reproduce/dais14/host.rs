@@ -117,7 +117,7 @@ pub(super) fn run(
     let mut bed = Bed::with_index(folder, index, settings.volume_bytes, of_volume)?;
     bed.fill(&traffic, step)?;
     // The load's blocks alone are left to the finder.
-    bed.pool.drain(&bed.pool.volumes(), &mut |_| {})?;
+    bed.pool.drain(&bed.pool.volumes(), &mut |_, _| true)?;
     let blocks = settings.volume_bytes / BLOCK_BYTES;
     let worker = |number, kind, per_s| -> Result<Worker, LabError> {
         Ok(Worker {
