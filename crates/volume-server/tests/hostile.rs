@@ -49,6 +49,10 @@ fn head(command: Command, offset: u64, len: u32) -> [u8; REQUEST_BYTES] {
     request.encode()
 }
 
+/// What the memory of the process may grow by. Other tests of this file run in it at once. Without
+/// bounds, the clients of these tests would take gigabytes.
+const MEMORY_MAX: usize = 256 << 20;
+
 /// Memory of this process in bytes, which has the server in it.
 fn memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -59,11 +63,7 @@ fn memory() -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// What the memory of the process may grow by. Other tests of this file run in it at the same time;
-/// without bounds, the clients of these tests would take gigabytes.
-const MEMORY_MAX: u64 = 256 << 20;
-
-#[test]
+    #[test]
     fn garbage_ends_a_connection_and_nothing_else(
         bytes in vec(any::<u8>(), 0..3000),
         negotiates in any::<bool>(),
