@@ -1,12 +1,9 @@
 //! A server over real sockets, against a plain model.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
-
-mod common;
 
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 
-use common::{BLOCK, MemoryExport, Served, eventually, pattern, serve};
+use crate::common::{BLOCK, MemoryExport, Served, eventually, pattern, serve};
 use nbd::{Command, CommandFlags, Errno, TransmissionFlags};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -458,7 +455,7 @@ fn a_server_listens_on_several_places() {
     let folder = tempfile::tempdir().unwrap();
     let paths = [folder.path().join("a"), folder.path().join("b")];
     let Served { server, exports, .. } = serve(SIZE, |settings| {
-        settings.places = paths.iter().map(|path| common::place(path)).collect();
+        settings.places = paths.iter().map(|path| crate::common::place(path)).collect();
         settings.places.push(Place::Tcp("127.0.0.1:0".to_owned()));
     });
     for path in &paths {
@@ -478,10 +475,14 @@ fn a_server_listens_on_several_places() {
     );
 
     // A living server's socket is not taken; a dead one's is replaced; a file is left alone.
-    let settings = |path: &std::path::Path| ServerSettings::at(vec![common::place(path)]);
+    let settings = |path: &std::path::Path| ServerSettings::at(vec![crate::common::place(path)]);
     let exports = exports as std::sync::Arc<dyn volume_server::Exports>;
     let start = |path: &std::path::Path| {
-        Server::start(settings(path), std::sync::Arc::clone(&exports), common::clock())
+        Server::start(
+            settings(path),
+            std::sync::Arc::clone(&exports),
+            crate::common::clock(),
+        )
     };
     assert!(matches!(start(&paths[0]), Err(ServeError::InUse { .. })));
     let stale = folder.path().join("stale");

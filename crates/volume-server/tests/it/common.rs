@@ -1,6 +1,4 @@
 //! What the tests share: an export in memory, and a server of it.
-#![allow(dead_code, reason = "each test uses a part of it")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;

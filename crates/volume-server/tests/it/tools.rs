@@ -6,13 +6,11 @@
     reason = "a test that cannot go on panics, and one that is skipped says so"
 )]
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 
-use common::{BLOCK, Served, pattern, serve};
+use crate::common::{BLOCK, Served, pattern, serve};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
@@ -133,7 +131,7 @@ fn nbdinfo() {
         .0
         .lock()
         .unwrap()
-        .insert("second".to_owned(), common::MemoryExport::new(BLOCK));
+        .insert("second".to_owned(), crate::common::MemoryExport::new(BLOCK));
     let uri = served.uri();
     let text = run("nbdinfo", &[&uri]);
     for said in [
@@ -348,7 +346,7 @@ fn secured(folder: &Path, is_required: bool, names_clients: bool) -> (Served, u1
         &read("server-cert.pem"),
         &read("server-key.pem"),
         authority,
-        &common::clock(),
+        &crate::common::clock(),
     );
     let served = serve(SIZE, |settings| {
         settings.places.push(Place::Tcp("127.0.0.1:0".to_owned()));
