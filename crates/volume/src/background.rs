@@ -156,8 +156,6 @@ impl Pool {
             }
         }
         for volume in volumes {
-            volume.flush_now()?;
-            volume.flush_now()?;
             volume.collect(&mut |_| progress(0, left()))?;
             volume.flush_now()?;
             volume.flush_now()?;

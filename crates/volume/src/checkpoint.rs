@@ -1,11 +1,12 @@
 //! Checkpoints: the map and the state of a volume become durable at one moment, and the log before
 //! it is free.
 //!
-//! Order: the log and the data are flushed. Under the core's lock, the position of the log is noted
-//! and blocks for the pages are taken. Pages are copied one by one, and by whoever changes a page
-//! first. They go to blocks that nothing refers to. The table learns of the extents that came from
-//! the pool. After a flush, the header refers to the new pages, durably. Only then are the old
-//! pages and the old log free. A crash before leaves the last checkpoint and its log.
+//! Order: the checkpoint flushes the log and the data. Under the core's lock, it notes the log's
+//! position and takes blocks for the pages. It copies the pages one by one; a write that changes a
+//! page before copies that page first. It writes the copies to blocks that nothing refers to. It
+//! tells the table about the extents that came from the pool. After a flush, it writes the header,
+//! which refers to the new pages. Only then it frees the old pages and the old log. A crash before
+//! leaves the last checkpoint and its log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -82,6 +83,8 @@ impl Volume {
         if core.dirty.is_empty() && core.log.blocks() == 0 && core.credited.is_empty() && !is_new {
             return Ok(None);
         }
+        // The pages must not break the last whole extent: the log needs it.
+        core.has_log_room();
         let numbers: BTreeSet<u64> = core.dirty.iter().map(|leaf| leaf.number).collect();
         let seconds: BTreeSet<u64> = numbers.iter().map(|number| split(*number).0).collect();
         let thirds: BTreeSet<u64> = seconds.iter().map(|number| split(*number).0).collect();
@@ -181,6 +184,7 @@ impl Volume {
         for extent in core.log.release(plan.log_extents, plan.log_blocks) {
             core.free.add_extent(extent);
         }
+        core.has_log_room();
         self.counters.checkpoints(1);
         Ok(())
     }

@@ -69,11 +69,7 @@ impl Volume {
         }
         let wanted =
             usize::try_from((count + reserve).div_ceil(format::pool::EXTENT_BLOCKS)).unwrap_or(usize::MAX);
-        // A volume that grows quickly gets more at once, up to an eighth of what is free.
-        let share = usize::try_from(self.shared.table().free() / 8).unwrap_or(usize::MAX);
-        let extents = wanted.max(usize::try_from(*step).unwrap_or(1).min(share));
-        *step = (*step * 2).min(256);
-        if self.credit(extents)? {
+        if self.credit(wanted.max(self.next_step(&mut step)))? {
             return Ok(());
         }
         *step = 1;
@@ -93,13 +89,21 @@ impl Volume {
         Err(VolumeError::NoSpace)
     }
 
+    /// Extents to ask for: a volume that grows quickly gets more at once, up to an eighth of what
+    /// is free.
+    fn next_step(&self, step: &mut u64) -> usize {
+        let share = self.shared.table().free() / 8;
+        let extents = usize::try_from((*step).min(share)).unwrap_or(usize::MAX);
+        *step = (*step * 2).min(256);
+        extents
+    }
+
     /// Frees the blocks that nobody refers to any more, at once. Returns whether more blocks are
     /// free than before.
     fn collect_now(&self, before: u64) -> Result<bool> {
         if self.core().unreferenced.is_empty() {
             return Ok(false);
         }
-        self.flush_now()?;
         // An index that fails, or that does not match, frees nothing; that is no error of a write.
         if let Err(error) = self.collect(&mut |_| true) {
             tracing::warn!(volume = %self.id, %error, "nothing can be freed");
@@ -119,9 +123,7 @@ impl Volume {
         if self.core().free.len() >= blocks {
             return Ok(());
         }
-        let share = usize::try_from(self.shared.table().free() / 8).unwrap_or(usize::MAX);
-        let extents = usize::try_from(*step).unwrap_or(1).min(share);
-        *step = (*step * 2).min(256);
+        let extents = self.next_step(&mut step);
         if extents > 0 {
             self.credit(extents)?;
         }
