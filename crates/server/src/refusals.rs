@@ -1,7 +1,7 @@
-//! How often refusals are recorded: whoever knows a server's address can cause as many as it likes.
+//! How often the server records refusals. Any machine that reaches the server can cause refusals.
 //!
-//! Each record is an object of the server's folder. So one is made a second for each address, and
-//! the next one says how many refusals there were in between. For any number of threads.
+//! Each record is an object of the server's folder. So the server makes one record a second for
+//! each address. The next record has the number of refusals in between. Many threads may use it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! What a volume counts, for statistics. Atomic numbers without order: a reading may miss the last
-//! moment.
+//! Counters of a volume, for statistics. They are relaxed atomic numbers: a reader may see one
+//! counter newer than another.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -20,7 +20,7 @@ const PART_WORDS: usize = 1 << 12;
 struct Part {
     low: Box<[AtomicU64]>,
     high: Box<[AtomicU64]>,
-    /// Held by whoever changes bits.
+    /// A thread holds it while it changes bits.
     change: Mutex<()>,
 }
 

@@ -1,8 +1,8 @@
 //! A page of the map in memory: where 512 successive blocks of a volume are.
 //!
-//! Locks: a write in place holds the gate shared while it writes; whoever changes an entry holds it
-//! alone, and the lock of the volume's core. So while a write in place runs, its entry stays, and
-//! nobody hashes the block (rule 1, rule 10). Readers take no lock.
+//! Locks: a write in place holds the gate shared while it writes. A thread that changes an entry
+//! holds the gate alone, and the lock of the volume's core. So while a write in place runs, its
+//! entry stays, and nobody hashes the block (rule 1, rule 10). Readers take no lock.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

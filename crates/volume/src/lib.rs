@@ -5,9 +5,9 @@
 //! and the collector frees blocks that no volume refers to (D4). The duplicates index (`ddi`)
 //! counts the references.
 //!
-//! What must hold (`docs/volumes.md`): a kill of the process loses nothing that was acknowledged, a
-//! power cut nothing that was flushed; a write in place costs no metadata, no hash and no question
-//! to the index.
+//! What must hold (`docs/volumes.md`): a kill of the process loses no acknowledged write. A power
+//! cut loses no flushed write. A write in place changes no metadata, computes no hash, and does not
+//! ask the index.
 
 mod background;
 mod batch;

@@ -283,12 +283,14 @@ impl Pool {
         write_superblock(&*self.shared.device, &mut superblock)
     }
 
-    /// Makes a checkpoint of every volume, so that the next start has nothing to replay.
+    /// Flushes every volume and makes its checkpoint, so that the next start has nothing to replay.
     ///
     /// # Errors
     /// The first error; the other volumes have been tried.
     pub fn close(&self) -> Result<()> {
-        let results: Vec<Result<()>> = self.all().iter().map(|volume| volume.checkpoint()).collect();
+        // A checkpoint waits for an open batch, a flush does not.
+        let close = |volume: &Arc<Volume>| volume.flush_now().and_then(|()| volume.checkpoint());
+        let results: Vec<Result<()>> = self.all().iter().map(close).collect();
         results.into_iter().collect()
     }
 }
@@ -296,8 +298,9 @@ impl Pool {
 /// The open volumes of a pool.
 type Volumes = BTreeMap<VolumeId, Arc<Volume>>;
 
-/// What is left to do when the logs of all volumes were replayed. Ends with their checkpoints. Also
-/// returns the volumes that have no block for it, and why.
+/// Ends the recovery of volumes whose logs were replayed: compares them with the index, settles
+/// open batches, and makes a checkpoint of each. Returns the open volumes, and those that have no
+/// block for their checkpoint, with the reason.
 fn finish_recovery(
     shared: &Arc<Shared>,
     recovered: Vec<Recovered>,

@@ -37,8 +37,7 @@ pub struct Superblock {
     pub table: Vec<ExtentNumber>,
     /// The number of the next volume.
     pub next_volume: VolumeId,
-    /// The system's boot in which the pool was last open for writing: a pool that is opened in the
-    /// same boot was ended by a kill at most, not by a power cut.
+    /// The system's boot in which the pool was last open for writing, for messages.
     pub boot: [u8; 16],
     /// The folder of the duplicates index; empty if it is beside the pool's file.
     pub index: String,

@@ -82,9 +82,6 @@ pub(super) fn run(args: &VolumeServe, output: Output) -> Result<Code> {
     }
     drop(control);
     background.stop();
-    for volume in pool.volumes() {
-        volume.flush()?;
-    }
     pool.close()?;
     Ok(Code::Success)
 }
