@@ -44,6 +44,14 @@ pub(crate) struct Unreferenced {
     pub(crate) ready_era: u64,
 }
 
+/// A mark in the log.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    /// The sequence number of its block of log.
+    at: u64,
+    covers: u64,
+}
+
 /// A page as it was when a checkpoint began.
 pub(crate) type PageCopy = (u64, Box<[u8; BLOCK_BYTES]>, bool);
 
@@ -70,10 +78,12 @@ pub(crate) struct Core {
     pub(crate) dirty: Vec<Arc<Leaf>>,
     /// Pages that were changed before the present checkpoint had copied them.
     pub(crate) copies: Vec<PageCopy>,
-    pub(crate) flushes_begun: u64,
-    pub(crate) flushes_completed: u64,
     /// Blocks of log before this one were flushed, and a mark says so.
     pub(crate) marked: u64,
+    /// Marks that are not known to be durable, in order.
+    marks: VecDeque<Mark>,
+    /// A mark that is durable covers the log before this block.
+    settled: u64,
     /// Extents that came from the pool since the last checkpoint.
     pub(crate) credited: Vec<(types::ExtentNumber, u32)>,
     pub(crate) birth: u32,
@@ -109,9 +119,9 @@ impl Core {
             counted: state.counted,
             dirty: Vec::new(),
             copies: Vec::new(),
-            flushes_begun: 2,
-            flushes_completed: 2,
             marked: 0,
+            marks: VecDeque::new(),
+            settled: 0,
             credited: Vec::new(),
             birth,
             era: 0,
@@ -134,6 +144,31 @@ impl Core {
     /// Appends a record to the log.
     pub(crate) fn append(&mut self, record: &Record) -> Result<u64> {
         self.log.append(record, &mut self.free)
+    }
+
+    /// A flush has ended that covers the log before this block. Flushes may end in any order.
+    pub(crate) fn flushed(&mut self, covers: u64) -> Result<()> {
+        while let Some(mark) = self.marks.pop_front_if(|mark| mark.at < covers) {
+            self.settled = mark.covers;
+        }
+        if covers > self.marked {
+            if self.log.is_unmarked(self.marked) {
+                let at = self.append(&Record::FlushMark { covers })?;
+                self.marks.push_back(Mark { at, covers });
+            }
+            self.marked = covers;
+        }
+        Ok(())
+    }
+
+    /// Entries whose record is in a block of log before this one may be written in place.
+    pub(crate) const fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// All that the log says is durable.
+    pub(crate) fn settle(&mut self) {
+        self.settled = self.log.position().sequence;
     }
 
     /// Whether the log has room for the records of an operation.
@@ -246,7 +281,7 @@ impl Core {
             self.drop_entry(leaf.get(index + n), at);
             let birth = self.birth;
             self.set(leaf, index + n, MapEntry::Private { block: new, birth });
-            leaf.note_mapped(index + n, self.flushes_begun, self.flushes_completed);
+            leaf.note_mapped(index + n, at, self.settled);
         }
     }
 

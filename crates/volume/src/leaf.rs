@@ -35,12 +35,27 @@ pub(crate) struct Leaf {
     older: Unsettled,
 }
 
-/// Entries that were mapped between two flushes.
+/// Entries that were mapped by records up to a block of log.
 #[derive(Debug, Default)]
 struct Unsettled {
-    /// Flushes that had begun.
-    flushes: AtomicU64,
+    /// Behind the last of these blocks of log; 0 if there is no entry.
+    end: AtomicU64,
     bits: [AtomicU64; PAGE_ENTRIES / 64],
+}
+
+impl Unsettled {
+    fn end(&self) -> u64 {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Takes the place of this one's entries.
+    fn take(&self, other: &Self) {
+        for (own, others) in self.bits.iter().zip(&other.bits) {
+            own.store(others.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.end
+            .store(other.end.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    }
 }
 
 impl Leaf {
@@ -114,31 +129,23 @@ impl Leaf {
         }
     }
 
-    /// Notes that the entry was mapped after so many flushes had begun, of which `completed` have
-    /// ended. The caller holds the gate alone.
-    pub(crate) fn note_mapped(&self, index: usize, begun: u64, completed: u64) {
-        let load = |at: &AtomicU64| at.load(Ordering::Relaxed);
-        if load(&self.recent.flushes) != begun {
-            let forget_older = is_durable(load(&self.older.flushes), completed);
-            for (older, recent) in self.older.bits.iter().zip(&self.recent.bits) {
-                let kept = if forget_older { 0 } else { load(older) };
-                older.store(kept | load(recent), Ordering::Relaxed);
-                recent.store(0, Ordering::Relaxed);
-            }
-            self.older
-                .flushes
-                .store(load(&self.recent.flushes), Ordering::Relaxed);
-            self.recent.flushes.store(begun, Ordering::Relaxed);
+    /// Notes that a record in the block of log `at` mapped the entry. A durable mark covers the
+    /// blocks before `settled`. The caller holds the gate alone.
+    pub(crate) fn note_mapped(&self, index: usize, at: u64, settled: u64) {
+        // The older ones settle while the recent ones still grow.
+        if self.older.end() <= settled {
+            self.older.take(&self.recent);
         }
-        let word = &self.recent.bits[index / 64];
-        word.store(load(word) | 1 << (index % 64), Ordering::Relaxed);
+        self.recent.end.store(at + 1, Ordering::Relaxed);
+        self.recent.bits[index / 64].fetch_or(1 << (index % 64), Ordering::Relaxed);
     }
 
     /// Whether the log's mark behind the entry's mapping is durable, so that the block may be
-    /// written in place (rule 14). The caller holds the gate.
-    pub(crate) fn is_settled(&self, index: usize, completed: u64) -> bool {
+    /// written in place (rule 14). A durable mark covers the blocks of log before `settled`. The
+    /// caller holds the gate.
+    pub(crate) fn is_settled(&self, index: usize, settled: u64) -> bool {
         [&self.recent, &self.older].iter().all(|unsettled| {
-            is_durable(unsettled.flushes.load(Ordering::Relaxed), completed)
+            unsettled.end() <= settled
                 || unsettled.bits[index / 64].load(Ordering::Relaxed) >> (index % 64) & 1 == 0
         })
     }
@@ -172,12 +179,6 @@ impl Leaf {
     pub(crate) fn is_clean(&self) -> bool {
         self.flags.load(Ordering::Acquire) == 0
     }
-}
-
-/// A mapping of before the flush `begun + 1` is marked when that flush ends, and the mark is
-/// durable when the next one ends.
-const fn is_durable(begun: u64, completed: u64) -> bool {
-    completed >= begun + 2
 }
 
 #[cfg(test)]

@@ -117,8 +117,7 @@ pub(crate) fn recover(shared: Arc<Shared>, id: VolumeId, extent: ExtentNumber) -
     core.credited = credited;
     let log_grant = log_extent.map(|extent| (extent, shared.table().entry(extent).grants));
     core.credited.extend(log_grant);
-    core.flushes_begun = 16;
-    core.flushes_completed = 16;
+    core.settle();
     let head = Head {
         stored_epoch,
         header,

@@ -4,8 +4,8 @@
 //! of locks, the log's commits, flushes.
 //!
 //! Locks, in this order: the batch slot, a leaf's gate, the core, a shard of the map or its upper
-//! pages, the pool's table. The turns of flushes and of the log's writers are taken with none of
-//! these held but the slot or a gate.
+//! pages, the pool's table. The turn of the log's writers is taken with none of these held but
+//! the slot or a gate.
 //!
 //! After a failed write of the log, or a failed flush, nobody knows what is durable. The volume
 //! stops: every later request fails, and a new start recovers it.
@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use env::{AlignedBuffer, BLOCK_BYTES};
 use format::pool::header::{VolumeHeader, VolumeSettings};
-use format::pool::record::Record;
 use types::{BlockNumber, ExtentNumber, VolumeId};
 
 use crate::core::Core;
@@ -73,9 +72,8 @@ pub struct Volume {
     log_turn: Mutex<()>,
     /// Blocks of log before this one are written.
     log_written: AtomicU64,
-    flush_turn: Mutex<()>,
-    flushes_begun: AtomicU64,
-    pub(crate) flushes_completed: AtomicU64,
+    /// See [`Self::settled`].
+    settled: AtomicU64,
     pub(crate) refill_turn: Mutex<u64>,
     /// Held while the blocks of a removed volume are freed, and while it becomes a new one.
     dissolving: Mutex<()>,
@@ -99,9 +97,7 @@ impl Volume {
             slot: Mutex::default(),
             log_turn: Mutex::default(),
             log_written: AtomicU64::new(core.log.position().sequence),
-            flush_turn: Mutex::default(),
-            flushes_begun: AtomicU64::new(core.flushes_begun),
-            flushes_completed: AtomicU64::new(core.flushes_completed),
+            settled: AtomicU64::new(core.settled()),
             refill_turn: Mutex::new(1),
             dissolving: Mutex::default(),
             stopped: OnceLock::new(),
@@ -206,8 +202,9 @@ impl Volume {
         self.dissolving.try_lock().ok()
     }
 
-    pub(crate) fn flushes_completed(&self) -> u64 {
-        self.flushes_completed.load(Ordering::Acquire)
+    /// A mark that is durable covers the log before the block with this sequence number.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled.load(Ordering::Acquire)
     }
 
     /// Fails if the volume has stopped.
@@ -285,8 +282,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes durable what was acknowledged before this call. Threads that ask together share a
-    /// flush of the device.
+    /// Makes durable what was acknowledged before this call. Threads that ask at once do not wait
+    /// for each other here; the device may let them share a call of the system.
     ///
     /// # Errors
     /// Errors of the device, after which the volume stops.
@@ -297,20 +294,13 @@ impl Volume {
         Ok(())
     }
 
-    /// A flush that began after this call, made by this or another thread.
+    /// Like [`Self::flush`], for the volume itself.
     pub(crate) fn flush_now(&self) -> Result<()> {
-        let wanted = self.flushes_begun.load(Ordering::SeqCst) + 1;
-        let _turn = lock(&self.flush_turn);
-        if self.flushes_completed() >= wanted {
-            return Ok(());
-        }
         self.check_running()?;
         let covers = {
             let mut core = self.core();
             let core = &mut *core;
             self.or_stop(core.log.seal(&mut core.free))?;
-            core.flushes_begun += 1;
-            self.flushes_begun.store(core.flushes_begun, Ordering::SeqCst);
             core.log.position().sequence
         };
         if covers > 0 {
@@ -318,13 +308,8 @@ impl Volume {
         }
         self.or_stop(self.shared.device.flush())?;
         let mut core = self.core();
-        if core.log.is_unmarked(core.marked) {
-            self.or_stop(core.append(&Record::FlushMark { covers }))?;
-        }
-        core.marked = covers;
-        core.flushes_completed = core.flushes_begun;
-        self.flushes_completed
-            .store(core.flushes_completed, Ordering::Release);
+        self.or_stop(core.flushed(covers))?;
+        self.settled.store(core.settled(), Ordering::Release);
         core.leave_limbo(self.readers.advance());
         Ok(())
     }

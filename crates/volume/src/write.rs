@@ -74,9 +74,9 @@ impl Volume {
     }
 
     /// Whether the block may be overwritten where it is. The caller holds the gate.
-    fn is_in_place(&self, leaf: &Leaf, index: usize, birth: u32, completed: u64) -> bool {
+    fn is_in_place(&self, leaf: &Leaf, index: usize, birth: u32, settled: u64) -> bool {
         matches!(leaf.get(index), MapEntry::Private { birth: born, .. } if born == birth)
-            && leaf.is_settled(index, completed)
+            && leaf.is_settled(index, settled)
     }
 
     /// Writes whole blocks of one page. Returns the block of log with the last record.
@@ -85,16 +85,16 @@ impl Volume {
         let mut redirects: Vec<Range<usize>> = Vec::new();
         {
             let _gate = leaf.share();
-            let (birth, completed) = (self.birth(), self.flushes_completed());
+            let (birth, settled) = (self.birth(), self.settled());
             let mut at = 0;
             while at < count {
-                let is_in_place = self.is_in_place(leaf, index + at, birth, completed);
+                let is_in_place = self.is_in_place(leaf, index + at, birth, settled);
                 let first = leaf.get(index + at);
                 let run = 1
                     + (1..count - at)
                         .take_while(|n| {
                             let next = index + at + n;
-                            self.is_in_place(leaf, next, birth, completed) == is_in_place
+                            self.is_in_place(leaf, next, birth, settled) == is_in_place
                                 && (!is_in_place || follows(first, leaf.get(next), *n))
                         })
                         .count();
@@ -234,7 +234,7 @@ impl Volume {
         let Some(block) = entry.block() else {
             return Ok(false);
         };
-        if !self.is_in_place(leaf, index, self.birth(), self.flushes_completed()) {
+        if !self.is_in_place(leaf, index, self.birth(), self.settled()) {
             return Ok(false);
         }
         let whole = self.with_part(entry, within, bytes)?;

@@ -28,6 +28,9 @@ use flushes::Flushes;
 use opening::Others;
 use requests::Requests;
 
+/// Flushes that run at once.
+const WAYS: usize = 4;
+
 /// Where written blocks are before a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FileCaching {
@@ -48,6 +51,8 @@ pub struct FileDevice {
     requests: Requests,
     is_disk: bool,
     is_read_only: bool,
+    /// The file again, opened for each flush that may run beside others.
+    ways: Vec<File>,
     flushes: Flushes,
     /// Held while the file gets longer, because a shorter length would cut it.
     growing: Mutex<()>,
@@ -125,14 +130,16 @@ impl FileDevice {
 
     fn open_for(path: &Path, caching: FileCaching, others: Others) -> Result<Self, DeviceError> {
         let (file, is_disk) = opening::open(path, caching, others)?;
+        let ways = opening::again(&file, WAYS);
         let device = Self {
+            flushes: Flushes::new(ways.len()),
+            ways,
             file,
             path: path.to_owned(),
             len: AtomicU64::new(0),
             requests: Requests::new(caching),
             is_disk,
             is_read_only: others != Others::Nobody,
-            flushes: Flushes::default(),
             growing: Mutex::default(),
         };
         let len = device.real_len()?;
@@ -214,7 +221,8 @@ impl BlockDevice for FileDevice {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        match self.flushes.flush(|| self.file.sync_data()) {
+        let sync = |way: usize| self.ways.get(way).unwrap_or(&self.file).sync_data();
+        match self.flushes.flush(sync) {
             None => Err(DeviceError::Poisoned {
                 device: name(&self.path),
             }),

@@ -9,35 +9,48 @@ fn below(entropy: &SeededEntropy, bound: u64) -> u64 {
     u64::from_le_bytes(bytes) % bound
 }
 
-/// Beside a plain list of the flush behind which each entry was mapped: what is said to be settled
-/// must be, and two flushes behind the last mapping of a page all of it is.
+/// Beside a plain list of the blocks of log that mapped each entry: what is said to be settled must
+/// be, and a page that is mapped again and again does not keep its other entries unsettled.
 #[test]
-fn an_entry_is_settled_two_flushes_behind_its_mapping() {
+fn an_entry_is_settled_when_a_durable_mark_covers_its_record() {
     for seed in 0..20 {
         let entropy = SeededEntropy::new(seed);
         let leaf = Leaf::new(0);
         let mut mapped = vec![0_u64; PAGE_ENTRIES];
-        let (mut begun, mut completed) = (2, 2);
+        let (mut sequence, mut settled) = (2, 2);
         for _ in 0..500 {
             match below(&entropy, 4) {
-                0 if begun == completed => begun += 1,
-                1 => completed = begun,
+                0 => sequence += 1,
+                1 => settled += below(&entropy, sequence - settled + 1),
                 _ => {
                     let index = usize::try_from(below(&entropy, 20)).expect("small");
-                    leaf.note_mapped(index, begun, completed);
-                    mapped[index] = begun;
+                    leaf.note_mapped(index, sequence, settled);
+                    mapped[index] = sequence;
                 }
             }
             for (index, at) in mapped.iter().enumerate().take(24) {
-                let is_durable = *at == 0 || completed >= at + 2;
-                if leaf.is_settled(index, completed) {
-                    assert!(is_durable, "entry {index}, mapped at {at}, {completed} flushes");
+                if leaf.is_settled(index, settled) {
+                    assert!(
+                        *at < settled,
+                        "entry {index}, mapped at {at}, settled to {settled}"
+                    );
                 }
             }
         }
-        // Some flushes later all are.
-        assert!((0..PAGE_ENTRIES).all(|index| leaf.is_settled(index, begun + 2)));
+        assert!((0..PAGE_ENTRIES).all(|index| leaf.is_settled(index, sequence + 1)));
     }
+}
+
+#[test]
+fn entries_settle_while_others_of_their_page_are_mapped() {
+    let leaf = Leaf::new(0);
+    leaf.note_mapped(7, 10, 0);
+    for sequence in 11..31 {
+        // The mark is always ten blocks of log behind.
+        leaf.note_mapped(8, sequence, sequence - 10);
+    }
+    assert!(leaf.is_settled(7, 21));
+    assert!(!leaf.is_settled(8, 21));
 }
 
 #[test]
@@ -53,7 +66,7 @@ fn a_page_is_stored_and_read_again_and_frozen_entries_are_private_in_it() {
     assert_eq!(read.get(3), MapEntry::Private { block, birth: 1 });
     assert_eq!(read.get(511), MapEntry::Counted { block, birth: 1 });
     assert_eq!(read.lba(511).get(), 7 * LEAF_BLOCKS + 511);
-    assert!(read.is_settled(3, 2));
+    assert!(read.is_settled(3, 0));
     page[..8].copy_from_slice(&MapEntry::Frozen { block, birth: 1 }.to_u64().to_le_bytes());
     assert!(Leaf::from_page(7, &page).is_none(), "never stored");
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -88,6 +89,14 @@ pub(super) fn open(path: &Path, caching: FileCaching, others: Others) -> Result<
     };
     lock(&file, path, is_disk, operation)?;
     Ok((file, is_disk))
+}
+
+/// Opens the same file so many times again, for flushes. Returns none where the system has no way
+/// to do so without the name, which may mean another file meanwhile.
+pub(super) fn again(file: &File, times: usize) -> Vec<File> {
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let opened = (0..times).map(|_| File::open(&own));
+    opened.collect::<io::Result<_>>().unwrap_or_default()
 }
 
 /// Whether it is a disk.

@@ -260,12 +260,13 @@ fn after_a_failed_flush_nothing_is_written_or_flushed() {
     let mut device = FileDevice::open(&path, CACHED).unwrap();
     // The system flushes no pipe.
     let (pipe, _other_end) = io::pipe().unwrap();
-    let file = std::mem::replace(&mut device.file, File::from(std::os::fd::OwnedFd::from(pipe)));
+    let mut pipe = File::from(std::os::fd::OwnedFd::from(pipe));
+    std::mem::swap(&mut device.ways[0], &mut pipe);
     assert!(matches!(
         device.flush(),
         Err(DeviceError::Io { action: "flush", .. })
     ));
-    device.file = file;
+    std::mem::swap(&mut device.ways[0], &mut pipe);
     for outcome in [
         device.write_at(0, &[9; BLOCK_LEN]),
         device.flush(),
@@ -286,17 +287,26 @@ fn after_a_failed_flush_nothing_is_written_or_flushed() {
 
 #[test]
 fn a_flush_returns_after_a_call_that_began_later() {
-    let (flushes, calls) = (Flushes::default(), AtomicU64::new(0));
+    for ways in [1, 2, 4] {
+        flush_from_many_threads(ways);
+    }
+}
+
+fn flush_from_many_threads(ways: usize) {
+    let (flushes, calls) = (Flushes::new(ways), AtomicU64::new(0));
+    let busy: Vec<AtomicBool> = (0..ways).map(|_| AtomicBool::new(false)).collect();
     let (written, durable) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..200 {
                     let own = written.fetch_add(1, Ordering::SeqCst) + 1;
-                    let sync = || {
+                    let sync = |way: usize| {
+                        assert!(!busy[way].swap(true, Ordering::SeqCst), "two calls on a way");
                         let covered = written.load(Ordering::SeqCst);
                         std::thread::yield_now();
                         durable.fetch_max(covered, Ordering::SeqCst);
+                        busy[way].store(false, Ordering::SeqCst);
                         calls.fetch_add(1, Ordering::SeqCst);
                         Ok(())
                     };
@@ -310,13 +320,29 @@ fn a_flush_returns_after_a_call_that_began_later() {
 }
 
 #[test]
-fn a_failed_flush_is_told_to_those_who_wait_for_it() {
-    let (flushes, waits) = (Flushes::default(), AtomicBool::new(false));
+fn a_flush_with_a_way_of_its_own_does_not_wait() {
+    let (flushes, both) = (Flushes::new(2), std::sync::Barrier::new(2));
     std::thread::scope(|scope| {
-        let fails = || {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let sync = |_| {
+                    both.wait();
+                    Ok(())
+                };
+                flushes.flush(sync).unwrap().unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn a_failed_flush_is_told_to_those_who_wait_for_it() {
+    let (flushes, waits) = (Flushes::new(1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let fails = |_| {
             scope.spawn(|| {
                 waits.store(true, Ordering::SeqCst);
-                let outcome = flushes.flush(|| panic!("a call after the failed one"));
+                let outcome = flushes.flush(|_| panic!("a call after the failed one"));
                 assert!(outcome.is_none(), "a waiting flush has succeeded");
             });
             while !waits.load(Ordering::SeqCst) {
