@@ -147,8 +147,8 @@ pub(crate) struct VolumeServe {
     /// Read and write the pool past the system's page cache
     #[arg(long)]
     pub(crate) direct: bool,
-    /// Memory for the map of each volume, as in 128M: 2 MiB for each GiB of it hold the whole map
-    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size)]
+    /// Memory for the map of each volume, as in 112M: 2 MiB for each GiB of it hold the whole map
+    #[arg(long, value_name = "SIZE", default_value = "112M", value_parser = size)]
     pub(crate) map_cache: u64,
     /// Memory that caches the duplicates index, as in 64M
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
