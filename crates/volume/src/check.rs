@@ -191,7 +191,6 @@ impl Pool {
     pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(f64)) -> Result<Checked> {
         let mut checked = Checked::default();
         for (volume, why) in self.failed() {
-            let (volume, why) = (*volume, why.clone());
             checked.findings.push(Finding::Failed { volume, why });
         }
         if let Err(error) = self.shared.check_index() {

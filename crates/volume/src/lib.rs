@@ -23,6 +23,7 @@ mod finder;
 mod free;
 mod gifts;
 mod head;
+mod husk;
 mod leaf;
 mod lock;
 mod log;

@@ -3,19 +3,20 @@
 //! Opening recovers every volume. One process at a time has a pool open; the device's lock sees to
 //! that. Many threads may use a pool and its volumes.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, RwLock};
 
 use crypto::{DomainKey, Fingerprinter};
 use ddi::{Bucket, DuplicatesIndex};
 use env::{BlockDevice, Clock, Entropy};
 use format::pool::header::{VOLUME_BLOCKS_MAX, VolumeHeader, VolumeSettings};
 use format::pool::superblock::Superblock;
-use types::{BatchSequence, VolumeId};
+use types::{BatchSequence, ExtentNumber, VolumeId};
 
 use crate::error::{Result, VolumeError};
 use crate::extents::{ExtentTable, extents_of, read_superblock, write_superblock};
 use crate::head::write_copy;
+use crate::lock::lock;
 use crate::names::{check_len, check_name};
 use crate::recovery::{Recovered, recover};
 use crate::shared::{Mismatch, Shared};
@@ -41,7 +42,9 @@ pub struct PoolOptions {
 pub struct Pool {
     pub(crate) shared: Arc<Shared>,
     volumes: RwLock<BTreeMap<VolumeId, Arc<Volume>>>,
-    failed: BTreeMap<VolumeId, String>,
+    failed: Mutex<BTreeMap<VolumeId, String>>,
+    /// Names of volumes that were made, and that could not be opened then.
+    unopened: Mutex<BTreeSet<String>>,
 }
 
 impl Pool {
@@ -133,7 +136,8 @@ impl Pool {
         Ok(Self {
             shared,
             volumes: RwLock::new(volumes),
-            failed,
+            failed: Mutex::new(failed),
+            unopened: Mutex::default(),
         })
     }
 
@@ -165,8 +169,8 @@ impl Pool {
 
     /// Volumes that could not be recovered, and why.
     #[must_use]
-    pub const fn failed(&self) -> &BTreeMap<VolumeId, String> {
-        &self.failed
+    pub fn failed(&self) -> BTreeMap<VolumeId, String> {
+        lock(&self.failed).clone()
     }
 
     /// The volume with this name.
@@ -184,12 +188,13 @@ impl Pool {
     ///
     /// # Errors
     /// [`VolumeError::VolumeExists`], [`VolumeError::Invalid`], [`VolumeError::NoSpace`]; errors of
-    /// the device.
+    /// the device and of the index. If one comes after the volume was made, [`Self::failed`] has
+    /// the volume, and the next start opens it.
     pub fn create_volume(&self, name: &str, len_bytes: u64, settings: VolumeSettings) -> Result<Arc<Volume>> {
         check_name(name)?;
         let blocks = check_len(len_bytes)?;
         let mut superblock = self.shared.superblock();
-        if self.volume(name).is_ok() {
+        if self.volume(name).is_ok() || lock(&self.unopened).contains(name) {
             return Err(VolumeError::VolumeExists {
                 name: name.to_owned(),
             });
@@ -205,9 +210,10 @@ impl Pool {
             }
         }
         let id = superblock.next_volume;
-        let device = &*self.shared.device;
-        superblock.next_volume = id.next();
-        write_superblock(device, &mut superblock)?;
+        let mut next = superblock.clone();
+        next.next_volume = id.next();
+        write_superblock(&*self.shared.device, &mut next)?;
+        *superblock = next;
         let header = VolumeHeader {
             volume: id,
             counter: 1,
@@ -220,31 +226,40 @@ impl Pool {
             log: None,
             settings,
         };
-        let extent = {
-            // No other change of the table may make the extent the header's before there is one.
-            let mut table = self.shared.table();
-            if table.free() < 3 {
-                return Err(VolumeError::NoSpace);
-            }
-            let extent = table.take_header(id)?;
-            write_copy(device, self.shared.pool, extent, &header)?;
-            table.grant(device, id, 2)?;
-            table.confirm(device, extent)?;
-            extent
-        };
-        let recovered = recover(Arc::clone(&self.shared), id, extent)?;
-        let (made, failed) = finish_recovery(&self.shared, vec![recovered])?;
-        if !failed.is_empty() {
+        let (extent, granted) = self.begin_volume(&header)?;
+        let opened = granted.and_then(|()| self.open_new(id, extent));
+        if let Err(error) = &opened {
+            tracing::error!(volume = %id, name, %error, "the volume was made, but cannot be opened");
+            lock(&self.failed).insert(id, error.to_string());
+            lock(&self.unopened).insert(name.to_owned());
+        }
+        opened
+    }
+
+    /// Writes the header of a new volume, and enters it in the table. If that succeeds, there is
+    /// the volume: then the second result says whether it got extents for its log and its blocks.
+    fn begin_volume(&self, header: &VolumeHeader) -> Result<(ExtentNumber, Result<()>)> {
+        let device = &*self.shared.device;
+        // Nobody else may take the extents meanwhile.
+        let mut table = self.shared.table();
+        if table.free() < 3 {
             return Err(VolumeError::NoSpace);
         }
-        let mut volumes = self
-            .volumes
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        volumes.extend(made);
-        drop(volumes);
-        drop(superblock);
-        self.volume(name)
+        let extent = table.find_header()?;
+        write_copy(device, self.shared.pool, extent, header)?;
+        table.begin_volume(device, extent, header.volume)?;
+        Ok((extent, table.grant(device, header.volume, 2).map(|_| ())))
+    }
+
+    fn open_new(&self, id: VolumeId, extent: ExtentNumber) -> Result<Arc<Volume>> {
+        let recovered = recover(Arc::clone(&self.shared), id, extent)?;
+        let (made, _) = finish_recovery(&self.shared, vec![recovered])?;
+        let volume = made.get(&id).cloned().ok_or(VolumeError::NoSpace)?;
+        let volumes = self.volumes.write();
+        volumes
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .extend(made);
+        Ok(volume)
     }
 
     /// Removes a volume: its name at once, its blocks by and by (see [`Volume::dissolve`]). The
@@ -263,7 +278,8 @@ impl Pool {
     /// before.
     ///
     /// # Errors
-    /// [`VolumeError::Invalid`] if it is not longer; errors of the device.
+    /// [`VolumeError::Invalid`] if it is not longer; errors of the device: then the pool uses
+    /// nothing of the new part until a growth or a start succeeds.
     pub fn grow(&self, len_bytes: u64) -> Result<()> {
         let extents = extents_of(len_bytes)?;
         let mut superblock = self.shared.superblock();
@@ -276,11 +292,15 @@ impl Pool {
                 ),
             });
         }
-        self.shared.device.grow(len_bytes)?;
+        let device = &*self.shared.device;
+        device.grow(len_bytes)?;
         let mut table = self.shared.table();
-        superblock.table = table.extend(&*self.shared.device, extents)?;
-        superblock.extents = extents;
-        write_superblock(&*self.shared.device, &mut superblock)
+        let mut longer = superblock.clone();
+        (longer.extents, longer.table) = table.extend(device, extents)?;
+        write_superblock(device, &mut longer)?;
+        table.end_growth();
+        *superblock = longer;
+        Ok(())
     }
 
     /// Flushes every volume and makes its checkpoint, so that the next start has nothing to replay.
@@ -391,32 +411,6 @@ impl Volume {
         }
     }
 
-    /// Whether the volume was removed, and has nothing left but free blocks.
-    pub(crate) fn is_husk(&self) -> bool {
-        if !self.head().header.name.is_empty() {
-            return false;
-        }
-        let core = self.core();
-        core.mapped == 0 && core.unreferenced.is_empty() && core.with_finder.is_empty()
-    }
-
-    /// A removed volume becomes a new one. It has no mapped block.
-    fn revive(&self, name: &str, blocks: u64, settings: VolumeSettings) -> Result<()> {
-        self.checkpoint()?;
-        let mut head = self.head();
-        let header = VolumeHeader {
-            name: name.to_owned(),
-            blocks,
-            settings,
-            ..head.header.clone()
-        };
-        self.write_header(&mut head, header)?;
-        self.set_blocks(blocks);
-        self.keep_settings(settings);
-        self.counters.reset();
-        Ok(())
-    }
-
     fn rename(&self, name: &str) -> Result<()> {
         let mut head = self.head();
         let header = VolumeHeader {
@@ -425,24 +419,6 @@ impl Volume {
         };
         let result = self.write_header(&mut head, header);
         self.or_stop(result)
-    }
-
-    /// Frees all blocks of a removed volume, and returns its whole extents to the pool. `pause` as
-    /// in [`Self::collect`].
-    ///
-    /// # Errors
-    /// Errors of the device and of the index.
-    pub fn dissolve(&self, pause: &mut dyn FnMut(u64) -> bool) -> Result<()> {
-        let _dissolving = self.dissolving();
-        if !self.name().is_empty() || self.is_husk() {
-            return Ok(());
-        }
-        self.cut(0, VOLUME_BLOCKS_MAX * env::BLOCK_BYTES)?;
-        self.collect(pause)?;
-        self.flush_now()?;
-        self.flush_now()?;
-        self.checkpoint()?;
-        self.return_extents(1)
     }
 
     /// Gives the volume another length, rounded up to whole blocks. If it gets shorter, what is
