@@ -16,7 +16,7 @@ impl Volume {
             return false;
         }
         let core = self.core();
-        core.mapped == 0 && core.unreferenced.is_empty() && core.with_finder.is_empty()
+        core.mapped == 0 && core.references().next().is_none() && core.with_finder.is_empty()
     }
 
     /// A removed volume becomes a new one. It has no mapped block.
