@@ -27,7 +27,8 @@ impl Volume {
     /// Gives back the references that were dropped before the last flush. Returns how many.
     ///
     /// `pause` is called after each batch with the bytes that were read; the collection ends early
-    /// if it returns `false`.
+    /// if it returns `false`. As long as the device could not read a volume of the pool, none is
+    /// given back: an index that lost a batch of that volume would let its blocks be freed.
     ///
     /// # Errors
     /// Errors of the device and of the index; [`VolumeError::NeedsRecount`].
@@ -59,6 +60,9 @@ impl Volume {
         self.check_running()?;
         self.shared.check_index()?;
         self.settle(&mut slot)?;
+        if !self.shared.may_collect() {
+            return Ok(None);
+        }
         if !self.core().has_log_room() && !self.credit(1)? {
             self.checkpoint_in_slot(&slot)?;
         }

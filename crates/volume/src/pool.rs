@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use crypto::{DomainKey, Fingerprinter};
 use ddi::{Bucket, DuplicatesIndex};
-use env::{BlockDevice, Clock, Entropy};
+use env::{BlockDevice, Clock, DeviceError, Entropy};
 use format::pool::header::{VOLUME_BLOCKS_MAX, VolumeHeader, VolumeSettings};
 use format::pool::superblock::Superblock;
 use types::{BatchSequence, ExtentNumber, VolumeId};
 
 use crate::error::{Result, VolumeError};
 use crate::extents::{ExtentTable, extents_of, read_superblock, write_superblock};
-use crate::head::write_copy;
+use crate::head::{read_header, write_copy};
 use crate::lock::lock;
 use crate::names::{check_len, check_name};
 use crate::recovery::{Recovered, recover};
@@ -43,7 +43,7 @@ pub struct Pool {
     pub(crate) shared: Arc<Shared>,
     volumes: RwLock<BTreeMap<VolumeId, Arc<Volume>>>,
     failed: Mutex<BTreeMap<VolumeId, String>>,
-    /// Names of volumes that were made, and that could not be opened then.
+    /// Names of volumes that are not open, as far as they are known.
     unopened: Mutex<BTreeSet<String>>,
 }
 
@@ -87,11 +87,11 @@ impl Pool {
     }
 
     /// Opens a pool and recovers its volumes. A volume that cannot be recovered is left out; see
-    /// [`Self::failed`].
+    /// [`Self::failed`]. As long as the device cannot read one, the collectors of the others rest.
     ///
     /// # Errors
     /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], damage of the pool's own blocks; errors
-    /// of the device and of the index.
+    /// of the device for them, and of the index.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         index: Arc<dyn DuplicatesIndex>,
@@ -116,28 +116,34 @@ impl Pool {
             superblock,
             table,
         ));
-        let (mut recovered, mut failed) = (Vec::new(), BTreeMap::new());
+        let (mut recovered, mut failed, mut unopened) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         for (id, extent) in headers {
-            match recover(Arc::clone(&shared), id, extent) {
-                Ok(volume) => recovered.push(volume),
-                Err(
-                    error @ (VolumeError::Damaged { .. }
-                    | VolumeError::Contradiction { .. }
-                    | VolumeError::NoSpace),
-                ) => {
-                    tracing::error!(volume = %id, %error, "the volume cannot be recovered");
-                    failed.insert(id, error.to_string());
+            let error = match recover(Arc::clone(&shared), id, extent) {
+                Ok(volume) => {
+                    recovered.push(volume);
+                    continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => error,
+            };
+            match &error {
+                VolumeError::Damaged { .. } | VolumeError::Contradiction { .. } | VolumeError::NoSpace => {}
+                // It comes back when the device can read it. Nobody may free its blocks until then.
+                VolumeError::Device(DeviceError::Io { .. }) => shared.set_unread(),
+                _ => return Err(error),
             }
+            tracing::error!(volume = %id, %error, "the volume cannot be recovered");
+            failed.insert(id, error.to_string());
+            let header = read_header(&*shared.device, shared.pool, extent, id);
+            unopened.extend(header.map(|header| header.name));
         }
         let (volumes, without_space) = finish_recovery(&shared, recovered)?;
         failed.extend(without_space);
+        give_distinct_names(&volumes)?;
         Ok(Self {
             shared,
             volumes: RwLock::new(volumes),
             failed: Mutex::new(failed),
-            unopened: Mutex::default(),
+            unopened: Mutex::new(unopened),
         })
     }
 
@@ -313,6 +319,24 @@ impl Pool {
         let results: Vec<Result<()>> = self.all().iter().map(close).collect();
         results.into_iter().collect()
     }
+}
+
+/// Renames volumes that were made while another one of their name could not be read.
+fn give_distinct_names(volumes: &Volumes) -> Result<()> {
+    let mut names = BTreeSet::from([String::new()]);
+    for volume in volumes.values() {
+        let name = volume.name();
+        if !name.is_empty() && names.contains(&name) {
+            let mut other: String = name.chars().take(50).collect();
+            while names.contains(&other) {
+                other = format!("{other}-{}", volume.id);
+            }
+            tracing::warn!(volume = %volume.id, name, other, "another volume has its name; it gets another one");
+            volume.rename(&other)?;
+        }
+        names.insert(volume.name());
+    }
+    Ok(())
 }
 
 /// The open volumes of a pool.

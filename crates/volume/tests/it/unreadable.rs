@@ -3,6 +3,7 @@
 use ddi::DuplicatesIndex;
 use env::BlockDevice;
 use env::block::fault::{Counted, FailWith, Fault, OpKind, PowerCut};
+use format::pool::frame::{BlockKind, open_in};
 use types::ByteRange;
 use volume::{Finding, Volume, VolumeError, VolumeSettings};
 
@@ -248,6 +249,146 @@ fn nothing_is_shared_with_a_block_that_cannot_be_compared() {
         .unwrap();
     assert_eq!(volume.stats().unreferenced, 1);
     assert_eq!(found_by_check(&open, true), [(bad[0], 2)]);
+}
+
+/// The content of a block, before it cannot be read.
+fn take_away(world: &World, block: u64) -> Vec<u8> {
+    let disk = world.machine.open("disk").unwrap();
+    let mut bytes = vec![0; BLOCK];
+    disk.read_at(block * BLOCK as u64, &mut bytes).unwrap();
+    make_unreadable(world, &[block]);
+    bytes
+}
+
+/// Makes the block readable as it was, unless somebody has written it.
+fn put_back(world: &World, block: u64, bytes: &[u8]) {
+    let disk = world.machine.open("disk").unwrap();
+    let at = block * BLOCK as u64;
+    if disk.read_at(at, &mut vec![0; BLOCK]).is_err() {
+        disk.write_at(at, bytes).unwrap();
+    }
+}
+
+/// Blocks of the volumes' metadata, and of the log.
+fn metadata(world: &World) -> Vec<u64> {
+    let disk = world.machine.open("disk").unwrap();
+    let mut pool = [0; 16];
+    env::Entropy::fill(&env::SeededEntropy::new(7), &mut pool);
+    let mut bytes = vec![0; BLOCK];
+    let kinds = [BlockKind::Header, BlockKind::State, BlockKind::Log];
+    let all = (0..EXTENTS * 1024).filter(|at| {
+        disk.read_at(at * BLOCK as u64, &mut bytes).unwrap();
+        kinds.iter().any(|kind| open_in(pool, *kind, &bytes).is_ok())
+    });
+    all.collect()
+}
+
+#[test]
+fn a_volume_that_cannot_be_read_fails_alone_and_comes_back() {
+    let (base, _) = shared(VolumeSettings::default());
+    let mut failed = 0;
+    for block in metadata(&base) {
+        let what = format!("block {block}");
+        let mut world = base.fork();
+        let bytes = take_away(&world, block);
+        let pool = world.try_open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        // Most are of logs and states that are not needed any more.
+        if !pool.failed().is_empty() {
+            failed += 1;
+            assert_eq!((pool.failed().len(), pool.volumes().len()), (1, 1), "{what}");
+            let volume = &pool.volumes()[0];
+            let (lba, number) = if volume.name() == "a" { (6, 16) } else { (506, 16) };
+            let mut read = vec![0; BLOCK];
+            volume.read(lba * BLOCK as u64, &mut read).unwrap();
+            assert_eq!(read, content(number), "{what}");
+            let used = usize::from(volume.name() == "b");
+            world.models[used].begin(vec![(lba, 77)]);
+            volume.write(lba * BLOCK as u64, &content(77), true).unwrap();
+            world.models[used].end();
+            volume.find(0, true, &mut |_| true).unwrap();
+            assert_eq!(volume.collect(&mut |_| true).unwrap(), 0, "{what}");
+            let findings = pool.check(true, &mut |_| {}).unwrap().findings;
+            let is_failed = |finding: &Finding| matches!(finding, Finding::Failed { .. });
+            assert_eq!(findings.iter().filter(|one| is_failed(one)).count(), 1, "{what}");
+            let error = pool.recount(&mut |_| {}).unwrap_err();
+            assert!(matches!(error, VolumeError::Contradiction { .. }), "{error}");
+            // Its extents stay its own.
+            let made = pool.create_volume("c", 8 << 20, VolumeSettings::default());
+            made.unwrap().write(0, &vec![9; 8 << 20], true).unwrap();
+            pool.close().unwrap();
+        }
+        drop(pool);
+        put_back(&world, block, &bytes);
+        world.recovers(Crash::Kill, &what);
+    }
+    assert!(
+        failed >= 6,
+        "two copies of a header, a state, and a log of each volume: {failed}"
+    );
+}
+
+#[test]
+fn nothing_of_a_volume_that_cannot_be_read_is_freed_by_an_index_that_forgot_it() {
+    let mut world = World::new();
+    let open = world.open().unwrap();
+    let (find, collect) = (|volume| Op::Find { volume }, |volume| Op::Collect { volume });
+    let ops = [write(1, 0, 9, 20), flush(1), find(1), flush(1)];
+    world.run_all(&open, &ops).unwrap();
+    world.index.mark();
+    let ops = [write(0, 0, 9, 20), flush(0), find(0), flush(0), flush(0)];
+    world.run_all(&open, &ops).unwrap();
+    open.pool.close().unwrap();
+    drop(open);
+    world.index.lose_since_mark();
+    // Volume 0 was made first: its header is the first one.
+    let block = metadata(&world)[0];
+    let bytes = take_away(&world, block);
+    let pool = world.try_open().unwrap();
+    let names: Vec<String> = pool.volumes().iter().map(|one| one.name()).collect();
+    assert_eq!(names, ["b"]);
+    let open = Open {
+        volumes: vec![pool.volume("b").unwrap(); 2],
+        pool: std::sync::Arc::new(pool),
+    };
+    let ops = [
+        write(1, 0, 9, 60),
+        flush(1),
+        flush(1),
+        collect(1),
+        flush(1),
+        flush(1),
+        write(1, 100, 900, 1000),
+        flush(1),
+    ];
+    world.run_all(&open, &ops).unwrap();
+    drop(open);
+    put_back(&world, block, &bytes);
+    let open = world.open().unwrap();
+    world.compare(&open, Crash::Kill, "volume 0 is back");
+    assert!(!open.pool.stats().unwrap().index_matches);
+    open.pool.recount(&mut |_| {}).unwrap();
+    world.settle(&open, "counted again");
+}
+
+#[test]
+fn a_name_that_was_given_twice_becomes_two_names() {
+    let world = World::new();
+    let block = metadata(&world)[0];
+    let bytes = take_away(&world, block);
+    let pool = world.try_open().unwrap();
+    let made = pool.create_volume("a", 8 << 20, VolumeSettings::default());
+    made.unwrap().write(0, &content(5), true).unwrap();
+    drop(pool);
+    put_back(&world, block, &bytes);
+    for _ in 0..2 {
+        let open = world.open().unwrap();
+        let names: Vec<String> = open.pool.volumes().iter().map(|one| one.name()).collect();
+        assert_eq!(names, ["a", "a-3", "b"]);
+        let mut read = vec![0; BLOCK];
+        open.pool.volume("a-3").unwrap().read(0, &mut read).unwrap();
+        assert_eq!(read, content(5));
+        world.check(&open, "two names");
+    }
 }
 
 #[test]
