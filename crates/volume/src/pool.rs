@@ -165,12 +165,11 @@ impl Pool {
         volumes
     }
 
-    /// Removed volumes whose blocks are not all free yet (see [`Volume::dissolve`]).
+    /// Removed volumes that have not given everything back yet (see [`Volume::dissolve`]).
     #[must_use]
     pub fn removed(&self) -> Vec<Arc<Volume>> {
         let all = self.all().into_iter();
-        all.filter(|one| one.name().is_empty() && !one.is_husk())
-            .collect()
+        all.filter(|one| one.is_dissolving()).collect()
     }
 
     /// Volumes that could not be recovered, and why.

@@ -112,6 +112,51 @@ fn a_removed_volume_gives_everything_back() {
     verify(&mut world, Crash::Kill, "removed");
 }
 
+/// The bytes that a new volume has in the place of the removed one.
+fn kept_by_husk(open: &Open) -> u64 {
+    let made = open
+        .pool
+        .create_volume("b", BLOCKS * BLOCK as u64, VolumeSettings::default());
+    made.unwrap().stats().free_bytes
+}
+
+#[test]
+fn an_interrupted_removal_gives_all_extents_back() {
+    const WIDE: u64 = 4 * 1024;
+    let mut world = World::sized(VolumeSettings::default(), EXTENTS, WIDE);
+    world.prepare(&[
+        Op::Write {
+            volume: 1,
+            lba: 0,
+            count: WIDE,
+            number: 10,
+        },
+        Op::Flush { volume: 1 },
+    ]);
+    let script = |_: &mut World, open: &Open| open.pool.remove_volume("b")?.dissolve(&mut |_| true);
+    let least = {
+        let mut world = world.fork();
+        let open = world.open().unwrap();
+        script(&mut world, &open).unwrap();
+        kept_by_husk(&open)
+    };
+    assert!(least < 3 << 22, "{least}");
+    let count = world.each_crash(1, CUTS, &script, &|world, _, what| {
+        let open = world.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        if open.pool.volume("b").is_ok() {
+            return;
+        }
+        dissolve_all(&open);
+        let kept = kept_by_husk(&open);
+        assert!(
+            kept <= least + (1 << 22),
+            "{what}: {kept} bytes, {least} without a crash"
+        );
+        world.check(&open, what);
+    });
+    assert!(count > 10, "{count}");
+}
+
 #[test]
 fn a_resized_volume_has_zeros_where_it_grew() {
     let script = |_: &mut World, open: &Open| {
