@@ -65,6 +65,9 @@ impl Volume {
         }
         if !self.core().has_log_room() && !self.credit(1)? {
             self.checkpoint_in_slot(&slot)?;
+            if !self.core().has_log_room() {
+                return Err(VolumeError::NoSpace);
+            }
         }
         let taken = self.take_unreferenced();
         if taken.is_empty() {
