@@ -40,10 +40,7 @@ impl Volume {
                 self.flush_now()?;
             }
         }
-        loop {
-            let Some((references, blocks)) = self.collect_batch()? else {
-                break;
-            };
+        while let Some((references, blocks)) = self.collect_batch()? {
             given_back += references;
             if !pause(blocks * BLOCK_BYTES) {
                 break;
