@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ddi::{Bucket, DdiError, Operation, Outcome};
-use env::{AlignedBuffer, BLOCK_BYTES};
+use env::AlignedBuffer;
 use format::pool::entry::MapEntry;
 use format::pool::record::{DecidedOutcome, FoundOutcome, IntentBlock, Record};
 use types::{BatchSequence, BlockNumber, Fingerprint};
@@ -159,7 +159,6 @@ impl Volume {
             Outcome::Hit { block: known }
                 if compares && known != block && !self.are_equal(block, known)? =>
             {
-                self.counters.different(1);
                 Ok(FoundOutcome::Different(known))
             }
             Outcome::Hit { block: known } => Ok(FoundOutcome::Known(known)),
@@ -170,16 +169,21 @@ impl Volume {
         }
     }
 
-    /// Whether two blocks have equal bytes (D7). The caller has a reference to both.
+    /// Whether two blocks have equal bytes (D7): not if one of them cannot be read. The caller has
+    /// a reference to both.
     fn are_equal(&self, a: BlockNumber, b: BlockNumber) -> Result<bool> {
-        let read = |block| -> Result<AlignedBuffer> {
-            let len = usize::try_from(BLOCK_BYTES).unwrap_or(0);
-            let mut content = AlignedBuffer::with_capacity(len);
-            content.grow_to(len);
-            self.shared.device.read_at(Self::at(block), &mut content)?;
-            Ok(content)
-        };
-        Ok(read(a)?[..] == read(b)?[..])
+        const LEN: usize = format::pool::BLOCK_BYTES;
+        let mut contents = AlignedBuffer::with_capacity(2 * LEN);
+        contents.grow_to(2 * LEN);
+        let (here, there) = contents.split_at_mut(LEN);
+        for (block, content) in [(a, &mut *here), (b, &mut *there)] {
+            if !self.shared.try_read(block, content)? {
+                self.set_aside(&mut self.core(), block, None);
+                return Ok(false);
+            }
+        }
+        self.counters.different(u64::from(here != there));
+        Ok(here == there)
     }
 
     /// The index answered the collector's batch.

@@ -14,6 +14,7 @@ use format::pool::{EXTENT_BLOCKS, PAGE_ENTRIES};
 use types::{BlockNumber, ExtentNumber, Lba};
 
 use crate::error::Result;
+use crate::finding::{Checked, FINDINGS_MAX, Finding, Use};
 use crate::free::{block_at, place};
 use crate::pool::Pool;
 use crate::volume::Volume;
@@ -23,119 +24,12 @@ const RANGE_BLOCKS: u64 = 1 << 25;
 /// Pages that are asked for at once.
 const PAGES: usize = 4096;
 
-/// A use of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Use {
-    /// None: a block of a free extent, or lost.
-    None,
-    /// A superblock, or the table of extents.
-    Pool,
-    /// A volume's header, its log, a page of its map or of its state.
-    Metadata,
-    /// Free, or about to be.
-    Free,
-    /// Mapped by one volume alone.
-    Private,
-    /// In the duplicates index.
-    Registered,
-    /// Set aside because of damage.
-    Suspect,
-}
-
-/// Something that is wrong in a pool.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Finding {
-    /// A block has two uses.
-    #[error("block {block} has two uses: {first:?} and {second:?}")]
-    TwoUses {
-        /// The block.
-        block: BlockNumber,
-        /// One use.
-        first: Use,
-        /// The other.
-        second: Use,
-    },
-    /// A block of a volume's extent has no use. It is lost until the next recount of the pool.
-    #[error("block {block} has no use: its space is lost")]
-    Lost {
-        /// The block.
-        block: BlockNumber,
-    },
-    /// A block of a free extent is in use.
-    #[error("block {block} is in use ({found:?}), but its extent is free")]
-    InFreeExtent {
-        /// The block.
-        block: BlockNumber,
-        /// The use.
-        found: Use,
-    },
-    /// The index counts other references than there are.
-    #[error("block {block} has {found} references, but the duplicates index counts {counted}")]
-    References {
-        /// The block.
-        block: BlockNumber,
-        /// References of maps, and those that the collector has to give back.
-        found: u64,
-        /// What the index counts; 0 if it does not know the block.
-        counted: u64,
-    },
-    /// The content of a registered block is not the one that the index has.
-    #[error("block {block} is rotten: its content is not the one that was registered")]
-    Rotten {
-        /// The block.
-        block: BlockNumber,
-        /// The blocks of volumes that refer to it, up to some.
-        volumes: Vec<(String, Lba)>,
-    },
-    /// A page cannot be read.
-    #[error("volume {volume:?}: {why}")]
-    Unreadable {
-        /// The volume.
-        volume: String,
-        /// The error.
-        why: String,
-    },
-    /// A volume could not be recovered.
-    #[error("volume number {volume} cannot be recovered: {why}")]
-    Failed {
-        /// The volume.
-        volume: types::VolumeId,
-        /// The error.
-        why: String,
-    },
-    /// The index lost batches.
-    #[error("{why}")]
-    Mismatch {
-        /// The error.
-        why: String,
-    },
-}
-
-/// What a check found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Checked {
-    /// Blocks with a use.
-    pub blocks: u64,
-    /// Registered blocks.
-    pub registered: u64,
-    /// Registered blocks whose content was read.
-    pub read: u64,
-    /// What is wrong; at most [`FINDINGS_MAX`].
-    pub findings: Vec<Finding>,
-}
-
-/// Findings that a check lists.
-pub const FINDINGS_MAX: usize = 1000;
-
 /// Blocks of a range and their uses.
-struct Uses {
+pub(crate) struct Uses {
     range: Range<u64>,
     uses: Vec<Use>,
     references: Vec<u32>,
-    checked: Checked,
+    pub(crate) checked: Checked,
 }
 
 impl Uses {
@@ -149,13 +43,13 @@ impl Uses {
         }
     }
 
-    fn find(&mut self, finding: Finding) {
+    pub(crate) fn find(&mut self, finding: Finding) {
         if self.checked.findings.len() < FINDINGS_MAX {
             self.checked.findings.push(finding);
         }
     }
 
-    fn index(&self, block: BlockNumber) -> Option<usize> {
+    pub(crate) fn index(&self, block: BlockNumber) -> Option<usize> {
         let is_in = self.range.contains(&block.get());
         is_in
             .then(|| usize::try_from(block.get() - self.range.start).ok())
@@ -184,14 +78,14 @@ impl Uses {
 
 impl Pool {
     /// Checks the whole pool. With `read_data`, the content of every registered block is read and
-    /// compared with its fingerprint. `progress` is called with the share that was checked.
+    /// compared with its fingerprint, and all others are read, too. `progress` is called with the
+    /// share that was checked.
     ///
     /// # Errors
     /// Errors of the device and of the index that leave nothing to check.
     pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(f64)) -> Result<Checked> {
         let mut checked = Checked::default();
         for (volume, why) in self.failed() {
-            let (volume, why) = (*volume, why.clone());
             checked.findings.push(Finding::Failed { volume, why });
         }
         if let Err(error) = self.shared.check_index() {
@@ -213,6 +107,9 @@ impl Pool {
             self.check_range(&mut uses)?;
             if read_data {
                 self.read_registered(&mut uses)?;
+                self.read_private(&mut uses)?;
+            } else {
+                self.list_unreadable(&mut uses);
             }
             checked = uses.checked;
             from = range.end;
@@ -303,50 +200,6 @@ impl Pool {
             }
         }
     }
-
-    /// Reads registered blocks, and compares their fingerprints with the index's keys.
-    fn read_registered(&self, uses: &mut Uses) -> Result<()> {
-        let mut rotten = Vec::new();
-        let mut failed = None;
-        let mut buffer = env::AlignedBuffer::with_capacity(4096);
-        buffer.grow_to(4096);
-        self.shared.index.scan(Bucket::FIRST, &mut |row| {
-            if uses.index(row.block).is_none() {
-                return ControlFlow::Continue(());
-            }
-            let read = self.shared.device.read_at(Volume::at(row.block), &mut buffer);
-            if let Err(error) = read {
-                failed = Some(error);
-                return ControlFlow::Break(());
-            }
-            uses.checked.read += 1;
-            if ddi::RowKey::from(&self.shared.printer.chunk(&buffer)) != row.key {
-                rotten.push(row.block);
-            }
-            ControlFlow::Continue(())
-        })?;
-        if let Some(error) = failed {
-            return Err(error.into());
-        }
-        for block in rotten {
-            let volumes = self.referrers(block, 8);
-            uses.find(Finding::Rotten { block, volumes });
-        }
-        Ok(())
-    }
-
-    /// The blocks of volumes that refer to a block, at most `max`.
-    fn referrers(&self, block: BlockNumber, max: usize) -> Vec<(String, Lba)> {
-        let mut found = Vec::new();
-        for volume in self.all() {
-            volume.each_entry(&mut |lba, entry| {
-                if entry.block() == Some(block) && found.len() < max {
-                    found.push((volume.name(), lba));
-                }
-            });
-        }
-        found
-    }
 }
 
 fn each_of(extent: ExtentNumber, mut each: impl FnMut(BlockNumber)) {
@@ -408,7 +261,7 @@ impl Volume {
                     uses.add(block, Use::Free);
                 }
             }
-            for one in &core.unreferenced {
+            for one in core.references() {
                 uses.refer(one.block, one.count);
             }
             for block in &core.suspects {

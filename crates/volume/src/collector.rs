@@ -2,16 +2,17 @@
 //!
 //! A reference is given back only when the record that dropped it was flushed and marked (rule 11).
 //! The block is read and hashed again, so collection is a scrub as well: a rotten block has a
-//! fingerprint that the index does not know with this block, and is never freed.
+//! fingerprint that the index does not know with this block, and is never freed. References to a
+//! block that cannot be read are set aside until the next start.
 
 use std::collections::BTreeMap;
 
 use env::{AlignedBuffer, BLOCK_BYTES};
 use format::pool::record::Record;
-use types::{BatchSequence, BlockNumber};
+use types::{BatchSequence, BlockNumber, Fingerprint};
 
-use crate::core::Unreferenced;
 use crate::error::{Result, VolumeError};
+use crate::references::Unreferenced;
 use crate::slot::{Batch, BatchContent};
 use crate::volume::Volume;
 
@@ -26,7 +27,8 @@ impl Volume {
     /// Gives back the references that were dropped before the last flush. Returns how many.
     ///
     /// `pause` is called after each batch with the bytes that were read; the collection ends early
-    /// if it returns `false`.
+    /// if it returns `false`. As long as the device could not read a volume of the pool, none is
+    /// given back: an index that lost a batch of that volume would let its blocks be freed.
     ///
     /// # Errors
     /// Errors of the device and of the index; [`VolumeError::NeedsRecount`].
@@ -38,10 +40,9 @@ impl Volume {
                 self.flush_now()?;
             }
         }
-        loop {
-            let (references, blocks) = self.collect_batch()?;
+        while let Some((references, blocks)) = self.collect_batch()? {
             given_back += references;
-            if references == 0 || !pause(blocks * BLOCK_BYTES) {
+            if !pause(blocks * BLOCK_BYTES) {
                 break;
             }
         }
@@ -49,18 +50,25 @@ impl Volume {
         Ok(given_back)
     }
 
-    /// Gives back one batch. Returns its references and blocks.
-    fn collect_batch(&self) -> Result<(u64, u64)> {
+    /// Gives back one batch. Returns how many references, and the blocks that were read; `None` if
+    /// no reference is ready.
+    fn collect_batch(&self) -> Result<Option<(u64, u64)>> {
         let mut slot = self.slot();
         self.check_running()?;
         self.shared.check_index()?;
         self.settle(&mut slot)?;
+        if !self.shared.may_collect() {
+            return Ok(None);
+        }
         if !self.core().has_log_room() && !self.credit(1)? {
             self.checkpoint_in_slot(&slot)?;
+            if !self.core().has_log_room() {
+                return Err(VolumeError::NoSpace);
+            }
         }
         let taken = self.take_unreferenced();
         if taken.is_empty() {
-            return Ok((0, 0));
+            return Ok(None);
         }
         let mut merged: BTreeMap<BlockNumber, u32> = BTreeMap::new();
         for one in &taken {
@@ -74,11 +82,18 @@ impl Volume {
                 return Err(error);
             }
         };
-        let blocks: Vec<_> = merged
-            .iter()
-            .zip(prints)
-            .map(|((block, count), print)| (*block, print, *count))
+        let read = merged.len() as u64;
+        let blocks = merged.iter().zip(prints);
+        let blocks: Vec<_> = blocks
+            .filter_map(|((block, count), print)| Some((*block, print?, *count)))
             .collect();
+        if blocks.len() < merged.len() {
+            self.keep_aside(&taken, &blocks);
+        }
+        if blocks.is_empty() {
+            return Ok(Some((0, read)));
+        }
+        let references = blocks.iter().map(|(_, _, count)| u64::from(*count)).sum();
         let sequence = self.core().batch + 1;
         let batch = BatchSequence::new(sequence).map_err(|error| VolumeError::Invalid {
             what: "batch",
@@ -94,7 +109,6 @@ impl Volume {
             };
             self.or_stop(self.core().append(&record))?;
         }
-        let of_batch = blocks.len() as u64;
         slot.open = Some(Batch {
             sequence,
             content: BatchContent::DecIntent(blocks),
@@ -103,7 +117,7 @@ impl Volume {
         });
         self.flush_now()?;
         self.settle(&mut slot)?;
-        Ok((taken.iter().map(|one| u64::from(one.count)).sum(), of_batch))
+        Ok(Some((references, read)))
     }
 
     /// The first references of the list, as long as a mark covers the records that dropped them
@@ -136,15 +150,28 @@ impl Volume {
         }
     }
 
-    /// The fingerprints of blocks, which are in order.
-    fn hash_blocks(&self, blocks: impl Iterator<Item = BlockNumber>) -> Result<Vec<types::Fingerprint>> {
-        let len = usize::try_from(BLOCK_BYTES).unwrap_or(0);
-        let mut buffer = AlignedBuffer::with_capacity(len);
-        buffer.grow_to(len);
+    /// Sets aside those of the references whose blocks are not among these: they cannot be read.
+    fn keep_aside(&self, taken: &[Unreferenced], readable: &[(BlockNumber, Fingerprint, u32)]) {
+        let mut core = self.core();
+        for one in taken {
+            if readable.binary_search_by_key(&one.block, |read| read.0).is_err() {
+                core.aside.push(*one);
+                self.set_aside(&mut core, one.block, None);
+            }
+        }
+    }
+
+    /// The fingerprints of blocks, which are in order; `None` for a block that cannot be read.
+    fn hash_blocks(&self, blocks: impl Iterator<Item = BlockNumber>) -> Result<Vec<Option<Fingerprint>>> {
+        let mut buffer = AlignedBuffer::with_capacity(format::pool::BLOCK_BYTES);
+        buffer.grow_to(format::pool::BLOCK_BYTES);
         blocks
             .map(|block| {
-                self.shared.device.read_at(Self::at(block), &mut buffer)?;
-                Ok(self.shared.printer.chunk(&buffer))
+                if !self.shared.try_read(block, &mut buffer)? {
+                    return Ok(None);
+                }
+                self.note_readable(block, 1);
+                Ok(Some(self.shared.printer.chunk(&buffer)))
             })
             .collect()
     }

@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::free::FreeBlocks;
 use crate::leaf::Leaf;
 use crate::log::LogBuffer;
+use crate::references::Unreferenced;
 
 /// A block that no mapping names any more. It is free when the record that dropped it was flushed
 /// and marked (rule 6), and its readers have ended (rule 7).
@@ -28,20 +29,6 @@ struct Dropped {
     at: u64,
     /// The readers' era.
     era: u64,
-}
-
-/// References to a registered block that the collector gives back.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Unreferenced {
-    /// The block.
-    pub(crate) block: BlockNumber,
-    /// How many references.
-    pub(crate) count: u32,
-    /// The sequence number of the record's block of log.
-    pub(crate) at: u64,
-    /// From this era of the readers on, none of this volume can be at the block. Another volume may
-    /// free it then.
-    pub(crate) ready_era: u64,
 }
 
 /// A mark in the log.
@@ -62,6 +49,10 @@ pub(crate) struct Core {
     pub(crate) log: LogBuffer,
     limbo: VecDeque<Dropped>,
     pub(crate) unreferenced: VecDeque<Unreferenced>,
+    /// References to blocks that the collector could not read.
+    pub(crate) aside: Vec<Unreferenced>,
+    /// Blocks that the finder or the collector could not read.
+    pub(crate) unreadable: BTreeSet<BlockNumber>,
     pub(crate) with_finder: HashSet<BlockNumber>,
     /// Runs that were taken for writes whose records are not appended yet. A checkpoint counts them
     /// as free.
@@ -108,6 +99,8 @@ impl Core {
                     ready_era: 0,
                 })
                 .collect(),
+            aside: Vec::new(),
+            unreadable: BTreeSet::new(),
             with_finder: HashSet::new(),
             reserved: BTreeMap::new(),
             batch: state.batch.map_or(0, BatchSequence::get),
@@ -178,7 +171,8 @@ impl Core {
 
     /// Free blocks that are kept for the pages of the next checkpoint.
     pub(crate) fn reserve(&self) -> u64 {
-        let state_bytes = 12 * self.unreferenced.len() + self.free.state_bytes();
+        let references = self.unreferenced.len() + self.aside.len();
+        let state_bytes = 12 * references + self.free.state_bytes();
         2 * self.dirty.len() as u64 + (state_bytes / 4000) as u64 + 64
     }
 
@@ -229,9 +223,15 @@ impl Core {
         });
     }
 
+    /// All references that are to be given back.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &Unreferenced> + '_ {
+        self.aside.iter().chain(&self.unreferenced)
+    }
+
     /// Nobody refers to the block.
     pub(crate) fn drop_block(&mut self, block: BlockNumber, at: u64) {
         self.different.remove(&block);
+        self.unreadable.remove(&block);
         let era = self.era;
         self.limbo.push_back(Dropped { block, at, era });
     }
@@ -424,11 +424,7 @@ impl Core {
             counted: self.counted,
             free_extents,
             free_blocks,
-            unreferenced: self
-                .unreferenced
-                .iter()
-                .map(|one| (one.block, one.count))
-                .collect(),
+            unreferenced: self.references().map(|one| (one.block, one.count)).collect(),
             suspects: self.suspects.iter().copied().collect(),
             taken: counted(&self.taken),
             given: counted(&self.given),

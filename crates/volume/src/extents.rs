@@ -3,6 +3,9 @@
 //! Invariant: a change is durable before anybody acts on it. A page has two copies, which are
 //! written in turn, so a torn write leaves the older one. Under one lock of the pool, which no
 //! write of a volume takes: a volume asks for several extents at once, ahead of its need.
+//!
+//! A change that cannot be written is undone in memory. Its pages may be on the device or not, so
+//! they are in doubt: the next change writes them first, over the same copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,6 +34,10 @@ pub(crate) struct ExtentTable {
     /// The extents that hold the table.
     extents: Vec<ExtentNumber>,
     pool: PoolId,
+    /// Extents of the pool. A growth that has not succeeded leaves entries behind them.
+    len: usize,
+    /// Pages of which the device may have another content.
+    in_doubt: BTreeSet<usize>,
     free: u64,
     next: usize,
 }
@@ -61,7 +68,9 @@ impl ExtentTable {
             counters: vec![0; (extents as usize).div_ceil(TABLE_PAGE_ENTRIES)],
             extents: (1..own).map(|n| number(n as usize)).collect(),
             pool,
-            free: 0,
+            len: extents as usize,
+            in_doubt: BTreeSet::new(),
+            free: u64::from(extents),
             next: own as usize,
         };
         if own + 3 > extents {
@@ -73,20 +82,19 @@ impl ExtentTable {
         for extent in 0..own {
             table.set(number(extent as usize), ExtentOwner::Pool);
         }
-        table.free = u64::from(extents - own);
         table.write_new_pages(device, 0)?;
         Ok(table)
     }
 
-    /// Writes both copies of all pages from this one on.
+    /// Writes both copies of all pages from this one on. One copy is whole at any time: an earlier
+    /// growth may have written them.
     fn write_new_pages(&mut self, device: &dyn BlockDevice, from: usize) -> Result<()> {
-        let pages: BTreeSet<usize> = (from..self.counters.len()).collect();
         for _ in 0..2 {
-            for page in &pages {
-                self.write_page(device, *page)?;
+            for page in from..self.counters.len() {
+                self.write_page(device, page)?;
             }
+            device.flush()?;
         }
-        device.flush()?;
         Ok(())
     }
 
@@ -98,6 +106,8 @@ impl ExtentTable {
             counters: Vec::new(),
             extents: superblock.table.clone(),
             pool: superblock.pool,
+            len: extents,
+            in_doubt: BTreeSet::new(),
             free: 0,
             next: 0,
         };
@@ -155,10 +165,9 @@ impl ExtentTable {
         })
     }
 
-    /// Writes the older copy of the page.
+    /// Writes the older copy of the page. If that fails, the next attempt writes the same copy.
     fn write_page(&mut self, device: &dyn BlockDevice, page: usize) -> Result<()> {
-        self.counters[page] += 1;
-        let counter = self.counters[page];
+        let counter = self.counters[page] + 1;
         let first = page * TABLE_PAGE_ENTRIES;
         let packed = (first..first + TABLE_PAGE_ENTRIES).map(|at| self.entries.get(at).copied());
         let content = TablePage {
@@ -172,19 +181,53 @@ impl ExtentTable {
         frame::seal_in(self.pool, BlockKind::Table, &content.to_bytes(), &mut bytes);
         let block = self.copies(page)?[usize::from(!counter.is_multiple_of(2))];
         device.write_at(block.get() * env::BLOCK_BYTES, &bytes)?;
+        self.counters[page] = counter;
         Ok(())
     }
 
-    /// Makes changed pages durable. A page is written twice only with a flush between.
-    fn write(&mut self, device: &dyn BlockDevice, extents: impl Iterator<Item = ExtentNumber>) -> Result<()> {
-        let pages: BTreeSet<usize> = extents.map(|extent| index(extent) / TABLE_PAGE_ENTRIES).collect();
-        for page in &pages {
-            self.write_page(device, *page)?;
+    /// Makes pages durable. A page is written twice only with a flush between: if this fails, the
+    /// next attempt writes the same copies.
+    fn write(&mut self, device: &dyn BlockDevice, pages: &BTreeSet<usize>) -> Result<()> {
+        let counters: Vec<u64> = pages.iter().map(|page| self.counters[*page]).collect();
+        let mut written = pages.iter().try_for_each(|page| self.write_page(device, *page));
+        if written.is_ok() && !pages.is_empty() {
+            written = device.flush().map_err(VolumeError::from);
         }
-        if !pages.is_empty() {
-            device.flush()?;
+        if written.is_err() {
+            for (page, counter) in pages.iter().zip(counters) {
+                self.counters[*page] = counter;
+            }
         }
-        Ok(())
+        written
+    }
+
+    /// Gives extents to other owners, durably. If that fails, they have their former owners.
+    fn change(&mut self, device: &dyn BlockDevice, changes: &[(ExtentNumber, ExtentOwner)]) -> Result<()> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let doubts = self.in_doubt.clone();
+        self.write(device, &doubts)?;
+        self.in_doubt.clear();
+        let former = changes.iter().map(|(extent, _)| (*extent, self.entry(*extent)));
+        let former: Vec<(ExtentNumber, TableEntry)> = former.collect();
+        let free = self.free;
+        for (extent, owner) in changes {
+            self.set(*extent, *owner);
+        }
+        let pages = changes
+            .iter()
+            .map(|(extent, _)| index(*extent) / TABLE_PAGE_ENTRIES);
+        let pages: BTreeSet<usize> = pages.collect();
+        let written = self.write(device, &pages);
+        if written.is_err() {
+            for (extent, entry) in former {
+                self.entries[index(extent)] = entry.to_u64();
+            }
+            self.free = free;
+            self.in_doubt = pages;
+        }
+        written
     }
 
     /// The entry of an extent.
@@ -195,6 +238,10 @@ impl ExtentTable {
 
     fn set(&mut self, extent: ExtentNumber, owner: ExtentOwner) {
         let entry = self.entry(extent);
+        let is_free = |owner| u64::from(owner == ExtentOwner::Free);
+        if index(extent) < self.len {
+            self.free = self.free + is_free(owner) - is_free(entry.owner);
+        }
         let grants = match owner {
             ExtentOwner::Granted(_) | ExtentOwner::Header(_) => (entry.grants + 1) & GRANTS_MAX,
             _ => entry.grants,
@@ -214,25 +261,24 @@ impl ExtentTable {
 
     /// All extents.
     pub(crate) const fn len(&self) -> usize {
-        self.entries.len()
+        self.len
     }
 
-    /// Takes free extents for an owner; fewer than `count` if there are no more.
-    fn take(&mut self, count: usize, owner_of: ExtentOwner) -> Vec<Grant> {
-        let (mut taken, len) = (Vec::new(), self.entries.len());
-        for _ in 0..len {
-            if taken.len() >= count || self.free == 0 {
+    /// Finds free extents; fewer than `count` if there are no more.
+    fn find_free(&mut self, count: usize) -> Vec<ExtentNumber> {
+        let mut found = Vec::new();
+        let wanted = count.min(usize::try_from(self.free).unwrap_or(usize::MAX));
+        for _ in 0..self.len {
+            if found.len() >= wanted {
                 break;
             }
-            let extent = number(self.next % len);
-            self.next = (self.next + 1) % len;
+            let extent = number(self.next % self.len);
+            self.next = (self.next + 1) % self.len;
             if self.entry(extent).owner == ExtentOwner::Free {
-                self.set(extent, owner_of);
-                self.free -= 1;
-                taken.push((extent, self.entry(extent).grants));
+                found.push(extent);
             }
         }
-        taken
+        found
     }
 
     /// Grants extents to a volume; fewer than `count` if the pool has no more.
@@ -242,22 +288,31 @@ impl ExtentTable {
         volume: VolumeId,
         count: usize,
     ) -> Result<Vec<Grant>> {
-        let granted = self.take(count, ExtentOwner::Granted(volume));
-        self.write(device, granted.iter().map(|(extent, _)| *extent))?;
-        Ok(granted)
+        let found = self.find_free(count);
+        let changes = found.iter().map(|extent| (*extent, ExtentOwner::Granted(volume)));
+        let changes: Vec<_> = changes.collect();
+        self.change(device, &changes)?;
+        let grants = found
+            .into_iter()
+            .map(|extent| (extent, self.entry(extent).grants));
+        Ok(grants.collect())
     }
 
-    /// Takes an extent for the header of a volume. The caller writes the header, then calls
-    /// [`Self::confirm`].
-    pub(crate) fn take_header(&mut self, volume: VolumeId) -> Result<ExtentNumber> {
-        let taken = self.take(1, ExtentOwner::Header(volume));
-        let (extent, _) = taken.first().ok_or(VolumeError::NoSpace)?;
-        Ok(*extent)
+    /// Finds an extent for the header of a volume. The caller writes the header, then calls
+    /// [`Self::begin_volume`].
+    pub(crate) fn find_header(&mut self) -> Result<ExtentNumber> {
+        let found = self.find_free(1);
+        found.first().copied().ok_or(VolumeError::NoSpace)
     }
 
-    /// Makes the entry of an extent durable.
-    pub(crate) fn confirm(&mut self, device: &dyn BlockDevice, extent: ExtentNumber) -> Result<()> {
-        self.write(device, std::iter::once(extent))
+    /// The extent has the header of a volume: from now on, there is the volume.
+    pub(crate) fn begin_volume(
+        &mut self,
+        device: &dyn BlockDevice,
+        extent: ExtentNumber,
+        volume: VolumeId,
+    ) -> Result<()> {
+        self.change(device, &[(extent, ExtentOwner::Header(volume))])
     }
 
     /// A checkpoint of the volume is about to know these extents.
@@ -271,11 +326,10 @@ impl ExtentTable {
         for (extent, grants) in extents {
             let entry = self.entry(*extent);
             if entry.owner == ExtentOwner::Granted(volume) && entry.grants == *grants {
-                self.set(*extent, ExtentOwner::Owned(volume));
-                changed.push(*extent);
+                changed.push((*extent, ExtentOwner::Owned(volume)));
             }
         }
-        self.write(device, changed.into_iter())
+        self.change(device, &changed)
     }
 
     /// Takes extents back that a volume's durable log returned. An entry that was granted again
@@ -289,12 +343,10 @@ impl ExtentTable {
                 ExtentOwner::Granted(_) | ExtentOwner::Owned(_) | ExtentOwner::Header(_)
             );
             if is_held && entry.grants == *grants {
-                self.set(*extent, ExtentOwner::Free);
-                self.free += 1;
-                changed.push(*extent);
+                changed.push((*extent, ExtentOwner::Free));
             }
         }
-        self.write(device, changed.into_iter())
+        self.change(device, &changed)
     }
 
     /// The extents that were granted to the volume and that no checkpoint of it knows.
@@ -327,26 +379,39 @@ impl ExtentTable {
         .collect()
     }
 
-    /// The pool has more extents. If the table needs more room, it takes some of the new ones.
-    /// Returns the extents of the table. The caller writes the superblock afterwards.
-    pub(crate) fn extend(&mut self, device: &dyn BlockDevice, extents: u32) -> Result<Vec<ExtentNumber>> {
-        let before = self.entries.len();
-        let last_page = self.counters.len().saturating_sub(1);
-        self.entries.resize(extents as usize, TableEntry::FRESH.to_u64());
-        self.counters
-            .resize((extents as usize).div_ceil(TABLE_PAGE_ENTRIES), 0);
-        self.free += (self.entries.len() - before) as u64;
-        let mut at = before;
+    /// Writes the pages of a longer pool. If the table needs more room, it takes some of the new
+    /// extents. Returns the number of extents and those of the table, for the superblock. No new
+    /// extent is granted before the caller has written it, and has called [`Self::end_growth`].
+    ///
+    /// If an earlier growth failed, nobody knows whether its superblock is on the device. So the
+    /// pool gets at least as many extents as that growth began to add.
+    pub(crate) fn extend(
+        &mut self,
+        device: &dyn BlockDevice,
+        extents: u32,
+    ) -> Result<(u32, Vec<ExtentNumber>)> {
+        let last_page = self.len.saturating_sub(1) / TABLE_PAGE_ENTRIES;
+        let len = self.entries.len().max(extents as usize);
+        let extents = u32::try_from(len).unwrap_or(u32::MAX);
+        let mut at = self.entries.len();
+        self.entries.resize(len, TableEntry::FRESH.to_u64());
+        self.counters.resize(len.div_ceil(TABLE_PAGE_ENTRIES), 0);
         while self.extents.len() < table_extents(extents) as usize {
             self.set(number(at), ExtentOwner::Pool);
-            self.free -= 1;
             self.extents.push(number(at));
             at += 1;
         }
-        self.write_page(device, last_page)?;
-        device.flush()?;
+        self.write(device, &BTreeSet::from([last_page]))?;
         self.write_new_pages(device, last_page + 1)?;
-        Ok(self.extents.clone())
+        Ok((extents, self.extents.clone()))
+    }
+
+    /// The superblock says that the pool is longer.
+    pub(crate) fn end_growth(&mut self) {
+        let new = &self.entries[self.len..];
+        let free = new.iter().filter(|packed| owner(**packed) == ExtentOwner::Free);
+        self.free += free.count() as u64;
+        self.len = self.entries.len();
     }
 }
 
@@ -374,14 +439,19 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     best.ok_or(VolumeError::NotAPool { why: fault })
 }
 
-/// Writes the older copy of the superblock, durably.
+/// Writes the older copy of the superblock, durably. If that fails, the next attempt writes the
+/// same copy.
 pub(crate) fn write_superblock(device: &dyn BlockDevice, superblock: &mut Superblock) -> Result<()> {
-    superblock.counter += 1;
+    let next = Superblock {
+        counter: superblock.counter + 1,
+        ..superblock.clone()
+    };
     let mut bytes = [0; BLOCK_BYTES];
-    frame::seal(BlockKind::Superblock, &superblock.to_bytes(), &mut bytes);
-    let block = SUPERBLOCKS[usize::from(!superblock.counter.is_multiple_of(2))];
+    frame::seal(BlockKind::Superblock, &next.to_bytes(), &mut bytes);
+    let block = SUPERBLOCKS[usize::from(!next.counter.is_multiple_of(2))];
     device.write_at(block * env::BLOCK_BYTES, &bytes)?;
     device.flush()?;
+    *superblock = next;
     Ok(())
 }
 

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use env::{AlignedBuffer, BLOCK_BYTES};
+use env::{AlignedBuffer, BLOCK_BYTES, DeviceError};
 use format::pool::record::{IntentBlock, Record};
 use types::{BlockNumber, Fingerprint, Lba};
 
@@ -20,6 +20,7 @@ use crate::volume::Volume;
 
 /// Blocks of a batch: 32 MiB.
 const BATCH_BLOCKS: usize = 8192;
+const BLOCK_LEN: usize = format::pool::BLOCK_BYTES;
 /// Blocks of one read: 1 MiB.
 const READ_BLOCKS: usize = 256;
 /// Intents in one record: at most 46 bytes each.
@@ -49,6 +50,7 @@ struct Taken {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
     Unread,
+    Unreadable,
     Zeros,
     Data(Fingerprint),
 }
@@ -105,8 +107,16 @@ impl Volume {
             }
             let numbers = self.map.numbers(from, end, SEARCH_PAGES);
             for number in &numbers {
-                let Some(leaf) = self.map.leaf(*number)? else {
-                    continue;
+                let leaf = match self.map.leaf(*number) {
+                    Ok(Some(leaf)) => leaf,
+                    Ok(None) => continue,
+                    Err(
+                        error @ (VolumeError::Damaged { .. } | VolumeError::Device(DeviceError::Io { .. })),
+                    ) => {
+                        tracing::error!(volume = %self.id, %error, "a page of the map cannot be read");
+                        continue;
+                    }
+                    Err(error) => return Err(error),
                 };
                 for index in 0..usize::try_from(LEAF_BLOCKS).unwrap_or(0) {
                     if matches!(leaf.get(index), format::pool::entry::MapEntry::Private { .. }) {
@@ -143,6 +153,10 @@ impl Volume {
         let examined = taken.len() as u64;
         self.counters.examined(examined);
         found.examined += examined;
+        let (unreadable, taken): (Vec<Taken>, Vec<Taken>) = taken
+            .into_iter()
+            .partition(|one| one.content == Content::Unreadable);
+        self.leave_alone(&unreadable);
         let (zeros, data): (Vec<Taken>, Vec<Taken>) =
             taken.into_iter().partition(|one| one.content == Content::Zeros);
         self.cut_zeros(&zeros)?;
@@ -214,9 +228,7 @@ impl Volume {
     fn read_taken(&self, taken: &mut [Taken]) -> Result<()> {
         let mut order: Vec<usize> = (0..taken.len()).collect();
         order.sort_unstable_by_key(|number| taken[*number].block);
-        let block_len = usize::try_from(BLOCK_BYTES).unwrap_or(0);
-        let mut buffer = AlignedBuffer::with_capacity(READ_BLOCKS * block_len);
-        let mut prints = Vec::new();
+        let mut buffer = AlignedBuffer::with_capacity(READ_BLOCKS * BLOCK_LEN);
         let mut rest = &order[..];
         while let Some(first) = rest.first() {
             let begin = taken[*first].block.get();
@@ -227,23 +239,55 @@ impl Volume {
                 .take_while(|(number, block)| taken[**number].block.get() == *block)
                 .count();
             let (here, others) = rest.split_at(run);
-            buffer.grow_to(run * block_len);
-            self.shared
-                .device
-                .read_at(Self::at(taken[*first].block), &mut buffer)?;
-            let blocks: Vec<&[u8]> = buffer.chunks_exact(block_len).collect();
-            prints.clear();
-            self.shared.printer.chunks(&blocks, &mut prints);
-            for ((number, print), content) in here.iter().zip(&prints).zip(&blocks) {
-                taken[*number].content = if is_zeros(content) {
-                    Content::Zeros
-                } else {
-                    Content::Data(*print)
-                };
-            }
+            self.read_run(taken, here, &mut buffer)?;
             rest = others;
         }
         Ok(())
+    }
+
+    /// Reads and hashes blocks in a row. If that fails, reads them one by one, and finds those that
+    /// cannot be read.
+    fn read_run(&self, taken: &mut [Taken], run: &[usize], buffer: &mut AlignedBuffer) -> Result<()> {
+        let first = taken[run[0]].block;
+        buffer.grow_to(run.len() * BLOCK_LEN);
+        if !self
+            .shared
+            .try_read(first, &mut buffer[..run.len() * BLOCK_LEN])?
+        {
+            if let [one] = run {
+                taken[*one].content = Content::Unreadable;
+                return Ok(());
+            }
+            return run
+                .chunks(1)
+                .try_for_each(|one| self.read_run(taken, one, buffer));
+        }
+        self.note_readable(first, run.len());
+        let blocks: Vec<&[u8]> = buffer.chunks_exact(BLOCK_LEN).take(run.len()).collect();
+        let mut prints = Vec::new();
+        self.shared.printer.chunks(&blocks, &mut prints);
+        for ((number, print), content) in run.iter().zip(&prints).zip(&blocks) {
+            taken[*number].content = if is_zeros(content) {
+                Content::Zeros
+            } else {
+                Content::Data(*print)
+            };
+        }
+        Ok(())
+    }
+
+    /// Gives blocks back that cannot be read. They are not to be examined again.
+    fn leave_alone(&self, unreadable: &[Taken]) {
+        for one in unreadable {
+            let _gate = one.leaf.hold();
+            let mut core = self.core();
+            let at = core.log.last_record();
+            let is_mapped = Self::is_frozen(&one.leaf, one.index, one.block);
+            core.unfreeze(&one.leaf, one.index, one.block, at);
+            if is_mapped {
+                self.set_aside(&mut core, one.block, Some(one.lba));
+            }
+        }
     }
 
     /// Gives blocks back that were not registered.
@@ -299,7 +343,7 @@ impl Volume {
                     block: one.block,
                     fingerprint,
                 }),
-                Content::Unread | Content::Zeros => None,
+                Content::Unread | Content::Unreadable | Content::Zeros => None,
             })
             .collect();
         if blocks.is_empty() {

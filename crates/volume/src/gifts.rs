@@ -4,6 +4,8 @@
 //! before the taker's record is durable. So after a crash the blocks are the giver's, or the gift
 //! is in the giver's log and not in the taker's. Then nobody has used the blocks, and the giver
 //! takes them back, whatever the order in which the volumes make their checkpoints.
+//!
+//! A volume whose log has no room asks for no gift: it could not take what was given.
 
 use format::pool::record::Record;
 use types::VolumeId;
@@ -21,6 +23,9 @@ const RUNS_MAX: usize = 300;
 impl Volume {
     /// Asks the other volumes for free blocks. Returns whether one gave some.
     pub(crate) fn take_gift(&self, wanted: u64) -> Result<bool> {
+        if !self.core().has_log_room() {
+            return Ok(false);
+        }
         for giver in self.shared.givers(self.id) {
             let given = giver.give(self.id, wanted, &mut |gift| {
                 self.accept(gift)?;

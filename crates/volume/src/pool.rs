@@ -3,19 +3,20 @@
 //! Opening recovers every volume. One process at a time has a pool open; the device's lock sees to
 //! that. Many threads may use a pool and its volumes.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, RwLock};
 
 use crypto::{DomainKey, Fingerprinter};
 use ddi::{Bucket, DuplicatesIndex};
-use env::{BlockDevice, Clock, Entropy};
+use env::{BlockDevice, Clock, DeviceError, Entropy};
 use format::pool::header::{VOLUME_BLOCKS_MAX, VolumeHeader, VolumeSettings};
 use format::pool::superblock::Superblock;
-use types::{BatchSequence, VolumeId};
+use types::{BatchSequence, ExtentNumber, VolumeId};
 
 use crate::error::{Result, VolumeError};
 use crate::extents::{ExtentTable, extents_of, read_superblock, write_superblock};
-use crate::head::write_copy;
+use crate::head::{read_header, write_copy};
+use crate::lock::lock;
 use crate::names::{check_len, check_name};
 use crate::recovery::{Recovered, recover};
 use crate::shared::{Mismatch, Shared};
@@ -41,7 +42,9 @@ pub struct PoolOptions {
 pub struct Pool {
     pub(crate) shared: Arc<Shared>,
     volumes: RwLock<BTreeMap<VolumeId, Arc<Volume>>>,
-    failed: BTreeMap<VolumeId, String>,
+    failed: Mutex<BTreeMap<VolumeId, String>>,
+    /// Names of volumes that are not open, as far as they are known.
+    unopened: Mutex<BTreeSet<String>>,
 }
 
 impl Pool {
@@ -84,11 +87,11 @@ impl Pool {
     }
 
     /// Opens a pool and recovers its volumes. A volume that cannot be recovered is left out; see
-    /// [`Self::failed`].
+    /// [`Self::failed`]. As long as the device cannot read one, the collectors of the others rest.
     ///
     /// # Errors
     /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], damage of the pool's own blocks; errors
-    /// of the device and of the index.
+    /// of the device for them, and of the index.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         index: Arc<dyn DuplicatesIndex>,
@@ -113,27 +116,34 @@ impl Pool {
             superblock,
             table,
         ));
-        let (mut recovered, mut failed) = (Vec::new(), BTreeMap::new());
+        let (mut recovered, mut failed, mut unopened) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
         for (id, extent) in headers {
-            match recover(Arc::clone(&shared), id, extent) {
-                Ok(volume) => recovered.push(volume),
-                Err(
-                    error @ (VolumeError::Damaged { .. }
-                    | VolumeError::Contradiction { .. }
-                    | VolumeError::NoSpace),
-                ) => {
-                    tracing::error!(volume = %id, %error, "the volume cannot be recovered");
-                    failed.insert(id, error.to_string());
+            let error = match recover(Arc::clone(&shared), id, extent) {
+                Ok(volume) => {
+                    recovered.push(volume);
+                    continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => error,
+            };
+            match &error {
+                VolumeError::Damaged { .. } | VolumeError::Contradiction { .. } | VolumeError::NoSpace => {}
+                // It comes back when the device can read it. Nobody may free its blocks until then.
+                VolumeError::Device(DeviceError::Io { .. }) => shared.set_unread(),
+                _ => return Err(error),
             }
+            tracing::error!(volume = %id, %error, "the volume cannot be recovered");
+            failed.insert(id, error.to_string());
+            let header = read_header(&*shared.device, shared.pool, extent, id);
+            unopened.extend(header.map(|header| header.name));
         }
         let (volumes, without_space) = finish_recovery(&shared, recovered)?;
         failed.extend(without_space);
+        give_distinct_names(&volumes)?;
         Ok(Self {
             shared,
             volumes: RwLock::new(volumes),
-            failed,
+            failed: Mutex::new(failed),
+            unopened: Mutex::new(unopened),
         })
     }
 
@@ -155,18 +165,17 @@ impl Pool {
         volumes
     }
 
-    /// Removed volumes whose blocks are not all free yet (see [`Volume::dissolve`]).
+    /// Removed volumes that have not given everything back yet (see [`Volume::dissolve`]).
     #[must_use]
     pub fn removed(&self) -> Vec<Arc<Volume>> {
         let all = self.all().into_iter();
-        all.filter(|one| one.name().is_empty() && !one.is_husk())
-            .collect()
+        all.filter(|one| one.is_dissolving()).collect()
     }
 
     /// Volumes that could not be recovered, and why.
     #[must_use]
-    pub const fn failed(&self) -> &BTreeMap<VolumeId, String> {
-        &self.failed
+    pub fn failed(&self) -> BTreeMap<VolumeId, String> {
+        lock(&self.failed).clone()
     }
 
     /// The volume with this name.
@@ -184,12 +193,13 @@ impl Pool {
     ///
     /// # Errors
     /// [`VolumeError::VolumeExists`], [`VolumeError::Invalid`], [`VolumeError::NoSpace`]; errors of
-    /// the device.
+    /// the device and of the index. If one comes after the volume was made, [`Self::failed`] has
+    /// the volume, and the next start opens it.
     pub fn create_volume(&self, name: &str, len_bytes: u64, settings: VolumeSettings) -> Result<Arc<Volume>> {
         check_name(name)?;
         let blocks = check_len(len_bytes)?;
         let mut superblock = self.shared.superblock();
-        if self.volume(name).is_ok() {
+        if self.volume(name).is_ok() || lock(&self.unopened).contains(name) {
             return Err(VolumeError::VolumeExists {
                 name: name.to_owned(),
             });
@@ -205,9 +215,10 @@ impl Pool {
             }
         }
         let id = superblock.next_volume;
-        let device = &*self.shared.device;
-        superblock.next_volume = id.next();
-        write_superblock(device, &mut superblock)?;
+        let mut next = superblock.clone();
+        next.next_volume = id.next();
+        write_superblock(&*self.shared.device, &mut next)?;
+        *superblock = next;
         let header = VolumeHeader {
             volume: id,
             counter: 1,
@@ -220,31 +231,40 @@ impl Pool {
             log: None,
             settings,
         };
-        let extent = {
-            // No other change of the table may make the extent the header's before there is one.
-            let mut table = self.shared.table();
-            if table.free() < 3 {
-                return Err(VolumeError::NoSpace);
-            }
-            let extent = table.take_header(id)?;
-            write_copy(device, self.shared.pool, extent, &header)?;
-            table.grant(device, id, 2)?;
-            table.confirm(device, extent)?;
-            extent
-        };
-        let recovered = recover(Arc::clone(&self.shared), id, extent)?;
-        let (made, failed) = finish_recovery(&self.shared, vec![recovered])?;
-        if !failed.is_empty() {
+        let (extent, granted) = self.begin_volume(&header)?;
+        let opened = granted.and_then(|()| self.open_new(id, extent));
+        if let Err(error) = &opened {
+            tracing::error!(volume = %id, name, %error, "the volume was made, but cannot be opened");
+            lock(&self.failed).insert(id, error.to_string());
+            lock(&self.unopened).insert(name.to_owned());
+        }
+        opened
+    }
+
+    /// Writes the header of a new volume, and enters it in the table. If that succeeds, there is
+    /// the volume: then the second result says whether it got extents for its log and its blocks.
+    fn begin_volume(&self, header: &VolumeHeader) -> Result<(ExtentNumber, Result<()>)> {
+        let device = &*self.shared.device;
+        // Nobody else may take the extents meanwhile.
+        let mut table = self.shared.table();
+        if table.free() < 3 {
             return Err(VolumeError::NoSpace);
         }
-        let mut volumes = self
-            .volumes
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        volumes.extend(made);
-        drop(volumes);
-        drop(superblock);
-        self.volume(name)
+        let extent = table.find_header()?;
+        write_copy(device, self.shared.pool, extent, header)?;
+        table.begin_volume(device, extent, header.volume)?;
+        Ok((extent, table.grant(device, header.volume, 2).map(|_| ())))
+    }
+
+    fn open_new(&self, id: VolumeId, extent: ExtentNumber) -> Result<Arc<Volume>> {
+        let recovered = recover(Arc::clone(&self.shared), id, extent)?;
+        let (made, _) = finish_recovery(&self.shared, vec![recovered])?;
+        let volume = made.get(&id).cloned().ok_or(VolumeError::NoSpace)?;
+        let volumes = self.volumes.write();
+        volumes
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .extend(made);
+        Ok(volume)
     }
 
     /// Removes a volume: its name at once, its blocks by and by (see [`Volume::dissolve`]). The
@@ -263,7 +283,8 @@ impl Pool {
     /// before.
     ///
     /// # Errors
-    /// [`VolumeError::Invalid`] if it is not longer; errors of the device.
+    /// [`VolumeError::Invalid`] if it is not longer; errors of the device: then the pool uses
+    /// nothing of the new part until a growth or a start succeeds.
     pub fn grow(&self, len_bytes: u64) -> Result<()> {
         let extents = extents_of(len_bytes)?;
         let mut superblock = self.shared.superblock();
@@ -276,11 +297,15 @@ impl Pool {
                 ),
             });
         }
-        self.shared.device.grow(len_bytes)?;
+        let device = &*self.shared.device;
+        device.grow(len_bytes)?;
         let mut table = self.shared.table();
-        superblock.table = table.extend(&*self.shared.device, extents)?;
-        superblock.extents = extents;
-        write_superblock(&*self.shared.device, &mut superblock)
+        let mut longer = superblock.clone();
+        (longer.extents, longer.table) = table.extend(device, extents)?;
+        write_superblock(device, &mut longer)?;
+        table.end_growth();
+        *superblock = longer;
+        Ok(())
     }
 
     /// Flushes every volume and makes its checkpoint, so that the next start has nothing to replay.
@@ -293,6 +318,24 @@ impl Pool {
         let results: Vec<Result<()>> = self.all().iter().map(close).collect();
         results.into_iter().collect()
     }
+}
+
+/// Renames volumes that were made while another one of their name could not be read.
+fn give_distinct_names(volumes: &Volumes) -> Result<()> {
+    let mut names = BTreeSet::from([String::new()]);
+    for volume in volumes.values() {
+        let name = volume.name();
+        if !name.is_empty() && names.contains(&name) {
+            let mut other: String = name.chars().take(50).collect();
+            while names.contains(&other) {
+                other = format!("{other}-{}", volume.id);
+            }
+            tracing::warn!(volume = %volume.id, name, other, "another volume has its name; it gets another one");
+            volume.rename(&other)?;
+        }
+        names.insert(volume.name());
+    }
+    Ok(())
 }
 
 /// The open volumes of a pool.
@@ -391,32 +434,6 @@ impl Volume {
         }
     }
 
-    /// Whether the volume was removed, and has nothing left but free blocks.
-    pub(crate) fn is_husk(&self) -> bool {
-        if !self.head().header.name.is_empty() {
-            return false;
-        }
-        let core = self.core();
-        core.mapped == 0 && core.unreferenced.is_empty() && core.with_finder.is_empty()
-    }
-
-    /// A removed volume becomes a new one. It has no mapped block.
-    fn revive(&self, name: &str, blocks: u64, settings: VolumeSettings) -> Result<()> {
-        self.checkpoint()?;
-        let mut head = self.head();
-        let header = VolumeHeader {
-            name: name.to_owned(),
-            blocks,
-            settings,
-            ..head.header.clone()
-        };
-        self.write_header(&mut head, header)?;
-        self.set_blocks(blocks);
-        self.keep_settings(settings);
-        self.counters.reset();
-        Ok(())
-    }
-
     fn rename(&self, name: &str) -> Result<()> {
         let mut head = self.head();
         let header = VolumeHeader {
@@ -425,24 +442,6 @@ impl Volume {
         };
         let result = self.write_header(&mut head, header);
         self.or_stop(result)
-    }
-
-    /// Frees all blocks of a removed volume, and returns its whole extents to the pool. `pause` as
-    /// in [`Self::collect`].
-    ///
-    /// # Errors
-    /// Errors of the device and of the index.
-    pub fn dissolve(&self, pause: &mut dyn FnMut(u64) -> bool) -> Result<()> {
-        let _dissolving = self.dissolving();
-        if !self.name().is_empty() || self.is_husk() {
-            return Ok(());
-        }
-        self.cut(0, VOLUME_BLOCKS_MAX * env::BLOCK_BYTES)?;
-        self.collect(pause)?;
-        self.flush_now()?;
-        self.flush_now()?;
-        self.checkpoint()?;
-        self.return_extents(1)
     }
 
     /// Gives the volume another length, rounded up to whole blocks. If it gets shorter, what is

@@ -14,8 +14,8 @@ use format::pool::entry::MapEntry;
 use format::pool::table::ExtentOwner;
 use types::{BatchSequence, BlockNumber};
 
-use crate::check::Use;
 use crate::error::{Result, VolumeError};
+use crate::finding::Use;
 use crate::free::place;
 use crate::leaf::LEAF_BLOCKS;
 use crate::pool::Pool;
@@ -31,6 +31,9 @@ pub struct Recounted {
     pub references: u64,
     /// Blocks whose content another block had as well.
     pub merged: u64,
+    /// Shared blocks that the device cannot read. The new index does not have them, so nothing is
+    /// shared with them, and they are never freed.
+    pub unreadable: u64,
     /// Blocks without any use, which are free again.
     pub freed: u64,
 }
@@ -60,6 +63,7 @@ impl Pool {
             let mut core = volume.core();
             core.batch = core.batch.max(last) + 1;
             core.unreferenced.clear();
+            core.aside.clear();
             core.is_changed = true;
         }
         let mut done = Recounted::default();
@@ -133,7 +137,11 @@ impl Pool {
         buffer.grow_to(4096);
         let total = references.len().max(1) as f64;
         for (number, (block, count)) in references.iter().enumerate() {
-            self.shared.device.read_at(Volume::at(*block), &mut buffer)?;
+            if !self.shared.try_read(*block, &mut buffer)? {
+                tracing::warn!(%block, "the device cannot read a shared block");
+                done.unreadable += 1;
+                continue;
+            }
             let key = RowKey::from(&self.shared.printer.chunk(&buffer));
             match rows.get_mut(&key) {
                 None => {

@@ -16,6 +16,7 @@ use crate::extents::Grant;
 use crate::free::each_block;
 use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::map::Map;
+use crate::references::take_references;
 use crate::shared::Gift;
 use crate::slot::BatchContent;
 use crate::volume::Volume;
@@ -261,14 +262,11 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The collector took these references: the first of the list.
+    /// The collector took these references.
     fn dec_intent(&mut self, batch: u64) -> Result<()> {
         let blocks = std::mem::take(&mut self.partial_dec);
-        let mut left: u64 = blocks.iter().map(|(_, _, count)| u64::from(*count)).sum();
-        while left > 0 {
-            let first = self.core.unreferenced.pop_front();
-            let first = first.ok_or_else(|| Self::wrong(format!("batch {batch} gives back too much")))?;
-            left = left.saturating_sub(u64::from(first.count));
+        if !take_references(&mut self.core.unreferenced, &blocks) {
+            return Err(Self::wrong(format!("batch {batch} gives back too much")));
         }
         (self.open, self.answered) = (Some((batch, BatchContent::DecIntent(blocks))), 0);
         Ok(())

@@ -1,5 +1,6 @@
 //! What the volumes of a pool share.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use crypto::Fingerprinter;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     /// The volumes, which may give each other free blocks.
     givers: Mutex<Vec<Weak<dyn Giver>>>,
     mismatch: Mutex<Option<Mismatch>>,
+    /// Whether the device could not read a volume.
+    has_unread: AtomicBool,
 }
 
 /// Free blocks that one volume gave to another.
@@ -92,6 +95,7 @@ impl Shared {
             table: Mutex::new(table),
             givers: Mutex::default(),
             mismatch: Mutex::default(),
+            has_unread: AtomicBool::new(false),
         }
     }
 
@@ -115,6 +119,17 @@ impl Shared {
                 expected,
             }),
         }
+    }
+
+    /// The device could not read a volume. So nobody has compared its last batch with the index's,
+    /// and the index may count too few references (V7).
+    pub(crate) fn set_unread(&self) {
+        self.has_unread.store(true, Ordering::Release);
+    }
+
+    /// Whether references may be given back, and blocks freed by that.
+    pub(crate) fn may_collect(&self) -> bool {
+        !self.has_unread.load(Ordering::Acquire)
     }
 
     /// The other volumes of the pool, those with most free blocks first.

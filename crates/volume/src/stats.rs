@@ -56,6 +56,8 @@ pub struct PoolStats {
     pub backlog_bytes: u64,
     /// Blocks of which references wait for the collector.
     pub unreferenced_bytes: u64,
+    /// Blocks that the finder or the collector could not read, and has set aside.
+    pub unreadable_bytes: u64,
     /// The duplicates index on disk.
     pub index_bytes: u64,
     /// Whether the index matches the volumes.
@@ -82,6 +84,8 @@ pub struct VolumeStats {
     pub backlog_bytes: u64,
     /// References that wait for the collector.
     pub unreferenced: u64,
+    /// Blocks that the finder or the collector could not read, and has set aside.
+    pub unreadable_bytes: u64,
     /// Free blocks that it keeps.
     pub free_bytes: u64,
     /// Memory of the cached map and of the set of dirty blocks.
@@ -109,7 +113,8 @@ impl Volume {
             mapped_bytes: core.mapped * BLOCK_BYTES,
             counted_bytes: core.counted * BLOCK_BYTES,
             backlog_bytes: backlog * BLOCK_BYTES,
-            unreferenced: core.unreferenced.iter().map(|one| u64::from(one.count)).sum(),
+            unreferenced: core.references().map(|one| u64::from(one.count)).sum(),
+            unreadable_bytes: core.unreadable.len() as u64 * BLOCK_BYTES,
             free_bytes: core.free_len() * BLOCK_BYTES,
             memory_bytes: (self.map.cached() * crate::map::LEAF_MEMORY_BYTES) as u64
                 + self.dirty.memory_bytes(),
@@ -168,6 +173,7 @@ impl Pool {
             shared_bytes: mapped.saturating_sub(unique),
             backlog_bytes: sum(|one| one.backlog_bytes),
             unreferenced_bytes: sum(|one| one.unreferenced) * BLOCK_BYTES,
+            unreadable_bytes: sum(|one| one.unreadable_bytes),
             index_bytes: index.disk_bytes,
             index_matches: self.shared.check_index().is_ok(),
             volumes: volumes

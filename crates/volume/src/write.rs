@@ -121,13 +121,7 @@ impl Volume {
     /// Writes whole blocks of one page to new blocks.
     fn redirect(&self, leaf: &Arc<Leaf>, index: usize, bytes: &[u8]) -> Result<u64> {
         let count = bytes.len() / BLOCK;
-        let is_first = (index..index + count).any(|index| leaf.get(index) == MapEntry::Zero);
-        let purpose = if is_first {
-            Purpose::First
-        } else {
-            Purpose::Overwrite
-        };
-        let runs = self.allocate(count as u64, purpose)?;
+        let runs = self.allocate(count as u64, purpose_of(leaf, index..index + count))?;
         if let Err(error) = self.write_runs(&runs, bytes) {
             self.give_up(&runs);
             return Err(error);
@@ -200,7 +194,7 @@ impl Volume {
             }
         }
         // No lock is held while the pool is asked for a block.
-        let runs = self.allocate(1, Purpose::Overwrite)?;
+        let runs = self.allocate(1, purpose_of(leaf, index..index + 1))?;
         let written = self.write_part_to(leaf, index, within, bytes, &runs);
         if !matches!(written, Ok(Some(_))) {
             self.give_up(&runs);
@@ -347,5 +341,14 @@ impl Volume {
     /// The present generation.
     pub(crate) fn birth(&self) -> u32 {
         self.birth.load(Ordering::Acquire)
+    }
+}
+
+/// What new blocks for these are for.
+fn purpose_of(leaf: &Leaf, mut range: Range<usize>) -> Purpose {
+    if range.any(|index| leaf.get(index) == MapEntry::Zero) {
+        Purpose::First
+    } else {
+        Purpose::Overwrite
     }
 }

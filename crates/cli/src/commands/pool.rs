@@ -133,8 +133,8 @@ fn check(path: &Path, read_data: bool, output: Output) -> Result<Code> {
         output.line(format!("only the first {found} are listed"))?;
     }
     output.line(
-        "counts that are wrong and lost space: `onefold volume recount` mends them; for rotten blocks, restore what is \
-         in them from a backup",
+        "counts that are wrong and lost space: `onefold volume recount` mends them; for rotten blocks and those that \
+         cannot be read, restore what is in them from a backup",
     )?;
     Ok(Code::Failure)
 }

@@ -252,6 +252,7 @@ struct Recounted {
     contents: u64,
     references: u64,
     merged: u64,
+    unreadable: u64,
     freed: u64,
 }
 
@@ -273,11 +274,19 @@ fn recount(path: &Path, output: Output) -> Result<Code> {
         count(recounted.merged, "block", "blocks"),
         count(recounted.freed, "block", "blocks")
     ))?;
+    if recounted.unreadable > 0 {
+        output.line(format!(
+            "{} cannot be read, and are not in the index; `onefold pool check --read-data` lists what refers \
+             to them",
+            count(recounted.unreadable, "shared block", "shared blocks")
+        ))?;
+    }
     output.object(&Recounted {
         message_type: "recounted",
         contents: recounted.contents,
         references: recounted.references,
         merged: recounted.merged,
+        unreadable: recounted.unreadable,
         freed: recounted.freed,
     })?;
     Ok(Code::Success)

@@ -25,6 +25,9 @@ pub(crate) struct PoolFigures {
     pub(crate) backlog_bytes: u64,
     /// Blocks that the collector has to look at.
     pub(crate) unreferenced_bytes: u64,
+    /// Blocks that the device could not read since the pool was opened, and that are set aside.
+    #[serde(default)]
+    pub(crate) unreadable_bytes: u64,
     /// Maps, logs, and blocks that will be free.
     pub(crate) other_bytes: u64,
     /// The duplicates index, outside of the pool.
@@ -53,6 +56,8 @@ pub(crate) struct VolumeFigures {
     pub(crate) registered_bytes: u64,
     pub(crate) backlog_bytes: u64,
     pub(crate) unreferenced_bytes: u64,
+    #[serde(default)]
+    pub(crate) unreadable_bytes: u64,
     pub(crate) free_bytes: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) finder_bytes_per_s: f64,
@@ -152,6 +157,7 @@ impl PoolFigures {
             space_at_risk_bytes: stats.shared_bytes,
             backlog_bytes: stats.backlog_bytes,
             unreferenced_bytes: stats.unreferenced_bytes,
+            unreadable_bytes: stats.unreadable_bytes,
             other_bytes: stats
                 .pool_bytes
                 .saturating_sub(stats.free_bytes + stats.unique_bytes),
@@ -188,6 +194,7 @@ impl VolumeFigures {
             registered_bytes: stats.counted_bytes,
             backlog_bytes: stats.backlog_bytes,
             unreferenced_bytes: bytes(stats.unreferenced),
+            unreadable_bytes: stats.unreadable_bytes,
             free_bytes: stats.free_bytes,
             memory_bytes: stats.memory_bytes,
             finder_bytes_per_s: stats.finder_bytes_per_s,

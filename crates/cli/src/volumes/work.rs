@@ -53,7 +53,7 @@ impl Site<'_> {
     }
 
     fn figures(self) -> Result<PoolFigures, Refusal> {
-        let failed = self.pool.failed().iter();
+        let failed = self.pool.failed().into_iter();
         let failed = failed.map(|(id, why)| format!("volume number {id} cannot be recovered: {why}"));
         Ok(PoolFigures::of(
             &self.pool.stats()?,

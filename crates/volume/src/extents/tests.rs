@@ -1,4 +1,5 @@
 use env::MemoryDevice;
+use env::block::fault::{FailWith, Fault, FaultMachine, PowerCut};
 
 use super::*;
 
@@ -52,7 +53,7 @@ fn grants_are_durable_and_counted() {
     table.release(&device, &granted[..10]).expect("released");
     assert_eq!(table.free(), 0);
     assert_equal(&ExtentTable::load(&device, &head).expect("loaded"), &table);
-    assert!(table.take_header(volume(3)).is_err(), "no extent is free");
+    assert!(table.find_header().is_err(), "no extent is free");
 }
 
 #[test]
@@ -104,6 +105,8 @@ fn a_longer_table_has_the_old_entries_and_new_free_ones() {
     let free = table.free();
     device.grow(u64::from(EXTENTS + 900) << 22).expect("grown");
     table.extend(&device, EXTENTS + 900).expect("extended");
+    assert_eq!((table.len(), table.free()), (EXTENTS as usize, free));
+    table.end_growth();
     assert_eq!(table.free(), free + 900);
     let head = superblock(&table, EXTENTS + 900);
     assert_equal(&ExtentTable::load(&device, &head).expect("loaded"), &table);
@@ -111,4 +114,32 @@ fn a_longer_table_has_the_old_entries_and_new_free_ones() {
     let old = superblock(&table, EXTENTS);
     let loaded = ExtentTable::load(&device, &old).expect("loaded");
     assert_eq!((loaded.len(), loaded.free()), (EXTENTS as usize, free));
+}
+
+#[test]
+fn a_change_that_fails_is_undone_and_a_power_cut_loses_no_other() {
+    for failing in 1..=3 {
+        for later in 1..=6 {
+            let machine = FaultMachine::new();
+            let device = machine.create("disk", u64::from(EXTENTS) << 22);
+            let mut table = ExtentTable::create(&device, [0; 16], EXTENTS).expect("there is room");
+            let head = superblock(&table, EXTENTS);
+            let granted = table.grant(&device, volume(1), 900).expect("granted");
+            let free = table.free();
+            // Two pages and a flush.
+            machine.inject(Fault::fail(failing, FailWith::Io));
+            table.release(&device, &granted).expect_err("the device fails");
+            assert_eq!((table.free(), table.held(volume(1)).len()), (free, 900));
+            machine.inject(Fault::stop(later));
+            table
+                .grant(&device, volume(2), 300)
+                .expect_err("the machine ends");
+            for cut in [PowerCut::TearAll, PowerCut::DropAll, PowerCut::KeepAll] {
+                let after = machine.power_cut(cut).open("disk").expect("opened");
+                let loaded = ExtentTable::load(&after, &head).expect("a copy of each page is whole");
+                let held = loaded.held(volume(1)).len();
+                assert!(held == 900 || cut == PowerCut::KeepAll, "{held} after {cut:?}");
+            }
+        }
+    }
 }

@@ -104,7 +104,14 @@ fn an_error_of_the_disk_at_every_operation_loses_nothing() {
                 let open = world.open().unwrap();
                 world.machine.inject(Fault::fail(n, with).counting(counted));
                 let what = format!("{with:?} at operation {n} of {counted:?}");
-                if !run_on(&mut world, &open, &what) {
+                let before = world.machine.counters();
+                run_on(&mut world, &open, &what);
+                let done = world.machine.counters().since(&before);
+                let operations = match counted {
+                    Counted::All => done.all(),
+                    _ => done.mutating(),
+                };
+                if operations < n {
                     assert!(n > 20, "{what}");
                     break;
                 }
@@ -281,6 +288,7 @@ fn rot_in_a_page_of_the_map_is_an_error_of_its_range() {
         assert!(volume.write(0, &content(1), false).is_err());
         volume.read(600 * BLOCK as u64, &mut read).unwrap();
         volume.write(600 * BLOCK as u64, &content(1), true).unwrap();
+        assert_eq!(volume.find(0, true, &mut |_| true).unwrap().examined, 1);
         pool.volume(NAMES[1])
             .unwrap()
             .read(505 * BLOCK as u64, &mut read)

@@ -14,4 +14,5 @@ mod model;
 mod random;
 mod single;
 mod threads;
+mod unreadable;
 mod world;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ddi::DuplicatesIndex;
 use ddi::fault::FaultyIndex;
 use env::SeededEntropy;
-use env::block::fault::{Fault, FaultMachine, PowerCut};
+use env::block::fault::{FailWith, Fault, FaultMachine, PowerCut};
 use volume::{Pool, VolumeError, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, Model, content};
@@ -112,6 +112,51 @@ fn a_removed_volume_gives_everything_back() {
     verify(&mut world, Crash::Kill, "removed");
 }
 
+/// The bytes that a new volume has in the place of the removed one.
+fn kept_by_husk(open: &Open) -> u64 {
+    let made = open
+        .pool
+        .create_volume("b", BLOCKS * BLOCK as u64, VolumeSettings::default());
+    made.unwrap().stats().free_bytes
+}
+
+#[test]
+fn an_interrupted_removal_gives_all_extents_back() {
+    const WIDE: u64 = 4 * 1024;
+    let mut world = World::sized(VolumeSettings::default(), EXTENTS, WIDE);
+    world.prepare(&[
+        Op::Write {
+            volume: 1,
+            lba: 0,
+            count: WIDE,
+            number: 10,
+        },
+        Op::Flush { volume: 1 },
+    ]);
+    let script = |_: &mut World, open: &Open| open.pool.remove_volume("b")?.dissolve(&mut |_| true);
+    let least = {
+        let mut world = world.fork();
+        let open = world.open().unwrap();
+        script(&mut world, &open).unwrap();
+        kept_by_husk(&open)
+    };
+    assert!(least < 3 << 22, "{least}");
+    let count = world.each_crash(1, CUTS, &script, &|world, _, what| {
+        let open = world.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        if open.pool.volume("b").is_ok() {
+            return;
+        }
+        dissolve_all(&open);
+        let kept = kept_by_husk(&open);
+        assert!(
+            kept <= least + (1 << 22),
+            "{what}: {kept} bytes, {least} without a crash"
+        );
+        world.check(&open, what);
+    });
+    assert!(count > 10, "{count}");
+}
+
 #[test]
 fn a_resized_volume_has_zeros_where_it_grew() {
     let script = |_: &mut World, open: &Open| {
@@ -211,6 +256,152 @@ fn a_pool_that_grows_is_short_or_long() {
         assert!(matches!(open.pool.grow(long), Err(VolumeError::Invalid { .. })));
     });
     assert!(count > 5, "{count}");
+}
+
+/// Runs this while the n-th operation of the device fails, for each n. Returns after the first n at
+/// which it succeeds.
+fn each_failure(base: &World, script: &dyn Fn(&mut World, &Open, FailWith, u64) -> bool) {
+    for with in [FailWith::Io, FailWith::NoSpace] {
+        for share in [Fault::fail as fn(u64, FailWith) -> Fault, |n, with| {
+            Fault::fail(n, with).after()
+        }] {
+            for n in 1.. {
+                let mut world = base.fork();
+                let open = world.open().unwrap();
+                world.machine.inject(share(n, with));
+                if script(&mut world, &open, with, n) {
+                    assert!(n > 4, "{n} operations");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Writes successive blocks until the pool is full.
+fn fill(volume: &volume::Volume, number: u64) {
+    volume.resize(200 << 20).unwrap();
+    for lba in (0..50 * 1024).step_by(64) {
+        let bytes: Vec<u8> = (0..64).flat_map(|n| content(number + lba + n)).collect();
+        match volume.write(lba * BLOCK as u64, &bytes, false) {
+            Ok(()) => {}
+            Err(VolumeError::NoSpace) => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("the pool is larger than it was made");
+}
+
+#[test]
+fn a_growth_that_failed_leaves_the_pool_as_it_was() {
+    let long = (EXTENTS + 8) << 22;
+    each_failure(&mixed(), &|world, open, with, n| {
+        if open.pool.grow(long).is_ok() {
+            return true;
+        }
+        world.machine.clear_faults();
+        let what = format!("{with:?} at operation {n}");
+        // Another volume of the same start may be stopped by the flush that failed.
+        if open.volumes[0].flush().is_err() {
+            return false;
+        }
+        fill(&open.volumes[0], 1_000_000);
+        open.volumes[0].flush().unwrap();
+        let free = open.pool.stats().unwrap().free_bytes;
+        assert!(free < 3 << 22, "{what}: {free}");
+        // What volume 0 has behind the pool's end would be free now, and volume 1 would get it.
+        let after = world.after(world.machine.process(), Crash::Kill);
+        let open = after.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+        after.check(&open, &what);
+        match open.pool.grow(long) {
+            Ok(()) | Err(VolumeError::Invalid { .. }) => {}
+            Err(error) => panic!("{what}: {error}"),
+        }
+        fill(&open.volumes[1], 2_000_000);
+        after.check(&open, &what);
+        let mut read = vec![0; BLOCK];
+        for lba in (0..20_000).step_by(100) {
+            open.volumes[0].read(lba * BLOCK as u64, &mut read).unwrap();
+            let is_whole = read == content(1_000_000 + lba) || read.iter().all(|byte| *byte == 0);
+            assert!(is_whole || lba < 600, "{what}: block {lba}");
+        }
+        false
+    });
+}
+
+#[test]
+fn a_growth_that_failed_can_be_repeated() {
+    each_failure(&mixed(), &|world, open, with, n| {
+        if open.pool.grow((EXTENTS + 600) << 22).is_ok() {
+            return true;
+        }
+        world.machine.clear_faults();
+        let what = format!("{with:?} at operation {n}");
+        if open.volumes[0].flush().is_err() {
+            return false;
+        }
+        // A shorter growth takes at least what the first one may have made durable.
+        open.pool.grow((EXTENTS + 550) << 22).unwrap();
+        let free = open.pool.stats().unwrap().free_bytes;
+        assert!(free > 540 << 22, "{what}: {free}");
+        open.pool.grow((EXTENTS + 1200) << 22).unwrap();
+        open.volumes[0].write(0, &vec![7; 4 << 20], true).unwrap();
+        world.check(open, &what);
+        for machine in [
+            world.machine.process(),
+            world.machine.power_cut(PowerCut::TearAll),
+        ] {
+            let after = world.after(machine, Crash::Kill);
+            let open = after.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+            after.check(&open, &what);
+            assert!(open.pool.stats().unwrap().free_bytes > 1190 << 22, "{what}");
+        }
+        false
+    });
+}
+
+#[test]
+fn a_volume_that_could_not_be_made_leaves_nothing() {
+    each_failure(&mixed(), &|world, open, with, n| {
+        let make = |open: &Open, name: &str| {
+            let settings = VolumeSettings::default();
+            open.pool.create_volume(name, 40 * BLOCK as u64, settings)
+        };
+        if make(open, "c").is_ok() {
+            return true;
+        }
+        world.machine.clear_faults();
+        let what = format!("{with:?} at operation {n}");
+        let is_made = !open.pool.failed().is_empty();
+        if open.volumes[0].flush().is_ok() {
+            // These write the same page of the table.
+            make(open, "d").unwrap().write(0, &content(10), true).unwrap();
+            match make(open, "c") {
+                Ok(_) => assert!(!is_made, "{what}"),
+                Err(VolumeError::VolumeExists { .. }) => assert!(is_made, "{what}"),
+                Err(error) => panic!("{what}: {error}"),
+            }
+            if !is_made {
+                world.check(open, &what);
+            }
+        }
+        for cut in [PowerCut::KeepAll, PowerCut::DropAll, PowerCut::TearAll] {
+            for (crash, machine) in [
+                (Crash::Kill, world.machine.process()),
+                (Crash::PowerCut, world.machine.power_cut(cut)),
+            ] {
+                let mut after = world.after(machine, crash).fork();
+                let open = after.open().unwrap_or_else(|error| panic!("{what}: {error}"));
+                let names: Vec<String> = open.pool.volumes().iter().map(|one| one.name()).collect();
+                let mut distinct = names.clone();
+                distinct.dedup();
+                assert_eq!(names, distinct, "{what}");
+                after.compare(&open, crash, &what);
+                after.check(&open, &what);
+            }
+        }
+        false
+    });
 }
 
 #[test]

@@ -142,6 +142,16 @@ fn a_full_pool_takes_overwrites_and_refuses_the_first_write_of_a_block() {
     };
     assert!(matches!(full, volume::VolumeError::NoSpace), "{full}");
     assert!(at > 12_000, "{at} blocks of 48 MiB are written");
+    // A part of a block that nobody wrote is a first write, too: the last blocks are for others.
+    for lba in at..at + 1000 {
+        match big.write(lba * BLOCK as u64 + 512, &[7; 512], false) {
+            Ok(()) => {}
+            Err(error) => assert!(matches!(error, volume::VolumeError::NoSpace), "{error}"),
+        }
+    }
+    big.checkpoint().unwrap();
+    let free = big.stats().free_bytes / BLOCK as u64;
+    assert!(free > 256, "{free} blocks are left for overwrites");
     // Registered, and nobody else refers to them: each overwrite needs another block for a while.
     big.find(0, true, &mut |_| true).unwrap();
     for lba in 0..2000 {

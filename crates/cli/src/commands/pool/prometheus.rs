@@ -28,6 +28,14 @@ const OF_VOLUMES: &[OfVolume] = &[
         ("backlog_bytes", "gauge", "What the finder has to examine."),
         |v| v.backlog_bytes as f64,
     ),
+    (
+        (
+            "unreadable_bytes",
+            "gauge",
+            "Blocks that the device could not read.",
+        ),
+        |v| v.unreadable_bytes as f64,
+    ),
     (("memory_bytes", "gauge", "Memory of the volume's map."), |v| {
         v.memory_bytes as f64
     }),
@@ -77,10 +85,9 @@ const OF_VOLUMES: &[OfVolume] = &[
     ),
 ];
 
-/// The text.
-pub(super) fn exposition(pool: &PoolFigures) -> String {
-    let mut out = String::new();
-    let gauges: [(&str, &str, f64); 11] = [
+/// The metrics of the pool: name, help, value.
+fn gauges(pool: &PoolFigures) -> [(&'static str, &'static str, f64); 12] {
+    [
         ("pool_bytes", "The size of the pool.", pool.pool_bytes as f64),
         ("free_bytes", "Space for new blocks.", pool.free_bytes as f64),
         (
@@ -115,6 +122,11 @@ pub(super) fn exposition(pool: &PoolFigures) -> String {
             pool.unreferenced_bytes as f64,
         ),
         (
+            "unreadable_bytes",
+            "Blocks that the device could not read.",
+            pool.unreadable_bytes as f64,
+        ),
+        (
             "index_bytes",
             "The duplicates index on disk.",
             pool.index_bytes as f64,
@@ -124,8 +136,13 @@ pub(super) fn exposition(pool: &PoolFigures) -> String {
             "1 if the duplicates index matches the volumes.",
             f64::from(u8::from(pool.index_matches)),
         ),
-    ];
-    for (name, help, value) in gauges {
+    ]
+}
+
+/// The text.
+pub(super) fn exposition(pool: &PoolFigures) -> String {
+    let mut out = String::new();
+    for (name, help, value) in gauges(pool) {
         head(
             &mut out,
             &format!("pool_{}", name.trim_start_matches("pool_")),

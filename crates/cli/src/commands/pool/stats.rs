@@ -85,6 +85,15 @@ fn text(pool: &PoolFigures) -> Vec<String> {
             bytes(pool.space_at_risk_bytes - pool.free_bytes)
         ));
     }
+    if pool.unreadable_bytes > 0 {
+        let volumes = pool.volumes.iter().filter(|volume| volume.unreadable_bytes > 0);
+        let names: Vec<&str> = volumes.map(|volume| volume.name.as_str()).collect();
+        lines.push(format!(
+            "the device could not read {} of these volumes: {}; `onefold pool check --read-data` lists the blocks",
+            bytes(pool.unreadable_bytes),
+            names.join(", ")
+        ));
+    }
     lines.push(format!(
         "the duplicates index takes {} beside the pool",
         bytes(pool.index_bytes)
