@@ -12,7 +12,6 @@
 
 mod allocator;
 pub mod block;
-mod boot;
 mod buffer;
 mod clock;
 #[cfg(any(test, feature = "testing"))]
@@ -34,7 +33,6 @@ use std::sync::Arc;
 
 pub use allocator::return_large_memory;
 pub use block::{BLOCK_BYTES, BlockDevice, DeviceError, FileCaching, FileDevice, MemoryDevice};
-pub use boot::boot_id;
 pub use buffer::{ALIGN_BYTES, AlignedBuffer, AlignedPool};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};

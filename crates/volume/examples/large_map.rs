@@ -124,10 +124,9 @@ fn main() {
     let device = FileDevice::create(&path, FILE_BYTES, FileCaching::PageCache).unwrap();
     let options = PoolOptions {
         clock: Arc::new(SystemClock),
-        boot: [1; 16],
         map_cache_bytes: MAP_CACHE_BYTES_DEFAULT,
     };
-    Pool::create(&device, &SystemEntropy, [1; 16], "").unwrap();
+    Pool::create(&device, &SystemEntropy, "").unwrap();
     let root = write_map(&device);
     // The header of the only volume is in the first extent behind the pool's own.
     let made = Arc::new(Synthetic(device));

@@ -30,8 +30,6 @@ pub const MAP_CACHE_BYTES_DEFAULT: usize = 112 << 20;
 pub struct PoolOptions {
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// The id of the system's present boot, for messages: whether the system was started since.
-    pub boot: [u8; 16],
     /// Bytes of map that each volume caches.
     pub map_cache_bytes: usize,
 }
@@ -50,12 +48,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`VolumeError::Invalid`] if the device is too small or too large; errors of the device.
-    pub fn create(
-        device: &dyn BlockDevice,
-        entropy: &dyn Entropy,
-        boot: [u8; 16],
-        index: &str,
-    ) -> Result<()> {
+    pub fn create(device: &dyn BlockDevice, entropy: &dyn Entropy, index: &str) -> Result<()> {
         let extents = extents_of(device.len())?;
         let (mut pool, mut domain_key) = ([0; 16], [0; 32]);
         entropy.fill(&mut pool);
@@ -68,7 +61,6 @@ impl Pool {
             extents,
             table: table.extents().to_vec(),
             next_volume: VolumeId::new(1).expect("1 is a number of a volume"),
-            boot,
             index: index.to_owned(),
         };
         write_superblock(device, &mut superblock)?;
@@ -96,13 +88,9 @@ impl Pool {
     ) -> Result<Self> {
         let mut superblock = read_superblock(&*device)?;
         let table = ExtentTable::load(&*device, &superblock)?;
-        if superblock.boot != options.boot {
-            tracing::info!("the system was started since the pool was last open");
-        }
         let headers = table.headers();
         let printer = Fingerprinter::new(&DomainKey::from_bytes(superblock.domain_key));
         // The counter of this write is the epoch of the logs.
-        superblock.boot = options.boot;
         write_superblock(&*device, &mut superblock)?;
         let shared = Arc::new(Shared::new(
             device,

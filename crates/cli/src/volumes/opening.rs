@@ -123,7 +123,6 @@ pub(crate) fn open(
     let (index, moved) = open_index(&folder, caches.index_bytes, on_fault)?;
     let options = PoolOptions {
         clock: Arc::new(SystemClock),
-        boot: env::boot_id().map_err(|error| refusal(Kind::Failed, &error))?,
         map_cache_bytes: usize::try_from(caches.map_bytes).unwrap_or(usize::MAX),
     };
     let pool = Pool::open(Arc::new(device), Arc::new(index), &options);
@@ -276,11 +275,10 @@ fn make_on(path: &Path, device: &FileDevice, index: Option<&Path>, force: bool) 
         }
     };
     drop(FjallIndex::create(&folder, FjallOptions::default())?);
-    let boot = env::boot_id().context("asking for the system's boot")?;
     let made = keep_private(&folder)
         .context("the folder of the index")
         .and_then(|()| {
-            let made: Result<(), VolumeError> = Pool::create(device, &SystemEntropy, boot, &named);
+            let made: Result<(), VolumeError> = Pool::create(device, &SystemEntropy, &named);
             made.with_context(|| path.display().to_string())
         });
     if let Err(error) = made {

@@ -112,7 +112,7 @@ fn an_error_of_the_disk_at_every_operation_loses_nothing() {
                 // Reads of the same process, then those of the next one.
                 world.clone_models().compare_live(&open, &what);
                 drop(open);
-                let mut after = world.after(world.machine.process(), Crash::Kill);
+                let mut after = world.after(world.machine.process());
                 after.recovers(Crash::Kill, &what);
             }
         }
@@ -133,7 +133,7 @@ fn a_disk_without_space_under_a_sparse_file_loses_nothing() {
         drop(open);
         world.machine.clear_faults();
         let machine = world.machine.power_cut(PowerCut::Seeded(n));
-        let mut after = world.after(machine, Crash::PowerCut);
+        let mut after = world.after(machine);
         after.recovers(Crash::PowerCut, &what);
     }
 }
@@ -155,7 +155,7 @@ fn a_failed_flush_stops_the_volume_and_a_start_recovers_it() {
     open.volumes[0].read(0, &mut read).unwrap();
     assert_eq!(read, content(100));
     drop(open);
-    let mut after = world.after(world.machine.process(), Crash::Kill);
+    let mut after = world.after(world.machine.process());
     after.recovers(Crash::Kill, "started again");
 }
 

@@ -250,16 +250,16 @@ fn a_recount_that_is_interrupted_can_be_repeated() {
 
 #[test]
 fn a_first_start_that_is_interrupted_can_be_repeated() {
-    let start = |machine: &FaultMachine, index: &Arc<FaultyIndex>, boot: u8| {
+    let start = |machine: &FaultMachine, index: &Arc<FaultyIndex>| {
         let disk = Arc::new(machine.open("disk").unwrap());
-        match Pool::open(disk.clone(), Arc::clone(index) as _, &options(boot)) {
+        match Pool::open(disk.clone(), Arc::clone(index) as _, &options()) {
             Err(VolumeError::NotAPool { .. }) => {
-                Pool::create(&*disk, &SeededEntropy::new(7), [boot; 16], "")?;
+                Pool::create(&*disk, &SeededEntropy::new(7), "")?;
             }
             Err(error) => return Err(error),
             Ok(pool) => drop(pool),
         }
-        let pool = Pool::open(disk, Arc::clone(index) as _, &options(boot))?;
+        let pool = Pool::open(disk, Arc::clone(index) as _, &options())?;
         assert!(pool.failed().is_empty(), "{:?}", pool.failed());
         for name in NAMES {
             match pool.create_volume(name, BLOCKS * BLOCK as u64, VolumeSettings::default()) {
@@ -269,20 +269,20 @@ fn a_first_start_that_is_interrupted_can_be_repeated() {
         }
         Ok(pool)
     };
-    let index = Arc::new(FaultyIndex::new(options(1).clock));
+    let index = Arc::new(FaultyIndex::new(options().clock));
     for n in 1.. {
         let machine = FaultMachine::new();
         drop(machine.create("disk", EXTENTS << 22));
         machine.inject(Fault::stop(n));
-        if start(&machine, &index, 1).is_ok() {
+        if start(&machine, &index).is_ok() {
             assert!(n > 20, "{n} operations");
             return;
         }
-        let cuts = CUTS.iter().map(|cut| (machine.power_cut(*cut), 2));
-        let all: Vec<_> = cuts.chain([(machine.process(), 1)]).collect();
-        for (outcome, (machine, boot)) in all.into_iter().enumerate() {
+        let cuts = CUTS.iter().map(|cut| machine.power_cut(*cut));
+        let all: Vec<_> = cuts.chain([machine.process()]).collect();
+        for (outcome, machine) in all.into_iter().enumerate() {
             machine.clear_faults();
-            let pool = start(&machine, &index, boot)
+            let pool = start(&machine, &index)
                 .unwrap_or_else(|error| panic!("operation {n}, outcome {outcome}: {error}"));
             let found = pool.check(true, &mut |_| {}).unwrap().findings;
             assert!(

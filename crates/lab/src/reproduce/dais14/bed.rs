@@ -16,8 +16,6 @@ use volume::{Background, Pool, PoolOptions, Volume, VolumeSettings};
 use crate::disk::{Access, BLOCK_BYTES, Disk, Kind, Process, Traffic, Until, Worker};
 use crate::error::LabError;
 
-/// The boot that all pools of a run belong to.
-const BOOT: [u8; 16] = [1; 16];
 const MAP_CACHE_BYTES: usize = 64 << 20;
 
 /// A pool with one volume.
@@ -66,10 +64,9 @@ impl Bed {
         // Copies take new blocks before old ones are free, and the log has extents of 4 MiB.
         let pool_bytes = 3 * bytes + (512 << 20);
         let device = FileDevice::create(&folder.0.join("pool"), pool_bytes, FileCaching::PageCache)?;
-        Pool::create(&device, &SystemEntropy, BOOT, "")?;
+        Pool::create(&device, &SystemEntropy, "")?;
         let options = PoolOptions {
             clock: Arc::new(SystemClock),
-            boot: BOOT,
             map_cache_bytes: MAP_CACHE_BYTES,
         };
         let pool = Arc::new(Pool::open(Arc::new(device), index, &options)?);
