@@ -9,6 +9,7 @@ use std::sync::{Arc, RwLock};
 use crypto::{DomainKey, Fingerprinter};
 use ddi::{Bucket, DuplicatesIndex};
 use env::{BlockDevice, Clock, Entropy};
+use format::pool::frame::PoolId;
 use format::pool::header::{VOLUME_BLOCKS_MAX, VolumeHeader, VolumeSettings};
 use format::pool::superblock::Superblock;
 use types::{BatchSequence, VolumeId};
@@ -43,15 +44,14 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool of a device; its content is lost. `index` is the folder of the duplicates
-    /// index, empty if it is beside the pool's file.
+    /// Makes a pool of a device; its content is lost. `pool` is its id, random; its duplicates index
+    /// has the same one. `index` is the folder of the index, empty if it is beside the pool's file.
     ///
     /// # Errors
     /// [`VolumeError::Invalid`] if the device is too small or too large; errors of the device.
-    pub fn create(device: &dyn BlockDevice, entropy: &dyn Entropy, index: &str) -> Result<()> {
+    pub fn create(device: &dyn BlockDevice, entropy: &dyn Entropy, pool: PoolId, index: &str) -> Result<()> {
         let extents = extents_of(device.len())?;
-        let (mut pool, mut domain_key) = ([0; 16], [0; 32]);
-        entropy.fill(&mut pool);
+        let mut domain_key = [0; 32];
         entropy.fill(&mut domain_key);
         let table = ExtentTable::create(device, pool, extents)?;
         let mut superblock = Superblock {
@@ -67,26 +67,28 @@ impl Pool {
         write_superblock(device, &mut superblock)
     }
 
-    /// The folder of the pool's index, as it was given when the pool was made.
+    /// The pool's id, and the folder of its index as it was given when the pool was made.
     ///
     /// # Errors
     /// [`VolumeError::NotAPool`]; errors of the device.
-    pub fn index_of(device: &dyn BlockDevice) -> Result<String> {
-        Ok(read_superblock(device)?.index)
+    pub fn index_of(device: &dyn BlockDevice) -> Result<(PoolId, String)> {
+        let superblock = read_superblock(device)?;
+        Ok((superblock.pool, superblock.index))
     }
 
     /// Opens a pool and recovers its volumes. A volume that cannot be recovered is left out; see
     /// [`Self::failed`].
     ///
     /// # Errors
-    /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], damage of the pool's own blocks; errors
-    /// of the device and of the index.
+    /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], [`DdiError::OtherPool`], damage of the
+    /// pool's own blocks; errors of the device and of the index.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         index: Arc<dyn DuplicatesIndex>,
         options: &PoolOptions,
     ) -> Result<Self> {
         let mut superblock = read_superblock(&*device)?;
+        index.check_pool(superblock.pool)?;
         let table = ExtentTable::load(&*device, &superblock)?;
         let headers = table.headers();
         let printer = Fingerprinter::new(&DomainKey::from_bytes(superblock.domain_key));
@@ -123,6 +125,12 @@ impl Pool {
             volumes: RwLock::new(volumes),
             failed,
         })
+    }
+
+    /// The id of the pool.
+    #[must_use]
+    pub fn id(&self) -> PoolId {
+        self.shared.pool
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Volume>> {

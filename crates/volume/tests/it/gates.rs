@@ -8,7 +8,7 @@ use env::{BlockDevice, DeviceError, MemoryDevice, SeededEntropy};
 use volume::{Pool, Volume, VolumeSettings};
 
 use crate::model::{BLOCK, content, number_of};
-use crate::world::options;
+use crate::world::{POOL, options};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -108,8 +108,8 @@ impl BlockDevice for HoldingDevice {
 
 fn open() -> (Arc<HoldingDevice>, Pool, Arc<Volume>) {
     let device = Arc::new(HoldingDevice::new(10 << 22));
-    Pool::create(&*device, &SeededEntropy::new(1), "").unwrap();
-    let index = Arc::new(MemoryIndex::new());
+    Pool::create(&*device, &SeededEntropy::new(1), POOL, "").unwrap();
+    let index = Arc::new(MemoryIndex::new(POOL));
     let pool = Pool::open(Arc::clone(&device) as _, index, &options()).unwrap();
     let volume = pool.create_volume("a", 64 << 20, VolumeSettings::default());
     (device, pool, volume.unwrap())

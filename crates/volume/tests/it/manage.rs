@@ -10,7 +10,7 @@ use env::block::fault::{Fault, FaultMachine, PowerCut};
 use volume::{Pool, VolumeError, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, Model, content};
-use crate::world::{BLOCKS, EXTENTS, NAMES, Op, Open, World, options};
+use crate::world::{BLOCKS, EXTENTS, NAMES, Op, Open, POOL, World, options};
 
 const CUTS: &[PowerCut] = &[PowerCut::DropAll, PowerCut::TearAll, PowerCut::Seeded(1)];
 
@@ -254,7 +254,7 @@ fn a_first_start_that_is_interrupted_can_be_repeated() {
         let disk = Arc::new(machine.open("disk").unwrap());
         match Pool::open(disk.clone(), Arc::clone(index) as _, &options()) {
             Err(VolumeError::NotAPool { .. }) => {
-                Pool::create(&*disk, &SeededEntropy::new(7), "")?;
+                Pool::create(&*disk, &SeededEntropy::new(7), POOL, "")?;
             }
             Err(error) => return Err(error),
             Ok(pool) => drop(pool),
@@ -269,7 +269,7 @@ fn a_first_start_that_is_interrupted_can_be_repeated() {
         }
         Ok(pool)
     };
-    let index = Arc::new(FaultyIndex::new(options().clock));
+    let index = Arc::new(FaultyIndex::new(POOL, options().clock));
     for n in 1.. {
         let machine = FaultMachine::new();
         drop(machine.create("disk", EXTENTS << 22));
@@ -314,4 +314,19 @@ fn the_threads_of_a_pool_dissolve_removed_volumes_and_share_blocks() {
     drop(open);
     let open = world.open().unwrap();
     world.settle(&open, "dissolved");
+}
+
+#[test]
+fn a_pool_refuses_the_index_of_another_pool() {
+    let world = World::new();
+    let other: Arc<FaultyIndex> = Arc::new(FaultyIndex::new([4; 16], options().clock));
+    let disk = Arc::new(world.machine.open("disk").unwrap());
+    let before = world.machine.counters().mutating();
+    let refused = Pool::open(disk, other as _, &options());
+    assert!(
+        matches!(refused, Err(VolumeError::Index(ddi::DdiError::OtherPool { .. }))),
+        "{refused:?}"
+    );
+    assert_eq!(world.machine.counters().mutating(), before, "nothing is written");
+    assert!(world.open().is_ok());
 }

@@ -12,6 +12,8 @@ use volume::{Pool, PoolOptions, Result, Volume, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, Model, content};
 
+/// The pool and its index.
+pub(crate) const POOL: [u8; 16] = [3; 16];
 pub(crate) const EXTENTS: u64 = 24;
 pub(crate) const NAMES: [&str; 2] = ["a", "b"];
 /// Two pages of the map, and a part of a third.
@@ -113,10 +115,10 @@ impl World {
 
     /// A pool of so many extents, with two volumes of so many blocks.
     pub(crate) fn sized(settings: VolumeSettings, extents: u64, blocks: u64) -> Self {
-        let index = Arc::new(FaultyIndex::new(options().clock));
+        let index = Arc::new(FaultyIndex::new(POOL, options().clock));
         let machine = FaultMachine::new();
         let disk = machine.create("disk", extents << 22);
-        Pool::create(&disk, &SeededEntropy::new(7), "").unwrap();
+        Pool::create(&disk, &SeededEntropy::new(7), POOL, "").unwrap();
         let pool = Pool::open(Arc::new(disk), Arc::clone(&index) as _, &options()).unwrap();
         for name in NAMES {
             pool.create_volume(name, blocks * BLOCK as u64, settings).unwrap();
@@ -132,7 +134,7 @@ impl World {
 
     /// A copy of this world, whose pool was closed, with an index of its own.
     pub(crate) fn fork(&self) -> Self {
-        let index = Arc::new(FaultyIndex::new(options().clock));
+        let index = Arc::new(FaultyIndex::new(POOL, options().clock));
         let mut rows = Vec::new();
         let scanned = self.index.scan(Bucket::FIRST, &mut |row| {
             rows.push(row);
