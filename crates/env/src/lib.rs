@@ -4,6 +4,7 @@
 //! implement it, and with the feature `remote` `ObjectStoreStorage`. [`Clock`] and [`Entropy`] are
 //! time and randomness. Each has an implementation by the system, and one for tests.
 //! [`BlockDevice`] is a file or a disk of blocks, which are overwritten in place.
+//! [`socket::listen`] makes a socket in the file system, on which a server accepts clients.
 //! [`LoggedStorage`] reports the operations of another storage to `tracing`.
 //!
 //! The feature `testing` adds code for tests: crash tests use `fault::FaultStorage` and
@@ -26,6 +27,7 @@ mod memory;
 mod plain;
 #[cfg(any(test, feature = "remote"))]
 mod remote;
+pub mod socket;
 mod storage;
 
 use std::path::Path;
