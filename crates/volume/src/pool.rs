@@ -44,8 +44,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool of a device; its content is lost. `pool` is its id, random; its duplicates index
-    /// has the same one. `index` is the folder of the index, empty if it is beside the pool's file.
+    /// Makes a pool of a device; its content is lost. `pool` is its id, random, which its index has
+    /// too. `index` is the folder of the index, empty if it is beside the pool's file.
     ///
     /// # Errors
     /// [`VolumeError::Invalid`] if the device is too small or too large; errors of the device.
