@@ -56,7 +56,7 @@ fn main() -> Result<()> {
         operations.parse::<u64>().context("OPERATIONS")?,
     );
     let mut bench = Bench {
-        index: FjallIndex::create(folder, options)?,
+        index: FjallIndex::create(folder, [0; 16], options)?,
         sequence: 0,
         contents: 0,
         draws: 0,

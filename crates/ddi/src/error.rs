@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use format::pool::frame::PoolId;
 use types::{BatchSequence, VolumeId};
 
 use crate::{Bucket, RowKey};
@@ -107,6 +108,21 @@ pub enum DdiError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The index is that of another pool. Its blocks are not this pool's.
+    #[error(
+        "{place}: this is the duplicates index of another pool (its id is {}, this pool's is {}); bring this \
+         pool's own index back there, or make it anew with `onefold volume recount`",
+        hex(found),
+        hex(wanted)
+    )]
+    OtherPool {
+        /// The folder of the index, or how else it is reached.
+        place: String,
+        /// The pool that the index was made for.
+        found: PoolId,
+        /// The pool that asked.
+        wanted: PoolId,
+    },
     /// The folder for a new index exists.
     #[error("{}: a new duplicates index needs a folder that does not exist", folder.display())]
     Exists {
@@ -175,7 +191,8 @@ impl DdiError {
             | Self::TooManyOperations { .. }
             | Self::TooManyReferences { .. }
             | Self::Rebuilding
-            | Self::InvalidRebuild { .. } => true,
+            | Self::InvalidRebuild { .. }
+            | Self::OtherPool { .. } => true,
             Self::Missing { .. }
             | Self::NotAnIndex { .. }
             | Self::Exists { .. }
@@ -186,6 +203,11 @@ impl DdiError {
             | Self::NoAnswer { .. } => false,
         }
     }
+}
+
+/// An id as digits.
+fn hex(id: &PoolId) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What is wrong with the input of a rebuild.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use env::Clock;
+use format::pool::frame::PoolId;
 use types::{BatchSequence, Fingerprint, VolumeId};
 
 use crate::memory::Contents;
@@ -40,11 +41,11 @@ struct Plan {
 }
 
 impl FaultyIndex {
-    /// An empty index without a plan. It waits by `clock`.
+    /// An empty index of a pool without a plan. It waits by `clock`.
     #[must_use]
-    pub fn new(clock: Arc<dyn Clock>) -> Self {
+    pub fn new(pool: PoolId, clock: Arc<dyn Clock>) -> Self {
         Self {
-            inner: MemoryIndex::new(),
+            inner: MemoryIndex::new(pool),
             clock,
             plan: Mutex::default(),
         }
@@ -114,6 +115,10 @@ impl DuplicatesIndex for FaultyIndex {
         Ok(outcomes)
     }
 
+    fn check_pool(&self, pool: PoolId) -> Result<(), DdiError> {
+        self.inner.check_pool(pool)
+    }
+
     fn client(&self, bucket: Bucket, client: VolumeId) -> Result<Option<BatchSequence>, DdiError> {
         self.inner.client(bucket, client)
     }
@@ -162,7 +167,7 @@ mod tests {
 
     #[test]
     fn applies_fail_before_or_after_they_take_effect() {
-        let index = FaultyIndex::new(Arc::new(ManualClock::default()));
+        let index = FaultyIndex::new([1; 16], Arc::new(ManualClock::default()));
         index.fail_apply(2, Failure::Before);
         index.fail_apply(4, Failure::After);
         apply(&index, 1).unwrap();
@@ -178,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_came_after_the_mark_is_lost() {
-        let index = FaultyIndex::new(Arc::new(ManualClock::default()));
+        let index = FaultyIndex::new([1; 16], Arc::new(ManualClock::default()));
         apply(&index, 1).unwrap();
         index.mark();
         apply(&index, 2).unwrap();
@@ -194,7 +199,7 @@ mod tests {
     #[test]
     fn applies_wait_by_the_clock() {
         let clock = Arc::new(ManualClock::default());
-        let index = FaultyIndex::new(clock.clone());
+        let index = FaultyIndex::new([1; 16], clock.clone());
         index.delay_applies(Duration::from_secs(3));
         apply(&index, 1).unwrap();
         assert_eq!(clock.monotonic(), Duration::from_secs(3));

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
+use format::pool::frame::PoolId;
 use types::{BatchSequence, Fingerprint, VolumeId};
 
 use crate::{Bucket, ClientPosition, DdiError, Operation, Outcome, Row};
@@ -34,6 +35,13 @@ pub trait DuplicatesIndex: Send + Sync + fmt::Debug {
         sequence: BatchSequence,
         operations: &[Operation],
     ) -> Result<Vec<Outcome>, DdiError>;
+
+    /// Checks that the index is that of this pool: a pool does so before anything else. The pool is
+    /// the one that the index was made for, also after a rebuild.
+    ///
+    /// # Errors
+    /// [`DdiError::OtherPool`]; others if the index cannot be read.
+    fn check_pool(&self, pool: PoolId) -> Result<(), DdiError>;
 
     /// The client's last sequence in the bucket; `None` before its first batch.
     ///

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use format::pool::frame::PoolId;
 use types::{BatchSequence, Fingerprint, VolumeId};
 
 use crate::client::{AppliedBatch, ClientRow, operations_digest};
@@ -18,8 +19,9 @@ use crate::{
 };
 
 /// A duplicates index in memory. Wrap it in an `Arc` to share it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MemoryIndex {
+    pool: PoolId,
     shared: Mutex<Shared>,
 }
 
@@ -37,10 +39,13 @@ pub(crate) struct Contents {
 }
 
 impl MemoryIndex {
-    /// An empty index.
+    /// An empty index of a pool.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(pool: PoolId) -> Self {
+        Self {
+            pool,
+            shared: Mutex::default(),
+        }
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -124,6 +129,10 @@ impl DuplicatesIndex for MemoryIndex {
                 Ok(outcomes)
             }
         }
+    }
+
+    fn check_pool(&self, pool: PoolId) -> Result<(), DdiError> {
+        rules::check_pool(self.pool, pool, || "memory".to_owned())
     }
 
     fn client(&self, bucket: Bucket, client: VolumeId) -> Result<Option<BatchSequence>, DdiError> {

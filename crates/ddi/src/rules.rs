@@ -1,6 +1,7 @@
 //! The rules of counting, which all indexes share: whose turn a batch is, and what an operation
 //! does to a row. No I/O.
 
+use format::pool::frame::PoolId;
 use types::{BatchSequence, BlockNumber, VolumeId};
 
 use crate::client::ClientRow;
@@ -24,6 +25,22 @@ impl Counted {
             references: self.references,
         }
     }
+}
+
+/// Refuses a pool unless it is the one that an index was made for. `place` is that of the index.
+pub(crate) fn check_pool(
+    found: PoolId,
+    wanted: PoolId,
+    place: impl FnOnce() -> String,
+) -> Result<(), DdiError> {
+    if found == wanted {
+        return Ok(());
+    }
+    Err(DdiError::OtherPool {
+        place: place(),
+        found,
+        wanted,
+    })
 }
 
 /// Refuses a batch that no index accepts.

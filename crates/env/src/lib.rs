@@ -4,6 +4,7 @@
 //! implement it, and with the feature `remote` `ObjectStoreStorage`. [`Clock`] and [`Entropy`] are
 //! time and randomness. Each has an implementation by the system, and one for tests.
 //! [`BlockDevice`] is a file or a disk of blocks, which are overwritten in place.
+//! [`socket::listen`] makes a socket in the file system, on which a server accepts clients.
 //! [`LoggedStorage`] reports the operations of another storage to `tracing`.
 //!
 //! The feature `testing` adds code for tests: crash tests use `fault::FaultStorage` and
@@ -12,7 +13,6 @@
 
 mod allocator;
 pub mod block;
-mod boot;
 mod buffer;
 mod clock;
 #[cfg(any(test, feature = "testing"))]
@@ -27,6 +27,7 @@ mod memory;
 mod plain;
 #[cfg(any(test, feature = "remote"))]
 mod remote;
+pub mod socket;
 mod storage;
 
 use std::path::Path;
@@ -34,7 +35,6 @@ use std::sync::Arc;
 
 pub use allocator::return_large_memory;
 pub use block::{BLOCK_BYTES, BlockDevice, DeviceError, FileCaching, FileDevice, MemoryDevice};
-pub use boot::boot_id;
 pub use buffer::{ALIGN_BYTES, AlignedBuffer, AlignedPool};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};

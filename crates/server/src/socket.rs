@@ -5,8 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,8 +36,7 @@ impl SocketListener {
             place: path.display().to_string(),
             source,
         };
-        let socket = bind(path).map_err(failed)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let socket = env::socket::listen(path, 0o600).map_err(|error| failed(error.into()))?;
         Ok(Self {
             path: path.to_owned(),
             _accepting: Accepting::start(server, socket, serve).map_err(failed)?,
@@ -50,21 +48,6 @@ impl Drop for SocketListener {
     fn drop(&mut self) {
         // A socket that stays is replaced by the next server.
         drop(fs::remove_file(&self.path));
-    }
-}
-
-fn bind(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let is_left = UnixStream::connect(path)
-                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-            if !is_left {
-                return Err(error);
-            }
-            fs::remove_file(path)?;
-            UnixListener::bind(path)
-        }
-        bound => bound,
     }
 }
 

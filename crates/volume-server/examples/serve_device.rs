@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use env::{AlignedBuffer, BLOCK_BYTES, BlockDevice, DeviceError, FileCaching, FileDevice, SystemClock};
-use volume_server::{Export, ExportError, Exports, Place, RunState, Runs, Server, ServerSettings, Zeroing};
+use volume_server::{
+    Export, ExportError, Exports, Holes, Place, RunState, Runs, Server, ServerSettings, Zeroing,
+};
 
 /// A device as an export.
 struct Raw {
@@ -67,7 +69,7 @@ impl Export for Raw {
         false
     }
 
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ExportError> {
+    fn read(&self, offset: u64, into: &mut [u8], _: &mut Holes) -> Result<(), ExportError> {
         if is_whole(offset, into) {
             return self.device.read_at(offset, into).map_err(failed);
         }

@@ -45,6 +45,8 @@ pub struct Answer {
     pub error: Option<Errno>,
     /// The bytes of a read.
     pub data: Vec<u8>,
+    /// How many of them the server did not send, because they are a hole.
+    pub hole_bytes: u64,
     /// The status of ranges, for each metadata context.
     pub status: Vec<(u32, Vec<(u32, u32)>)>,
 }
@@ -245,6 +247,7 @@ impl<S: Read + Write> Client<S> {
                     put(&request, &mut answer.data, offset, &bytes)?;
                 }
                 Content::Hole(offset, len) => {
+                    answer.hole_bytes += u64::from(len);
                     put(
                         &request,
                         &mut answer.data,

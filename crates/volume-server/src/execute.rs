@@ -15,8 +15,9 @@ use nbd::{Command, CommandFlags, Errno, Request};
 use crate::connection::Connection;
 use crate::error::{Broken, TARGET};
 use crate::export::{ExportError, Runs, Zeroing};
+use crate::holes::Holes;
 use crate::input::Input;
-use crate::output::{PIECE_BYTES, Replies};
+use crate::output::{PIECE_BYTES, ReadChunks, Replies};
 use crate::pace::Patience;
 use crate::shared::lock;
 
@@ -239,13 +240,18 @@ impl<'a> Worker<'a> {
             self.send()?;
         }
         let room = self.replies.room(len).expect("nothing waits, so a piece fits");
-        let done = self.connection.export.read(request.offset, room);
+        let mut holes = Holes::default();
+        let done = self.connection.export.read(request.offset, room, &mut holes);
         self.measure(request, done.is_ok());
         match done {
             Ok(()) if is_structured => {
-                let head = reply::offset_data(request.cookie, true, request.offset, request.len);
-                self.replies.add_read(&head, len);
-                Ok(())
+                let read = ReadChunks {
+                    cookie: request.cookie,
+                    is_last: true,
+                    offset: request.offset,
+                    len,
+                };
+                self.add_chunks(request, &read, holes)
             }
             Ok(()) => {
                 self.replies.add_read(&reply::simple(request.cookie, Ok(())), len);
@@ -262,27 +268,47 @@ impl<'a> Worker<'a> {
             self.send()?;
             let now = usize::try_from(end - offset).unwrap_or(usize::MAX).min(piece);
             let room = self.replies.room(now).expect("nothing waits, so a piece fits");
-            if let Err(error) = self.connection.export.read(offset, room) {
+            let mut holes = Holes::default();
+            if let Err(error) = self.connection.export.read(offset, room, &mut holes) {
                 self.measure(request, false);
                 return self.failed(request, &error, Some(offset));
             }
-            let is_last = offset + now as u64 == end;
-            let sent = u32::try_from(now).expect("a piece is shorter than 4 GiB");
-            let head = reply::offset_data(request.cookie, is_last, offset, sent);
-            self.replies.add_read(&head, now);
+            let read = ReadChunks {
+                cookie: request.cookie,
+                is_last: offset + now as u64 == end,
+                offset,
+                len: now,
+            };
+            self.add_chunks(request, &read, holes)?;
             offset += now as u64;
         }
         self.measure(request, true);
         self.send()
     }
 
+    /// Adds what was read: as data, and as holes if the client allows several chunks.
+    fn add_chunks(&mut self, request: &Request, read: &ReadChunks, mut holes: Holes) -> Result<(), Broken> {
+        if request.flags.has(CommandFlags::DF) {
+            holes = Holes::default();
+        }
+        if holes.are_all(read.len) {
+            let len = u32::try_from(read.len).expect("a piece is shorter than 4 GiB");
+            return self.add(&reply::offset_hole(read.cookie, read.is_last, read.offset, len));
+        }
+        self.replies.add_chunks(read, &mut holes);
+        Ok(())
+    }
+
     /// Sends one head and then the pieces.
     fn read_in_one(&mut self, request: &Request, piece: usize) -> Result<(), Broken> {
-        let is_structured = self.connection.transmission.is_structured;
+        let connection = self.connection;
+        let is_structured = connection.transmission.is_structured;
         let (mut offset, end) = (request.offset, request.offset + u64::from(request.len));
         self.send()?;
         let room = self.replies.room(piece).expect("nothing waits, so a piece fits");
-        if let Err(error) = self.connection.export.read(offset, room) {
+        // Holes are of no use: the client wants one chunk, or knows no holes.
+        let read = |offset, room: &mut [u8]| connection.export.read(offset, room, &mut Holes::default());
+        if let Err(error) = read(offset, room) {
             self.measure(request, false);
             return self.failed(request, &error, None);
         }
@@ -293,7 +319,7 @@ impl<'a> Worker<'a> {
             self.replies
                 .add_read(&reply::simple(request.cookie, Ok(())), piece);
         }
-        let output = lock(&self.connection.output);
+        let output = lock(&connection.output);
         let mut failed = None;
         loop {
             self.replies.send(&output)?;
@@ -304,7 +330,7 @@ impl<'a> Worker<'a> {
             let now = usize::try_from(end - offset).unwrap_or(usize::MAX).min(piece);
             let room = self.replies.room(now).expect("nothing waits, so a piece fits");
             if failed.is_none() {
-                failed = self.connection.export.read(offset, room).err();
+                failed = read(offset, room).err();
             }
             if let Some(error) = &failed {
                 log(request, error);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use nbd::numbers::state;
 use nbd::{ALLOCATION_CONTEXT, Errno};
 
+use crate::holes::Holes;
+
 /// A device that clients read and write.
 ///
 /// Any number of threads call everything at once. Offsets and lengths are any bytes within the
@@ -37,11 +39,12 @@ pub trait Export: Send + Sync {
         vec![ALLOCATION_CONTEXT.to_owned()]
     }
 
-    /// Reads bytes.
+    /// Reads bytes. May tell parts that have no space: they are zeros, in the memory too, and the
+    /// server need not send them.
     ///
     /// # Errors
     /// [`ExportError`]. Then the memory has any bytes, and the client sees none of them.
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ExportError>;
+    fn read(&self, offset: u64, into: &mut [u8], holes: &mut Holes) -> Result<(), ExportError>;
 
     /// Writes bytes. With `fua` they are durable when this returns.
     ///

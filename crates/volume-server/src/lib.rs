@@ -13,6 +13,7 @@ mod error;
 mod execute;
 mod export;
 mod handshake;
+mod holes;
 mod input;
 mod listen;
 mod output;
@@ -27,6 +28,7 @@ mod tls;
 
 pub use error::ServeError;
 pub use export::{Export, ExportError, Exports, RunState, Runs, Zeroing};
+pub use holes::Holes;
 pub use listen::Place;
 pub use pool::PoolExports;
 pub use server::Server;

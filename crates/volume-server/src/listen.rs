@@ -4,9 +4,10 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+
+use env::socket::{self, SocketError};
 
 use crate::error::ServeError;
 use crate::socket::Socket;
@@ -37,14 +38,13 @@ impl Listening {
     pub(crate) fn start(place: &Place) -> Result<Self, ServeError> {
         match place {
             Place::Unix { path, mode } => {
-                let name = || path.display().to_string();
-                let failed = |source| ServeError::Listen {
-                    place: name(),
-                    source,
-                };
-                let socket = bind(path)?;
-                fs::set_permissions(path, fs::Permissions::from_mode(*mode)).map_err(failed)?;
-                Ok(Self::Unix(socket, path.clone()))
+                let place = path.display().to_string();
+                let socket = socket::listen(path, *mode).map_err(|error| match error {
+                    SocketError::InUse => ServeError::InUse { place },
+                    SocketError::NoSocket => ServeError::NoSocket { place },
+                    SocketError::Io(source) => ServeError::Listen { place, source },
+                });
+                Ok(Self::Unix(socket?, path.clone()))
             }
             Place::Tcp(place) => {
                 let failed = |source| ServeError::Listen {
@@ -95,28 +95,5 @@ impl Drop for Listening {
             // A socket that stays is replaced by the next server.
             fs::remove_file(path).ok();
         }
-    }
-}
-
-fn bind(path: &Path) -> Result<UnixListener, ServeError> {
-    let place = path.display().to_string();
-    let failed = |source| ServeError::Listen {
-        place: place.clone(),
-        source,
-    };
-    match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-        bound => return bound.map_err(failed),
-    }
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if !is_socket {
-        return Err(ServeError::NoSocket { place });
-    }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(failed)?;
-            UnixListener::bind(path).map_err(failed)
-        }
-        _ => Err(ServeError::InUse { place }),
     }
 }

@@ -4,10 +4,13 @@
 //! it while it sends.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::sync::Arc;
 
 use env::{ALIGN_BYTES, AlignedBuffer};
+use nbd::reply::transmission as reply;
 
+use crate::holes::{HOLES_MAX, Holes};
 use crate::socket::Socket;
 use crate::tls::Secured;
 
@@ -16,7 +19,9 @@ pub(crate) const PIECE_BYTES: usize = 1 << 20;
 /// A head of a reply has at most so many bytes.
 const HEAD_BYTES_MAX: usize = 32;
 /// Parts that are given to the system at once.
-const PARTS_MAX: usize = 64;
+const PARTS_MAX: usize = 80;
+/// Parts of one read: the data between its holes.
+const READ_PARTS_MAX: usize = HOLES_MAX + 1;
 
 /// Where replies go.
 #[derive(Debug)]
@@ -44,6 +49,19 @@ impl Output {
             secured.close();
         }
     }
+}
+
+/// A read, or a part of it, that is answered with chunks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadChunks {
+    /// The number of the request.
+    pub(crate) cookie: u64,
+    /// Nothing follows.
+    pub(crate) is_last: bool,
+    /// Its first byte in the export.
+    pub(crate) offset: u64,
+    /// Its bytes, at least 1 and at most [`PIECE_BYTES`].
+    pub(crate) len: usize,
 }
 
 /// Replies that were not sent yet. The data of each read begins at aligned memory, and its head
@@ -85,7 +103,7 @@ impl Replies {
     /// [`PIECE_BYTES`] fit if none wait.
     pub(crate) fn room(&mut self, len: usize) -> Option<&mut [u8]> {
         let first = (self.used + HEAD_BYTES_MAX).next_multiple_of(ALIGN_BYTES);
-        if self.parts.len() == PARTS_MAX {
+        if self.parts.len() + READ_PARTS_MAX > PARTS_MAX {
             return None;
         }
         self.memory.get_mut(first..first.checked_add(len)?)
@@ -98,6 +116,60 @@ impl Replies {
         self.parts.push((first - head.len(), first + len));
         self.used = first + len;
         self.bytes += head.len() + len;
+    }
+
+    /// Adds the read whose data was put into the last [`Self::room`] of this length, as chunks of
+    /// data and of holes. Their heads are written over the memory of the holes.
+    pub(crate) fn add_chunks(&mut self, read: &ReadChunks, holes: &mut Holes) {
+        let first = (self.used + HEAD_BYTES_MAX).next_multiple_of(ALIGN_BYTES);
+        let (len, cookie) = (read.len, read.cookie);
+        let place = |at: usize| read.offset + at as u64;
+        let size = |range: &Range<usize>| u32::try_from(range.len()).expect("a piece is shorter than 4 GiB");
+        let (mut from, mut before) = (0, None::<Range<usize>>);
+        for hole in holes.usable().chain(std::iter::once(len..len)) {
+            let data = from..hole.start;
+            if !data.is_empty() {
+                let is_last = read.is_last && data.end == len;
+                let mut start = first + data.start;
+                start = self.put_before(
+                    start,
+                    &reply::offset_data(cookie, is_last, place(data.start), size(&data)),
+                );
+                if let Some(hole) = before.take() {
+                    start = self.put_before(
+                        start,
+                        &reply::offset_hole(cookie, false, place(hole.start), size(&hole)),
+                    );
+                }
+                self.add_part(start, first + data.end);
+            }
+            if !hole.is_empty() {
+                (from, before) = (hole.end, Some(hole));
+            }
+        }
+        if let Some(hole) = before {
+            let chunk = reply::offset_hole(cookie, read.is_last, place(hole.start), size(&hole));
+            let start = first + hole.start;
+            self.memory[start..start + chunk.len()].copy_from_slice(&chunk);
+            self.add_part(start, start + chunk.len());
+        }
+    }
+
+    /// Writes a head that ends here, and returns its beginning.
+    fn put_before(&mut self, end: usize, head: &[u8]) -> usize {
+        let start = end - head.len();
+        self.memory[start..end].copy_from_slice(head);
+        start
+    }
+
+    /// Adds a part of the memory behind the used one.
+    fn add_part(&mut self, start: usize, end: usize) {
+        match self.parts.last_mut() {
+            Some((_, last)) if *last == start => *last = end,
+            _ => self.parts.push((start, end)),
+        }
+        self.used = end;
+        self.bytes += end - start;
     }
 
     /// Adds a reply without data. Returns false if replies must be sent first.
@@ -129,3 +201,6 @@ impl Replies {
         sent
     }
 }
+
+#[cfg(test)]
+mod tests;

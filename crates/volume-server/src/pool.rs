@@ -5,6 +5,7 @@ use std::sync::Arc;
 use volume::{Pool, Volume, VolumeError};
 
 use crate::export::{Export, ExportError, Exports, RunState, Runs, Zeroing};
+use crate::holes::Holes;
 
 /// Ranges that a volume is asked for at once.
 const STATUS_RUNS: usize = 1024;
@@ -59,8 +60,11 @@ impl Export for VolumeExport {
         format!("Onefold volume {}", self.volume.id())
     }
 
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ExportError> {
-        self.volume.read(offset, into).map_err(export_error)
+    fn read(&self, offset: u64, into: &mut [u8], holes: &mut Holes) -> Result<(), ExportError> {
+        let done = self
+            .volume
+            .read_with_holes(offset, into, &mut |hole| holes.add(hole));
+        done.map_err(export_error)
     }
 
     fn write(&self, offset: u64, bytes: &[u8], fua: bool) -> Result<(), ExportError> {

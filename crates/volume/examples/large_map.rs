@@ -124,14 +124,18 @@ fn main() {
     let device = FileDevice::create(&path, FILE_BYTES, FileCaching::PageCache).unwrap();
     let options = PoolOptions {
         clock: Arc::new(SystemClock),
-        boot: [1; 16],
         map_cache_bytes: MAP_CACHE_BYTES_DEFAULT,
     };
-    Pool::create(&device, &SystemEntropy, [1; 16], "").unwrap();
+    Pool::create(&device, &SystemEntropy, [0; 16], "").unwrap();
     let root = write_map(&device);
     // The header of the only volume is in the first extent behind the pool's own.
     let made = Arc::new(Synthetic(device));
-    let pool = Pool::open(Arc::clone(&made) as _, Arc::new(MemoryIndex::new()), &options).unwrap();
+    let pool = Pool::open(
+        Arc::clone(&made) as _,
+        Arc::new(MemoryIndex::new([0; 16])),
+        &options,
+    )
+    .unwrap();
     let len = MAPPED_GIB * GIB;
     pool.create_volume("v", len, VolumeSettings::default()).unwrap();
     pool.close().unwrap();
@@ -156,7 +160,7 @@ fn main() {
     frame::seal_in(id, BlockKind::Header, &header.to_bytes(), &mut page);
     made.write_at(block * BLOCK_BYTES, &page).unwrap();
     println!("before it is opened: {} MiB", peak_mib());
-    let pool = Pool::open(made, Arc::new(MemoryIndex::new()), &options).unwrap();
+    let pool = Pool::open(made, Arc::new(MemoryIndex::new([0; 16])), &options).unwrap();
     let volume = pool.volume("v").unwrap();
     println!("opened: {} MiB", peak_mib());
     let bytes = vec![7; 64 << 10];

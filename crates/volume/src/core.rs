@@ -122,18 +122,6 @@ impl Core {
         }
     }
 
-    /// A counted block that no one else referred to is private again. The caller holds the leaf
-    /// alone.
-    pub(crate) fn unshare(&mut self, leaf: &Arc<Leaf>, index: usize, block: BlockNumber) -> bool {
-        match leaf.get(index) {
-            MapEntry::Counted { block: here, birth } if here == block => {
-                self.set(leaf, index, MapEntry::Private { block, birth });
-                true
-            }
-            _ => false,
-        }
-    }
-
     /// Appends a record to the log.
     pub(crate) fn append(&mut self, record: &Record) -> Result<u64> {
         self.log.append(record, &mut self.free)

@@ -51,6 +51,7 @@ pub use counters::{Latency, VolumeCounts};
 pub use error::{Result, VolumeError};
 pub use finder::Found;
 pub use finding::{Checked, FINDINGS_MAX, Finding, Use};
+pub use format::pool::frame::PoolId;
 pub use format::pool::header::VolumeSettings;
 pub use pool::{MAP_CACHE_BYTES_DEFAULT, Pool, PoolOptions};
 pub use read::Status;

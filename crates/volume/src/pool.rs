@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use crypto::{DomainKey, Fingerprinter};
 use ddi::{Bucket, DuplicatesIndex};
 use env::{BlockDevice, Clock, DeviceError, Entropy};
+use format::pool::frame::PoolId;
 use format::pool::header::{VOLUME_BLOCKS_MAX, VolumeHeader, VolumeSettings};
 use format::pool::superblock::Superblock;
 use types::{BatchSequence, ExtentNumber, VolumeId};
@@ -31,8 +32,6 @@ pub const MAP_CACHE_BYTES_DEFAULT: usize = 112 << 20;
 pub struct PoolOptions {
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// The id of the system's present boot, for messages: whether the system was started since.
-    pub boot: [u8; 16],
     /// Bytes of map that each volume caches.
     pub map_cache_bytes: usize,
 }
@@ -48,20 +47,14 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool of a device; its content is lost. `index` is the folder of the duplicates
-    /// index, empty if it is beside the pool's file.
+    /// Makes a pool of a device; its content is lost. `pool` is its id, random, which its index has
+    /// too. `index` is the folder of the index, empty if it is beside the pool's file.
     ///
     /// # Errors
     /// [`VolumeError::Invalid`] if the device is too small or too large; errors of the device.
-    pub fn create(
-        device: &dyn BlockDevice,
-        entropy: &dyn Entropy,
-        boot: [u8; 16],
-        index: &str,
-    ) -> Result<()> {
+    pub fn create(device: &dyn BlockDevice, entropy: &dyn Entropy, pool: PoolId, index: &str) -> Result<()> {
         let extents = extents_of(device.len())?;
-        let (mut pool, mut domain_key) = ([0; 16], [0; 32]);
-        entropy.fill(&mut pool);
+        let mut domain_key = [0; 32];
         entropy.fill(&mut domain_key);
         let table = ExtentTable::create(device, pool, extents)?;
         let mut superblock = Superblock {
@@ -71,41 +64,38 @@ impl Pool {
             extents,
             table: table.extents().to_vec(),
             next_volume: VolumeId::new(1).expect("1 is a number of a volume"),
-            boot,
             index: index.to_owned(),
         };
         write_superblock(device, &mut superblock)?;
         write_superblock(device, &mut superblock)
     }
 
-    /// The folder of the pool's index, as it was given when the pool was made.
+    /// The pool's id, and the folder of its index as it was given when the pool was made.
     ///
     /// # Errors
     /// [`VolumeError::NotAPool`]; errors of the device.
-    pub fn index_of(device: &dyn BlockDevice) -> Result<String> {
-        Ok(read_superblock(device)?.index)
+    pub fn index_of(device: &dyn BlockDevice) -> Result<(PoolId, String)> {
+        let superblock = read_superblock(device)?;
+        Ok((superblock.pool, superblock.index))
     }
 
     /// Opens a pool and recovers its volumes. A volume that cannot be recovered is left out; see
     /// [`Self::failed`]. As long as the device cannot read one, the collectors of the others rest.
     ///
     /// # Errors
-    /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], damage of the pool's own blocks; errors
-    /// of the device for them, and of the index.
+    /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], [`DdiError::OtherPool`], damage of the
+    /// pool's own blocks; errors of the device for them, and of the index.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         index: Arc<dyn DuplicatesIndex>,
         options: &PoolOptions,
     ) -> Result<Self> {
         let mut superblock = read_superblock(&*device)?;
+        index.check_pool(superblock.pool)?;
         let table = ExtentTable::load(&*device, &superblock)?;
-        if superblock.boot != options.boot {
-            tracing::info!("the system was started since the pool was last open");
-        }
         let headers = table.headers();
         let printer = Fingerprinter::new(&DomainKey::from_bytes(superblock.domain_key));
         // The counter of this write is the epoch of the logs.
-        superblock.boot = options.boot;
         write_superblock(&*device, &mut superblock)?;
         let shared = Arc::new(Shared::new(
             device,
@@ -145,6 +135,12 @@ impl Pool {
             failed: Mutex::new(failed),
             unopened: Mutex::new(unopened),
         })
+    }
+
+    /// The id of the pool.
+    #[must_use]
+    pub fn id(&self) -> PoolId {
+        self.shared.pool
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Volume>> {

@@ -3,6 +3,8 @@
 //! A read takes no lock of the volume. The era in which it began keeps its blocks from being used
 //! again (rule 7).
 
+use std::ops::Range;
+
 use env::{AlignedBuffer, BLOCK_BYTES};
 use format::pool::PAGE_ENTRIES;
 use format::pool::entry::MapEntry;
@@ -28,37 +30,57 @@ impl Volume {
     /// # Errors
     /// [`crate::VolumeError::OutOfRange`]; errors of the device.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.read_with_holes(offset, out, &mut |_| {})
+    }
+
+    /// Reads any bytes of the volume. Calls `hole` with the parts of `out` that have no block, in
+    /// their order; they are zeros. Parts that touch may be told one by one.
+    ///
+    /// # Errors
+    /// As [`Self::read`]. Parts may have been told before.
+    pub fn read_with_holes(
+        &self,
+        offset: u64,
+        out: &mut [u8],
+        hole: &mut dyn FnMut(Range<usize>),
+    ) -> Result<()> {
         let timed = self.counters.time(&*self.shared.clock);
         self.check_range(offset, out.len() as u64)?;
         let _reading = self.readers.enter();
-        self.read_range(offset, out)?;
+        self.read_range(offset, out, hole)?;
         self.counters.read(&timed, out.len());
         Ok(())
     }
 
-    fn read_range(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+    fn read_range(&self, offset: u64, out: &mut [u8], hole: &mut dyn FnMut(Range<usize>)) -> Result<()> {
         let within = usize::try_from(offset % BLOCK_BYTES).unwrap_or(0);
         if within == 0 && out.len().is_multiple_of(BLOCK) {
-            return self.read_blocks(offset / BLOCK_BYTES, out);
+            return self.read_blocks(offset / BLOCK_BYTES, out, hole);
         }
         // The ends are parts of blocks: read whole ones beside.
         let end = (within + out.len()).next_multiple_of(BLOCK);
         let mut whole = AlignedBuffer::with_capacity(end);
         whole.grow_to(end);
-        self.read_blocks(offset / BLOCK_BYTES, &mut whole)?;
+        let len = out.len();
+        self.read_blocks(offset / BLOCK_BYTES, &mut whole, &mut |found| {
+            hole(found.start.saturating_sub(within)..(found.end - within).min(len));
+        })?;
         out.copy_from_slice(&whole[within..within + out.len()]);
         Ok(())
     }
 
-    /// Reads whole blocks. The caller is a reader.
-    pub(crate) fn read_blocks(&self, lba: u64, out: &mut [u8]) -> Result<()> {
-        let (mut lba, mut rest) = (lba, out);
+    /// Reads whole blocks, and tells the parts without one. The caller is a reader.
+    fn read_blocks(&self, lba: u64, out: &mut [u8], hole: &mut dyn FnMut(Range<usize>)) -> Result<()> {
+        let (mut lba, mut rest, mut done) = (lba, out, 0);
         while !rest.is_empty() {
             let index = usize::try_from(lba % LEAF_BLOCKS).unwrap_or(0);
             let count = (PAGE_ENTRIES - index).min(rest.len() / BLOCK);
             let (here, others) = rest.split_at_mut(count * BLOCK);
             match self.map.leaf(lba / LEAF_BLOCKS)? {
-                None => here.fill(0),
+                None => {
+                    here.fill(0);
+                    hole(done..done + here.len());
+                }
                 Some(leaf) => {
                     let mut at = 0;
                     while at < count {
@@ -69,7 +91,10 @@ impl Volume {
                                 .count();
                         let bytes = &mut here[at * BLOCK..(at + run) * BLOCK];
                         match first.block() {
-                            None => bytes.fill(0),
+                            None => {
+                                bytes.fill(0);
+                                hole(done + at * BLOCK..done + (at + run) * BLOCK);
+                            }
                             Some(block) => self.shared.device.read_at(Self::at(block), bytes)?,
                         }
                         at += run;
@@ -78,6 +103,7 @@ impl Volume {
             }
             rest = others;
             lba += count as u64;
+            done += count * BLOCK;
         }
         Ok(())
     }

@@ -88,7 +88,7 @@ pub(crate) fn recover(shared: Arc<Shared>, id: VolumeId, extent: ExtentNumber) -
     );
     let mut core = Core::new(&state, free, buffer, header.birth);
     let log_extent = is_new.then_some(next.extent);
-    let mut replay = Replay::new(&*device, &map, &mut core, header.blocks);
+    let mut replay = Replay::new(id, &*device, &map, &mut core, header.blocks);
     replay.trusted = log.marked;
     for (sequence, records) in log.blocks {
         for record in records {
@@ -135,7 +135,7 @@ pub(crate) fn recover(shared: Arc<Shared>, id: VolumeId, extent: ExtentNumber) -
         open: open.map(batch),
         returned,
         unknown,
-        gifts: gifts.into_iter().map(|gift| Gift { from: id, ..gift }).collect(),
+        gifts,
     })
 }
 

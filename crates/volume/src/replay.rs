@@ -8,7 +8,7 @@ use std::sync::Arc;
 use env::{AlignedBuffer, BlockDevice};
 use format::pool::entry::MapEntry;
 use format::pool::record::{DecidedOutcome, FoundOutcome, IntentBlock, Record, block_digest};
-use types::{BlockNumber, Fingerprint, Lba};
+use types::{BlockNumber, Fingerprint, Lba, VolumeId};
 
 use crate::core::Core;
 use crate::error::{Result, VolumeError};
@@ -23,6 +23,7 @@ use crate::volume::Volume;
 
 /// Replays records.
 pub(crate) struct Replay<'a> {
+    volume: VolumeId,
     device: &'a dyn BlockDevice,
     map: &'a Map,
     core: &'a mut Core,
@@ -43,8 +44,15 @@ pub(crate) struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    pub(crate) fn new(device: &'a dyn BlockDevice, map: &'a Map, core: &'a mut Core, blocks: u64) -> Self {
+    pub(crate) fn new(
+        volume: VolumeId,
+        device: &'a dyn BlockDevice,
+        map: &'a Map,
+        core: &'a mut Core,
+        blocks: u64,
+    ) -> Self {
         Self {
+            volume,
             device,
             map,
             core,
@@ -139,7 +147,7 @@ impl<'a> Replay<'a> {
                 }
                 self.core.given.insert(to, gift);
                 self.gifts.push(Gift {
-                    from: to,
+                    from: self.volume,
                     to,
                     number: gift,
                     runs,
@@ -157,10 +165,6 @@ impl<'a> Replay<'a> {
                 self.core.era = 0;
             }
             Record::Resized { blocks } => self.blocks = blocks,
-            Record::Unshared { lba, block } => {
-                let (leaf, index) = self.leaf(lba)?;
-                self.core.unshare(&leaf, index, block);
-            }
         }
         Ok(())
     }

@@ -132,25 +132,6 @@ impl Volume {
         self.counters.counts()
     }
 
-    /// What its lists hold, for messages of tests.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn describe(&self) -> String {
-        let core = self.core();
-        format!(
-            "volume {}: mapped {}, counted {}, unreferenced {:?}, limbo {}, suspects {:?}, different {:?}, marked {}, dirty {}",
-            self.id,
-            core.mapped,
-            core.counted,
-            core.unreferenced,
-            core.limbo_len(),
-            core.suspects,
-            core.different,
-            core.marked,
-            self.dirty.count(),
-        )
-    }
-
     /// The length in blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Acquire)

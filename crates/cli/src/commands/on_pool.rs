@@ -42,10 +42,12 @@ pub(super) fn tell_of_pool(opened: &OpenedPool, output: Output) -> Result<()> {
         output.warn(format!("warning: volume number {id} cannot be recovered: {why}"))?;
     }
     if let Some(moved) = &opened.moved {
-        output.warn(format!(
-            "warning: the duplicates index is damaged, and is now {}; remove it when the pool is well",
-            moved.display()
-        ))?;
+        let to = moved.to.display();
+        output.warn(if moved.is_of_other_pool {
+            format!("warning: the duplicates index is that of another pool, and is now {to}; bring it back to that pool")
+        } else {
+            format!("warning: the duplicates index is damaged, and is now {to}; remove it when the pool is well")
+        })?;
     }
     Ok(())
 }

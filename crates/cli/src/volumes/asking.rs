@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use env::{Clock, FileCaching, SystemClock};
+use volume::PoolId;
 
 use super::control::short;
 use super::line::{ANSWER_BYTES_MAX, Hello, Lines, SOCKET, Told, VERSION};
@@ -75,14 +76,16 @@ fn holder(path: &Path, on_fault: IndexFault) -> Result<Holder, Refusal> {
             Err(refusal) if refusal.kind == Kind::InUse => refusal,
             Err(refusal) => return Err(refusal),
         };
-        let folder = match index_folder(path) {
-            Ok(folder) => folder,
+        let (folder, pool) = match index_folder(path) {
+            Ok(found) => found,
             // What has it open is no server of a pool, for example a mount.
             Err(_) => return Err(in_use),
         };
-        match connect(&folder).map(greet) {
+        match connect(&folder).map(|socket| greet(socket, &folder, pool)) {
             Ok(Ok(lines)) => return Ok(Holder::Server(lines)),
-            Ok(Err(refusal)) if refusal.kind == Kind::Newer => return Err(refusal),
+            Ok(Err(refusal)) if matches!(refusal.kind, Kind::Newer | Kind::NeedsRecount) => {
+                return Err(refusal);
+            }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(Refusal::new(
                     Kind::InUse,
@@ -114,8 +117,8 @@ fn failed(error: &io::Error) -> Refusal {
     )
 }
 
-/// Exchanges the first lines.
-fn greet(socket: UnixStream) -> Result<Lines<'static>, Refusal> {
+/// Exchanges the first lines with a server of this pool, whose index is in the folder.
+fn greet(socket: UnixStream, folder: &Path, pool: PoolId) -> Result<Lines<'static>, Refusal> {
     let mut lines = Lines::new(socket, &SystemClock).map_err(|error| failed(&error))?;
     let hello: Hello = lines.receive(ANSWER_BYTES_MAX, &mut |waited| waited < HELLO_TIME)?;
     if hello.onefold_control != VERSION {
@@ -128,10 +131,17 @@ fn greet(socket: UnixStream) -> Result<Lines<'static>, Refusal> {
             ),
         ));
     }
-    let hello = Hello {
-        onefold_control: VERSION,
-    };
-    lines.send(&hello).map_err(|error| failed(&error))?;
+    if hello.pool != Hello::of_server(pool).pool {
+        return Err(Refusal::new(
+            Kind::NeedsRecount,
+            format!(
+                "{}: this is the duplicates index of another pool, which a server has open; bring this pool's own index \
+                 back there, or end that server and make the index anew with `onefold volume recount`",
+                folder.display()
+            ),
+        ));
+    }
+    lines.send(&Hello::of_client()).map_err(|error| failed(&error))?;
     Ok(lines)
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use cli_support::TARGET;
 use env::{Clock, SystemClock};
-use volume::Pool;
+use volume::{Pool, PoolId};
 
 use super::exports::ServedExports;
 use super::line::{Hello, Lines, REQUEST_BYTES_MAX, SOCKET, Told, VERSION};
@@ -115,7 +115,7 @@ fn accept(shared: &Arc<Shared>, socket: &UnixListener) {
             Ok((client, _)) if serving.len() < CONNECTIONS_MAX => client,
             Ok((client, _)) => {
                 let why = "the server does other work; try again in a moment";
-                refuse(client, Refusal::new(Kind::InUse, why));
+                refuse(shared.pool.id(), client, Refusal::new(Kind::InUse, why));
                 continue;
             }
             Err(error) => {
@@ -143,11 +143,9 @@ fn accept(shared: &Arc<Shared>, socket: &UnixListener) {
 }
 
 /// Tells a client that its request is not done. It may have gone.
-fn refuse(client: UnixStream, refusal: Refusal) {
+fn refuse(pool: PoolId, client: UnixStream, refusal: Refusal) {
     if let Ok(mut lines) = Lines::new(client, &SystemClock) {
-        drop(lines.send(&Hello {
-            onefold_control: VERSION,
-        }));
+        drop(lines.send(&Hello::of_server(pool)));
         drop(lines.send(&Told::Error(refusal)));
     }
 }
@@ -170,11 +168,7 @@ fn converse(shared: &Shared, client: UnixStream) -> Result<(), Refusal> {
     let clock = SystemClock;
     let gone = |error: io::Error| Refusal::new(Kind::Protocol, format!("the client has gone: {error}"));
     let mut lines = Lines::new(client, &clock).map_err(gone)?;
-    lines
-        .send(&Hello {
-            onefold_control: VERSION,
-        })
-        .map_err(gone)?;
+    lines.send(&Hello::of_server(shared.pool.id())).map_err(gone)?;
     let mut goes_on = |waited: Duration| waited < REQUEST_TIME && !shared.is_ending.load(Ordering::Acquire);
     let request = lines
         .receive::<Hello>(REQUEST_BYTES_MAX, &mut goes_on)

@@ -8,8 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use env::Clock;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use volume::PoolId;
 
 use super::request::{Answer, Kind, Refusal};
 
@@ -25,10 +27,31 @@ pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// The first line of each side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     /// The version that it speaks.
     pub(super) onefold_control: u32,
+    /// The id of the server's pool, as digits. A client says none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) pool: String,
+}
+
+impl Hello {
+    /// The line of the server of a pool.
+    pub(super) fn of_server(pool: PoolId) -> Self {
+        Self {
+            onefold_control: VERSION,
+            pool: pool.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+
+    /// The line of a client.
+    pub(super) fn of_client() -> Self {
+        Self {
+            onefold_control: VERSION,
+            pool: String::new(),
+        }
+    }
 }
 
 /// A line of the server.

@@ -10,9 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use ddi::{DdiError, FjallIndex, FjallOptions};
-use env::{AlignedBuffer, BlockDevice, DeviceError, FileCaching, FileDevice, SystemClock, SystemEntropy};
-use volume::{Pool, PoolOptions, VolumeError};
+use ddi::{DdiError, DuplicatesIndex, FjallIndex, FjallOptions};
+use env::{
+    AlignedBuffer, BlockDevice, DeviceError, Entropy, FileCaching, FileDevice, SystemClock, SystemEntropy,
+};
+
+use volume::{Pool, PoolId, PoolOptions, VolumeError};
 
 use super::request::{Kind, Refusal};
 
@@ -37,12 +40,12 @@ impl Default for Caches {
     }
 }
 
-/// What is done about an index that is lost or damaged.
+/// What is done about an index that is lost, damaged, or that of another pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IndexFault {
     /// The pool is not opened.
     Fails,
-    /// An empty index takes its place. A damaged one is moved aside.
+    /// An empty index takes its place. A damaged one, or that of another pool, is moved aside.
     Replaced,
 }
 
@@ -52,8 +55,17 @@ pub(crate) struct OpenedPool {
     pub(crate) pool: Arc<Pool>,
     /// The folder of its index.
     pub(crate) index: PathBuf,
-    /// Where a damaged index was moved.
-    pub(crate) moved: Option<PathBuf>,
+    /// The index that was in the place of this pool's.
+    pub(crate) moved: Option<MovedIndex>,
+}
+
+/// An index that was moved aside.
+#[derive(Debug)]
+pub(crate) struct MovedIndex {
+    /// Where it is now.
+    pub(crate) to: PathBuf,
+    /// It is that of another pool. Else it is damaged.
+    pub(crate) is_of_other_pool: bool,
 }
 
 fn refusal(kind: Kind, error: &impl ToString) -> Refusal {
@@ -89,21 +101,22 @@ fn beside(pool: &Path) -> PathBuf {
     name.into()
 }
 
-/// The folder of the index that a device names.
-fn named_index(pool: &Path, device: &dyn BlockDevice) -> Result<PathBuf, Refusal> {
-    let named = Pool::index_of(device).map_err(|error| place_of(pool, error.into()))?;
-    Ok(if named.is_empty() {
+/// The folder of the index that a device names, and the id of the pool.
+fn named_index(pool: &Path, device: &dyn BlockDevice) -> Result<(PathBuf, PoolId), Refusal> {
+    let (id, named) = Pool::index_of(device).map_err(|error| place_of(pool, error.into()))?;
+    let folder = if named.is_empty() {
         beside(pool)
     } else {
         named.into()
-    })
+    };
+    Ok((folder, id))
 }
 
-/// The folder of a pool's index, also of a pool that another process has open.
+/// The folder of a pool's index, and the pool's id, also of a pool that another process has open.
 ///
 /// # Errors
 /// [`Kind::NoPool`]; errors of the device.
-pub(crate) fn index_folder(pool: &Path) -> Result<PathBuf, Refusal> {
+pub(crate) fn index_folder(pool: &Path) -> Result<(PathBuf, PoolId), Refusal> {
     let device = FileDevice::open_beside(pool).map_err(|error| device_refusal(&error))?;
     named_index(pool, &device)
 }
@@ -119,11 +132,10 @@ pub(crate) fn open(
     on_fault: IndexFault,
 ) -> Result<OpenedPool, Refusal> {
     let device = FileDevice::open(path, caching).map_err(|error| device_refusal(&error))?;
-    let folder = named_index(path, &device)?;
-    let (index, moved) = open_index(&folder, caches.index_bytes, on_fault)?;
+    let (folder, id) = named_index(path, &device)?;
+    let (index, moved) = open_index(&folder, id, caches.index_bytes, on_fault)?;
     let options = PoolOptions {
         clock: Arc::new(SystemClock),
-        boot: env::boot_id().map_err(|error| refusal(Kind::Failed, &error))?,
         map_cache_bytes: usize::try_from(caches.map_bytes).unwrap_or(usize::MAX),
     };
     let pool = Pool::open(Arc::new(device), Arc::new(index), &options);
@@ -137,21 +149,26 @@ pub(crate) fn open(
 
 fn open_index(
     folder: &Path,
+    pool: PoolId,
     cache_bytes: u64,
     on_fault: IndexFault,
-) -> Result<(FjallIndex, Option<PathBuf>), Refusal> {
+) -> Result<(FjallIndex, Option<MovedIndex>), Refusal> {
     let options = FjallOptions {
         cache_bytes,
         ..FjallOptions::default()
     };
-    let error = match FjallIndex::open(folder, options) {
+    let opened = FjallIndex::open(folder, options);
+    let checked = opened.and_then(|index| index.check_pool(pool).map(|()| index));
+    let error = match checked {
         Ok(index) => return Ok((index, None)),
         Err(error) => error,
     };
     let kind = match &error {
         DdiError::InUse { .. } => Kind::InUse,
         DdiError::NewerFormat { .. } => Kind::Newer,
-        DdiError::Missing { .. } | DdiError::Damaged { .. } => Kind::NeedsRecount,
+        DdiError::Missing { .. } | DdiError::Damaged { .. } | DdiError::OtherPool { .. } => {
+            Kind::NeedsRecount
+        }
         _ => Kind::Failed,
     };
     if kind != Kind::NeedsRecount {
@@ -167,10 +184,11 @@ fn open_index(
         return Err(Refusal::new(kind, format!("{error}{advice}")));
     }
     let moved = match &error {
-        DdiError::Damaged { .. } => Some(move_aside(folder)?),
+        DdiError::Damaged { .. } => Some(move_aside(folder, false)?),
+        DdiError::OtherPool { .. } => Some(move_aside(folder, true)?),
         _ => None,
     };
-    let made = FjallIndex::create(folder, options).and_then(|index| {
+    let made = FjallIndex::create(folder, pool, options).and_then(|index| {
         drop(index);
         FjallIndex::open(folder, options)
     });
@@ -179,11 +197,12 @@ fn open_index(
     Ok((index, moved))
 }
 
-/// Gives a damaged index another name.
-fn move_aside(folder: &Path) -> Result<PathBuf, Refusal> {
+/// Gives an index that this pool cannot use another name.
+fn move_aside(folder: &Path, is_of_other_pool: bool) -> Result<MovedIndex, Refusal> {
+    let what = if is_of_other_pool { "other-pool" } else { "damaged" };
     let named = |number: u32| {
         let mut name = OsString::from(folder);
-        name.push(format!(".damaged-{number}"));
+        name.push(format!(".{what}-{number}"));
         PathBuf::from(name)
     };
     let free = (1..1000)
@@ -191,13 +210,13 @@ fn move_aside(folder: &Path) -> Result<PathBuf, Refusal> {
         .find(|name| fs::symlink_metadata(name).is_err());
     let name = free.unwrap_or_else(|| named(1000));
     fs::rename(folder, &name).map_err(|error| {
-        let why = format!(
-            "{}: the damaged index cannot be moved aside: {error}",
-            folder.display()
-        );
+        let why = format!("{}: the index cannot be moved aside: {error}", folder.display());
         Refusal::new(Kind::Failed, why)
     })?;
-    Ok(name)
+    Ok(MovedIndex {
+        to: name,
+        is_of_other_pool,
+    })
 }
 
 /// The index and its control socket are for the user of the pool alone.
@@ -275,12 +294,13 @@ fn make_on(path: &Path, device: &FileDevice, index: Option<&Path>, force: bool) 
             (folder, name)
         }
     };
-    drop(FjallIndex::create(&folder, FjallOptions::default())?);
-    let boot = env::boot_id().context("asking for the system's boot")?;
+    let mut id = PoolId::default();
+    SystemEntropy.fill(&mut id);
+    drop(FjallIndex::create(&folder, id, FjallOptions::default())?);
     let made = keep_private(&folder)
         .context("the folder of the index")
         .and_then(|()| {
-            let made: Result<(), VolumeError> = Pool::create(device, &SystemEntropy, boot, &named);
+            let made: Result<(), VolumeError> = Pool::create(device, &SystemEntropy, id, &named);
             made.with_context(|| path.display().to_string())
         });
     if let Err(error) = made {

@@ -49,9 +49,9 @@ fn hostile_clients_learn_what_is_wrong_and_disturb_nobody() {
     ];
     for (bytes, word) in cases {
         let said = told(&pooled, &bytes);
-        assert!(said.starts_with(HELLO), "{said}");
+        assert!(said.starts_with("{\"onefold_control\":1,\"pool\":\""), "{said}");
         // A server that closes on unread bytes takes its last words with it.
-        let lost = bytes.len() > 64 << 10 && said == HELLO;
+        let lost = bytes.len() > 64 << 10 && said.lines().count() == 1;
         assert!(said.contains(word) || lost, "{word:?} in {said:?}");
     }
     // Deep nesting and numbers that fit nothing.

@@ -105,13 +105,21 @@ fn an_ssh_that_fails_is_told() {
 fn a_socket_serves_the_users_of_its_machine() {
     let mut served = Served::new();
     served.kill();
+    let socket = served.bed.path("sock");
+    // A file that is no socket is not the server's to replace.
+    fs::write(&socket, b"data").unwrap();
+    let place = ["--listen", "127.0.0.1:0", "--socket", "sock"];
+    let mut command = served.bed.command(["serve", "srv"]);
+    command.env_remove("ONEFOLD_REPOSITORY").args(place);
+    ran(command).expect(1).says(&["sock", "not a socket"]);
+    assert_eq!(fs::read(&socket).unwrap(), b"data");
+    fs::remove_file(&socket).unwrap();
     let (child, _) = start_with(&served.bed, "127.0.0.1:0", &["--socket", "sock"]);
     served.child = child;
     let mut add = served.bed.plain();
     add.env_remove("ONEFOLD_REPOSITORY")
         .args(["server", "namespace", "add", "srv", "web"]);
     ran(add).expect(0);
-    let socket = served.bed.path("sock");
     let on_socket = |args: &[&str]| {
         let mut command = served.bed.plain();
         let repository = format!("unix://{}/web", socket.display());

@@ -270,6 +270,102 @@ fn the_index_is_made_anew_from_the_volumes() {
 }
 
 #[test]
+fn the_index_of_another_pool_is_refused_and_a_recount_moves_it_aside() {
+    let mut pooled = Pooled::new();
+    pooled.ok(&["pool", "init", "other", "--size", "256MiB"]);
+    for (pool, volume) in [("pool", "a"), ("pool", "b"), ("other", "a")] {
+        pooled.ok(&["volume", "create", pool, volume, "8M"]);
+    }
+    pooled.serve();
+    for volume in ["a", "b"] {
+        pooled
+            .client(volume)
+            .write(0, &noise(1 << 20, 5), flags())
+            .unwrap();
+    }
+    pooled.ok(&["volume", "drain", "pool"]);
+    // Its server is found by the socket in the index. It must not do what the other pool is asked.
+    let (index, kept) = (pooled.bed.path("pool.index"), pooled.bed.path("kept"));
+    let of_other = pooled.bed.path("other.index");
+    fs::rename(&of_other, &kept).unwrap();
+    std::os::unix::fs::symlink(&index, &of_other).unwrap();
+    for args in [
+        &["volume", "remove", "other", "a", "--force"][..],
+        &["volume", "recount", "other"],
+    ] {
+        pooled
+            .run(args)
+            .expect(1)
+            .says(&["other.index", "of another pool", "onefold volume recount"]);
+    }
+    assert_eq!(pooled.stats()["volumes"].as_array().unwrap().len(), 2);
+    pooled.end();
+    fs::remove_file(&of_other).unwrap();
+    fs::rename(&index, pooled.bed.path("mine")).unwrap();
+    fs::rename(&kept, &index).unwrap();
+    // The other pool's index has no batch of any volume, as this pool's own had before its first.
+    for args in [
+        &["pool", "stats", "pool"][..],
+        &["pool", "check", "pool"],
+        &["volume", "drain", "pool"],
+        &["volume", "serve", "pool", "--listen", "unix:s"],
+    ] {
+        pooled.run(args).expect(1).says(&[
+            "pool.index",
+            "of another pool",
+            "bring this pool's own index back",
+            "onefold volume recount",
+        ]);
+    }
+    // The right folder is all that is needed.
+    fs::rename(&index, &of_other).unwrap();
+    fs::rename(pooled.bed.path("mine"), &index).unwrap();
+    pooled.assert_sound();
+    pooled.ok(&["volume", "drain", "other"]);
+    // A recount makes a new one, and keeps the other pool's.
+    fs::remove_dir_all(&index).unwrap();
+    fs::rename(&of_other, &index).unwrap();
+    let recounted = pooled.ok(&["volume", "recount", "pool"]);
+    recounted.says(&["of another pool", "pool.index.other-pool-1"]);
+    pooled.assert_sound();
+    assert_eq!(pooled.stats()["index_matches"], true);
+    fs::rename(pooled.bed.path("pool.index.other-pool-1"), &of_other).unwrap();
+    pooled.ok(&["pool", "check", "other"]);
+}
+
+#[test]
+fn an_empty_index_in_the_place_of_a_pools_own_is_noticed() {
+    let mut pooled = Pooled::new();
+    pooled.ok(&["volume", "create", "pool", "a", "8M"]);
+    let copy = pooled.bed.path("empty");
+    let index = pooled.bed.path("pool.index");
+    let mut copying = std::process::Command::new("cp");
+    assert!(
+        copying
+            .arg("-a")
+            .arg(&index)
+            .arg(&copy)
+            .status()
+            .unwrap()
+            .success()
+    );
+    pooled.serve();
+    pooled.client("a").write(0, &noise(1 << 20, 5), flags()).unwrap();
+    pooled.ok(&["volume", "drain", "pool"]);
+    pooled.end();
+    fs::remove_dir_all(&index).unwrap();
+    fs::rename(&copy, &index).unwrap();
+    assert_eq!(pooled.stats()["index_matches"], false);
+    pooled
+        .run(&["volume", "drain", "pool"])
+        .expect(1)
+        .says(&["does not match", "onefold volume recount"]);
+    pooled.ok(&["volume", "recount", "pool"]);
+    assert_eq!(pooled.stats()["index_matches"], true);
+    pooled.assert_sound();
+}
+
+#[test]
 fn places_sockets_and_ports_are_as_they_were_asked_for() {
     let mut pooled = Pooled::new();
     pooled.ok(&["volume", "create", "pool", "a", "8M"]);

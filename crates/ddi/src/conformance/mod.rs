@@ -16,15 +16,19 @@ mod sequences;
 #[cfg(test)]
 mod tests;
 
+use format::pool::frame::PoolId;
 use types::{BatchSequence, BlockNumber, Fingerprint, VolumeId};
 
 use crate::{Bucket, DdiError, DuplicatesIndex, Operation, Outcome, Row, RowKey};
 
 pub use model::{Step, StepOperation, check_steps, random_steps};
 
+/// The pool of the suite's indexes.
+pub const POOL: PoolId = *b"a pool of a test";
+
 /// Makes indexes for the suite.
 pub trait Maker {
-    /// An empty index.
+    /// An empty index of the pool [`POOL`].
     fn create(&self) -> Box<dyn DuplicatesIndex>;
 
     /// Closes the index that was created last, and opens it again. An index that cannot be closed
@@ -60,6 +64,7 @@ pub const CASES: &[Case] = &[
     ("look-up", rows::a_look_up_changes_nothing),
     ("sums", rows::the_sums_are_those_of_the_rows),
     ("threads", rows::clients_count_at_the_same_time),
+    ("pool", rebuilding::an_index_is_that_of_one_pool),
     ("rebuild", rebuilding::a_rebuild_replaces_everything),
     ("rebuild-dropped", rebuilding::a_dropped_rebuild_changes_nothing),
     ("rebuild-alone", rebuilding::a_rebuild_excludes_batches),

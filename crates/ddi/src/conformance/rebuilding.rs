@@ -145,3 +145,25 @@ pub(super) fn invalid_rows_are_refused(maker: &dyn Maker) {
     assert_rows(&*index, Bucket::FIRST, vec![row(1, 10, 1)]);
     apply(&*index, 2, &[increment(1, 10, 1)]);
 }
+
+pub(super) fn an_index_is_that_of_one_pool(maker: &dyn Maker) {
+    let mut index = maker.create();
+    apply(&*index, 1, &[increment(1, 1, 1)]);
+    for _ in 0..2 {
+        index.check_pool(POOL).expect("the index is that of its pool");
+        let mut near = POOL;
+        near[15] ^= 1;
+        for other in [near, [0; 16]] {
+            match index.check_pool(other) {
+                Err(error @ DdiError::OtherPool { found, wanted, .. }) => {
+                    assert_eq!((found, wanted), (POOL, other), "{error}");
+                    assert!(error.is_refusal());
+                }
+                checked => panic!("the index of another pool is not refused: {checked:?}"),
+            }
+        }
+        let rebuild = index.rebuild().expect("a rebuild begins");
+        rebuild.finish(&[]).expect("the rebuild ends");
+        index = maker.reopen(index);
+    }
+}

@@ -14,7 +14,7 @@ struct InMemory;
 
 impl Maker for InMemory {
     fn create(&self) -> Box<dyn DuplicatesIndex> {
-        Box::new(MemoryIndex::new())
+        Box::new(MemoryIndex::new(POOL))
     }
 
     fn reopen(&self, index: Box<dyn DuplicatesIndex>) -> Box<dyn DuplicatesIndex> {
@@ -44,7 +44,7 @@ impl OnDisk {
 impl Maker for OnDisk {
     fn create(&self) -> Box<dyn DuplicatesIndex> {
         *self.made.lock().unwrap() += 1;
-        Box::new(FjallIndex::create(&self.last(), FjallOptions::default()).unwrap())
+        Box::new(FjallIndex::create(&self.last(), POOL, FjallOptions::default()).unwrap())
     }
 
     fn reopen(&self, index: Box<dyn DuplicatesIndex>) -> Box<dyn DuplicatesIndex> {

@@ -7,12 +7,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use fjall::{Database, Keyspace};
+use format::pool::frame::PoolId;
 
 use crate::DdiError;
 
 use super::journals::SealedJournals;
 use super::store::{
-    Current, FORMAT, FORMAT_KEY, FjallOptions, GENERATION_KEY, HEAD, Store, failure, rows_name, rows_options,
+    Current, FORMAT, FORMAT_KEY, FjallOptions, GENERATION_KEY, HEAD, POOL_KEY, Store, failure, rows_name,
+    rows_options,
 };
 
 /// A file that each database has.
@@ -24,8 +26,8 @@ const JOURNAL_BYTES_MAX: u64 = 256 << 20;
 /// The generation of the rows of a new index.
 const FIRST_GENERATION: u64 = 1;
 
-/// Makes a folder with an empty index.
-pub(super) fn create(folder: &Path) -> Result<(), DdiError> {
+/// Makes a folder with an empty index of a pool.
+pub(super) fn create(folder: &Path, pool: PoolId) -> Result<(), DdiError> {
     let io_failed = |error: io::Error| io_failure(folder, "creating the duplicates index", &error);
     if folder.try_exists().map_err(io_failed)? {
         return Err(DdiError::Exists {
@@ -49,8 +51,9 @@ pub(super) fn create(folder: &Path) -> Result<(), DdiError> {
         folder: folder.to_owned(),
         threads_max: 1,
     };
-    let mut batch = store.batch(2);
+    let mut batch = store.batch(3);
     batch.insert(&store.head, FORMAT_KEY, FORMAT.to_le_bytes());
+    batch.insert(&store.head, POOL_KEY, pool);
     batch.insert(&store.head, GENERATION_KEY, FIRST_GENERATION.to_le_bytes());
     store.commit(batch)?;
     // In a table, the head survives a damaged journal.
@@ -66,8 +69,8 @@ pub(super) fn create(folder: &Path) -> Result<(), DdiError> {
         .map_err(io_failed)
 }
 
-/// Opens the folder's index.
-pub(super) fn open(folder: &Path, options: FjallOptions) -> Result<(Store, Current), DdiError> {
+/// Opens the folder's index. Tells which pool it was made for.
+pub(super) fn open(folder: &Path, options: FjallOptions) -> Result<(Store, PoolId, Current), DdiError> {
     let io_failed = |error: io::Error| io_failure(folder, "opening the duplicates index", &error);
     let not_an_index = || DdiError::NotAnIndex {
         folder: folder.to_owned(),
@@ -96,11 +99,14 @@ pub(super) fn open(folder: &Path, options: FjallOptions) -> Result<(Store, Curre
     };
     check_format(&store)?;
     check_journals(&store, &journals)?;
+    let Some(pool) = number(&store, POOL_KEY)? else {
+        return Err(store.damaged("the id of its pool is missing".to_owned()));
+    };
     let current = current(&store)?;
     // Recovered batches may be in the page cache alone, if a failed write left them there.
     store.flush(&store.head)?;
     store.flush(&current.rows)?;
-    Ok((store, current))
+    Ok((store, pool, current))
 }
 
 fn open_database(folder: &Path, options: FjallOptions) -> Result<Database, DdiError> {

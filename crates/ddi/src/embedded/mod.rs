@@ -44,6 +44,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use fjall::Readable;
+use format::pool::frame::PoolId;
 use types::{BatchSequence, Fingerprint, VolumeId};
 
 use crate::client::operations_digest;
@@ -65,20 +66,22 @@ const BUCKET_LOCKS: usize = 64;
 #[derive(Debug)]
 pub struct FjallIndex {
     store: Store,
+    /// The pool that the index was made for.
+    pool: PoolId,
     current: RwLock<Current>,
     buckets: [Mutex<()>; BUCKET_LOCKS],
 }
 
 impl FjallIndex {
-    /// Makes an empty index in a new folder. Its parent must exist.
+    /// Makes an empty index of a pool in a new folder. Its parent must exist.
     ///
     /// The folder appears when it is complete, so an interrupted call leaves none. What such a call
     /// left beside it, in a folder with the suffix `.creating`, is removed.
     ///
     /// # Errors
     /// [`DdiError::Exists`] if there is a folder; [`DdiError::Failed`] if the system refuses.
-    pub fn create(folder: &Path, options: FjallOptions) -> Result<Self, DdiError> {
-        folder::create(folder)?;
+    pub fn create(folder: &Path, pool: PoolId, options: FjallOptions) -> Result<Self, DdiError> {
+        folder::create(folder, pool)?;
         Self::open(folder, options)
     }
 
@@ -89,9 +92,10 @@ impl FjallIndex {
     /// [`DdiError::InUse`] and [`DdiError::Damaged`] as they say; [`DdiError::Failed`] if the
     /// system refuses.
     pub fn open(folder: &Path, options: FjallOptions) -> Result<Self, DdiError> {
-        let (store, current) = folder::open(folder, options)?;
+        let (store, pool, current) = folder::open(folder, options)?;
         Ok(Self {
             store,
+            pool,
             current: RwLock::new(current),
             buckets: std::array::from_fn(|_| Mutex::default()),
         })
@@ -129,6 +133,10 @@ impl DuplicatesIndex for FjallIndex {
             client,
         };
         to.apply(sequence, operations, digest)
+    }
+
+    fn check_pool(&self, pool: PoolId) -> Result<(), DdiError> {
+        rules::check_pool(self.pool, pool, || self.store.folder.display().to_string())
     }
 
     fn client(&self, bucket: Bucket, client: VolumeId) -> Result<Option<BatchSequence>, DdiError> {

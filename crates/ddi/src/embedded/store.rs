@@ -21,6 +21,8 @@ pub(super) const HEAD: &str = "head";
 pub(super) const FORMAT_KEY: &str = "format";
 /// In the head: the generation of the rows, a u64.
 pub(super) const GENERATION_KEY: &str = "generation";
+/// In the head: the id of the pool, 16 bytes.
+pub(super) const POOL_KEY: &str = "pool";
 /// The format that this program writes, and the newest that it reads.
 pub(super) const FORMAT: u32 = 1;
 

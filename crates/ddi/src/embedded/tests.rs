@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use types::BlockNumber;
 
-use super::store::{FORMAT_KEY, rows_name, rows_options};
+use super::store::{FORMAT_KEY, POOL_KEY, rows_name, rows_options};
 use super::*;
 use crate::ClientPosition;
+
+const POOL: PoolId = [5; 16];
 
 fn options() -> FjallOptions {
     FjallOptions {
@@ -85,9 +87,9 @@ fn a_folder_that_is_no_index_is_named() {
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("file"), b"other").unwrap();
     assert!(matches!(open_error(&folder), DdiError::NotAnIndex { .. }));
-    let created = FjallIndex::create(&folder, options());
+    let created = FjallIndex::create(&folder, POOL, options());
     assert!(matches!(created, Err(DdiError::Exists { .. })));
-    let orphan = FjallIndex::create(&parent.path().join("no/index"), options());
+    let orphan = FjallIndex::create(&parent.path().join("no/index"), POOL, options());
     assert!(matches!(orphan, Err(DdiError::Failed { .. })), "{orphan:?}");
     // A database of something else.
     let other = parent.path().join("other");
@@ -101,7 +103,7 @@ fn an_interrupted_creation_is_no_obstacle() {
     let unfinished = PathBuf::from(format!("{}.creating", folder.display()));
     fs::create_dir(&unfinished).unwrap();
     fs::write(unfinished.join("version"), b"half").unwrap();
-    let index = FjallIndex::create(&folder, options()).unwrap();
+    let index = FjallIndex::create(&folder, POOL, options()).unwrap();
     apply(&index, 1, &increments(0, 3));
     assert!(!unfinished.exists());
 }
@@ -109,16 +111,37 @@ fn an_interrupted_creation_is_no_obstacle() {
 #[test]
 fn one_user_has_the_folder() {
     let (_parent, folder) = new_folder();
-    let index = FjallIndex::create(&folder, options()).unwrap();
+    let index = FjallIndex::create(&folder, POOL, options()).unwrap();
     assert!(matches!(open_error(&folder), DdiError::InUse { .. }));
     drop(index);
     FjallIndex::open(&folder, options()).unwrap();
 }
 
 #[test]
+fn an_index_without_the_id_of_its_pool_is_damaged() {
+    let (_parent, folder) = new_folder();
+    let index = FjallIndex::create(&folder, POOL, options()).unwrap();
+    let other = index.check_pool([6; 16]).unwrap_err();
+    let text = other.to_string();
+    let digits = ["05".repeat(16), "06".repeat(16)];
+    assert!(matches!(other, DdiError::OtherPool { .. }), "{text}");
+    for part in [
+        &*folder.display().to_string(),
+        &digits[0],
+        &digits[1],
+        "onefold volume recount",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    index.store.head.remove(POOL_KEY).unwrap();
+    drop(index);
+    assert!(matches!(open_error(&folder), DdiError::Damaged { .. }));
+}
+
+#[test]
 fn a_newer_format_is_refused() {
     let (_parent, folder) = new_folder();
-    let index = FjallIndex::create(&folder, options()).unwrap();
+    let index = FjallIndex::create(&folder, POOL, options()).unwrap();
     index.store.head.insert(FORMAT_KEY, 7u32.to_le_bytes()).unwrap();
     drop(index);
     let error = open_error(&folder);
@@ -134,7 +157,7 @@ fn a_newer_format_is_refused() {
 #[test]
 fn a_missing_table_is_damage() {
     let (_parent, folder) = new_folder();
-    let index = FjallIndex::create(&folder, options()).unwrap();
+    let index = FjallIndex::create(&folder, POOL, options()).unwrap();
     apply(&index, 1, &increments(0, 5_000));
     index.store.flush(&index.current().rows).unwrap();
     let tables = index.current().rows.path().join("tables");
@@ -149,7 +172,7 @@ fn a_missing_table_is_damage() {
 #[test]
 fn a_broken_table_is_an_error_and_no_panic() {
     let (_parent, folder) = new_folder();
-    let index = FjallIndex::create(&folder, options()).unwrap();
+    let index = FjallIndex::create(&folder, POOL, options()).unwrap();
     apply(&index, 1, &increments(0, 5_000));
     index.store.flush(&index.current().rows).unwrap();
     let tables = index.current().rows.path().join("tables");
@@ -171,7 +194,7 @@ fn a_broken_table_is_an_error_and_no_panic() {
 #[test]
 fn a_row_that_cannot_be_decoded_is_damage() {
     let (_parent, folder) = new_folder();
-    let index = FjallIndex::create(&folder, options()).unwrap();
+    let index = FjallIndex::create(&folder, POOL, options()).unwrap();
     apply(&index, 1, &increments(0, 2));
     let key = encoding::row_key(Bucket::FIRST, &RowKey::from(&content(1)));
     index.current().rows.insert(key, [1, 2, 3]).unwrap();
@@ -201,7 +224,7 @@ fn journals(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_torn_end_of_the_journal_is_a_batch_that_was_not_acknowledged() {
     let (parent, folder) = new_folder();
-    let index = FjallIndex::create(&folder, options()).unwrap();
+    let index = FjallIndex::create(&folder, POOL, options()).unwrap();
     let journal = journals(&folder).pop().unwrap();
     let mut ends = Vec::new();
     for number in 1..=3 {
@@ -240,7 +263,7 @@ fn a_torn_end_of_the_journal_is_a_batch_that_was_not_acknowledged() {
 #[test]
 fn recovered_batches_are_in_tables_before_the_index_answers() {
     let (parent, folder) = new_folder();
-    let index = FjallIndex::create(&folder, options()).unwrap();
+    let index = FjallIndex::create(&folder, POOL, options()).unwrap();
     apply(&index, 1, &increments(0, 100));
     let killed = killed(&parent, &folder);
     drop(FjallIndex::open(&killed, options()).unwrap());
@@ -255,7 +278,7 @@ fn recovered_batches_are_in_tables_before_the_index_answers() {
 #[test]
 fn a_broken_record_in_the_last_journal_shows_in_the_sequence() {
     let (parent, folder) = new_folder();
-    let index = FjallIndex::create(&folder, options()).unwrap();
+    let index = FjallIndex::create(&folder, POOL, options()).unwrap();
     let journal = journals(&folder).pop().unwrap();
     apply(&index, 1, &increments(100, 50));
     let bytes = fs::read(&journal).unwrap();
@@ -282,7 +305,7 @@ fn a_broken_record_in_the_last_journal_shows_in_the_sequence() {
 #[test]
 fn a_broken_record_in_a_sealed_journal_is_damage_for_good() {
     let (parent, folder) = new_folder();
-    let index = FjallIndex::create(&folder, options()).unwrap();
+    let index = FjallIndex::create(&folder, POOL, options()).unwrap();
     let mut number = 0;
     // The head's changes keep the journal, and the rows' tables seal it at 64 MB. Outcomes of hits
     // are long, so they fill the journal sooner than rows do.
@@ -320,7 +343,7 @@ fn a_broken_record_in_a_sealed_journal_is_damage_for_good() {
 #[test]
 fn an_interrupted_rebuild_leaves_the_old_rows() {
     let (_parent, folder) = new_folder();
-    let index = FjallIndex::create(&folder, options()).unwrap();
+    let index = FjallIndex::create(&folder, POOL, options()).unwrap();
     apply(&index, 1, &increments(0, 10));
     let stray = index.store.db.keyspace(&rows_name(2), rows_options).unwrap();
     stray

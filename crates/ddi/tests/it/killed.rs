@@ -16,6 +16,7 @@ use env::{Clock, SystemClock};
 use types::{BatchSequence, BlockNumber, Fingerprint, VolumeId};
 
 const FOLDER: &str = "ONEFOLD_DDI_KILLED_FOLDER";
+const POOL: [u8; 16] = [5; 16];
 const KILLS: u64 = 12;
 const CONTENTS: u64 = 700;
 
@@ -129,7 +130,7 @@ impl Model {
 fn acknowledged_batches_survive_kills() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("index");
-    drop(FjallIndex::create(&folder, FjallOptions::default()).unwrap());
+    drop(FjallIndex::create(&folder, POOL, FjallOptions::default()).unwrap());
     let mut model = Model::default();
     for kill in 0..KILLS {
         let mut child = Command::new(std::env::current_exe().unwrap())

@@ -5,35 +5,35 @@ use std::io;
 use super::OpKind;
 use crate::StorageError;
 
-/// The operations that a fault counts.
+/// The operations that a fault counts, of a storage or of a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
-    /// `put`, `delete`, `trim` and `barrier`: tests that crash at every operation enumerate these.
+pub enum Counted<Kind> {
+    /// Those that change something: tests that crash at every operation enumerate these.
     Mutating,
     /// Every operation: reads, listings and locks included.
     All,
     /// Operations of one kind.
-    Only(OpKind),
+    Only(Kind),
 }
 
-impl Counted {
-    pub(super) fn includes(self, kind: OpKind) -> bool {
+impl<Kind: PartialEq> Counted<Kind> {
+    pub(crate) fn includes(self, kind: Kind, is_mutating: bool) -> bool {
         match self {
-            Self::Mutating => kind.is_mutating(),
+            Self::Mutating => is_mutating,
             Self::All => true,
             Self::Only(only) => only == kind,
         }
     }
 }
 
-/// The error of a failed operation.
+/// The error of a failed operation of a storage or of a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailWith {
-    /// [`StorageError::NoSpace`].
+    /// No space, as from a full file system.
     NoSpace,
-    /// [`StorageError::Io`], as from a failing disk.
+    /// A failed request, as from a failing disk.
     Io,
-    /// [`StorageError::Denied`].
+    /// The operation is not allowed.
     Denied,
 }
 
@@ -58,7 +58,7 @@ impl FailWith {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     pub(super) at: u64,
-    pub(super) counted: Counted,
+    pub(super) counted: Counted<OpKind>,
     pub(super) action: Action,
 }
 
@@ -135,7 +135,7 @@ impl Fault {
 
     /// The same fault, counting other operations. A torn put still counts only puts.
     #[must_use]
-    pub const fn counting(mut self, counted: Counted) -> Self {
+    pub const fn counting(mut self, counted: Counted<OpKind>) -> Self {
         if !matches!(self.action, Action::Tear) {
             self.counted = counted;
         }

@@ -106,14 +106,6 @@ pub enum Record {
         /// The length.
         blocks: u64,
     },
-    /// A counted block had only this reference, and was taken out of the index: it is private
-    /// again.
-    Unshared {
-        /// The volume's block.
-        lba: Lba,
-        /// The block.
-        block: BlockNumber,
-    },
 }
 
 /// A block that the finder registers.
@@ -251,11 +243,6 @@ impl Record {
                 w.u8(12);
                 w.varint(*blocks);
             }
-            Self::Unshared { lba, block } => {
-                w.u8(13);
-                w.lba(*lba);
-                w.block(*block);
-            }
         }
     }
 
@@ -325,10 +312,6 @@ impl Record {
             },
             11 => Self::FlushMark { covers: r.varint()? },
             12 => Self::Resized { blocks: r.varint()? },
-            13 => Self::Unshared {
-                lba: r.lba()?,
-                block: r.block()?,
-            },
             _ => return Err(here),
         })
     }

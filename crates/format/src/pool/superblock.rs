@@ -37,8 +37,6 @@ pub struct Superblock {
     pub table: Vec<ExtentNumber>,
     /// The number of the next volume.
     pub next_volume: VolumeId,
-    /// The system's boot in which the pool was last open for writing, for messages.
-    pub boot: [u8; 16],
     /// The folder of the duplicates index; empty if it is beside the pool's file.
     pub index: String,
 }
@@ -56,7 +54,6 @@ impl Payload for Superblock {
         w.u32(self.extents);
         w.list(&self.table, |w, extent| w.extent(*extent));
         w.volume(self.next_volume);
-        w.put(&self.boot);
         w.text(&self.index);
     }
 
@@ -68,7 +65,6 @@ impl Payload for Superblock {
             extents: r.u32()?,
             table: r.list(1, Reader::extent)?,
             next_volume: r.volume()?,
-            boot: r.array()?,
             index: r.text(INDEX_PATH_BYTES_MAX)?,
         })
     }

@@ -10,7 +10,9 @@ use std::time::Duration;
 use env::{Clock, SystemClock};
 use nbd::ALLOCATION_CONTEXT;
 use volume_server::client::{Client, Wish};
-use volume_server::{Export, ExportError, Exports, Place, RunState, Runs, Server, ServerSettings, Zeroing};
+use volume_server::{
+    Export, ExportError, Exports, Holes, Place, RunState, Runs, Server, ServerSettings, Zeroing,
+};
 
 pub(crate) const BLOCK: usize = 4096;
 
@@ -101,7 +103,7 @@ impl Export for MemoryExport {
         vec![ALLOCATION_CONTEXT.to_owned(), "qemu:dirty-bitmap:all".to_owned()]
     }
 
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), ExportError> {
+    fn read(&self, offset: u64, into: &mut [u8], holes: &mut Holes) -> Result<(), ExportError> {
         assert!(into.as_ptr().addr().is_multiple_of(env::ALIGN_BYTES) && !into.is_empty());
         let _working = self.work();
         let range = range(offset, into.len() as u64);
@@ -110,6 +112,12 @@ impl Export for MemoryExport {
             let detail = format!("byte {bad} cannot be read");
             return Err(ExportError::Failed { detail });
         }
+        let mapped = self.mapped.lock().unwrap();
+        for block in (range.start / BLOCK..range.end.div_ceil(BLOCK)).filter(|block| !mapped[*block]) {
+            let inside = |at: usize| at.clamp(range.start, range.end) - range.start;
+            holes.add(inside(block * BLOCK)..inside((block + 1) * BLOCK));
+        }
+        drop(mapped);
         into.copy_from_slice(&self.bytes.read().unwrap()[range]);
         Ok(())
     }

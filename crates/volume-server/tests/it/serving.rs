@@ -241,6 +241,45 @@ proptest! {
 }
 
 #[test]
+fn holes_of_a_read_are_told_and_not_sent() {
+    let served = serve(SIZE, |_| {});
+    let (first, second) = (BLOCK..2 * BLOCK, 600_000..1_700_000);
+    let mut client = served.client(true);
+    for data in [&first, &second] {
+        client
+            .write(data.start as u64, &pattern(9, data.len()), NONE)
+            .unwrap();
+    }
+    let blocks_of = |data: &std::ops::Range<usize>| data.end.div_ceil(BLOCK) - data.start / BLOCK;
+    let holes = (SIZE - BLOCK * (blocks_of(&first) + blocks_of(&second))) as u64;
+    let expected = served.export.bytes();
+    let mut read = |flags, at: usize, len: usize| {
+        let answer = client.call(Command::Read, flags, wide(at, len), &[]).unwrap();
+        assert!(answer.data == expected[at..at + len], "{at}, {len}");
+        answer.hole_bytes
+    };
+    for micros in [0, 2000] {
+        // A device that is known to be slow is read in longer pieces.
+        served.export.micros.store(micros, Ordering::SeqCst);
+        for _ in 0..100 {
+            assert_eq!(read(NONE, BLOCK, BLOCK), 0);
+        }
+        assert_eq!(read(NONE, 0, SIZE), holes);
+        assert_eq!(read(CommandFlags::DF, 0, SIZE), 0);
+        assert_eq!(read(NONE, 0, 3 * BLOCK), 2 * BLOCK as u64);
+        assert_eq!(read(CommandFlags::DF, 0, 3 * BLOCK), 0);
+        assert_eq!(read(NONE, 2 * BLOCK, BLOCK), BLOCK as u64);
+        assert_eq!(read(CommandFlags::DF, 2 * BLOCK, BLOCK), 0);
+        // The whole answer, however short; else a short one is sent as data.
+        assert_eq!(read(NONE, 100, 512), 512);
+        assert_eq!(read(NONE, BLOCK - 100, 200), 0);
+    }
+    let mut simple = served.client(false);
+    let answer = simple.call(Command::Read, NONE, wide(0, SIZE), &[]).unwrap();
+    assert!(answer.data == expected && answer.hole_bytes == 0);
+}
+
+#[test]
 fn requests_to_a_slow_device_run_at_once_and_a_quick_one_needs_one_thread() {
     let served = serve(SIZE, |settings| settings.threads_of_connection_max = 6);
     let mut client = served.client(true);

@@ -214,6 +214,15 @@ def chunk(data, offset, status, error):
     chunks.append((offset, len(data), status))
 h.pread_structured(3 << 20, 0, chunk)
 assert sum(c[1] for c in chunks) == 3 << 20 and all(c[2] == nbd.READ_DATA for c in chunks)
+chunks.clear()
+h.pread_structured(8 << 20, 0, chunk)
+assert sorted(c[0] for c in chunks) == [c[0] for c in chunks] and sum(c[1] for c in chunks if c[2] == nbd.READ_DATA) == 4 << 20
+chunks.clear()
+assert h.pread_structured(100000, (3 << 20) - 50000, chunk) == h.pread(100000, (3 << 20) - 50000)
+assert [c[2] for c in chunks] == [nbd.READ_DATA, nbd.READ_HOLE], chunks
+chunks.clear()
+h.pread_structured(100000, (3 << 20) - 50000, chunk, nbd.CMD_FLAG_DF)
+assert [c[2] for c in chunks] == [nbd.READ_DATA]
 extents = []
 h.block_status(8 << 20, 0, lambda context, offset, found, error: extents.append((context, found)))
 assert extents[0][0] == "base:allocation" and len(extents[0][1]) == 8, extents

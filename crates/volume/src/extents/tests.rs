@@ -17,7 +17,6 @@ fn superblock(table: &ExtentTable, extents: u32) -> Superblock {
         extents,
         table: table.extents().to_vec(),
         next_volume: volume(1),
-        boot: [0; 16],
         index: String::new(),
     }
 }

@@ -132,7 +132,7 @@ fn each_point(step: u64, settings: VolumeSettings, mut check: impl FnMut(u64, &W
 /// Tries the world after a crash: what is read, what is counted, and a second crash at once.
 fn survive(world: &World, machine: env::block::fault::FaultMachine, crash: Crash, what: &str) {
     world.index.mark();
-    let mut after = world.after(machine, crash);
+    let mut after = world.after(machine);
     let open = after.open().unwrap_or_else(|error| panic!("{what}: {error}"));
     after.compare(&open, crash, what);
     after.settle(&open, what);

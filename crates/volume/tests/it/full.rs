@@ -93,7 +93,7 @@ fn a_full_pool_is_written_in_place_and_gives_space_back() {
     world.compare(&open, Crash::Kill, "full");
     drop(open);
     // A full pool opens after a power cut and after a kill.
-    let mut world = world.after(world.machine.power_cut(PowerCut::DropAll), Crash::PowerCut);
+    let mut world = world.after(world.machine.power_cut(PowerCut::DropAll));
     let open = world.open().unwrap();
     world.compare(&open, Crash::PowerCut, "full, after a power cut");
     world.check(&open, "full, after a power cut");
@@ -183,9 +183,9 @@ fn a_volume_gets_blocks_of_another_in_a_full_pool() {
         let ended = script(&mut world, &open);
         assert!(
             ended.is_ok(),
-            "{ended:?} {} {}",
-            open.volumes[0].describe(),
-            open.volumes[1].describe()
+            "{ended:?} {:?} {:?}",
+            open.volumes[0].stats(),
+            open.volumes[1].stats()
         );
         world.check(&open, "given");
     }
@@ -265,7 +265,7 @@ fn a_full_log_takes_no_gift_and_stops_nothing() {
         number: 20_000,
     };
     let machine = world.machine.power_cut(PowerCut::Seeded(3));
-    let mut after = world.after(machine, Crash::PowerCut).fork();
+    let mut after = world.after(machine).fork();
     let started = after.open().unwrap();
     after.compare(&started, Crash::PowerCut, "full log");
     after
@@ -306,14 +306,14 @@ fn a_gift_survives_a_crash_of_the_recovery() {
             break;
         }
         drop(open);
-        let cut = world.after(world.machine.power_cut(PowerCut::DropAll), Crash::PowerCut);
+        let cut = world.after(world.machine.power_cut(PowerCut::DropAll));
         for second in (1..).step_by(3) {
             let world = cut.fork();
             world.machine.inject(env::block::fault::Fault::stop(second));
             if world.open().is_ok() {
                 break;
             }
-            let mut after = world.after(world.machine.power_cut(PowerCut::KeepAll), Crash::PowerCut);
+            let mut after = world.after(world.machine.power_cut(PowerCut::KeepAll));
             let what = format!("operation {n}, then {second}");
             let open = after.open().unwrap_or_else(|error| panic!("{what}: {error}"));
             after.compare(&open, Crash::PowerCut, &what);

@@ -1,7 +1,6 @@
 //! Requests that stop in the middle, by a device that holds one of them: who waits for whom, and
 //! which block is left alone meanwhile.
 
-use std::io::{IoSlice, IoSliceMut};
 use std::sync::{Arc, Condvar, Mutex};
 
 use ddi::MemoryIndex;
@@ -9,7 +8,7 @@ use env::{BlockDevice, DeviceError, MemoryDevice, SeededEntropy};
 use volume::{Pool, Volume, VolumeSettings};
 
 use crate::model::{BLOCK, content, number_of};
-use crate::world::options;
+use crate::world::{POOL, options};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -94,24 +93,6 @@ impl BlockDevice for HoldingDevice {
         self.inner.write_at(offset, bytes)
     }
 
-    fn read_vectored_at(&self, offset: u64, out: &mut [IoSliceMut<'_>]) -> Result<(), DeviceError> {
-        let mut at = offset;
-        for part in out {
-            self.read_at(at, part)?;
-            at += part.len() as u64;
-        }
-        Ok(())
-    }
-
-    fn write_vectored_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> Result<(), DeviceError> {
-        let mut at = offset;
-        for part in parts {
-            self.write_at(at, part)?;
-            at += part.len() as u64;
-        }
-        Ok(())
-    }
-
     fn flush(&self) -> Result<(), DeviceError> {
         self.inner.flush()
     }
@@ -127,9 +108,9 @@ impl BlockDevice for HoldingDevice {
 
 fn open() -> (Arc<HoldingDevice>, Pool, Arc<Volume>) {
     let device = Arc::new(HoldingDevice::new(10 << 22));
-    Pool::create(&*device, &SeededEntropy::new(1), [1; 16], "").unwrap();
-    let index = Arc::new(MemoryIndex::new());
-    let pool = Pool::open(Arc::clone(&device) as _, index, &options(1)).unwrap();
+    Pool::create(&*device, &SeededEntropy::new(1), POOL, "").unwrap();
+    let index = Arc::new(MemoryIndex::new(POOL));
+    let pool = Pool::open(Arc::clone(&device) as _, index, &options()).unwrap();
     let volume = pool.create_volume("a", 64 << 20, VolumeSettings::default());
     (device, pool, volume.unwrap())
 }

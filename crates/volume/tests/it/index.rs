@@ -89,7 +89,7 @@ fn a_batch_without_an_answer_waits_and_is_sent_again() {
                                 Crash::PowerCut => world.machine.power_cut(PowerCut::Seeded(n)),
                             };
                             drop(open);
-                            world = world.after(machine, crash);
+                            world = world.after(machine);
                             open = world.open().unwrap();
                             world.compare(&open, crash, "without an answer");
                             world.write_torn(&open);
@@ -173,7 +173,7 @@ fn an_old_copy_of_the_pool_stops_sharing_until_a_recount() {
         let open = world.open().unwrap();
         world.run_all(&open, &script[..len]).unwrap();
         world.run_all(&open, &[flush(0), flush(1)]).unwrap();
-        let copy = world.after(world.machine.power_cut(PowerCut::KeepAll), Crash::Kill);
+        let copy = world.after(world.machine.power_cut(PowerCut::KeepAll));
         world.run_all(&open, &script[len..]).unwrap();
         drop(open);
         heals(copy, &format!("the pool is as it was before operation {len}"));

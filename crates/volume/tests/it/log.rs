@@ -26,7 +26,7 @@ fn survives(world: &World, crash: Crash, what: &str) {
         Crash::PowerCut => world.machine.power_cut(PowerCut::Seeded(3)),
     };
     world.index.mark();
-    let mut after = world.after(machine, crash);
+    let mut after = world.after(machine);
     let mut open = after.open().unwrap();
     after.compare(&open, crash, what);
     after.check(&open, what);
@@ -40,7 +40,7 @@ fn survives(world: &World, crash: Crash, what: &str) {
         };
         after.run_all(&open, &[fill, Op::Flush { volume: 0 }]).unwrap();
         drop(open);
-        after = after.after(after.machine.process(), Crash::Kill);
+        after = after.after(after.machine.process());
         open = after.open().unwrap();
         after.compare(&open, Crash::Kill, what);
     }
@@ -122,7 +122,7 @@ fn in_each_log_write(before: &[Op], script: &[Op], name: &str) {
             world.machine.inject(fault);
             world.run_all(&open, script).unwrap_err();
             let what = format!("{name}, operation {n}, {blocks} of {log_blocks} blocks");
-            let mut after = world.after(world.machine.process(), Crash::Kill);
+            let mut after = world.after(world.machine.process());
             let open = after.open().unwrap_or_else(|error| panic!("{what}: {error}"));
             after.compare(&open, Crash::Kill, &what);
             after.settle(&open, &what);

@@ -10,7 +10,7 @@ use env::block::fault::{FailWith, Fault, FaultMachine, PowerCut};
 use volume::{Pool, VolumeError, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, Model, content};
-use crate::world::{BLOCKS, EXTENTS, NAMES, Op, Open, World, options};
+use crate::world::{BLOCKS, EXTENTS, NAMES, Op, Open, POOL, World, options};
 
 const CUTS: &[PowerCut] = &[PowerCut::DropAll, PowerCut::TearAll, PowerCut::Seeded(1)];
 
@@ -310,7 +310,7 @@ fn a_growth_that_failed_leaves_the_pool_as_it_was() {
         let free = open.pool.stats().unwrap().free_bytes;
         assert!(free < 3 << 22, "{what}: {free}");
         // What volume 0 has behind the pool's end would be free now, and volume 1 would get it.
-        let after = world.after(world.machine.process(), Crash::Kill);
+        let after = world.after(world.machine.process());
         let open = after.open().unwrap_or_else(|error| panic!("{what}: {error}"));
         after.check(&open, &what);
         match open.pool.grow(long) {
@@ -351,7 +351,7 @@ fn a_growth_that_failed_can_be_repeated() {
             world.machine.process(),
             world.machine.power_cut(PowerCut::TearAll),
         ] {
-            let after = world.after(machine, Crash::Kill);
+            let after = world.after(machine);
             let open = after.open().unwrap_or_else(|error| panic!("{what}: {error}"));
             after.check(&open, &what);
             assert!(open.pool.stats().unwrap().free_bytes > 1190 << 22, "{what}");
@@ -390,7 +390,7 @@ fn a_volume_that_could_not_be_made_leaves_nothing() {
                 (Crash::Kill, world.machine.process()),
                 (Crash::PowerCut, world.machine.power_cut(cut)),
             ] {
-                let mut after = world.after(machine, crash).fork();
+                let mut after = world.after(machine).fork();
                 let open = after.open().unwrap_or_else(|error| panic!("{what}: {error}"));
                 let names: Vec<String> = open.pool.volumes().iter().map(|one| one.name()).collect();
                 let mut distinct = names.clone();
@@ -441,16 +441,16 @@ fn a_recount_that_is_interrupted_can_be_repeated() {
 
 #[test]
 fn a_first_start_that_is_interrupted_can_be_repeated() {
-    let start = |machine: &FaultMachine, index: &Arc<FaultyIndex>, boot: u8| {
+    let start = |machine: &FaultMachine, index: &Arc<FaultyIndex>| {
         let disk = Arc::new(machine.open("disk").unwrap());
-        match Pool::open(disk.clone(), Arc::clone(index) as _, &options(boot)) {
+        match Pool::open(disk.clone(), Arc::clone(index) as _, &options()) {
             Err(VolumeError::NotAPool { .. }) => {
-                Pool::create(&*disk, &SeededEntropy::new(7), [boot; 16], "")?;
+                Pool::create(&*disk, &SeededEntropy::new(7), POOL, "")?;
             }
             Err(error) => return Err(error),
             Ok(pool) => drop(pool),
         }
-        let pool = Pool::open(disk, Arc::clone(index) as _, &options(boot))?;
+        let pool = Pool::open(disk, Arc::clone(index) as _, &options())?;
         assert!(pool.failed().is_empty(), "{:?}", pool.failed());
         for name in NAMES {
             match pool.create_volume(name, BLOCKS * BLOCK as u64, VolumeSettings::default()) {
@@ -460,20 +460,20 @@ fn a_first_start_that_is_interrupted_can_be_repeated() {
         }
         Ok(pool)
     };
-    let index = Arc::new(FaultyIndex::new(options(1).clock));
+    let index = Arc::new(FaultyIndex::new(POOL, options().clock));
     for n in 1.. {
         let machine = FaultMachine::new();
         drop(machine.create("disk", EXTENTS << 22));
         machine.inject(Fault::stop(n));
-        if start(&machine, &index, 1).is_ok() {
+        if start(&machine, &index).is_ok() {
             assert!(n > 20, "{n} operations");
             return;
         }
-        let cuts = CUTS.iter().map(|cut| (machine.power_cut(*cut), 2));
-        let all: Vec<_> = cuts.chain([(machine.process(), 1)]).collect();
-        for (outcome, (machine, boot)) in all.into_iter().enumerate() {
+        let cuts = CUTS.iter().map(|cut| machine.power_cut(*cut));
+        let all: Vec<_> = cuts.chain([machine.process()]).collect();
+        for (outcome, machine) in all.into_iter().enumerate() {
             machine.clear_faults();
-            let pool = start(&machine, &index, boot)
+            let pool = start(&machine, &index)
                 .unwrap_or_else(|error| panic!("operation {n}, outcome {outcome}: {error}"));
             let found = pool.check(true, &mut |_| {}).unwrap().findings;
             assert!(
@@ -505,4 +505,19 @@ fn the_threads_of_a_pool_dissolve_removed_volumes_and_share_blocks() {
     drop(open);
     let open = world.open().unwrap();
     world.settle(&open, "dissolved");
+}
+
+#[test]
+fn a_pool_refuses_the_index_of_another_pool() {
+    let world = World::new();
+    let other: Arc<FaultyIndex> = Arc::new(FaultyIndex::new([4; 16], options().clock));
+    let disk = Arc::new(world.machine.open("disk").unwrap());
+    let before = world.machine.counters().mutating();
+    let refused = Pool::open(disk, other as _, &options());
+    assert!(
+        matches!(refused, Err(VolumeError::Index(ddi::DdiError::OtherPool { .. }))),
+        "{refused:?}"
+    );
+    assert_eq!(world.machine.counters().mutating(), before, "nothing is written");
+    assert!(world.open().is_ok());
 }

@@ -116,7 +116,7 @@ fn run(seed: u64) {
             Crash::PowerCut => world.machine.power_cut(draw.cut()),
         };
         machine.clear_faults();
-        world = world.after(machine, crash);
+        world = world.after(machine);
         let open = world
             .open()
             .unwrap_or_else(|error| panic!("{what}, after it: {error}"));

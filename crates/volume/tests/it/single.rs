@@ -1,6 +1,6 @@
 //! One volume operation after another, without crashes.
 
-use crate::model::{BLOCK, Crash, Model};
+use crate::model::{BLOCK, Crash, Model, content};
 use crate::world::{BLOCKS, Op, World};
 
 #[test]
@@ -169,4 +169,37 @@ fn a_full_pool_takes_overwrites_and_refuses_the_first_write_of_a_block() {
     let mut read = vec![0; BLOCK];
     big.read(5000 * BLOCK as u64, &mut read).unwrap();
     assert_eq!(read, crate::model::content(1_005_000));
+}
+
+#[test]
+fn a_read_tells_its_holes() {
+    let world = World::new();
+    let open = world.open().unwrap();
+    let volume = &open.volumes[0];
+    // Data on both sides of a page's end, and one block alone.
+    for lba in [3, 510, 511, 512] {
+        volume.write(lba * BLOCK as u64, &content(7), false).unwrap();
+    }
+    volume.write(600 * BLOCK as u64, &content(7), false).unwrap();
+    volume.trim(600 * BLOCK as u64, BLOCK as u64, false).unwrap();
+    let has_block = |at: usize| matches!(at / BLOCK, 3 | 510..=512);
+    let len = usize::try_from(BLOCKS).unwrap() * BLOCK;
+    for (at, len) in [
+        (0, len),
+        (2 * BLOCK + 100, 2 * BLOCK),
+        (3 * BLOCK + 100, 512),
+        (4 * BLOCK - 1, 2),
+        (100, 512),
+        (509 * BLOCK + 1, 5 * BLOCK),
+        (513 * BLOCK - 7, 200 * BLOCK),
+    ] {
+        let mut read = vec![1; len];
+        let mut is_hole = vec![false; len];
+        let mut tell = |hole: std::ops::Range<usize>| is_hole[hole].fill(true);
+        volume.read_with_holes(at as u64, &mut read, &mut tell).unwrap();
+        for place in 0..len {
+            assert_eq!(is_hole[place], !has_block(at + place), "{at}, {place}");
+            assert!(!is_hole[place] || read[place] == 0);
+        }
+    }
 }

@@ -13,7 +13,7 @@ use env::{BlockDevice, Clock, Entropy, MemoryDevice, SeededEntropy, SystemClock}
 use volume::{Pool, PoolOptions, Result, Volume, VolumeError, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, Model, content, number_of};
-use crate::world::options;
+use crate::world::{POOL, options};
 
 /// Pages of the map, more than the smallest cache has.
 const PAGES: u64 = 90;
@@ -116,10 +116,10 @@ impl Writer {
     }
 }
 
-fn pool_of(device: Arc<dyn BlockDevice>, index: &Arc<MemoryIndex>, boot: u8) -> Arc<Pool> {
+fn pool_of(device: Arc<dyn BlockDevice>, index: &Arc<MemoryIndex>) -> Arc<Pool> {
     let options = PoolOptions {
         map_cache_bytes: 1,
-        ..options(boot)
+        ..options()
     };
     Arc::new(Pool::open(device, Arc::clone(index) as _, &options).unwrap())
 }
@@ -217,8 +217,8 @@ fn settle(pool: &Pool, index: &MemoryIndex) {
 }
 
 fn make(device: &Arc<dyn BlockDevice>, index: &Arc<MemoryIndex>) -> Arc<Pool> {
-    Pool::create(&**device, &SeededEntropy::new(7), [1; 16], "").unwrap();
-    let pool = pool_of(Arc::clone(device), index, 1);
+    Pool::create(&**device, &SeededEntropy::new(7), POOL, "").unwrap();
+    let pool = pool_of(Arc::clone(device), index);
     for name in ["a", "b"] {
         pool.create_volume(name, BLOCKS * BLOCK as u64, VolumeSettings::default())
             .unwrap();
@@ -231,7 +231,7 @@ fn threads_lose_nothing_and_count_exactly() {
     // Few contents in much space, and more contents than a small pool has blocks.
     for (seed, extents, contents) in [(1, 40_u64, 300), (2, 11, 1_000_000)] {
         let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(extents << 22));
-        let index = Arc::new(MemoryIndex::new());
+        let index = Arc::new(MemoryIndex::new(POOL));
         let pool = make(&device, &index);
         let time = Duration::from_secs(seconds());
         let mut writers = run(&pool, seed, contents, time, &|| false);
@@ -241,7 +241,7 @@ fn threads_lose_nothing_and_count_exactly() {
         pool.close().unwrap();
         drop(writers);
         drop(pool);
-        let pool = pool_of(device, &index, 1);
+        let pool = pool_of(device, &index);
         settle(&pool, &index);
     }
 }
@@ -252,7 +252,7 @@ fn threads_that_end_in_the_middle_lose_nothing_acknowledged() {
     for round in 0..rounds {
         let machine = FaultMachine::new();
         let device: Arc<dyn BlockDevice> = Arc::new(machine.create("disk", 24 << 22));
-        let index = Arc::new(MemoryIndex::new());
+        let index = Arc::new(MemoryIndex::new(POOL));
         let pool = make(&device, &index);
         machine.inject(Fault::stop(50 + 97 * round));
         let gone = || machine.is_gone();
@@ -264,8 +264,7 @@ fn threads_that_end_in_the_middle_lose_nothing_acknowledged() {
             (Crash::PowerCut, machine.power_cut(PowerCut::Seeded(round)))
         };
         after.clear_faults();
-        let boot = if crash == Crash::Kill { 1 } else { 2 };
-        let pool = pool_of(Arc::new(after.open("disk").unwrap()), &index, boot);
+        let pool = pool_of(Arc::new(after.open("disk").unwrap()), &index);
         compare(&mut writers, &pool, crash);
         settle(&pool, &index);
     }

@@ -212,7 +212,7 @@ fn the_collector_keeps_references_to_an_unreadable_block() {
                 Crash::Kill => world.machine.process(),
                 Crash::PowerCut => world.machine.power_cut(PowerCut::KeepAll),
             };
-            let mut world = world.after(machine, crash);
+            let mut world = world.after(machine);
             let open = world.open().unwrap();
             assert_eq!(left(&open.volumes[1]), 1, "{what}");
             world.run(&open, Op::Collect { volume: 1 }).unwrap();

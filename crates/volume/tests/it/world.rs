@@ -12,6 +12,8 @@ use volume::{Pool, PoolOptions, Result, Volume, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, Model, content};
 
+/// The pool and its index.
+pub(crate) const POOL: [u8; 16] = [3; 16];
 pub(crate) const EXTENTS: u64 = 24;
 pub(crate) const NAMES: [&str; 2] = ["a", "b"];
 /// Two pages of the map, and a part of a third.
@@ -71,7 +73,6 @@ pub(crate) struct World {
     pub(crate) index: Arc<FaultyIndex>,
     pub(crate) models: Vec<Model>,
     pub(crate) blocks: u64,
-    boot: u8,
 }
 
 /// The pool while it is open.
@@ -93,12 +94,11 @@ impl Models {
     }
 }
 
-pub(crate) fn options(boot: u8) -> PoolOptions {
+pub(crate) fn options() -> PoolOptions {
     let storage = Arc::new(MemoryStorage::new());
     let (env, _): (Env, ManualClock) = Env::simulated(storage, 1);
     PoolOptions {
         clock: env.clock,
-        boot: [boot; 16],
         map_cache_bytes: 1 << 20,
     }
 }
@@ -115,11 +115,11 @@ impl World {
 
     /// A pool of so many extents, with two volumes of so many blocks.
     pub(crate) fn sized(settings: VolumeSettings, extents: u64, blocks: u64) -> Self {
-        let index = Arc::new(FaultyIndex::new(options(1).clock));
+        let index = Arc::new(FaultyIndex::new(POOL, options().clock));
         let machine = FaultMachine::new();
         let disk = machine.create("disk", extents << 22);
-        Pool::create(&disk, &SeededEntropy::new(7), [1; 16], "").unwrap();
-        let pool = Pool::open(Arc::new(disk), Arc::clone(&index) as _, &options(1)).unwrap();
+        Pool::create(&disk, &SeededEntropy::new(7), POOL, "").unwrap();
+        let pool = Pool::open(Arc::new(disk), Arc::clone(&index) as _, &options()).unwrap();
         for name in NAMES {
             pool.create_volume(name, blocks * BLOCK as u64, settings).unwrap();
         }
@@ -129,13 +129,12 @@ impl World {
             index,
             models: vec![Model::new(blocks); NAMES.len()],
             blocks,
-            boot: 1,
         }
     }
 
     /// A copy of this world, whose pool was closed, with an index of its own.
     pub(crate) fn fork(&self) -> Self {
-        let index = Arc::new(FaultyIndex::new(options(1).clock));
+        let index = Arc::new(FaultyIndex::new(POOL, options().clock));
         let mut rows = Vec::new();
         let scanned = self.index.scan(Bucket::FIRST, &mut |row| {
             rows.push(row);
@@ -151,7 +150,7 @@ impl World {
         let mut rebuild = index.rebuild().unwrap();
         rebuild.load(Bucket::FIRST, &rows).unwrap();
         rebuild.finish(&clients).unwrap();
-        let world = self.after(self.machine.power_cut(PowerCut::KeepAll), Crash::Kill);
+        let world = self.after(self.machine.power_cut(PowerCut::KeepAll));
         Self { index, ..world }
     }
 
@@ -191,7 +190,7 @@ impl World {
                 let machines: Vec<_> = cuts.chain([kill]).collect();
                 for (number, (crash, machine)) in machines.into_iter().enumerate() {
                     let what = format!("operation {n}, {share}, outcome {number} ({crash:?})");
-                    verify(&mut world.after(machine, crash), crash, &what);
+                    verify(&mut world.after(machine), crash, &what);
                     world.index.lose_since_mark();
                 }
             }
@@ -214,7 +213,7 @@ impl World {
     /// Opens, also if a volume cannot be recovered.
     pub(crate) fn try_open(&self) -> Result<Pool> {
         let disk = Arc::new(self.machine.open("disk").unwrap());
-        Pool::open(disk, Arc::clone(&self.index) as _, &options(self.boot))
+        Pool::open(disk, Arc::clone(&self.index) as _, &options())
     }
 
     /// Opens after the newer or the older copy of a block of metadata rotted. The older one may be
@@ -233,7 +232,7 @@ impl World {
 
     pub(crate) fn open(&self) -> Result<Open> {
         let disk = Arc::new(self.machine.open("disk").unwrap());
-        let pool = Pool::open(disk, Arc::clone(&self.index) as _, &options(self.boot))?;
+        let pool = Pool::open(disk, Arc::clone(&self.index) as _, &options())?;
         assert!(pool.failed().is_empty(), "{:?}", pool.failed());
         // A script may have removed one.
         let volumes = NAMES.iter().filter_map(|name| pool.volume(name).ok());
@@ -309,16 +308,12 @@ impl World {
     }
 
     /// The same world after a crash.
-    pub(crate) fn after(&self, machine: FaultMachine, crash: Crash) -> Self {
+    pub(crate) fn after(&self, machine: FaultMachine) -> Self {
         Self {
             machine,
             index: Arc::clone(&self.index),
             models: self.models.clone(),
             blocks: self.blocks,
-            boot: match crash {
-                Crash::Kill => self.boot,
-                Crash::PowerCut => self.boot + 1,
-            },
         }
     }
 
@@ -365,7 +360,7 @@ impl World {
         }
         let rows = self.index.statistics().unwrap().rows();
         let contents = Model::contents(&self.models);
-        let pending: Vec<String> = open.volumes.iter().map(|volume| volume.describe()).collect();
+        let pending: Vec<_> = open.volumes.iter().map(|volume| volume.stats()).collect();
         assert_eq!(
             rows,
             contents.len() as u64,

@@ -70,10 +70,11 @@ mod plan;
 mod tests;
 mod world;
 
+pub use crate::fault::{Counted, FailWith};
 pub use content::DiscardedReads;
 pub use counters::{Counters, OpKind, Operation};
 pub use cut::PowerCut;
 pub use device::FaultDevice;
 pub use machine::FaultMachine;
 pub use outcomes::Outcomes;
-pub use plan::{Counted, FailWith, Fault};
+pub use plan::Fault;

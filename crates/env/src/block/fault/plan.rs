@@ -4,43 +4,18 @@ use std::io;
 
 use super::content::PART_BYTES;
 use super::counters::OpKind;
+use super::{Counted, FailWith};
 use crate::block::device::DeviceError;
 
-/// The operations that a fault counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
-    /// Writes, flushes, discards and growths: tests that crash at every operation enumerate these.
-    Mutating,
-    /// Every operation, reads included.
-    All,
-    /// Operations of one kind.
-    Only(OpKind),
-}
-
-impl Counted {
-    pub(super) fn includes(self, kind: OpKind) -> bool {
-        match self {
-            Self::Mutating => kind.is_mutating(),
-            Self::All => true,
-            Self::Only(only) => only == kind,
-        }
-    }
-}
-
-/// The error of a failed operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailWith {
-    /// [`DeviceError::NoSpace`], as from a sparse file on a full file system.
-    NoSpace,
-    /// [`DeviceError::Io`] with `EIO`, as from a failing disk.
-    Io,
-}
-
 impl FailWith {
-    pub(super) fn error(self, kind: OpKind, device: &str) -> DeviceError {
+    pub(super) fn device_error(self, kind: OpKind, device: &str) -> DeviceError {
         let device = device.to_owned();
         match self {
             Self::NoSpace => DeviceError::NoSpace { device },
+            Self::Denied => DeviceError::Denied {
+                action: kind.word(),
+                device,
+            },
             Self::Io => DeviceError::Io {
                 action: kind.word(),
                 device,
@@ -57,7 +32,7 @@ impl FailWith {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     pub(super) at: u64,
-    pub(super) counted: Counted,
+    pub(super) counted: Counted<OpKind>,
     pub(super) action: Action,
     pub(super) share: Share,
 }
@@ -135,7 +110,7 @@ impl Fault {
 
     /// The same fault, counting other operations.
     #[must_use]
-    pub const fn counting(mut self, counted: Counted) -> Self {
+    pub const fn counting(mut self, counted: Counted<OpKind>) -> Self {
         self.counted = counted;
         self
     }

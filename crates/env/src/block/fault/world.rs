@@ -203,7 +203,7 @@ impl World {
             },
             Some(fault) => {
                 let error = match fault.action {
-                    Action::Fail { with, .. } => with.error(kind, &operation.device),
+                    Action::Fail { with, .. } => with.device_error(kind, &operation.device),
                     Action::Stop => {
                         self.stop();
                         DeviceError::Gone { action }
@@ -230,7 +230,8 @@ impl World {
     fn strike(&mut self, process: u64, kind: OpKind) -> Option<Fault> {
         let mut struck = None;
         for armed in &mut self.faults {
-            let counts = armed.fault.counted.includes(kind) && armed.process.is_none_or(|p| p == process);
+            let counts = armed.fault.counted.includes(kind, kind.is_mutating())
+                && armed.process.is_none_or(|p| p == process);
             if !counts {
                 continue;
             }

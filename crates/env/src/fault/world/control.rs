@@ -98,7 +98,8 @@ impl World {
     fn strike(&mut self, process: u64, kind: OpKind) -> Option<Action> {
         let mut action = None;
         for armed in &mut self.faults {
-            let counts = armed.fault.counted.includes(kind) && armed.process.is_none_or(|p| p == process);
+            let counts = armed.fault.counted.includes(kind, kind.is_mutating())
+                && armed.process.is_none_or(|p| p == process);
             if !counts {
                 continue;
             }

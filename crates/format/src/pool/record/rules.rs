@@ -77,7 +77,6 @@ impl Record {
                 (1..=VOLUME_BLOCKS_MAX).contains(blocks),
                 "the length of a volume is out of range",
             ),
-            Self::Unshared { lba, block } => rule(lba.is_in_range() && block.is_in_range(), BLOCK),
         }
     }
 }

@@ -200,10 +200,6 @@ fn broken_records() -> Vec<(Record, Vec<Record>)> {
         from,
         outcomes: vec![DecidedOutcome::Freed; count],
     };
-    let unshared = |at, taken| Record::Unshared {
-        lba: lba(at),
-        block: block(taken),
-    };
     let known = |taken| vec![FoundOutcome::Registered, FoundOutcome::Known(block(taken))];
     let different = |taken| vec![FoundOutcome::Different(block(taken))];
     let resized = |blocks| Record::Resized { blocks };
@@ -262,10 +258,6 @@ fn broken_records() -> Vec<(Record, Vec<Record>)> {
         ),
         (resized(1), vec![resized(0), resized(end + 1)]),
         (resized(end), vec![resized(u64::MAX)]),
-        (
-            unshared(end - 1, 2000),
-            vec![unshared(end, 2000), unshared(0, pool)],
-        ),
     ]
 }
 

@@ -41,7 +41,6 @@ pub(crate) fn superblock() -> Superblock {
         extents: 300_000,
         table: vec![extent(1), extent(70_000)],
         next_volume: volume(4),
-        boot: bytes(0x30),
         index: "/srv/pool.index".to_owned(),
     }
 }
@@ -194,10 +193,6 @@ pub(crate) fn records() -> Vec<Record> {
         Record::FlushMark { covers: 70_000 },
         Record::Resized {
             blocks: VOLUME_BLOCKS_MAX,
-        },
-        Record::Unshared {
-            lba: lba(3),
-            block: block(4096),
         },
     ]
 }

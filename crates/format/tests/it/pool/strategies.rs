@@ -50,10 +50,10 @@ pub(crate) fn superblock() -> impl Strategy<Value = Superblock> {
         number32(POOL_EXTENTS_MAX),
         any::<prop::sample::Index>(),
     );
-    let keys = (any::<[u8; 16]>(), any::<[u8; 32]>(), any::<[u8; 16]>());
+    let keys = (any::<[u8; 16]>(), any::<[u8; 32]>());
     let index = "[a-z/]{0,30}|[a-z]{1024}".prop_filter("it fits", |path| path.len() <= INDEX_PATH_BYTES_MAX);
     (numbers, keys, volume(), index).prop_map(
-        |((counter, extents, at), (pool, domain_key, boot), next_volume, index)| {
+        |((counter, extents, at), (pool, domain_key), next_volume, index)| {
             // One extent of the table needs another extent behind extent 0.
             let extents = extents.max(2);
             let needed = (extents as usize).div_ceil(TABLE_EXTENT_ENTRIES);
@@ -65,7 +65,6 @@ pub(crate) fn superblock() -> impl Strategy<Value = Superblock> {
                 extents,
                 table: (first..).take(needed).map(samples::extent).collect(),
                 next_volume,
-                boot,
                 index,
             }
         },
@@ -262,7 +261,6 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
         gift().prop_map(|(from, gift, runs)| Record::Take { from, gift, runs }),
         number(u64::MAX).prop_map(|covers| Record::FlushMark { covers }),
         number(VOLUME_BLOCKS_MAX).prop_map(|n| Record::Resized { blocks: n.max(1) }),
-        (lba(), block()).prop_map(|(lba, block)| Record::Unshared { lba, block }),
     ]
 }
 

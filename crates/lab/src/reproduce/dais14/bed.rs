@@ -11,13 +11,14 @@ use std::sync::Arc;
 use crypto::{DomainKey, Fingerprinter};
 use ddi::{DuplicatesIndex, FjallIndex, FjallOptions};
 use env::{FileCaching, FileDevice, SystemClock, SystemEntropy};
+use format::pool::frame::PoolId;
 use volume::{Background, Pool, PoolOptions, Volume, VolumeSettings};
 
 use crate::disk::{Access, BLOCK_BYTES, Disk, Kind, Process, Traffic, Until, Worker};
 use crate::error::LabError;
 
-/// The boot that all pools of a run belong to.
-const BOOT: [u8; 16] = [1; 16];
+/// The id of all pools of a run: hosts share an index.
+pub(super) const POOL: PoolId = [1; 16];
 const MAP_CACHE_BYTES: usize = 64 << 20;
 
 /// A pool with one volume.
@@ -52,7 +53,7 @@ impl Bed {
     /// Makes a pool with a volume of zeros in a new folder, with an index of its own.
     pub(super) fn create(folder: &Path, bytes: u64, settings: VolumeSettings) -> Result<Self, LabError> {
         let folder = Folder::create(folder.to_owned())?;
-        let index = FjallIndex::create(&folder.0.join("index"), FjallOptions::default())?;
+        let index = FjallIndex::create(&folder.0.join("index"), POOL, FjallOptions::default())?;
         Self::with_index(folder, Arc::new(index), bytes, settings)
     }
 
@@ -66,10 +67,9 @@ impl Bed {
         // Copies take new blocks before old ones are free, and the log has extents of 4 MiB.
         let pool_bytes = 3 * bytes + (512 << 20);
         let device = FileDevice::create(&folder.0.join("pool"), pool_bytes, FileCaching::PageCache)?;
-        Pool::create(&device, &SystemEntropy, BOOT, "")?;
+        Pool::create(&device, &SystemEntropy, POOL, "")?;
         let options = PoolOptions {
             clock: Arc::new(SystemClock),
-            boot: BOOT,
             map_cache_bytes: MAP_CACHE_BYTES,
         };
         let pool = Arc::new(Pool::open(Arc::new(device), index, &options)?);

@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use ddi::{
     Bucket, BucketStatistics, DdiError, DuplicatesIndex, Operation, Outcome, Rebuild, Row, Statistics,
 };
+use format::pool::frame::PoolId;
 use types::{BatchSequence, Fingerprint, VolumeId};
 
 use super::frames::{Answer, Request, receive, send};
@@ -108,6 +109,13 @@ impl DuplicatesIndex for FarIndex {
         match self.ask(&request, "applying a batch")? {
             Answer::Outcomes(outcomes) if outcomes.len() == operations.len() => Ok(outcomes),
             _ => Err(self.other_answer("applying a batch")),
+        }
+    }
+
+    fn check_pool(&self, pool: PoolId) -> Result<(), DdiError> {
+        match self.ask(&Request::Pool { pool }, "comparing the pool")? {
+            Answer::Same => Ok(()),
+            _ => Err(self.other_answer("comparing the pool")),
         }
     }
 
@@ -265,6 +273,7 @@ impl Service {
                     .map(Answer::Outcomes)
             }
             Request::Client { bucket, client } => self.index.client(bucket, client).map(Answer::Last),
+            Request::Pool { pool } => self.index.check_pool(pool).map(|()| Answer::Same),
             Request::Size { bucket } => self.index.statistics().map(|all| {
                 let here = all.buckets.iter().find(|one| one.bucket == bucket);
                 Answer::Size {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Barrier};
 
 use ddi::{FjallIndex, FjallOptions};
 
-use super::bed::Folder;
+use super::bed::{Folder, POOL};
 use super::far_index::IndexService;
 use super::host::{self, HostResult, HostSettings, Operations, READY};
 use super::{Scale, Setting};
@@ -71,7 +71,7 @@ pub(super) fn run(run: &mut Run<'_>, setting: &Setting<'_>) -> Result<(), LabErr
 
 fn together(folder: &Path, setting: &Setting<'_>, hosts: u16) -> Result<Together, LabError> {
     let folder = Folder::create(folder.join("hosts"))?;
-    let index = FjallIndex::create(&folder.0.join("index"), FjallOptions::default())?;
+    let index = FjallIndex::create(&folder.0.join("index"), POOL, FjallOptions::default())?;
     // The system allows some hundred bytes for a socket's path.
     let socket = folder.0.join("s");
     let service = IndexService::start(&socket, Arc::new(index))?;

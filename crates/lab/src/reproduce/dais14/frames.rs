@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 
 use ddi::{Bucket, Operation, Outcome};
 use format::FormatError;
+use format::pool::frame::PoolId;
 use format::wire::{Reader, Writer};
 use types::{BatchSequence, BlockNumber, Fingerprint, VolumeId};
 
@@ -24,6 +25,8 @@ pub(super) enum Request {
     },
     /// The last batch of a client (`DuplicatesIndex::client`).
     Client { bucket: Bucket, client: VolumeId },
+    /// Whether the index is that of this pool (`DuplicatesIndex::check_pool`).
+    Pool { pool: PoolId },
     /// The size of a bucket.
     Size { bucket: Bucket },
 }
@@ -33,6 +36,8 @@ pub(super) enum Request {
 pub(super) enum Answer {
     Outcomes(Vec<Outcome>),
     Last(Option<BatchSequence>),
+    /// The index is that of the pool.
+    Same,
     Size {
         rows: u64,
         references: u64,
@@ -70,27 +75,31 @@ impl Request {
                 w.u8(2);
                 w.u16(bucket.get());
             }
+            Self::Pool { pool } => {
+                w.u8(3);
+                w.put(pool);
+            }
         }
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Decoded<Self> {
         let mut r = Reader::new("a request to the index", bytes);
-        let kind = r.u8()?;
-        let number = r.u16()?;
-        let bucket = Bucket::new(number).ok_or(r.fault("no such bucket"))?;
-        let request = match kind {
+        let request = match r.u8()? {
             0 => Self::Apply {
-                bucket,
+                bucket: bucket(&mut r)?,
                 client: volume(&mut r)?,
                 sequence: sequence(&mut r)?,
                 operations: r.list(45, operation)?,
             },
             1 => Self::Client {
-                bucket,
+                bucket: bucket(&mut r)?,
                 client: volume(&mut r)?,
             },
-            2 => Self::Size { bucket },
+            2 => Self::Size {
+                bucket: bucket(&mut r)?,
+            },
+            3 => Self::Pool { pool: r.array()? },
             _ => return Err(r.fault("no such request")),
         };
         r.finish()?;
@@ -121,6 +130,7 @@ impl Answer {
                 w.u64(*references);
                 w.u64(*disk_bytes);
             }
+            Self::Same => w.u8(4),
             Self::Failed(why) => {
                 w.u8(3);
                 // The beginning of a long message says enough.
@@ -141,11 +151,17 @@ impl Answer {
                 disk_bytes: r.u64()?,
             },
             3 => Self::Failed(r.text(TEXT_BYTES_MAX)?),
+            4 => Self::Same,
             _ => return Err(r.fault("no such answer")),
         };
         r.finish()?;
         Ok(answer)
     }
+}
+
+fn bucket(r: &mut Reader<'_>) -> Decoded<Bucket> {
+    let number = r.u16()?;
+    Bucket::new(number).ok_or(r.fault("no such bucket"))
 }
 
 fn volume(r: &mut Reader<'_>) -> Decoded<VolumeId> {

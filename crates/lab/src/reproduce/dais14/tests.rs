@@ -7,6 +7,7 @@ use std::time::Duration;
 use ddi::{Bucket, DuplicatesIndex, MemoryIndex, Operation, Outcome};
 use types::{BatchSequence, BlockNumber, Fingerprint, VolumeId};
 
+use super::bed::POOL;
 use super::far_index::{FarIndex, IndexService};
 use super::frames::{Answer, Request, receive, send};
 use super::*;
@@ -156,7 +157,7 @@ fn operations() -> [Operation; 2] {
 fn hosts_share_an_index_without_sharing_rows() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
-    let service = IndexService::start(&socket, Arc::new(MemoryIndex::new())).unwrap();
+    let service = IndexService::start(&socket, Arc::new(MemoryIndex::new(POOL))).unwrap();
     let client = VolumeId::new(1).unwrap();
     let hosts = [0, 1].map(|number| FarIndex::new(&socket, Bucket::new(number).unwrap()));
     for host in &hosts {
@@ -172,6 +173,9 @@ fn hosts_share_an_index_without_sharing_rows() {
         assert_eq!((sums.rows(), sums.references()), (1, 1));
     }
     assert_eq!(service.applied(), (8, 4));
+    hosts[0].check_pool(POOL).unwrap();
+    let other = hosts[0].check_pool([9; 16]).unwrap_err().to_string();
+    assert!(other.contains("of another pool"), "{other}");
     let error = hosts[0].apply(Bucket::FIRST, client, batch(9), &operations());
     assert!(error.unwrap_err().to_string().contains("it has lost batches"));
     assert!(hosts[0].rebuild().is_err() && hosts[0].forget_client(client).is_err());
@@ -193,6 +197,7 @@ fn frames_return_what_was_sent_and_refuse_other_bytes() {
         },
         Request::Client { bucket, client },
         Request::Size { bucket },
+        Request::Pool { pool: POOL },
     ];
     let block = BlockNumber::new(1).unwrap();
     let answers = [
