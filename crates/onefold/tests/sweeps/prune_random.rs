@@ -28,7 +28,7 @@ use crate::common::{
     HandClock, How, Parts, Process, StorageClock, assert_restores_bytes, assert_sound, is_long, noise,
     try_restores_bytes, try_snapshot, wait_for_look_ups,
 };
-use env::fault::{Counted, CrashPolicy, Fault, FaultStorage};
+use env::fault::{Counted, CrashPolicy, Fault, FaultStorage, OpKind};
 use env::{Clock, Entropy, SeededEntropy, SystemClock};
 use onefold::{
     ArchivalWindow, Cap, Capping, Error, HoldEnd, Layout, Monitor, OptimizeRequest, PruneUnused, ReadData,
@@ -552,7 +552,7 @@ impl Run {
     }
 
     /// How many operations it takes on a copy of the machine.
-    fn rehearse(&self, request: &OptimizeRequest, counted: Counted, salt: u64) -> u64 {
+    fn rehearse(&self, request: &OptimizeRequest, counted: Counted<OpKind>, salt: u64) -> u64 {
         let copy = locked(&self.machine).crash(CrashPolicy::KeepAll);
         let process = Process::on(copy.handle(), self.clock(salt), self.seed ^ salt).striding();
         let store = process.open();

@@ -8,7 +8,7 @@ use types::ByteRange;
 use volume::{Finding, Volume, VolumeError, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, content};
-use crate::world::{EXTENTS, Op, Open, World};
+use crate::world::{EXTENTS, Op, Open, POOL, World};
 
 fn write(volume: usize, lba: u64, count: u64, number: u64) -> Op {
     Op::Write {
@@ -272,13 +272,11 @@ fn put_back(world: &World, block: u64, bytes: &[u8]) {
 /// Blocks of the volumes' metadata, and of the log.
 fn metadata(world: &World) -> Vec<u64> {
     let disk = world.machine.open("disk").unwrap();
-    let mut pool = [0; 16];
-    env::Entropy::fill(&env::SeededEntropy::new(7), &mut pool);
     let mut bytes = vec![0; BLOCK];
     let kinds = [BlockKind::Header, BlockKind::State, BlockKind::Log];
     let all = (0..EXTENTS * 1024).filter(|at| {
         disk.read_at(at * BLOCK as u64, &mut bytes).unwrap();
-        kinds.iter().any(|kind| open_in(pool, *kind, &bytes).is_ok())
+        kinds.iter().any(|kind| open_in(POOL, *kind, &bytes).is_ok())
     });
     all.collect()
 }
