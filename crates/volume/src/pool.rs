@@ -80,8 +80,8 @@ impl Pool {
     /// [`Self::failed`].
     ///
     /// # Errors
-    /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], [`DdiError::OtherPool`], damage of the
-    /// pool's own blocks; errors of the device and of the index.
+    /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], [`ddi::DdiError::OtherPool`], damage of
+    /// the pool's own blocks; errors of the device and of the index.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         index: Arc<dyn DuplicatesIndex>,
