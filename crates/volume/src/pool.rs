@@ -83,8 +83,8 @@ impl Pool {
     /// [`Self::failed`]. As long as the device cannot read one, the collectors of the others rest.
     ///
     /// # Errors
-    /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], [`DdiError::OtherPool`], damage of the
-    /// pool's own blocks; errors of the device for them, and of the index.
+    /// [`VolumeError::NotAPool`], [`VolumeError::Newer`], [`ddi::DdiError::OtherPool`], damage of
+    /// the pool's own blocks; errors of the device for them, and of the index.
     pub fn open(
         device: Arc<dyn BlockDevice>,
         index: Arc<dyn DuplicatesIndex>,
