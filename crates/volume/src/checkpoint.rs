@@ -7,6 +7,10 @@
 //! tells the table about the extents that came from the pool. After a flush, it writes the header,
 //! which refers to the new pages. Only then it frees the old pages and the old log. A crash before
 //! leaves the last checkpoint and its log.
+//!
+//! A batch without an answer is carried over: its intents are the first records behind the log's
+//! position, and are durable before the header. So a replay from there meets what a replay of the
+//! former log would meet, and an index that is away does not keep the log from being cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,14 +20,14 @@ use format::pool::entry::PageReference;
 use format::pool::frame::{self, BlockKind};
 use format::pool::header::LogPosition;
 use format::pool::state::{STATE_PAGE_BYTES, VolumeState, state_page};
-use types::{BlockNumber, ExtentNumber};
+use types::{BatchSequence, BlockNumber, ExtentNumber};
 
 use crate::core::{Core, PageCopy};
 use crate::error::{Result, VolumeError};
 use crate::extents::Grant;
 use crate::leaf::Leaf;
 use crate::map::{Upper, UpperPages, split};
-use crate::slot::Slot;
+use crate::slot::{Batch, Slot};
 use crate::volume::{Head, Volume, WholeBlock};
 
 /// What a checkpoint is about, as of one moment.
@@ -39,6 +43,8 @@ struct Plan {
     state: VolumeState,
     /// Pages of the last checkpoint that this one replaces.
     replaced: Vec<BlockNumber>,
+    /// The block of log with the last intent of the open batch.
+    carried: Option<u64>,
     credited: Vec<Grant>,
     birth: u32,
     blocks_len: u64,
@@ -58,15 +64,16 @@ impl Volume {
         self.checkpoint_in_slot(&slot)
     }
 
-    /// Makes a checkpoint, unless a batch waits for an answer: then the log still needs its
-    /// intents.
+    /// Makes a checkpoint. If a batch waits for an answer, its intents come into the new log.
     pub(crate) fn checkpoint_in_slot(&self, slot: &Slot) -> Result<()> {
-        if slot.open.is_some() {
+        let open = slot.open.as_ref();
+        if open.is_some_and(|batch| batch.answered > 0) {
+            // The log still needs the answers that recovery met, and the intents before them.
             return Ok(());
         }
         self.flush_now()?;
         let mut head = self.head();
-        let Some(mut plan) = self.plan(&head)? else {
+        let Some(mut plan) = self.plan(&head, open)? else {
             return Ok(());
         };
         let result = self.write_checkpoint(&mut head, &mut plan);
@@ -74,7 +81,7 @@ impl Volume {
     }
 
     /// Takes what the checkpoint is about out of the core. `None` if there is nothing to do.
-    fn plan(&self, head: &Head) -> Result<Option<Plan>> {
+    fn plan(&self, head: &Head, open: Option<&Batch>) -> Result<Option<Plan>> {
         let mut core = self.core();
         let core = &mut *core;
         core.log.seal(&mut core.free)?;
@@ -85,6 +92,9 @@ impl Volume {
         }
         // The pages must not break the last whole extent: the log needs it.
         core.has_log_room();
+        if open.is_some() && !core.log.has_room_for_batch() {
+            return Ok(None);
+        }
         let numbers: BTreeSet<u64> = core.dirty.iter().map(|leaf| leaf.number).collect();
         let seconds: BTreeSet<u64> = numbers.iter().map(|number| split(*number).0).collect();
         let thirds: BTreeSet<u64> = seconds.iter().map(|number| split(*number).0).collect();
@@ -92,19 +102,29 @@ impl Volume {
         let replaced = self.replaced(head, &numbers, &seconds, &thirds);
         let free_extents: Vec<ExtentNumber> = core.log.extents_before_open().to_vec();
         let spare: Vec<ExtentNumber> = free_extents.iter().copied().chain(core.log.spare()).collect();
-        let len = core.state(&replaced, &spare).to_bytes().len() + STATE_SLACK_BYTES;
+        let state = |core: &Core| {
+            let mut state = core.state(&replaced, &spare);
+            // The intents take them out again.
+            let references = open.into_iter().flat_map(|batch| batch.content.references());
+            state.unreferenced.extend(references);
+            state
+        };
+        let len = state(core).to_bytes().len() + STATE_SLACK_BYTES;
         let state_pages = len.div_ceil(STATE_PAGE_BYTES);
         let mut taken = take_blocks(core, pages + state_pages)?;
         let state_blocks = taken.split_off(pages);
+        let (state, log, log_blocks) = (state(core), core.log.position(), core.log.blocks());
+        let carried = self.or_stop(open.map(|batch| carry(core, batch)).transpose())?;
         let plan = Plan {
-            log: core.log.position(),
+            log,
             log_extents: free_extents.len(),
-            log_blocks: core.log.blocks(),
+            log_blocks,
             leaves: std::mem::take(&mut core.dirty),
             blocks: taken,
             state_blocks,
-            state: core.state(&replaced, &spare),
+            state,
             replaced,
+            carried,
             credited: std::mem::take(&mut core.credited),
             birth: core.birth,
             blocks_len: self.blocks(),
@@ -145,7 +165,7 @@ impl Volume {
     fn write_checkpoint(&self, head: &mut Head, plan: &mut Plan) -> Result<()> {
         // Blocks of log before the position are written before their extents are free, and durable
         // before the table says that the volume has the extents that they name.
-        self.commit(plan.log.sequence - 1)?;
+        self.commit(plan.carried.unwrap_or(plan.log.sequence - 1))?;
         if !plan.credited.is_empty() {
             self.shared.device.flush()?;
         }
@@ -316,6 +336,16 @@ fn reference(block: BlockNumber, page: &[u8; BLOCK_BYTES]) -> Result<PageReferen
         what: "block of a page",
         why: error.to_string(),
     })
+}
+
+/// Appends the intents of an open batch again. Returns the block of log with the last one.
+fn carry(core: &mut Core, batch: &Batch) -> Result<u64> {
+    let sequence = BatchSequence::new(batch.sequence).expect("the batch was sent");
+    let mut logged = core.log.position().sequence;
+    for record in batch.content.records(sequence) {
+        logged = core.append(&record)?;
+    }
+    Ok(logged)
 }
 
 /// Takes blocks one by one.

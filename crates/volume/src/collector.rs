@@ -18,8 +18,6 @@ use crate::volume::Volume;
 
 /// References of a batch.
 const BATCH_REFERENCES: usize = 8192;
-/// Blocks in one record: at most 43 bytes each.
-const DECREMENTS_MAX: usize = 90;
 /// Free extents that a volume keeps.
 const EXTENTS_KEPT: usize = 16;
 
@@ -99,19 +97,13 @@ impl Volume {
             what: "batch",
             why: error.to_string(),
         })?;
-        let parts = blocks.chunks(DECREMENTS_MAX);
-        let count = parts.len();
-        for (number, part) in parts.enumerate() {
-            let record = Record::DecIntent {
-                batch,
-                is_last: number + 1 == count,
-                blocks: part.to_vec(),
-            };
+        let content = BatchContent::DecIntent(blocks);
+        for record in content.records(batch) {
             self.or_stop(self.core().append(&record))?;
         }
         slot.open = Some(Batch {
             sequence,
-            content: BatchContent::DecIntent(blocks),
+            content,
             answered: 0,
             held: Vec::new(),
         });

@@ -23,8 +23,6 @@ const BATCH_BLOCKS: usize = 8192;
 const BLOCK_LEN: usize = format::pool::BLOCK_BYTES;
 /// Blocks of one read: 1 MiB.
 const READ_BLOCKS: usize = 256;
-/// Intents in one record: at most 46 bytes each.
-const INTENTS_MAX: usize = 85;
 /// Pages that are searched for private blocks in one step.
 const SEARCH_PAGES: usize = 4096;
 
@@ -354,19 +352,13 @@ impl Volume {
             what: "batch",
             why: error.to_string(),
         })?;
-        let parts = blocks.chunks(INTENTS_MAX);
-        let count = parts.len();
-        for (number, part) in parts.enumerate() {
-            let record = Record::Intent {
-                batch,
-                is_last: number + 1 == count,
-                blocks: part.to_vec(),
-            };
+        let content = BatchContent::Intent(blocks);
+        for record in content.records(batch) {
             self.or_stop(self.core().append(&record))?;
         }
         slot.open = Some(Batch {
             sequence,
-            content: BatchContent::Intent(blocks),
+            content,
             answered: 0,
             held: frozen.into_iter().map(|one| one.leaf).collect(),
         });

@@ -145,6 +145,11 @@ impl LogBuffer {
         self.spare.is_some() || u64::from(self.index + RESERVE_BLOCKS) < EXTENT_BLOCKS
     }
 
+    /// Whether the records of an open batch fit, and those of its answers behind them.
+    pub(crate) fn has_room_for_batch(&self) -> bool {
+        self.spare.is_some() || u64::from(self.index + RESERVE_BLOCKS / 2) < EXTENT_BLOCKS
+    }
+
     /// The sequence number of the block of the last record that is no mark.
     pub(crate) const fn last_record(&self) -> u64 {
         self.record_end.saturating_sub(1)

@@ -309,7 +309,7 @@ impl Pool {
     /// # Errors
     /// The first error; the other volumes have been tried.
     pub fn close(&self) -> Result<()> {
-        // A checkpoint waits for an open batch, a flush does not.
+        // A checkpoint that is not made leaves the log, which the next start replays.
         let close = |volume: &Arc<Volume>| volume.flush_now().and_then(|()| volume.checkpoint());
         let results: Vec<Result<()>> = self.all().iter().map(close).collect();
         results.into_iter().collect()

@@ -199,9 +199,17 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
+    /// Whether the batch was met before: a checkpoint that did not end has repeated its intents.
+    fn is_open(&self, batch: u64) -> bool {
+        self.open.as_ref().is_some_and(|(open, _)| *open == batch)
+    }
+
     /// The finder had these blocks in hand.
     fn intent(&mut self, batch: u64) -> Result<()> {
         let blocks = std::mem::take(&mut self.partial);
+        if self.is_open(batch) {
+            return Ok(());
+        }
         for one in &blocks {
             let (leaf, index) = self.leaf(one.lba)?;
             match leaf.get(index) {
@@ -269,6 +277,9 @@ impl<'a> Replay<'a> {
     /// The collector took these references.
     fn dec_intent(&mut self, batch: u64) -> Result<()> {
         let blocks = std::mem::take(&mut self.partial_dec);
+        if self.is_open(batch) {
+            return Ok(());
+        }
         if !take_references(&mut self.core.unreferenced, &blocks) {
             return Err(Self::wrong(format!("batch {batch} gives back too much")));
         }

@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
-use format::pool::record::IntentBlock;
-use types::{BlockNumber, Fingerprint};
+use format::pool::record::{IntentBlock, Record};
+use types::{BatchSequence, BlockNumber, Fingerprint};
 
 use crate::leaf::Leaf;
+
+/// Intents in one record: at most 46 bytes each.
+const INTENTS_MAX: usize = 85;
+/// Blocks of the collector in one record: at most 43 bytes each.
+const DECREMENTS_MAX: usize = 90;
 
 /// A batch that was sent, or is about to be.
 #[derive(Debug)]
@@ -28,7 +33,44 @@ pub(crate) enum BatchContent {
     DecIntent(Vec<(BlockNumber, Fingerprint, u32)>),
 }
 
-/// The slot: who holds it may send a batch, or make a checkpoint if no batch is open.
+impl BatchContent {
+    /// The records that say what the batch is about.
+    pub(crate) fn records(&self, batch: BatchSequence) -> Vec<Record> {
+        match self {
+            Self::Intent(blocks) => {
+                let parts = blocks.chunks(INTENTS_MAX);
+                let count = parts.len();
+                let record = |(number, part): (usize, &[IntentBlock])| Record::Intent {
+                    batch,
+                    is_last: number + 1 == count,
+                    blocks: part.to_vec(),
+                };
+                parts.enumerate().map(record).collect()
+            }
+            Self::DecIntent(blocks) => {
+                let parts = blocks.chunks(DECREMENTS_MAX);
+                let count = parts.len();
+                let record = |(number, part): (usize, &[_])| Record::DecIntent {
+                    batch,
+                    is_last: number + 1 == count,
+                    blocks: part.to_vec(),
+                };
+                parts.enumerate().map(record).collect()
+            }
+        }
+    }
+
+    /// References that the batch gives back.
+    pub(crate) fn references(&self) -> impl Iterator<Item = (BlockNumber, u32)> + '_ {
+        let blocks = match self {
+            Self::Intent(_) => &[][..],
+            Self::DecIntent(blocks) => &blocks[..],
+        };
+        blocks.iter().map(|(block, _, count)| (*block, *count))
+    }
+}
+
+/// The slot: who holds it may send a batch, or make a checkpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) open: Option<Batch>,

@@ -1,6 +1,5 @@
 //! A pool that is full: what still works, how space comes back, and gifts between volumes.
 
-use ddi::fault::Failure;
 use env::block::fault::PowerCut;
 use volume::{VolumeError, VolumeSettings};
 
@@ -200,82 +199,6 @@ fn a_volume_gets_blocks_of_another_in_a_full_pool() {
         world.compare(&open, crash, what);
         world.check(&open, what);
     });
-}
-
-/// Writes to blocks of volume 1 until its log is full: an open batch, to which the index gives no
-/// answer, keeps it from being truncated. Returns how many writes there were.
-fn fill_log(world: &mut World, open: &Open) -> u64 {
-    let write = |lba, number| Op::Write {
-        volume: 1,
-        lba,
-        count: 1,
-        number,
-    };
-    let flush = Op::Flush { volume: 1 };
-    world.run_all(open, &[write(0, 40), write(1, 41), flush]).unwrap();
-    (1..=30).for_each(|call| world.index.fail_apply(call, Failure::Before));
-    let error = world.run(open, Op::Find { volume: 1 }).unwrap_err();
-    assert!(matches!(error, VolumeError::Index(_)), "{error}");
-    for n in 0.. {
-        let cut = Op::Cut {
-            volume: 1,
-            lba: 2 + n % 8,
-            count: 1,
-        };
-        let ops = [write(2 + n % 8, 5000 + n), flush, cut, flush];
-        match world.run_all(open, &ops) {
-            Ok(()) => {}
-            Err(VolumeError::NoSpace) => {
-                world.models[1].failed();
-                return n;
-            }
-            Err(error) => panic!("write {n}: {error}"),
-        }
-    }
-    unreachable!("the log has an end")
-}
-
-#[test]
-fn a_full_log_takes_no_gift_and_stops_nothing() {
-    let mut world = scattered().fork();
-    let open = world.open().unwrap();
-    let kept_by_giver = |open: &Open| open.volumes[0].stats().free_bytes;
-    let before = kept_by_giver(&open);
-    let writes = fill_log(&mut world, &open);
-    assert!(writes > 200, "{writes}");
-    for n in 0..300 {
-        let write = Op::Write {
-            volume: 1,
-            lba: 600 + n,
-            count: 1,
-            number: 9000 + n,
-        };
-        let error = world.run(&open, write).unwrap_err();
-        assert!(matches!(error, VolumeError::NoSpace), "write {n}: {error}");
-        world.models[1].failed();
-    }
-    world.run(&open, Op::Flush { volume: 1 }).unwrap();
-    assert_eq!(kept_by_giver(&open), before);
-    world.compare(&open, Crash::Kill, "full log");
-    // After a start, and when the index answers again, everything goes on.
-    let write = Op::Write {
-        volume: 1,
-        lba: 900,
-        count: 100,
-        number: 20_000,
-    };
-    let machine = world.machine.power_cut(PowerCut::Seeded(3));
-    let mut after = world.after(machine).fork();
-    let started = after.open().unwrap();
-    after.compare(&started, Crash::PowerCut, "full log");
-    after
-        .run_all(&started, &[write, Op::Flush { volume: 1 }])
-        .unwrap();
-    after.settle(&started, "started again");
-    drop(started);
-    while world.run(&open, Op::Collect { volume: 1 }).is_err() {}
-    world.run_all(&open, &[write, Op::Flush { volume: 1 }]).unwrap();
-    world.settle(&open, "the index answers");
 }
 
 #[test]
