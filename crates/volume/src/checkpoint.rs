@@ -201,7 +201,7 @@ impl Volume {
         for block in plan.replaced.iter().chain(&unused) {
             core.free.add(*block);
         }
-        for extent in core.log.release(plan.log_extents, plan.log_blocks) {
+        for extent in core.log.release(plan.log, plan.log_extents, plan.log_blocks) {
             core.free.add_extent(extent);
         }
         core.has_log_room();

@@ -1,7 +1,9 @@
 //! The log of a volume before it is written: records fill blocks, blocks fill extents (D8).
 //!
-//! Invariant: blocks are written in order, each once. So a block that was flushed is never torn by
-//! a later record. A spare extent is kept, so that a record never waits for the pool.
+//! Invariant: blocks are written in order, each once before a checkpoint that makes it unneeded is
+//! durable. So a block that was flushed is never torn by a later record. A spare extent is kept, so
+//! that a record never waits for the pool. If no extent is whole and free, the log turns round: it
+//! continues at the first block of its extent, up to the first one that recovery needs.
 
 use format::pool::frame::{self, BlockKind, PoolId};
 use format::pool::header::LogPosition;
@@ -16,6 +18,10 @@ use crate::free::{FreeBlocks, block_at};
 /// Blocks at the end of an extent that are kept for the records of a batch that is under way.
 const RESERVE_BLOCKS: u32 = 256;
 
+/// Behind the last block of an extent.
+#[expect(clippy::cast_possible_truncation, reason = "1024")]
+pub(crate) const EXTENT_END: u32 = EXTENT_BLOCKS as u32;
+
 /// A block of log that waits to be written.
 pub(crate) type SealedBlock = (BlockNumber, Box<[u8; BLOCK_BYTES]>);
 
@@ -28,6 +34,9 @@ pub(crate) struct LogBuffer {
     /// The extents with blocks that recovery needs; the open block is in the last one.
     extents: Vec<ExtentNumber>,
     index: u32,
+    /// The end of the room in the open extent: the extent's, or the first block that recovery
+    /// needs, once the log has turned round.
+    limit: u32,
     sequence: u64,
     spare: Option<ExtentNumber>,
     open: Vec<u8>,
@@ -46,6 +55,7 @@ impl LogBuffer {
         epoch: u32,
         extents: Vec<ExtentNumber>,
         index: u32,
+        limit: u32,
         sequence: u64,
         blocks: u64,
     ) -> Self {
@@ -55,6 +65,7 @@ impl LogBuffer {
             epoch,
             extents,
             index,
+            limit,
             sequence,
             spare: None,
             open: Vec::with_capacity(RECORDS_BYTES_MAX),
@@ -88,12 +99,14 @@ impl LogBuffer {
         if self.open.is_empty() {
             return Ok(());
         }
-        let is_last = u64::from(self.index) + 1 == EXTENT_BLOCKS;
-        let next = if is_last {
-            let next = self.spare.take().or_else(|| free.take_extent());
-            Some(next.ok_or(VolumeError::NoSpace)?)
-        } else {
+        let current = *self.extents.last().expect("a log has an extent");
+        let begin = self.first_needed();
+        let next = if self.index + 1 < self.limit {
             None
+        } else {
+            let whole = self.spare.take().or_else(|| free.take_extent());
+            let turned = || self.can_turn().then_some(current);
+            Some(whole.or_else(turned).ok_or(VolumeError::NoSpace)?)
         };
         let head = LogBlockHead {
             volume: self.volume,
@@ -108,18 +121,37 @@ impl LogBuffer {
             &head.with_records(&self.open),
             &mut block[..],
         );
-        let current = *self.extents.last().expect("a log has an extent");
         self.sealed.push((block_at(current, self.index as usize), block));
         self.open.clear();
         self.sequence += 1;
         self.index += 1;
         self.blocks += 1;
-        if let Some(next) = next {
-            self.extents.push(next);
-            self.index = 0;
-            self.spare = free.take_extent();
+        match next {
+            None => return Ok(()),
+            Some(next) if next == current => {
+                self.limit = begin.expect("the log can turn round");
+            }
+            Some(next) => {
+                self.extents.push(next);
+                self.limit = EXTENT_END;
+                self.spare = free.take_extent();
+            }
         }
+        self.index = 0;
         Ok(())
+    }
+
+    /// The first block of the open extent that recovery needs, if the log begins and ends in it and
+    /// has not turned round.
+    fn first_needed(&self) -> Option<u32> {
+        let blocks = u32::try_from(self.blocks).ok()?;
+        let is_in_one = self.extents.len() == 1 && self.limit == EXTENT_END;
+        self.index.checked_sub(blocks).filter(|_| is_in_one)
+    }
+
+    /// Whether there is room at the beginning of the open extent.
+    fn can_turn(&self) -> bool {
+        self.first_needed().is_some_and(|first| first > RESERVE_BLOCKS)
     }
 
     /// The blocks that wait to be written, in order.
@@ -142,12 +174,12 @@ impl LogBuffer {
         if self.spare.is_none() {
             self.spare = free.take_extent();
         }
-        self.spare.is_some() || u64::from(self.index + RESERVE_BLOCKS) < EXTENT_BLOCKS
+        self.spare.is_some() || self.index + RESERVE_BLOCKS < self.limit || self.can_turn()
     }
 
     /// Whether the records of an open batch fit, and those of its answers behind them.
     pub(crate) fn has_room_for_batch(&self) -> bool {
-        self.spare.is_some() || u64::from(self.index + RESERVE_BLOCKS / 2) < EXTENT_BLOCKS
+        self.spare.is_some() || self.index + RESERVE_BLOCKS / 2 < self.limit || self.can_turn()
     }
 
     /// The sequence number of the block of the last record that is no mark.
@@ -187,9 +219,16 @@ impl LogBuffer {
         self.spare
     }
 
-    /// The checkpoint that began when the log had these extents before the open one is durable.
-    pub(crate) fn release(&mut self, count: usize, blocks: u64) -> Vec<ExtentNumber> {
+    /// The checkpoint at this position is durable, which began when the log had so many extents
+    /// before the open one, and so many blocks.
+    pub(crate) fn release(&mut self, at: LogPosition, count: usize, blocks: u64) -> Vec<ExtentNumber> {
         self.blocks -= blocks;
-        self.extents.drain(..count).collect()
+        let released = self.extents.drain(..count).collect();
+        if self.extents.len() == 1 {
+            // What follows the position is in one stretch, or in two if the log turned round since.
+            let is_one = u64::from(self.index) >= self.blocks;
+            self.limit = if is_one { EXTENT_END } else { at.index };
+        }
+        released
     }
 }

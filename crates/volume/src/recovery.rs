@@ -27,7 +27,7 @@ use crate::extents::Grant;
 use crate::free::{EXTENT_LEN, FreeBlocks, block_at};
 use crate::head::{HEADER_BLOCKS, read_header};
 use crate::leaf::LEAF_BLOCKS;
-use crate::log::LogBuffer;
+use crate::log::{EXTENT_END, LogBuffer};
 use crate::map::{Map, Upper, UpperPages, read_page};
 use crate::replay::Replay;
 use crate::shared::{Gift, Shared};
@@ -65,7 +65,7 @@ pub(crate) fn recover(shared: Arc<Shared>, id: VolumeId, extent: ExtentNumber) -
     };
     let mut extents = log.extents;
     let later_extents = extents.get(1..).unwrap_or_default().to_vec();
-    let (is_new, mut next) = (header.log.is_none(), log.next);
+    let (is_new, mut next, limit) = (header.log.is_none(), log.next, log.limit);
     if is_new {
         // The log of a new volume begins in an extent of its own.
         if granted.is_empty() {
@@ -83,6 +83,7 @@ pub(crate) fn recover(shared: Arc<Shared>, id: VolumeId, extent: ExtentNumber) -
         header.epoch,
         extents,
         next.index,
+        limit,
         next.sequence,
         log.blocks.len() as u64,
     );
@@ -255,6 +256,8 @@ struct FoundLog {
     blocks: Vec<(u64, Vec<Record>)>,
     /// The place of the block behind the last.
     next: LogPosition,
+    /// The end of the room in the last extent.
+    limit: u32,
     /// Blocks before this one are covered by a mark.
     marked: u64,
 }
@@ -272,6 +275,7 @@ fn read_log(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader) -> Re
                 index: 0,
                 sequence: 1,
             },
+            limit: EXTENT_END,
             marked: 0,
         });
     };
@@ -279,6 +283,7 @@ fn read_log(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader) -> Re
         extents: vec![begin.extent],
         blocks: Vec::new(),
         next: begin,
+        limit: EXTENT_END,
         marked: begin.sequence,
     };
     let mut buffer = AlignedBuffer::with_capacity(64 * 4096);
@@ -300,19 +305,25 @@ fn read_log(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader) -> Re
             found.blocks.push((head.sequence, records));
             found.next.sequence += 1;
             found.next.index += 1;
-            let is_last = u64::from(found.next.index) >= EXTENT_BLOCKS;
+            let is_last = found.next.index >= EXTENT_END;
             match head.next {
-                Some(next) if is_last => {
-                    found.extents.push(next);
+                Some(next) => {
+                    if next == found.next.extent {
+                        // The log turned round in its first extent.
+                        found.limit = begin.index;
+                    } else {
+                        found.extents.push(next);
+                        found.limit = EXTENT_END;
+                    }
                     found.next.extent = next;
                     found.next.index = 0;
                     continue 'all;
                 }
                 None if !is_last => {}
-                _ => {
+                None => {
                     return Err(VolumeError::Contradiction {
                         volume: header.name.clone(),
-                        why: format!("block {} of its log names a wrong extent", head.sequence),
+                        why: format!("block {} of its log names no extent", head.sequence),
                     });
                 }
             }
@@ -350,12 +361,12 @@ fn read_block(
     Ok(Some(read))
 }
 
-/// Fails if a later block of the extent says that the block at the end of the log was flushed. Then
+/// Fails if another block of the extent says that the block at the end of the log was flushed. Then
 /// the log does not end there: the block is damaged.
 fn check_end(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader, found: &FoundLog) -> Result<()> {
     let end = found.next;
     let mut buffer = AlignedBuffer::with_capacity(64 * 4096);
-    let mut index = u64::from(end.index) + 1;
+    let mut index = 0;
     while index < EXTENT_BLOCKS {
         let count = (EXTENT_BLOCKS - index).min(64);
         buffer.grow_to(usize::try_from(count * BLOCK_BYTES).unwrap_or(0));
