@@ -232,3 +232,6 @@ impl LogBuffer {
         released
     }
 }
+
+#[cfg(test)]
+mod tests;

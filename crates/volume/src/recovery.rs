@@ -250,20 +250,20 @@ fn read_below<'a>(
 }
 
 /// The log behind a checkpoint.
-struct FoundLog {
+pub(crate) struct FoundLog {
     /// Its extents, in order.
-    extents: Vec<ExtentNumber>,
-    blocks: Vec<(u64, Vec<Record>)>,
+    pub(crate) extents: Vec<ExtentNumber>,
+    pub(crate) blocks: Vec<(u64, Vec<Record>)>,
     /// The place of the block behind the last.
-    next: LogPosition,
+    pub(crate) next: LogPosition,
     /// The end of the room in the last extent.
-    limit: u32,
+    pub(crate) limit: u32,
     /// Blocks before this one are covered by a mark.
     marked: u64,
 }
 
 /// Reads the log up to its end: the first block that is not the next one.
-fn read_log(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader) -> Result<FoundLog> {
+pub(crate) fn read_log(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader) -> Result<FoundLog> {
     const AT_ONCE: u64 = 64;
     let Some(begin) = header.log else {
         let extent = ExtentNumber::MAX;
