@@ -54,9 +54,8 @@ impl LogBuffer {
         volume: VolumeId,
         epoch: u32,
         extents: Vec<ExtentNumber>,
-        index: u32,
+        next: LogPosition,
         limit: u32,
-        sequence: u64,
         blocks: u64,
     ) -> Self {
         Self {
@@ -64,9 +63,9 @@ impl LogBuffer {
             volume,
             epoch,
             extents,
-            index,
+            index: next.index,
             limit,
-            sequence,
+            sequence: next.sequence,
             spare: None,
             open: Vec::with_capacity(RECORDS_BYTES_MAX),
             sealed: Vec::new(),

@@ -82,9 +82,8 @@ pub(crate) fn recover(shared: Arc<Shared>, id: VolumeId, extent: ExtentNumber) -
         id,
         header.epoch,
         extents,
-        next.index,
+        next,
         limit,
-        next.sequence,
         log.blocks.len() as u64,
     );
     let mut core = Core::new(&state, free, buffer, header.birth);

@@ -36,7 +36,7 @@ impl World {
             index: 0,
             sequence: 1,
         };
-        let log = LogBuffer::resume(POOL, volume, 7, vec![begin.extent], 0, EXTENT_END, 1, 0);
+        let log = LogBuffer::resume(POOL, volume, 7, vec![begin.extent], begin, EXTENT_END, 0);
         let header = VolumeHeader {
             volume,
             counter: 1,
@@ -103,16 +103,7 @@ impl World {
         let (volume, epoch) = (self.header.volume, self.header.epoch);
         let (next, blocks) = (found.next, found.blocks.len() as u64);
         self.free.add_spare(self.log.spare());
-        self.log = LogBuffer::resume(
-            POOL,
-            volume,
-            epoch,
-            found.extents,
-            next.index,
-            found.limit,
-            next.sequence,
-            blocks,
-        );
+        self.log = LogBuffer::resume(POOL, volume, epoch, found.extents, next, found.limit, blocks);
     }
 }
 

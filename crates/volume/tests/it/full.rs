@@ -201,52 +201,6 @@ fn a_volume_gets_blocks_of_another_in_a_full_pool() {
     });
 }
 
-/// No extent is whole and free, so the log turns round in its own, and neither a crash nor rot in
-/// it takes anything.
-#[test]
-fn a_log_turns_round_in_its_extent_if_no_other_is_free() {
-    let mut world = scattered().fork();
-    let mut open = world.open().unwrap();
-    let flush = Op::Flush { volume: 0 };
-    let mut crashes = 0;
-    for n in 0..1500 {
-        let (lba, count) = (n * 7 % 40 * 3, 1);
-        let write = Op::Write {
-            volume: 0,
-            lba,
-            count,
-            number: 5000 + n,
-        };
-        let cut = Op::Cut {
-            volume: 0,
-            lba,
-            count,
-        };
-        world
-            .run_all(&open, &[write, flush, cut, flush, write])
-            .unwrap_or_else(|error| panic!("write {n}: {error}"));
-        if n % 97 == 96 {
-            crashes += 1;
-            let (machine, crash) = if crashes % 2 == 0 {
-                (world.machine.power_cut(PowerCut::Seeded(n)), Crash::PowerCut)
-            } else {
-                (world.machine.process(), Crash::Kill)
-            };
-            let mut after = world.after(machine).fork();
-            let again = after.open().unwrap();
-            after.compare(&again, crash, &format!("write {n}"));
-            after.check(&again, &format!("write {n}"));
-            if crashes % 3 == 0 {
-                drop(again);
-                drop(open);
-                world = after;
-                open = world.open().unwrap();
-            }
-        }
-    }
-    world.settle(&open, "turned round");
-}
-
 #[test]
 fn a_gift_survives_a_crash_of_the_recovery() {
     let base = scattered();
