@@ -90,7 +90,7 @@ impl Volume {
         if core.dirty.is_empty() && core.log.blocks() == 0 && core.credited.is_empty() && !is_new {
             return Ok(None);
         }
-        // The pages must not break the last whole extent: the log needs it.
+        // If the log can have a spare extent, the pages must not break the last whole one.
         core.has_log_room();
         if open.is_some() && !core.log.has_room_for_batch() {
             return Ok(None);

@@ -154,7 +154,11 @@ impl Core {
 
     /// Whether the log has room for the records of an operation.
     pub(crate) fn has_log_room(&mut self) -> bool {
-        self.log.has_room(&mut self.free)
+        // The pages of the next checkpoint come first.
+        if self.free.len() >= EXTENT_BLOCKS + self.reserve() {
+            self.log.take_spare(&mut self.free);
+        }
+        self.log.has_room()
     }
 
     /// Free blocks that are kept for the pages of the next checkpoint.

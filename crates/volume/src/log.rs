@@ -1,9 +1,9 @@
 //! The log of a volume before it is written: records fill blocks, blocks fill extents (D8).
 //!
 //! Invariant: blocks are written in order, each once before a checkpoint that makes it unneeded is
-//! durable. So a block that was flushed is never torn by a later record. A spare extent is kept, so
-//! that a record never waits for the pool. If no extent is whole and free, the log turns round: it
-//! continues at the first block of its extent, up to the first one that recovery needs.
+//! durable. So a block that was flushed is never torn by a later record. If there are many free
+//! blocks, a spare extent is kept, so that a record never waits for the pool. Else the log turns
+//! round: it continues at the first block of its extent, up to the first one that recovery needs.
 
 use format::pool::frame::{self, BlockKind, PoolId};
 use format::pool::header::LogPosition;
@@ -103,9 +103,9 @@ impl LogBuffer {
         let next = if self.index + 1 < self.limit {
             None
         } else {
-            let whole = self.spare.take().or_else(|| free.take_extent());
-            let turned = || self.can_turn().then_some(current);
-            Some(whole.or_else(turned).ok_or(VolumeError::NoSpace)?)
+            let turned = self.can_turn().then_some(current);
+            let next = self.spare.take().or(turned).or_else(|| free.take_extent());
+            Some(next.ok_or(VolumeError::NoSpace)?)
         };
         let head = LogBlockHead {
             volume: self.volume,
@@ -133,7 +133,6 @@ impl LogBuffer {
             Some(next) => {
                 self.extents.push(next);
                 self.limit = EXTENT_END;
-                self.spare = free.take_extent();
             }
         }
         self.index = 0;
@@ -167,12 +166,15 @@ impl LogBuffer {
         }
     }
 
-    /// Whether records of an operation and of the batch beside it fit, whatever happens. Takes a
-    /// spare extent if there is none.
-    pub(crate) fn has_room(&mut self, free: &mut FreeBlocks) -> bool {
+    /// Takes a spare extent if there is none.
+    pub(crate) fn take_spare(&mut self, free: &mut FreeBlocks) {
         if self.spare.is_none() {
             self.spare = free.take_extent();
         }
+    }
+
+    /// Whether records of an operation and of the batch beside it fit, whatever happens.
+    pub(crate) fn has_room(&self) -> bool {
         self.spare.is_some() || self.index + RESERVE_BLOCKS < self.limit || self.can_turn()
     }
 
