@@ -60,7 +60,7 @@ impl From<Errno> for SocketError {
 /// any moment. Replaces a socket whose process has ended. `/proc` must be mounted.
 ///
 /// # Errors
-/// [`SocketError`]. Then nothing has changed.
+/// [`SocketError`]. Then there is no new socket; that of a process that has ended may be gone.
 pub fn listen(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
     // A longer path could be bound by the folder, but clients could not connect to it.
     SocketAddr::from_pathname(path)?;

@@ -14,6 +14,7 @@ use types::{BatchSequence, BlockNumber, Fingerprint};
 use crate::error::{Result, VolumeError};
 use crate::references::Unreferenced;
 use crate::slot::{Batch, BatchContent};
+use crate::unreadable::is_of_device;
 use crate::volume::Volume;
 
 /// References of a batch.
@@ -85,6 +86,10 @@ impl Volume {
         let blocks: Vec<_> = blocks
             .filter_map(|((block, count), print)| Some((*block, print?, *count)))
             .collect();
+        if is_of_device(merged.len() - blocks.len(), merged.len()) {
+            self.put_unreferenced(taken);
+            return Ok(None);
+        }
         if blocks.len() < merged.len() {
             self.keep_aside(&taken, &blocks);
         }

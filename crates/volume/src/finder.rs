@@ -16,6 +16,7 @@ use types::{BlockNumber, Fingerprint, Lba};
 use crate::error::{Result, VolumeError};
 use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::slot::{Batch, BatchContent, Slot};
+use crate::unreadable::is_of_device;
 use crate::volume::Volume;
 
 /// Blocks of a batch: 32 MiB.
@@ -154,6 +155,16 @@ impl Volume {
         let (unreadable, taken): (Vec<Taken>, Vec<Taken>) = taken
             .into_iter()
             .partition(|one| one.content == Content::Unreadable);
+        if is_of_device(unreadable.len(), unreadable.len() + taken.len()) {
+            self.put_back(&taken);
+            self.put_back(&unreadable);
+            let mut bytes = AlignedBuffer::with_capacity(BLOCK_LEN);
+            bytes.grow_to(BLOCK_LEN);
+            self.shared
+                .device
+                .read_at(Self::at(unreadable[0].block), &mut bytes)?;
+            return Ok(0);
+        }
         self.leave_alone(&unreadable);
         let (zeros, data): (Vec<Taken>, Vec<Taken>) =
             taken.into_iter().partition(|one| one.content == Content::Zeros);

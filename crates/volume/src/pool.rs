@@ -200,7 +200,10 @@ impl Pool {
                 name: name.to_owned(),
             });
         }
-        for husk in self.all().into_iter().filter(|volume| volume.is_husk()) {
+        // A volume that could not be read may have this name. It has the lower number then, which
+        // decides who keeps the name.
+        let may_revive = self.shared.may_collect();
+        for husk in self.all().into_iter().filter(|one| may_revive && one.is_husk()) {
             let Some(_dissolving) = husk.try_dissolving() else {
                 continue;
             };

@@ -13,7 +13,7 @@ use types::{BlockNumber, Lba};
 
 use crate::check::Uses;
 use crate::error::Result;
-use crate::finding::Finding;
+use crate::finding::{FINDINGS_MAX, Finding};
 use crate::pool::Pool;
 
 /// Blocks of volumes that a finding names.
@@ -54,11 +54,11 @@ impl Pool {
         if let Some(error) = failed {
             return Err(error);
         }
-        for block in rotten {
+        for block in rotten.into_iter().take(FINDINGS_MAX) {
             let volumes = self.referrers(block, REFERRERS_MAX);
             uses.find(Finding::Rotten { block, volumes });
         }
-        for block in unreadable {
+        for block in unreadable.into_iter().take(FINDINGS_MAX) {
             let volumes = self.referrers(block, REFERRERS_MAX);
             uses.find(Finding::UnreadableBlock { block, volumes });
         }
@@ -102,7 +102,7 @@ impl Pool {
             .flat_map(|volume| volume.core().unreadable.clone())
             .filter(|block| uses.index(*block).is_some())
             .collect();
-        for block in blocks {
+        for block in blocks.into_iter().take(FINDINGS_MAX) {
             let volumes = self.referrers(block, REFERRERS_MAX);
             uses.find(Finding::UnreadableBlock { block, volumes });
         }

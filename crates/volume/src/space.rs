@@ -79,7 +79,9 @@ impl Volume {
         {
             let mut core = self.core();
             core.leave_limbo(self.readers.advance());
-            if core.free.len() > before {
+            // It may have been the log alone that had no room.
+            let has_room = core.has_log_room() && core.free.len() >= count + core.reserve();
+            if core.free.len() > before || has_room {
                 return Ok(());
             }
         }

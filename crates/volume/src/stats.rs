@@ -104,10 +104,12 @@ impl Volume {
     pub fn stats(&self) -> VolumeStats {
         let counts = self.counters.counts();
         let backlog = self.dirty.count();
+        // A checkpoint holds the head while it waits for the core.
+        let name = self.name();
         let core = self.core();
         let seconds = counts.finder_ns as f64 / 1e9;
         VolumeStats {
-            name: self.name(),
+            name,
             id: self.id,
             logical_bytes: self.len_bytes(),
             mapped_bytes: core.mapped * BLOCK_BYTES,

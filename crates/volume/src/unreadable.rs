@@ -2,7 +2,8 @@
 //!
 //! An error of a read is *of the block* if the device reports [`DeviceError::Io`] and can still
 //! read a superblock of the pool. Any other error is of the device: it ends the work, and nothing
-//! is set aside.
+//! is set aside. So does an error of most blocks of a batch, because the system may still have a
+//! superblock in memory when the disk is gone.
 //!
 //! The finder does not meet a block again that it has set aside, before somebody writes the block
 //! or the pool is started. The collector keeps references to such a block for as long. Requests of
@@ -16,6 +17,14 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::shared::Shared;
 use crate::volume::Volume;
+
+/// More unreadable blocks than this, if they are most of a batch, are the device's fault.
+const UNREADABLE_MAX: usize = 64;
+
+/// Whether so many unreadable blocks of a batch are the device's fault.
+pub(crate) const fn is_of_device(unreadable: usize, of: usize) -> bool {
+    unreadable > UNREADABLE_MAX && unreadable > of / 2
+}
 
 impl Shared {
     /// Whether the error of a read is that of the block alone.

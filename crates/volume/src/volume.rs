@@ -3,9 +3,9 @@
 //! Reads and writes are in `read` and `write`. This file has what they share: the parts, the order
 //! of locks, the log's commits, flushes.
 //!
-//! Locks, in this order: the batch slot, a leaf's gate, the core, a shard of the map or its upper
-//! pages, the pool's table. The turn of the log's writers is taken with none of these held but
-//! the slot or a gate.
+//! Locks, in this order: the batch slot, the head, a leaf's gate, the core, a shard of the map or
+//! its upper pages, the pool's table. The turn of the log's writers is taken with none of these
+//! held but the slot, the head or a gate.
 //!
 //! After a failed write of the log, or a failed flush, nobody knows what is durable. The volume
 //! stops: every later request fails, and a new start recovers it.

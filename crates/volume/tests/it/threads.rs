@@ -169,6 +169,11 @@ fn run(
         worker(|volume| volume.find(0, false, &mut |_| true).map(|_| ()));
         worker(|volume| volume.collect(&mut |_| true).map(|_| ()));
         worker(Volume::checkpoint);
+        worker(|volume| {
+            drop(volume.stats());
+            SystemClock.sleep(Duration::from_micros(100));
+            Ok(())
+        });
         let begun = SystemClock.monotonic();
         while SystemClock.monotonic().saturating_sub(begun) < time && !is_gone() {
             SystemClock.sleep(Duration::from_millis(20));

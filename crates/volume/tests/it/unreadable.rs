@@ -69,6 +69,38 @@ fn find(volume: &Volume) -> u64 {
 }
 
 #[test]
+fn most_blocks_of_a_batch_are_the_devices_fault_and_nothing_is_set_aside() {
+    let mut world = World::new();
+    let open = world.open().unwrap();
+    let ops = [write(0, 0, 100, 100), flush(0), flush(0)];
+    world.run_all(&open, &ops).unwrap();
+    let bad: Vec<u64> = (100..180)
+        .flat_map(|number| blocks_with(&world, number))
+        .collect();
+    make_unreadable(&world, &bad);
+    let volume = &open.volumes[0];
+    let error = volume.find(0, true, &mut |_| true).unwrap_err();
+    assert!(matches!(error, VolumeError::Device(_)), "{error}");
+    assert_eq!(unreadable(volume), 0);
+    for (block, number) in bad.iter().zip(100..) {
+        repair(&world, &[*block], number);
+    }
+    assert_eq!((find(volume), unreadable(volume)), (100, 0));
+    // The same of the collector.
+    world
+        .run_all(&open, &[write(0, 0, 100, 900), flush(0), flush(0)])
+        .unwrap();
+    make_unreadable(&world, &bad);
+    assert_eq!(volume.collect(&mut |_| true).unwrap(), 0);
+    assert_eq!(unreadable(volume), 0);
+    for (block, number) in bad.iter().zip(100..) {
+        repair(&world, &[*block], number);
+    }
+    assert_eq!(volume.collect(&mut |_| true).unwrap(), 100);
+    world.settle(&open, "repaired");
+}
+
+#[test]
 fn the_finder_examines_all_blocks_but_the_unreadable_one() {
     let mut world = World::new();
     let open = world.open().unwrap();

@@ -6,7 +6,9 @@
 //! shares the next call with all threads that wait.
 //!
 //! The system tells a failed write once to each open file. So two calls never share a way, and a
-//! thread never believes that its writes are durable because of a call that was not told.
+//! thread never believes that its writes are durable because of a call that was not told. A disk
+//! that could not empty its cache tells one call alone, and the next one may succeed without what
+//! was lost. So a call counts only when all that began before it have ended, and none has failed.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,8 +30,13 @@ struct State {
 }
 
 impl State {
-    fn has_ended(&self, call: u64) -> bool {
-        self.begun >= call && !self.running.contains(&call)
+    /// Whether this call and all that began before it have ended.
+    fn have_ended(&self, call: u64) -> bool {
+        self.begun >= call
+            && self
+                .running
+                .iter()
+                .all(|running| *running == 0 || *running > call)
     }
 }
 
@@ -63,7 +70,7 @@ impl Flushes {
             if state.has_failed {
                 return None;
             }
-            if state.has_ended(needed) {
+            if state.have_ended(needed) {
                 return Some(Ok(()));
             }
             // A call that began meanwhile serves this thread: it waits for its end.
@@ -81,8 +88,14 @@ impl Flushes {
         let mut state = self.state();
         state.running[way] = 0;
         state.has_failed |= outcome.is_err();
-        drop(state);
         self.ended.notify_all();
-        Some(outcome)
+        if outcome.is_err() {
+            return Some(outcome);
+        }
+        while !state.has_failed && !state.have_ended(needed) {
+            let waited = self.ended.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        (!state.has_failed).then_some(outcome)
     }
 }

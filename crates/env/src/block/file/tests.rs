@@ -336,6 +336,33 @@ fn a_flush_with_a_way_of_its_own_does_not_wait() {
 }
 
 #[test]
+fn a_flush_that_succeeds_beside_an_earlier_one_that_fails_is_none() {
+    let (flushes, later_began) = (Flushes::new(2), std::sync::Barrier::new(2));
+    let later_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let later = || {
+            let sync = |_| {
+                later_began.wait();
+                later_ended.store(true, Ordering::SeqCst);
+                Ok(())
+            };
+            assert!(flushes.flush(sync).is_none(), "nobody knows what is durable");
+        };
+        let fails = |_| {
+            scope.spawn(later);
+            later_began.wait();
+            while !later_ended.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            // The later one must wait for this one.
+            (0..1000).for_each(|_| std::thread::yield_now());
+            Err(io::Error::other("the disk failed"))
+        };
+        flushes.flush(fails).unwrap().unwrap_err();
+    });
+}
+
+#[test]
 fn a_failed_flush_is_told_to_those_who_wait_for_it() {
     let (flushes, waits) = (Flushes::new(1), AtomicBool::new(false));
     std::thread::scope(|scope| {
