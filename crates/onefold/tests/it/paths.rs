@@ -195,6 +195,7 @@ impl Reader {
     /// Checks the cost of `paths` paths since the last call.
     fn ensure_cheap(&self, paths: usize, what: &str) {
         let Cost { requests, objects } = self.cost();
+        assert!(requests <= paths * REQUESTS_MAX, "{what}: {requests} requests");
         assert!(objects <= OBJECTS_MAX, "{what}: {objects} objects");
     }
 }
