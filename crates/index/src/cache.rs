@@ -255,20 +255,34 @@ impl<K: Copy + Eq + Hash> FingerprintCache<K> {
     fn grow(&mut self) {
         // Nothing is void yet: a table below its full size evicts nothing.
         debug_assert_eq!(self.dead, 0, "evicted before the table was at its full size");
-        let mut larger = Table::new((self.table.buckets * 2).min(self.buckets_max));
-        let mut lost = Vec::new();
-        for place in (0..self.table.tags.len()).filter(|place| self.table.tags[*place] != 0) {
-            let (words, entry) = (self.table.prints[place], self.table.entries[place]);
-            if !larger.add(words, entry) {
-                lost.push(entry[0]);
+        let mut buckets = self.table.buckets;
+        let (larger, lost) = loop {
+            buckets = (buckets * 2).min(self.buckets_max);
+            let (larger, lost) = self.table_of(buckets);
+            // Both buckets of a fingerprint may be full in a small table.
+            if lost.is_empty() || buckets == self.buckets_max {
+                break (larger, lost);
             }
-        }
+        };
         self.table = larger;
         // Of an eighth of the places this does not happen by chance.
         for number in lost {
             self.holders[number as usize].is_cached = false;
             self.leave(number);
         }
+    }
+
+    /// A table with the same fingerprints, and the holders of those that find no place in it.
+    fn table_of(&self, buckets: u64) -> (Table, Vec<u32>) {
+        let mut table = Table::new(buckets);
+        let mut lost = Vec::new();
+        for place in (0..self.table.tags.len()).filter(|place| self.table.tags[*place] != 0) {
+            let (words, entry) = (self.table.prints[place], self.table.entries[place]);
+            if !table.add(words, entry) {
+                lost.push(entry[0]);
+            }
+        }
+        (table, lost)
     }
 
     fn free_places(&self, bucket: usize) -> usize {
