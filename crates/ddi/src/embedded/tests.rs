@@ -55,17 +55,18 @@ fn apply(index: &FjallIndex, number: u64, operations: &[Operation]) {
     assert_eq!(outcomes.unwrap().len(), operations.len());
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in from.read_dir().unwrap() {
-        let entry = entry.unwrap();
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in from.read_dir()? {
+        let entry = entry?;
         let name = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &name);
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &name)?;
         } else {
-            fs::copy(entry.path(), name).unwrap();
+            fs::copy(entry.path(), name)?;
         }
     }
+    Ok(())
 }
 
 fn open_error(folder: &Path) -> DdiError {
@@ -208,7 +209,11 @@ fn a_row_that_cannot_be_decoded_is_damage() {
 /// What an index that was killed has on disk: the folder as it is while the index is open.
 fn killed(parent: &TempDir, folder: &Path) -> PathBuf {
     let killed = parent.path().join("killed");
-    copy(folder, &killed);
+    // The database removes files while it works: then the copy is none of one moment.
+    while let Err(error) = copy(folder, &killed) {
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+        fs::remove_dir_all(&killed).unwrap();
+    }
     killed
 }
 
@@ -321,7 +326,7 @@ fn a_broken_record_in_a_sealed_journal_is_damage_for_good() {
     let killed = killed(&parent, &folder);
     drop(index);
     let intact = parent.path().join("intact");
-    copy(&killed, &intact);
+    copy(&killed, &intact).unwrap();
     let index = FjallIndex::open(&intact, options()).unwrap();
     assert_eq!(
         index.client(Bucket::FIRST, volume()).unwrap(),
