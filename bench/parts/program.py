@@ -17,6 +17,14 @@ def say(*words):
     print(*words, file=sys.stderr, flush=True)
 
 
+def built(package, *more):
+    """The executable of a package, built by cargo for release."""
+    command = ["cargo", "build", "--release", "--locked", "-p", package, *more, "--message-format=json"]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=ROOT)
+    made = [json.loads(line) for line in done.stdout.splitlines()]
+    return pathlib.Path(next(one["executable"] for one in reversed(made) if one.get("executable")))
+
+
 class Failed(Exception):
     """The program did not do what it was told."""
 

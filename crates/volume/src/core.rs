@@ -155,7 +155,7 @@ impl Core {
     /// Whether the log has room for the records of an operation.
     pub(crate) fn has_log_room(&mut self) -> bool {
         // The pages of the next checkpoint come first.
-        if self.free.len() >= EXTENT_BLOCKS + self.reserve() {
+        if self.log.spare().is_none() && self.free.len() >= EXTENT_BLOCKS + self.reserve() {
             self.log.take_spare(&mut self.free);
         }
         self.log.has_room()

@@ -99,11 +99,11 @@ impl LogBuffer {
             return Ok(());
         }
         let current = *self.extents.last().expect("a log has an extent");
-        let begin = self.first_needed();
+        let turn = self.turn();
         let next = if self.index + 1 < self.limit {
             None
         } else {
-            let turned = self.can_turn().then_some(current);
+            let turned = turn.map(|_| current);
             let next = self.spare.take().or(turned).or_else(|| free.take_extent());
             Some(next.ok_or(VolumeError::NoSpace)?)
         };
@@ -128,7 +128,7 @@ impl LogBuffer {
         match next {
             None => return Ok(()),
             Some(next) if next == current => {
-                self.limit = begin.expect("the log can turn round");
+                self.limit = turn.expect("the log can turn round");
             }
             Some(next) => {
                 self.extents.push(next);
@@ -139,17 +139,14 @@ impl LogBuffer {
         Ok(())
     }
 
-    /// The first block of the open extent that recovery needs, if the log begins and ends in it and
-    /// has not turned round.
-    fn first_needed(&self) -> Option<u32> {
+    /// Where the room at the beginning of the open extent ends, if the log can turn round: at the
+    /// first block that recovery needs. The log begins and ends in the extent then, and has not
+    /// turned round.
+    fn turn(&self) -> Option<u32> {
         let blocks = u32::try_from(self.blocks).ok()?;
         let is_in_one = self.extents.len() == 1 && self.limit == EXTENT_END;
-        self.index.checked_sub(blocks).filter(|_| is_in_one)
-    }
-
-    /// Whether there is room at the beginning of the open extent.
-    fn can_turn(&self) -> bool {
-        self.first_needed().is_some_and(|first| first > RESERVE_BLOCKS)
+        let first = self.index.checked_sub(blocks)?;
+        (is_in_one && first > RESERVE_BLOCKS).then_some(first)
     }
 
     /// The blocks that wait to be written, in order.
@@ -175,12 +172,12 @@ impl LogBuffer {
 
     /// Whether records of an operation and of the batch beside it fit, whatever happens.
     pub(crate) fn has_room(&self) -> bool {
-        self.spare.is_some() || self.index + RESERVE_BLOCKS < self.limit || self.can_turn()
+        self.spare.is_some() || self.index + RESERVE_BLOCKS < self.limit || self.turn().is_some()
     }
 
     /// Whether the records of an open batch fit, and those of its answers behind them.
     pub(crate) fn has_room_for_batch(&self) -> bool {
-        self.spare.is_some() || self.index + RESERVE_BLOCKS / 2 < self.limit || self.can_turn()
+        self.spare.is_some() || self.index + RESERVE_BLOCKS / 2 < self.limit || self.turn().is_some()
     }
 
     /// The sequence number of the block of the last record that is no mark.

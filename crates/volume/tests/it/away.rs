@@ -8,20 +8,7 @@ use types::{BatchSequence, VolumeId};
 use volume::{Result, VolumeError, VolumeSettings};
 
 use crate::model::Crash;
-use crate::world::{Op, Open, World};
-
-fn write(volume: usize, lba: u64, count: u64, number: u64) -> Op {
-    Op::Write {
-        volume,
-        lba,
-        count,
-        number,
-    }
-}
-
-fn flush(volume: usize) -> Op {
-    Op::Flush { volume }
-}
+use crate::world::{Op, Open, World, flush, write};
 
 fn checkpoint(volume: usize) -> Op {
     Op::Checkpoint { volume }

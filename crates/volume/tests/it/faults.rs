@@ -4,20 +4,7 @@ use env::block::fault::{Counted, FailWith, Fault, PowerCut};
 use volume::{Finding, VolumeError, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, content};
-use crate::world::{EXTENTS, NAMES, Op, Open, POOL, World};
-
-fn write(volume: usize, lba: u64, count: u64, number: u64) -> Op {
-    Op::Write {
-        volume,
-        lba,
-        count,
-        number,
-    }
-}
-
-fn flush(volume: usize) -> Op {
-    Op::Flush { volume }
-}
+use crate::world::{EXTENTS, NAMES, Op, Open, POOL, World, flush, write};
 
 /// One of each operation, with shared blocks before.
 fn script() -> Vec<Op> {

@@ -5,20 +5,7 @@ use env::block::fault::PowerCut;
 use volume::{VolumeError, VolumeSettings};
 
 use crate::model::{Crash, Model};
-use crate::world::{BLOCKS, Op, Open, World};
-
-fn write(volume: usize, lba: u64, count: u64, number: u64) -> Op {
-    Op::Write {
-        volume,
-        lba,
-        count,
-        number,
-    }
-}
-
-fn flush(volume: usize) -> Op {
-    Op::Flush { volume }
-}
+use crate::world::{BLOCKS, Op, Open, World, flush, write};
 
 /// Batches of every kind: six of them.
 fn script() -> Vec<Op> {

@@ -8,20 +8,7 @@ use types::ByteRange;
 use volume::{Finding, Volume, VolumeError, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, content};
-use crate::world::{EXTENTS, Op, Open, POOL, World};
-
-fn write(volume: usize, lba: u64, count: u64, number: u64) -> Op {
-    Op::Write {
-        volume,
-        lba,
-        count,
-        number,
-    }
-}
-
-fn flush(volume: usize) -> Op {
-    Op::Flush { volume }
-}
+use crate::world::{EXTENTS, Op, Open, POOL, World, flush, write};
 
 /// The blocks of the pool with this content.
 fn blocks_with(world: &World, number: u64) -> Vec<u64> {

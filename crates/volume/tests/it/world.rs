@@ -67,6 +67,19 @@ pub(crate) enum Op {
     },
 }
 
+pub(crate) fn write(volume: usize, lba: u64, count: u64, number: u64) -> Op {
+    Op::Write {
+        volume,
+        lba,
+        count,
+        number,
+    }
+}
+
+pub(crate) fn flush(volume: usize) -> Op {
+    Op::Flush { volume }
+}
+
 /// A pool on a machine.
 pub(crate) struct World {
     pub(crate) machine: FaultMachine,
