@@ -5,9 +5,10 @@
 //! machine says so ([`Step::List`], [`Step::Find`]) and waits for [`ServerHaggle::listed`] or
 //! [`ServerHaggle::found`].
 //!
-//! What must hold: when TLS begins, the machine forgets the options of before, and discards bytes
-//! that it has not read yet. So nobody between client and server can put bytes into the session.
-//! The machine stores at most one option of [`OPTION_BYTES_MAX`] bytes. It belongs to one thread.
+//! What must hold: when TLS begins, the machine forgets what was negotiated before. If more bytes
+//! follow the request for TLS, it ends the session. So nobody between client and server can put
+//! bytes into the session. The machine stores at most one option of [`OPTION_BYTES_MAX`] bytes. It
+//! belongs to one thread.
 
 use crate::bytes::length;
 use crate::export::{ExportDetails, SelectedContext, is_selected};
