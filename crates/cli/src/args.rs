@@ -7,6 +7,7 @@ mod init;
 mod key;
 mod optimize;
 mod pool;
+mod profiled;
 mod prune;
 mod reading;
 mod retention;
@@ -16,13 +17,15 @@ mod typed;
 mod verify;
 mod volume;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, Command as Clap, FromArgMatches, Parser, Subcommand, ValueEnum};
 use cli_support::values::{capping_of, parse_cap};
 use cli_support::{Output, OutputOptions};
+use onefold::walk::Marker;
 use onefold::{Cap, Capping};
 use tracing_subscriber::filter::Targets;
 
@@ -33,13 +36,14 @@ pub(crate) use init::Init;
 pub(crate) use key::{Key, NewPassword};
 pub(crate) use optimize::Optimize;
 pub(crate) use pool::{Pool, PoolInit, PoolStats};
+pub(crate) use profiled::Typed;
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use reading::{Dump, Ls, OverwriteMode, OwnersMode, Restore, SparseMode};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 pub(crate) use series::{Change, Named, Series, Which};
 pub(crate) use serving::{Invite, Join, Namespace, Serve, Server, Tenant, Token};
 pub(crate) use typed::TagList;
-use typed::{name, store_place, tag_list};
+use typed::{marker, name, store_place, tag_list};
 pub(crate) use volume::{ListenPlace, Settings, Switch, Volume, VolumeServe};
 
 /// Deduplicating backups: equal data is stored once.
@@ -61,17 +65,20 @@ pub(crate) struct Cli {
     /// The command that was typed: `prune`, `key add`
     #[arg(skip)]
     pub(crate) verb: String,
+    /// The number of the profile's backup that this is
+    #[arg(skip)]
+    pub(crate) entry: Option<usize>,
 }
 
 impl Cli {
-    /// Parses the command line.
+    /// Parses one command line.
     ///
     /// # Errors
     /// The words that clap does not accept; a request for help.
-    pub(crate) fn typed() -> Result<Self, clap::Error> {
-        let mut clap = environment::without_empty(idle::built(Self::command()));
+    fn parsed(clap: &Clap, words: &[OsString]) -> Result<Self, clap::Error> {
+        let mut clap = clap.clone();
         let matches = clap
-            .try_get_matches_from_mut(std::env::args_os())
+            .try_get_matches_from_mut(words)
             .map_err(|error| environment::named(&mut clap, error))?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut clap))?;
         let (clap, matches) = cli_support::idle::innermost(&mut clap, &matches);
@@ -95,6 +102,16 @@ pub(crate) struct Global {
     /// What is wrong with the typed options if the server has the store open
     #[arg(skip)]
     pub(crate) idle_on_server: Option<Arc<clap::Error>>,
+    /// Take the store, the backups and other options from this profile: `NAME.toml` in
+    /// `~/.config/onefold` or `/etc/onefold`, or the path of a file
+    #[arg(
+        short = 'P',
+        long,
+        global = true,
+        env = "ONEFOLD_PROFILE",
+        value_name = "NAME"
+    )]
+    pub(crate) profile: Option<String>,
     /// The store: a local or mounted folder, s3:https://HOST/BUCKET/PREFIX, or
     /// onefold://HOST:PORT/NAMESPACE
     #[arg(
@@ -248,8 +265,14 @@ pub(crate) enum CompressionMode {
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
     /// Files and folders; to follow a symbolic link, end its path with `/`
-    #[arg(value_name = "PATH", required_unless_present = "stdin")]
+    #[arg(
+        value_name = "PATH",
+        required_unless_present_any = ["stdin", "files_from", "files_from_verbatim", "files_from_raw"]
+    )]
     pub(crate) paths: Vec<PathBuf>,
+    /// Of the backups of the profile, make only the one of this name (may be repeated)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) only: Vec<String>,
     /// Back up standard input
     #[arg(long, conflicts_with_all = ["paths", "stdin_from_command"])]
     pub(crate) stdin: bool,
@@ -292,9 +315,29 @@ pub(crate) struct Backup {
     /// Leave out entries that match a line of this file; variables and `~` are not replaced
     #[arg(long, value_name = "FILE")]
     pub(crate) exclude_file: Vec<PathBuf>,
+    /// Like --exclude-file, but `a` matches `A` too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) iexclude_file: Vec<PathBuf>,
     /// Leave out the contents of folders with a CACHEDIR.TAG
     #[arg(long)]
     pub(crate) exclude_caches: bool,
+    /// Leave out the contents of folders with a file of this name, which begins with HEADER (may be
+    /// repeated)
+    #[arg(long, value_name = "NAME[:HEADER]", value_parser = marker())]
+    pub(crate) exclude_if_present: Vec<Marker>,
+    /// Leave out files with more bytes (K, M, G, T)
+    #[arg(long, value_name = "SIZE", value_parser = prune::size)]
+    pub(crate) exclude_larger_than: Option<u64>,
+    /// Back up also what the lines of this file name (`-`: standard input): patterns of paths, such
+    /// as `/home/*/docs`; `#` begins a comment
+    #[arg(long, value_name = "FILE")]
+    pub(crate) files_from: Vec<PathBuf>,
+    /// Like --files-from, but each line is a path as it is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) files_from_verbatim: Vec<PathBuf>,
+    /// Like --files-from-verbatim, but paths end with NUL bytes, as `find -print0` prints them
+    #[arg(long, value_name = "FILE")]
+    pub(crate) files_from_raw: Vec<PathBuf>,
     /// Do not enter other file systems that are mounted below the given paths
     #[arg(short = 'x', long)]
     pub(crate) one_file_system: bool,

@@ -35,7 +35,7 @@ use onefold::{Env, Monitor, OpenOptions, Store};
 
 use crate::args::{Cli, Command, Filter, Global, LATEST};
 use crate::password;
-pub(crate) use place::IdleOption;
+pub(crate) use place::{IdleOption, config_folder};
 use place::{Opened, Place, open_anywhere};
 use typed::absolute;
 

@@ -1,4 +1,5 @@
-//! The source of the password: file, command, environment, or a prompt on a terminal.
+//! The source of the password: file, command, environment, a credential of systemd, or a prompt on a
+//! terminal.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -83,9 +84,24 @@ fn configured(global: &Global) -> Result<Option<Credential>> {
             bail!("ONEFOLD_PASSWORD is empty; use --insecure-no-password if that is meant")
         }
         Ok(password) => Ok(Some(Credential::Password(password.into_bytes().into()))),
-        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotPresent) => of_service(),
         // The error would contain the password.
         Err(std::env::VarError::NotUnicode(_)) => bail!("ONEFOLD_PASSWORD is not UTF-8"),
+    }
+}
+
+/// The password that systemd passes to the unit of a service (`LoadCredential=`). A unit has an empty
+/// one where the administrator made no file for it.
+fn of_service() -> Result<Option<Credential>> {
+    let Some(folder) = std::env::var_os("CREDENTIALS_DIRECTORY") else {
+        return Ok(None);
+    };
+    let file = Path::new(&folder).join("onefold.password");
+    match std::fs::metadata(&file) {
+        Ok(metadata) if metadata.len() > 0 => from_file(&file).map(Some),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("reading the password from {}", file.display())),
     }
 }
 

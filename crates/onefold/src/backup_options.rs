@@ -81,6 +81,10 @@ pub struct TreeOptions {
     pub excludes: Excludes,
     /// Leave out folders with a `CACHEDIR.TAG`.
     pub exclude_caches: bool,
+    /// Leave out the content of folders with one of these files, except that file.
+    pub markers: Vec<Marker>,
+    /// Leave out regular files with more bytes.
+    pub file_bytes_max: Option<u64>,
     /// Stay on the paths' file systems.
     pub one_file_system: bool,
     /// A folder to leave out completely: the store itself.
@@ -147,6 +151,8 @@ types::setters!(TreeOptions {
     current_folder: PathBuf,
     excludes: Excludes,
     exclude_caches: bool,
+    markers: Vec<Marker>,
+    file_bytes_max: Option<u64>,
     one_file_system: bool,
     leave_out: Option<PathBuf>,
     force: bool,
@@ -161,6 +167,8 @@ impl Default for TreeOptions {
             current_folder: PathBuf::from("/"),
             excludes: Excludes::default(),
             exclude_caches: false,
+            markers: Vec::new(),
+            file_bytes_max: None,
             one_file_system: false,
             leave_out: None,
             force: false,
@@ -188,7 +196,9 @@ impl TreeOptions {
                 .exclude_caches
                 .then(Marker::cache_folder)
                 .into_iter()
+                .chain(self.markers.iter().cloned())
                 .collect(),
+            file_bytes_max: self.file_bytes_max,
             one_file_system: self.one_file_system,
             leave_out: self
                 .leave_out

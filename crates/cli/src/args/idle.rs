@@ -64,6 +64,12 @@ impl Cli {
             .or_else(|| self.command.idle_in_store(matches))
     }
 
+    /// The option for backups of a profile was typed, and there is none.
+    pub(super) fn only_without_profile(&self) -> Option<&'static str> {
+        let is_idle = matches!(&self.command, Command::Backup(backup) if !backup.only.is_empty());
+        is_idle.then_some("--only names a backup of a profile, and none is named: add -P")
+    }
+
     /// An option was typed about a store that this process opens, and the store is on a server. It
     /// has an effect if the namespace is a vault.
     pub(super) fn idle_on_server(&self, matches: &ArgMatches) -> Option<Idle> {
@@ -215,11 +221,17 @@ impl Command {
 }
 
 /// Options for backups of files and folders.
-const OF_TREES: [&str; 8] = [
+const OF_TREES: [&str; 14] = [
+    "files_from",
+    "files_from_verbatim",
+    "files_from_raw",
     "exclude",
     "iexclude",
     "exclude_file",
+    "iexclude_file",
     "exclude_caches",
+    "exclude_if_present",
+    "exclude_larger_than",
     "one_file_system",
     "force",
     "ignore_ctime",

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
 use onefold::ObjectStoreLocation;
+use onefold::walk::Marker;
 use transport::{Address, Tunnel};
 
 /// A list of tags, separated by commas. Blanks around a tag are not part of it.
@@ -56,6 +57,24 @@ pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
             "a path that begins or ends with a blank would choose nothing, as a rule: if it is called so, write `./` before \
              it or `/` behind it",
         )
+    })
+}
+
+/// Parses a file that marks folders to leave out: `NAME` or `NAME:HEADER`.
+pub(crate) fn marker() -> impl TypedValueParser<Value = Marker> {
+    OsStringValueParser::new().try_map(|word| {
+        let bytes = word.as_bytes();
+        let (name, header) = match bytes.iter().position(|byte| *byte == b':') {
+            Some(at) => (&bytes[..at], &bytes[at + 1..]),
+            None => (bytes, &[][..]),
+        };
+        if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
+            return Err("this is the name of a file in each folder to leave out, and has no `/`");
+        }
+        Ok(Marker {
+            name: name.to_vec(),
+            header: header.to_vec(),
+        })
     })
 }
 

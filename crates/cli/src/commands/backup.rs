@@ -1,6 +1,7 @@
 //! `onefold backup`
 
 mod changed;
+mod listed;
 mod options;
 mod stream;
 
@@ -181,17 +182,19 @@ fn optimize_after(store: &Store, report: &BackupReport, output: Output) -> Resul
 }
 
 fn tree_options(global: &Global, args: &Backup, output: Output) -> Result<TreeOptions> {
-    let current_folder = typed::here(&args.paths)?;
-    typed::look_at_roots(&args.paths, &current_folder, output)?;
+    let paths = listed::paths(args, output)?;
+    let current_folder = typed::here(&paths)?;
+    typed::look_at_roots(&paths, &current_folder, output)?;
     let tree = TreeOptions::default()
-        .paths(args.paths.clone())
+        .paths(paths)
         .current_folder(current_folder)
         .excludes(typed::excludes(
-            &args.exclude,
-            &args.iexclude,
-            &args.exclude_file,
+            [&args.exclude, &args.iexclude],
+            [&args.exclude_file, &args.iexclude_file],
         )?)
         .exclude_caches(args.exclude_caches)
+        .markers(args.exclude_if_present.clone())
+        .file_bytes_max(args.exclude_larger_than)
         .one_file_system(args.one_file_system)
         .leave_out(
             global

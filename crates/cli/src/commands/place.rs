@@ -204,10 +204,14 @@ fn set(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
+/// The folder with this user's configuration.
+pub(crate) fn config_folder() -> Option<PathBuf> {
+    folder_for("ONEFOLD_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
+}
+
 /// This user's tokens: in `ONEFOLD_CONFIG_DIR`, or else where the system keeps configurations.
 pub(super) fn tokens() -> Result<Tokens> {
-    let folder = folder_for("ONEFOLD_CONFIG_DIR", "XDG_CONFIG_HOME", ".config");
-    match folder {
+    match config_folder() {
         Some(folder) => Ok(Tokens::of(folder)),
         None => bail!("where are this user's tokens? Set ONEFOLD_CONFIG_DIR or HOME"),
     }

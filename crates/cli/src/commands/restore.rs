@@ -159,7 +159,10 @@ fn request(args: &Restore) -> Result<RestoreRequest> {
     Ok(RestoreRequest::new(args.assembling.options())
         .include(super::absolute(&args.include)?)
         .patterns(super::typed::includes(&args.include)?)
-        .excludes(super::typed::excludes(&args.exclude, &args.iexclude, &[])?)
+        .excludes(super::typed::excludes(
+            [&args.exclude, &args.iexclude],
+            [&[], &[]],
+        )?)
         .base(base.unwrap_or_default())
         .overwrite(match args.overwrite {
             OverwriteMode::Always => Overwrite::Always,

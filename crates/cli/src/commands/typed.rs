@@ -91,15 +91,19 @@ pub(super) fn wildcards(path: &Path) -> Option<&str> {
 
 /// Reads the patterns to leave out, from the command line and from files. A pattern that can never
 /// match is an error.
-pub(super) fn excludes(exclude: &[String], any_case: &[String], files: &[PathBuf]) -> Result<Excludes> {
+pub(super) fn excludes(
+    [exclude, in_any_case]: [&[String]; 2],
+    [files, files_in_any_case]: [&[PathBuf]; 2],
+) -> Result<Excludes> {
     let mut builder = patterns();
     for pattern in exclude {
         add(&mut builder, pattern, false)?;
     }
-    for pattern in any_case {
+    for pattern in in_any_case {
         add(&mut builder, pattern, true)?;
     }
-    for file in files {
+    let files = files.iter().map(|file| (file, false));
+    for (file, any_case) in files.chain(files_in_any_case.iter().map(|file| (file, true))) {
         let place = || file.display().to_string();
         let bytes = std::fs::read(file).with_context(|| format!("reading {}", file.display()))?;
         let text = str::from_utf8(&bytes).ok().with_context(|| {
@@ -115,7 +119,7 @@ pub(super) fn excludes(exclude: &[String], any_case: &[String], files: &[PathBuf
             .replace("\r\n", "\n");
         for (number, line) in text.split(['\n', '\r']).map(str::trim).enumerate() {
             if !line.is_empty() && !line.starts_with('#') {
-                add(&mut builder, line, false)
+                add(&mut builder, line, any_case)
                     .with_context(|| format!("{}, line {}", place(), number + 1))?;
             }
         }

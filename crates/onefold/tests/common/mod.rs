@@ -363,7 +363,7 @@ pub fn try_restore_within(
 
 /// Restores a tree's backup and compares.
 pub fn assert_restores(store: &Store, snapshot: &Snapshot, root: &Path, expected: &Picture, when: &str) {
-    let target = tempfile::tempdir().unwrap();
+    let target = tree::scratch();
     restore_to(store, snapshot, target.path(), when);
     let restored = target.path().join(root.strip_prefix("/").unwrap());
     assert_same(&picture_of(&restored), expected, when);
@@ -381,7 +381,7 @@ pub fn try_restores_bytes(
     name: &str,
     expected: &[u8],
 ) -> Result<(), String> {
-    let target = tempfile::tempdir().unwrap();
+    let target = tree::scratch();
     try_restore_within(store, snapshot, target.path(), 256 << 10)?;
     let restored = std::fs::read(target.path().join(name.trim_start_matches('/'))).unwrap();
     assert!(restored == expected, "other bytes came back of {}", snapshot.id);

@@ -99,6 +99,11 @@ fn how(found: Option<&Seen>, expected: Option<&Seen>) -> String {
     }
 }
 
+/// A folder for trees, in memory if the system has one: tests create and delete thousands of files.
+pub fn scratch() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
+}
+
 /// A tree in a folder of its own, removed with it.
 pub struct Tree {
     folder: TempDir,
@@ -109,7 +114,7 @@ impl Tree {
     /// Some twenty entries with about so many bytes in all.
     pub fn plant(seed: u64, bytes: usize) -> Self {
         let tree = Self {
-            folder: tempfile::tempdir().unwrap(),
+            folder: scratch(),
             seed,
         };
         let root = tree.root();

@@ -159,7 +159,7 @@ impl Restored {
 
 /// Restores into a folder of its own and reads it back.
 pub(crate) fn restore(store: &Store, snapshot: &Snapshot) -> Restored {
-    let target = scratch();
+    let target = crate::common::tree::scratch();
     let request = RestoreRequest::new(AssembleOptions::for_cores(1));
     let (mut faults, mut lost) = (Vec::new(), Vec::new());
     let outcome = store.restore(
@@ -184,10 +184,4 @@ pub(crate) fn restore(store: &Store, snapshot: &Snapshot) -> Restored {
         lost,
         tree,
     }
-}
-
-/// A folder to restore into, in memory if the system has one: tests create and delete thousands of
-/// files here.
-fn scratch() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").unwrap_or_else(|_| tempfile::tempdir().unwrap())
 }

@@ -290,7 +290,7 @@ impl Scene {
             match content {
                 Content::Stream(name, bytes) => try_restores_bytes(&store, &snapshot, name, bytes).is_ok(),
                 Content::Tree(root, picture) => {
-                    let target = tempfile::tempdir().unwrap();
+                    let target = crate::common::tree::scratch();
                     let done = try_restore_within(&store, &snapshot, target.path(), 256 << 10);
                     let restored = target.path().join(root.strip_prefix("/").unwrap());
                     done.is_ok() && picture_of(&restored) == *picture

@@ -1,0 +1,211 @@
+//! Profiles: files with a store, its backups and their hooks, so that a timer's command is short.
+//!
+//! A profile is TOML, and its keys are the long options of the command line. A typed option wins
+//! over the environment, and the environment over the profile. Whatever a profile says wrongly is
+//! an error before anything runs: a backup that silently leaves out an option is found out at the
+//! restore. `docs/cli.md` has the tables.
+
+mod hooks;
+mod words;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Deserialize;
+
+use crate::commands::config_folder;
+pub(crate) use hooks::{Hooks, Moment};
+pub(crate) use words::Line;
+
+/// Profiles of the whole machine.
+const OF_MACHINE: &str = "/etc/onefold";
+/// The variable that names the profile, for users and for hooks.
+pub(crate) const VARIABLE: &str = "ONEFOLD_PROFILE";
+
+/// A profile as read from its file.
+#[derive(Debug)]
+pub(crate) struct Profile {
+    /// As the user named it.
+    pub(crate) name: String,
+    /// The file, for messages.
+    place: PathBuf,
+    tables: Tables,
+}
+
+/// The tables of the file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Tables {
+    /// Defaults of options that every command has.
+    global: toml::Table,
+    /// Variables that are set unless the environment has them.
+    environment: BTreeMap<String, String>,
+    /// Commands around all backups.
+    hooks: Hooks,
+    backup: Vec<Entry>,
+    forget: toml::Table,
+    prune: toml::Table,
+    check: toml::Table,
+    optimize: toml::Table,
+}
+
+/// One backup of a profile.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Entry {
+    name: Option<String>,
+    #[serde(default)]
+    paths: Vec<PathBuf>,
+    /// A command whose output is backed up.
+    #[serde(default)]
+    command: Vec<String>,
+    #[serde(flatten)]
+    hooks: Hooks,
+    #[serde(flatten)]
+    options: toml::Table,
+}
+
+impl Entry {
+    pub(crate) fn hooks(&self) -> &Hooks {
+        &self.hooks
+    }
+
+    /// Its name, or else its paths.
+    pub(crate) fn title(&self) -> String {
+        let shown = |path: &PathBuf| path.display().to_string();
+        match &self.name {
+            Some(name) => name.clone(),
+            None if self.paths.is_empty() => self.command.join(" "),
+            None => self.paths.iter().map(shown).collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
+impl Profile {
+    /// Reads the profile of this name: `NAME.toml` in the user's folder of configurations, or else
+    /// in `/etc/onefold`. A name with a slash is the path of the file itself.
+    ///
+    /// # Errors
+    /// There is no such file; it cannot be read; it is no profile.
+    pub(crate) fn load(name: &str) -> Result<Self> {
+        let places = if name.contains('/') {
+            vec![PathBuf::from(name)]
+        } else {
+            let own = config_folder().into_iter();
+            own.chain([PathBuf::from(OF_MACHINE)])
+                .map(|folder| folder.join(format!("{name}.toml")))
+                .collect()
+        };
+        for place in &places {
+            match std::fs::read_to_string(place) {
+                Ok(text) => return Self::parse(name, place, &text),
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+                Err(error) => return Err(error).with_context(|| place.display().to_string()),
+            }
+        }
+        let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+        bail!("there is no profile `{name}`: no file {}", places.join(", nor "))
+    }
+
+    fn parse(name: &str, place: &Path, text: &str) -> Result<Self> {
+        let wrong = |error: toml::de::Error| {
+            // The error's own text repeats the line, which may have a secret in it.
+            let line = error
+                .span()
+                .map_or(0, |span| text[..span.start].lines().count().max(1));
+            anyhow!("{}, line {line}: {}", place.display(), error.message())
+        };
+        let tables: Tables = toml::from_str(text).map_err(wrong)?;
+        let profile = Self {
+            name: name.to_owned(),
+            place: place.to_owned(),
+            tables,
+        };
+        for (at, entry) in profile.tables.backup.iter().enumerate() {
+            let (paths, command) = (!entry.paths.is_empty(), !entry.command.is_empty());
+            if paths == command {
+                return Err(profile.wrong(&format!("backup {} needs either `paths` or `command`", at + 1)));
+            }
+        }
+        Ok(profile)
+    }
+
+    /// An error about the file.
+    fn wrong(&self, what: &str) -> anyhow::Error {
+        anyhow!("profile {}: {what}", self.place.display())
+    }
+
+    pub(crate) fn hooks(&self) -> &Hooks {
+        &self.tables.hooks
+    }
+
+    /// The backup of this number.
+    pub(crate) fn entry(&self, at: usize) -> &Entry {
+        &self.tables.backup[at]
+    }
+
+    /// Starts this program again with the profile's variables, if the environment lacks one.
+    /// Returns if it lacks none. The variables must be set before anything runs, because any thread
+    /// may read them.
+    ///
+    /// # Errors
+    /// The system does not start the program.
+    pub(crate) fn enter_environment(&self) -> Result<()> {
+        let lacks = |name: &&String| std::env::var_os(name).is_none();
+        let lacking: Vec<_> = self.tables.environment.keys().filter(lacks).collect();
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        if let Some(name) = lacking
+            .iter()
+            .find(|name| name.is_empty() || name.contains(['=', '\0']))
+        {
+            return Err(self.wrong(&format!("`{name}` cannot be the name of a variable")));
+        }
+        let mut words = std::env::args_os();
+        let mut program = std::process::Command::new("/proc/self/exe");
+        program.arg0(words.next().unwrap_or_else(|| OsString::from("onefold")));
+        program.args(words);
+        for name in lacking {
+            program.env(name, &self.tables.environment[name]);
+        }
+        Err(program.exec())
+            .with_context(|| format!("starting anew for the variables of {}", self.place.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Profile> {
+        Profile::parse("home", Path::new("/etc/onefold/home.toml"), text)
+    }
+
+    #[test]
+    fn a_wrong_profile_is_told_by_its_line_without_its_text() {
+        let error = parsed("[global]\nrepo = \"/s\"\n[envirnment]\nSECRET = \"hunter2\"\n").unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("/etc/onefold/home.toml, line 3"), "{text}");
+        assert!(text.contains("envirnment") && !text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn a_backup_has_paths_or_a_command() {
+        for text in [
+            "[[backup]]\nname = \"x\"\n",
+            "[[backup]]\npaths = [\"/a\"]\ncommand = [\"b\"]\n",
+        ] {
+            let error = parsed(text).unwrap_err().to_string();
+            assert!(error.contains("either `paths` or `command`"), "{error}");
+        }
+        let profile =
+            parsed("[[backup]]\npaths = [\"/a\", \"/b\"]\n[[backup]]\ncommand = [\"pg_dump\", \"x\"]\n")
+                .unwrap();
+        assert_eq!(profile.entry(0).title(), "/a /b");
+        assert_eq!(profile.entry(1).title(), "pg_dump x");
+    }
+}
