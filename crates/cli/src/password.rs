@@ -1,5 +1,5 @@
-//! The source of the password: file, command, environment, a credential of systemd, or a prompt on a
-//! terminal.
+//! The source of the password: file, command, environment, a credential of systemd, or a prompt on
+//! a terminal.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -90,8 +90,8 @@ fn configured(global: &Global) -> Result<Option<Credential>> {
     }
 }
 
-/// The password that systemd passes to the unit of a service (`LoadCredential=`). A unit has an empty
-/// one where the administrator made no file for it.
+/// The password that systemd passes to the unit of a service (`LoadCredential=`). A unit has an
+/// empty one where the administrator made no file for it.
 fn of_service() -> Result<Option<Credential>> {
     let Some(folder) = std::env::var_os("CREDENTIALS_DIRECTORY") else {
         return Ok(None);

@@ -69,7 +69,8 @@ fn named(matches: &ArgMatches) -> Option<String> {
     let mut matches = matches;
     let mut name = None;
     loop {
-        // A global option has its value in the command behind which it was typed, and in those below.
+        // A global option has its value in the command behind which it was typed, and in those
+        // below.
         if let Ok(Some(found)) = matches.try_get_one::<String>("profile") {
             name = Some(found.clone());
         }

@@ -4,11 +4,11 @@ mod changed;
 mod listed;
 mod options;
 mod stream;
+mod tree;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
-use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
 use cli_support::Code;
@@ -19,12 +19,12 @@ use onefold::operations;
 use onefold::repository::Repository;
 use onefold::{
     BackupOptions, BackupReport, ChangedBlocks, Error, Filter, ImageSource, Monitor, ParentStream, Store,
-    StreamRole, TreeError, TreeOptions,
+    StreamRole, TreeError,
 };
 use serde::Serialize;
 use transport::Traffic;
 
-use super::{optimize, pipeline, place, typed};
+use super::{optimize, pipeline, typed};
 use crate::args::{Backup, Global};
 
 #[derive(Serialize)]
@@ -95,14 +95,14 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     let tree = if is_stream || args.image_kib.is_some() {
         None
     } else {
-        Some(tree_options(global, args, output)?)
+        Some(tree::options(global, args, output)?)
     };
     let counting = Once::new();
     let status = || {
         // Counting reads every file's metadata once more. So it starts late, and a backup that ends
         // before anybody could want progress does without it.
         if let Some(tree) = &tree {
-            counting.call_once(|| count_ahead(tree, &monitor));
+            counting.call_once(|| tree::count_ahead(tree, &monitor));
         }
         Status {
             done: monitor.counters.bytes_logical.get(),
@@ -179,49 +179,6 @@ fn optimize_after(store: &Store, report: &BackupReport, output: Output) -> Resul
             report.id
         ))?),
     }
-}
-
-fn tree_options(global: &Global, args: &Backup, output: Output) -> Result<TreeOptions> {
-    let paths = listed::paths(args, output)?;
-    let current_folder = typed::here(&paths)?;
-    typed::look_at_roots(&paths, &current_folder, output)?;
-    let tree = TreeOptions::default()
-        .paths(paths)
-        .current_folder(current_folder)
-        .excludes(typed::excludes(
-            [&args.exclude, &args.iexclude],
-            [&args.exclude_file, &args.iexclude_file],
-        )?)
-        .exclude_caches(args.exclude_caches)
-        .markers(args.exclude_if_present.clone())
-        .file_bytes_max(args.exclude_larger_than)
-        .one_file_system(args.one_file_system)
-        .leave_out(
-            global
-                .repo
-                .clone()
-                .filter(|repo| place::elsewhere(repo).is_none()),
-        )
-        .force(args.force)
-        .ignore_ctime(args.ignore_ctime)
-        .ignore_inode(args.ignore_inode);
-    for doubt in tree.excludes.doubts(&tree.walk(true).roots) {
-        output.warn(format!("warning: {doubt}"))?;
-    }
-    Ok(tree)
-}
-
-/// Counts bytes on a thread of its own, so that progress can show how much is left.
-fn count_ahead(tree: &TreeOptions, monitor: &Monitor) {
-    let walk = tree.walk(true);
-    let total = monitor.total_handle();
-    std::thread::spawn(move || {
-        let mut bytes = 0;
-        for entry in onefold::walk::Walk::new(walk).flatten() {
-            bytes += entry.len;
-        }
-        total.store(bytes, Ordering::Relaxed);
-    });
 }
 
 fn image(

@@ -59,9 +59,9 @@ impl Profile {
         Ok(clap)
     }
 
-    /// The command lines for the typed words: one for each of the profile's backups, if `backup` was
-    /// typed without saying what to back up; otherwise one, with the options of the profile's table.
-    /// `matches` has the typed words of the innermost command `clap`, and `verb` its name.
+    /// The command lines for the typed words: one for each of the profile's backups, if `backup`
+    /// was typed without saying what to back up; otherwise one, with the options of the profile's
+    /// table. `matches` has the typed words of the innermost command `clap`, and `verb` its name.
     ///
     /// # Errors
     /// A table has a key that is no option of the command, or a value of another kind; no backup
