@@ -64,17 +64,17 @@ fn each_of_several_reads_has_its_own_outcome_and_holes() {
     let row = expected();
     let ranges = [
         (0, 2 * BLOCK),
-        (8 * BLOCK, 4 * BLOCK),
-        (volume.len_bytes() as usize, BLOCK),
-        ((ROW as usize - 1) * BLOCK, 3 * BLOCK),
-        (12 * BLOCK + 5, 5000),
-        (9 * BLOCK + 1, 1),
+        (8 * len, 4 * BLOCK),
+        (volume.len_bytes(), BLOCK),
+        ((ROW - 1) * len, 3 * BLOCK),
+        (12 * len + 5, 5000),
+        (9 * len + 1, 1),
     ];
     let mut memory: Vec<Vec<u8>> = ranges.iter().map(|(_, len)| vec![0xEE; *len]).collect();
     let mut reads: Vec<_> = ranges
         .iter()
         .zip(&mut memory)
-        .map(|((at, _), out)| VolumeRead::new(*at as u64, out))
+        .map(|((at, _), out)| VolumeRead::new(*at, out))
         .collect();
     let mut holes = Vec::new();
     volume.read_many(&mut reads, &mut |number, hole| holes.push((number, hole)));
