@@ -9,7 +9,8 @@
 //!
 //! What must hold: a thread that waits for a device holds no lock (except for the rest of a long
 //! read in one chunk, see [`crate::execute`]). The memory of a connection is bounded by its
-//! threads: each has at most one payload and one set of replies, also for reads done together. Errors of the connection end all
+//! threads: each has at most one payload and one set of replies, also for reads
+//! done together. Errors of the connection end all
 //! its threads; no request is answered twice or by halves.
 
 use std::net::Shutdown;

@@ -51,7 +51,7 @@ pub struct FileDevice {
     path: PathBuf,
     len: AtomicU64,
     requests: Requests,
-    /// For several direct reads at once; `None` with the page cache, or if the system has no queues.
+    /// For several direct reads at once; `None` with the page cache, or if the system has none.
     queue: Option<Queue>,
     is_disk: bool,
     is_read_only: bool,
