@@ -12,6 +12,6 @@ pub mod fault;
 mod file;
 mod memory;
 
-pub use device::{BLOCK_BYTES, BlockDevice, DeviceError};
+pub use device::{BLOCK_BYTES, BlockDevice, BlockRead, DeviceError};
 pub use file::{FileCaching, FileDevice};
 pub use memory::MemoryDevice;

@@ -34,7 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use allocator::return_large_memory;
-pub use block::{BLOCK_BYTES, BlockDevice, DeviceError, FileCaching, FileDevice, MemoryDevice};
+pub use block::{BLOCK_BYTES, BlockDevice, BlockRead, DeviceError, FileCaching, FileDevice, MemoryDevice};
 pub use buffer::{ALIGN_BYTES, AlignedBuffer, AlignedPool};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};

@@ -5,6 +5,8 @@
 //! client receives the first piece while the second one is read. If the protocol wants a longer
 //! read in one chunk, the thread holds the output until all pieces are sent.
 
+mod several;
+
 use std::io::IoSlice;
 use std::time::Duration;
 
@@ -32,7 +34,8 @@ const RUNS_MAX: usize = 8 << 10;
 
 /// What a thread does after it served the input.
 pub(crate) enum Next {
-    /// This request, without the input. Its payload is in the worker's memory.
+    /// This request, without the input. Its payload, or the reads that are done with it, are in the
+    /// worker's memory.
     Slow(Request),
     /// Nothing: the connection is over.
     Over,
@@ -43,6 +46,8 @@ pub(crate) struct Worker<'a> {
     connection: &'a Connection<'a>,
     replies: Replies,
     payload: AlignedBuffer,
+    /// Reads that are done together with the next slow one.
+    others: Vec<Request>,
     text: Vec<u8>,
     /// When the last request was done.
     now: Duration,
@@ -54,6 +59,7 @@ impl<'a> Worker<'a> {
             connection,
             replies: Replies::new(),
             payload: AlignedBuffer::with_capacity(0),
+            others: Vec::new(),
             text: Vec::new(),
             now: Duration::ZERO,
         }
@@ -96,6 +102,7 @@ impl<'a> Worker<'a> {
                     self.payload.grow_to(len);
                     input.take_into(&mut self.payload)?;
                 }
+                self.gather(&request, input)?;
                 return Ok(Next::Slow(request));
             }
             if request.command == Command::Write {
@@ -139,6 +146,8 @@ impl<'a> Worker<'a> {
             self.payload = payload;
             self.payload.clear();
             self.answer(request, done)?;
+        } else if !self.others.is_empty() {
+            self.read_several(request)?;
         } else {
             self.other(request, PIECE_BYTES)?;
         }
@@ -244,21 +253,24 @@ impl<'a> Worker<'a> {
         let done = self.connection.export.read(request.offset, room, &mut holes);
         self.measure(request, done.is_ok());
         match done {
-            Ok(()) if is_structured => {
-                let read = ReadChunks {
-                    cookie: request.cookie,
-                    is_last: true,
-                    offset: request.offset,
-                    len,
-                };
-                self.add_chunks(request, &read, holes)
-            }
-            Ok(()) => {
-                self.replies.add_read(&reply::simple(request.cookie, Ok(())), len);
-                Ok(())
-            }
+            Ok(()) => self.add_read(request, len, holes),
             Err(error) => self.failed(request, &error, None),
         }
+    }
+
+    /// Adds a read whose data was put into its room: all of its reply.
+    fn add_read(&mut self, request: &Request, len: usize, holes: Holes) -> Result<(), Broken> {
+        if !self.connection.transmission.is_structured {
+            self.replies.add_read(&reply::simple(request.cookie, Ok(())), len);
+            return Ok(());
+        }
+        let read = ReadChunks {
+            cookie: request.cookie,
+            is_last: true,
+            offset: request.offset,
+            len,
+        };
+        self.add_chunks(request, &read, holes)
     }
 
     /// Sends a chunk for each piece.

@@ -46,6 +46,20 @@ pub trait Export: Send + Sync {
     /// [`ExportError`]. Then the memory has any bytes, and the client sees none of them.
     fn read(&self, offset: u64, into: &mut [u8], holes: &mut Holes) -> Result<(), ExportError>;
 
+    /// How many reads of one [`Self::read_many`] run at the same time. With 1, the server calls
+    /// [`Self::read`] from several threads instead.
+    fn reads_at_once(&self) -> usize {
+        1
+    }
+
+    /// Does several reads, and returns when all are done. Each has an outcome of its own, which is
+    /// that of a [`Self::read`].
+    fn read_many(&self, reads: &mut [ExportRead<'_>]) {
+        for read in reads {
+            read.done = self.read(read.offset, read.into, &mut read.holes);
+        }
+    }
+
     /// Writes bytes. With `fua` they are durable when this returns.
     ///
     /// # Errors
@@ -84,6 +98,19 @@ pub trait Export: Send + Sync {
     /// # Errors
     /// [`ExportError`]
     fn cache(&self, offset: u64, len: u64) -> Result<(), ExportError>;
+}
+
+/// One of the reads of [`Export::read_many`].
+#[derive(Debug)]
+pub struct ExportRead<'a> {
+    /// The first byte.
+    pub offset: u64,
+    /// Where the bytes go.
+    pub into: &'a mut [u8],
+    /// Its parts without space, as of [`Export::read`].
+    pub holes: Holes,
+    /// The outcome, once it is done.
+    pub done: Result<(), ExportError>,
 }
 
 /// The exports of a server. They may appear and disappear at any time. A connection keeps the one

@@ -102,6 +102,12 @@ impl Input {
         Ok(Some(true))
     }
 
+    /// The next request, if it has arrived and is one. It is not taken.
+    pub(crate) fn next_request(&self) -> Option<Request> {
+        let bytes = self.buffer[self.start..self.end].first_chunk()?;
+        Request::decode(bytes).ok()
+    }
+
     /// Takes a request from received bytes.
     pub(crate) fn take_request(&mut self) -> Result<Request, RequestFault> {
         let bytes = self.buffer[self.start..].first_chunk();

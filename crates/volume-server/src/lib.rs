@@ -27,7 +27,7 @@ mod threads;
 mod tls;
 
 pub use error::ServeError;
-pub use export::{Export, ExportError, Exports, RunState, Runs, Zeroing};
+pub use export::{Export, ExportError, ExportRead, Exports, RunState, Runs, Zeroing};
 pub use holes::Holes;
 pub use listen::Place;
 pub use pool::PoolExports;

@@ -102,16 +102,48 @@ impl Replies {
     /// Where the data of the next read goes; `None` if replies must be sent first. At most
     /// [`PIECE_BYTES`] fit if none wait.
     pub(crate) fn room(&mut self, len: usize) -> Option<&mut [u8]> {
-        let first = (self.used + HEAD_BYTES_MAX).next_multiple_of(ALIGN_BYTES);
-        if self.parts.len() + READ_PARTS_MAX > PARTS_MAX {
+        if !self.has_parts() {
             return None;
         }
+        let first = first_behind(self.used);
         self.memory.get_mut(first..first.checked_add(len)?)
+    }
+
+    /// Whether the parts of one more read can wait.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.parts.len() + READ_PARTS_MAX <= PARTS_MAX
+    }
+
+    /// Where the data of a read goes if replies up to `used` are before it.
+    pub(crate) fn span(used: usize, len: usize) -> Range<usize> {
+        let first = first_behind(used);
+        first..first.saturating_add(len)
+    }
+
+    /// Where the data of several reads go if none wait: to the [`Self::span`] behind each other.
+    ///
+    /// # Panics
+    /// If they do not fit.
+    pub(crate) fn rooms(&mut self, lens: impl Iterator<Item = usize>) -> Vec<&mut [u8]> {
+        let (mut rest, mut used) = (&mut self.memory[..], 0);
+        lens.map(|len| {
+            let span = Self::span(used, len);
+            let (_, behind) = std::mem::take(&mut rest).split_at_mut(span.start - used);
+            let (room, behind) = behind.split_at_mut(len);
+            (rest, used) = (behind, span.end);
+            room
+        })
+        .collect()
+    }
+
+    /// The next reply is added behind this place, which is the end of a [`Self::span`] or 0.
+    pub(crate) fn go_on_at(&mut self, used: usize) {
+        self.used = used;
     }
 
     /// Adds the read whose data was put into the last [`Self::room`] of this length.
     pub(crate) fn add_read(&mut self, head: &[u8], len: usize) {
-        let first = (self.used + HEAD_BYTES_MAX).next_multiple_of(ALIGN_BYTES);
+        let first = first_behind(self.used);
         self.memory[first - head.len()..first].copy_from_slice(head);
         self.parts.push((first - head.len(), first + len));
         self.used = first + len;
@@ -121,7 +153,7 @@ impl Replies {
     /// Adds the read whose data was put into the last [`Self::room`] of this length, as chunks of
     /// data and of holes. Their heads are written over the memory of the holes.
     pub(crate) fn add_chunks(&mut self, read: &ReadChunks, holes: &mut Holes) {
-        let first = (self.used + HEAD_BYTES_MAX).next_multiple_of(ALIGN_BYTES);
+        let first = first_behind(self.used);
         let (len, cookie) = (read.len, read.cookie);
         let place = |at: usize| read.offset + at as u64;
         let size = |range: &Range<usize>| u32::try_from(range.len()).expect("a piece is shorter than 4 GiB");
@@ -200,6 +232,11 @@ impl Replies {
         (self.used, self.bytes) = (0, 0);
         sent
     }
+}
+
+/// Where the data of a read begins whose head is behind `used`.
+fn first_behind(used: usize) -> usize {
+    (used + HEAD_BYTES_MAX).next_multiple_of(ALIGN_BYTES)
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use volume::{Pool, Volume, VolumeError};
+use volume::{Pool, Volume, VolumeError, VolumeRead};
 
-use crate::export::{Export, ExportError, Exports, RunState, Runs, Zeroing};
+use crate::export::{Export, ExportError, ExportRead, Exports, RunState, Runs, Zeroing};
 use crate::holes::Holes;
 
 /// Ranges that a volume is asked for at once.
@@ -65,6 +65,24 @@ impl Export for VolumeExport {
             .volume
             .read_with_holes(offset, into, &mut |hole| holes.add(hole));
         done.map_err(export_error)
+    }
+
+    fn reads_at_once(&self) -> usize {
+        self.volume.reads_at_once()
+    }
+
+    fn read_many(&self, reads: &mut [ExportRead<'_>]) {
+        let (mut wanted, mut holes) = (Vec::with_capacity(reads.len()), Vec::with_capacity(reads.len()));
+        for read in &mut *reads {
+            wanted.push(VolumeRead::new(read.offset, read.into));
+            holes.push(&mut read.holes);
+        }
+        self.volume
+            .read_many(&mut wanted, &mut |read, hole| holes[read].add(hole));
+        let ends: Vec<_> = wanted.into_iter().map(|read| read.done).collect();
+        for (read, done) in reads.iter_mut().zip(ends) {
+            read.done = done.map_err(export_error);
+        }
     }
 
     fn write(&self, offset: u64, bytes: &[u8], fua: bool) -> Result<(), ExportError> {

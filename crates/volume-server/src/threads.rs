@@ -4,10 +4,13 @@
 //! several replies at once. Before it does a request that waits for a device ([`crate::pace`]), it
 //! gives the input to another thread, which receives the next request meanwhile. Nothing is handed
 //! from thread to thread but the input; a request's reply is sent by the thread that received it.
+//! If the export does several reads at once, a thread takes all reads that have arrived, and does
+//! them together.
 //!
 //! What must hold: a thread that waits for a device holds no lock (except for the rest of a long
 //! read in one chunk, see [`crate::execute`]). The memory of a connection is bounded by its
-//! threads: each has at most one payload and one set of replies. Errors of the connection end all
+//! threads: each has at most one payload and one set of replies, also for reads
+//! done together. Errors of the connection end all
 //! its threads; no request is answered twice or by halves.
 
 use std::net::Shutdown;

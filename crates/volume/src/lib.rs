@@ -54,7 +54,7 @@ pub use finding::{Checked, FINDINGS_MAX, Finding, Use};
 pub use format::pool::frame::PoolId;
 pub use format::pool::header::VolumeSettings;
 pub use pool::{MAP_CACHE_BYTES_DEFAULT, Pool, PoolOptions};
-pub use read::Status;
+pub use read::{Status, VolumeRead};
 pub use recount::Recounted;
 pub use stats::{Fill, PoolStats, VolumeStats};
 pub use volume::Volume;

@@ -1,11 +1,12 @@
 //! Reads of a volume: look the blocks up, read them (D1).
 //!
 //! A read takes no lock of the volume. The era in which it began keeps its blocks from being used
-//! again (rule 7).
+//! again (rule 7). If the device does several reads at once, all runs of blocks of a request, or of
+//! several requests, are one call of it.
 
 use std::ops::Range;
 
-use env::{AlignedBuffer, BLOCK_BYTES};
+use env::{AlignedBuffer, BLOCK_BYTES, BlockRead};
 use format::pool::PAGE_ENTRIES;
 use format::pool::entry::MapEntry;
 
@@ -24,7 +25,68 @@ pub struct Status {
 
 const BLOCK: usize = format::pool::BLOCK_BYTES;
 
+/// One of the reads of [`Volume::read_many`].
+#[derive(Debug)]
+pub struct VolumeRead<'a> {
+    /// The first byte.
+    pub offset: u64,
+    /// Where the bytes go.
+    pub out: &'a mut [u8],
+    /// The outcome, once it is done.
+    pub done: Result<()>,
+}
+
+impl<'a> VolumeRead<'a> {
+    /// A read that is to be done.
+    #[must_use]
+    pub const fn new(offset: u64, out: &'a mut [u8]) -> Self {
+        Self {
+            offset,
+            out,
+            done: Ok(()),
+        }
+    }
+}
+
 impl Volume {
+    /// How many reads of one [`Self::read_many`] run at the same time.
+    pub fn reads_at_once(&self) -> usize {
+        self.shared.device.reads_at_once()
+    }
+
+    /// Does several reads, at the same time if the device can, and returns when all are done. Each
+    /// has an outcome of its own, which is that of a [`Self::read_with_holes`]. Calls `hole` with
+    /// the number of a read and a part of it.
+    pub fn read_many(&self, reads: &mut [VolumeRead<'_>], hole: &mut dyn FnMut(usize, Range<usize>)) {
+        let timed = self.counters.time(&*self.shared.clock);
+        let _reading = self.readers.enter();
+        let (mut runs, mut owners) = (Vec::new(), Vec::new());
+        for (number, read) in reads.iter_mut().enumerate() {
+            let (offset, out) = (read.offset, &mut *read.out);
+            let hole = &mut |found| hole(number, found);
+            let checked = self.check_range(offset, out.len() as u64);
+            read.done = checked.and_then(|()| {
+                if !is_whole(offset, out) {
+                    return self.read_range(offset, out, hole);
+                }
+                self.find_blocks(offset / BLOCK_BYTES, out, hole, |at, bytes| {
+                    runs.push(BlockRead::new(at, bytes));
+                    owners.push(number);
+                    Ok(())
+                })
+            });
+        }
+        self.shared.device.read_many(&mut runs);
+        let failed = |(number, run): (usize, BlockRead<'_>)| Some((number, run.done.err()?));
+        let failed: Vec<_> = owners.into_iter().zip(runs).filter_map(failed).collect();
+        for (number, error) in failed {
+            reads[number].done = Err(error.into());
+        }
+        for read in reads.iter().filter(|read| read.done.is_ok()) {
+            self.counters.read(&timed, read.out.len());
+        }
+    }
+
     /// Reads any bytes of the volume.
     ///
     /// # Errors
@@ -53,10 +115,10 @@ impl Volume {
     }
 
     fn read_range(&self, offset: u64, out: &mut [u8], hole: &mut dyn FnMut(Range<usize>)) -> Result<()> {
-        let within = usize::try_from(offset % BLOCK_BYTES).unwrap_or(0);
-        if within == 0 && out.len().is_multiple_of(BLOCK) {
+        if is_whole(offset, out) {
             return self.read_blocks(offset / BLOCK_BYTES, out, hole);
         }
+        let within = usize::try_from(offset % BLOCK_BYTES).unwrap_or(0);
         // The ends are parts of blocks: read whole ones beside.
         let end = (within + out.len()).next_multiple_of(BLOCK);
         let mut whole = AlignedBuffer::with_capacity(end);
@@ -71,39 +133,60 @@ impl Volume {
 
     /// Reads whole blocks, and tells the parts without one. The caller is a reader.
     fn read_blocks(&self, lba: u64, out: &mut [u8], hole: &mut dyn FnMut(Range<usize>)) -> Result<()> {
-        let (mut lba, mut rest, mut done) = (lba, out, 0);
+        let device = &self.shared.device;
+        if device.reads_at_once() == 1 {
+            return self.find_blocks(lba, out, hole, |at, bytes| Ok(device.read_at(at, bytes)?));
+        }
+        let mut runs = Vec::new();
+        self.find_blocks(lba, out, hole, |at, bytes| {
+            runs.push(BlockRead::new(at, bytes));
+            Ok(())
+        })?;
+        device.read_many(&mut runs);
+        Ok(runs.into_iter().try_for_each(|run| run.done)?)
+    }
+
+    /// Calls `run` with each run of blocks, the place on the device and the memory; clears the
+    /// parts without a block, and tells them. The caller is a reader.
+    fn find_blocks<'a>(
+        &self,
+        mut lba: u64,
+        out: &'a mut [u8],
+        hole: &mut dyn FnMut(Range<usize>),
+        mut run: impl FnMut(u64, &'a mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let (mut rest, mut done) = (out, 0);
         while !rest.is_empty() {
             let index = usize::try_from(lba % LEAF_BLOCKS).unwrap_or(0);
             let count = (PAGE_ENTRIES - index).min(rest.len() / BLOCK);
-            let (here, others) = rest.split_at_mut(count * BLOCK);
-            match self.map.leaf(lba / LEAF_BLOCKS)? {
-                None => {
-                    here.fill(0);
-                    hole(done..done + here.len());
-                }
-                Some(leaf) => {
-                    let mut at = 0;
-                    while at < count {
-                        let first = leaf.get(index + at);
-                        let run = 1
-                            + (1..count - at)
-                                .take_while(|n| follows(first, leaf.get(index + at + n), *n))
-                                .count();
-                        let bytes = &mut here[at * BLOCK..(at + run) * BLOCK];
-                        match first.block() {
-                            None => {
-                                bytes.fill(0);
-                                hole(done + at * BLOCK..done + (at + run) * BLOCK);
-                            }
-                            Some(block) => self.shared.device.read_at(Self::at(block), bytes)?,
-                        }
-                        at += run;
+            let Some(leaf) = self.map.leaf(lba / LEAF_BLOCKS)? else {
+                let here = rest.split_off_mut(..count * BLOCK).expect("it was bounded");
+                here.fill(0);
+                hole(done..done + here.len());
+                lba += count as u64;
+                done += here.len();
+                continue;
+            };
+            let mut at = 0;
+            while at < count {
+                let first = leaf.get(index + at);
+                let blocks = 1
+                    + (1..count - at)
+                        .take_while(|n| follows(first, leaf.get(index + at + n), *n))
+                        .count();
+                let bytes = rest.split_off_mut(..blocks * BLOCK).expect("it was bounded");
+                let len = bytes.len();
+                match first.block() {
+                    None => {
+                        bytes.fill(0);
+                        hole(done..done + len);
                     }
+                    Some(block) => run(Self::at(block), bytes)?,
                 }
+                at += blocks;
+                done += len;
             }
-            rest = others;
             lba += count as u64;
-            done += count * BLOCK;
         }
         Ok(())
     }
@@ -142,6 +225,11 @@ impl Volume {
         }
         Ok(found)
     }
+}
+
+/// Whether a range is made of whole blocks.
+fn is_whole(offset: u64, out: &[u8]) -> bool {
+    offset.is_multiple_of(BLOCK_BYTES) && out.len().is_multiple_of(BLOCK)
 }
 
 /// Adds to the last part, or adds a part; `false` if there is no room for one.

@@ -40,6 +40,20 @@ pub trait BlockDevice: fmt::Debug + Send + Sync {
     /// [`DeviceError`]. Then the buffer has any bytes.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), DeviceError>;
 
+    /// How many reads of one [`Self::read_many`] run at the same time. With 1, it gains nothing
+    /// over [`Self::read_at`].
+    fn reads_at_once(&self) -> usize {
+        1
+    }
+
+    /// Does several reads, at the same time if the device can, and returns when all are done. Each
+    /// has an outcome of its own, which is that of a [`Self::read_at`].
+    fn read_many(&self, reads: &mut [BlockRead<'_>]) {
+        for read in reads {
+            read.done = self.read_at(read.offset, read.out);
+        }
+    }
+
     /// Overwrites blocks.
     ///
     /// # Errors
@@ -94,6 +108,29 @@ pub trait BlockDevice: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`DeviceError`], also if a disk is shorter than `len` bytes.
     fn grow(&self, len: u64) -> Result<(), DeviceError>;
+}
+
+/// One of the reads of [`BlockDevice::read_many`].
+#[derive(Debug)]
+pub struct BlockRead<'a> {
+    /// The first byte.
+    pub offset: u64,
+    /// Where the bytes go.
+    pub out: &'a mut [u8],
+    /// The outcome, once it is done.
+    pub done: Result<(), DeviceError>,
+}
+
+impl<'a> BlockRead<'a> {
+    /// A read that is to be done.
+    #[must_use]
+    pub const fn new(offset: u64, out: &'a mut [u8]) -> Self {
+        Self {
+            offset,
+            out,
+            done: Ok(()),
+        }
+    }
 }
 
 /// A failed operation of a block device.

@@ -11,6 +11,7 @@
 
 mod flushes;
 mod opening;
+mod queue;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -23,9 +24,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::FallocateFlags;
 
-use super::device::{BLOCK_BYTES, BlockDevice, DeviceError, check_parts, check_range};
+use super::device::{BLOCK_BYTES, BlockDevice, BlockRead, DeviceError, check_parts, check_range};
 use flushes::Flushes;
 use opening::Others;
+use queue::Queue;
 use requests::Requests;
 
 /// Flushes that run at once.
@@ -49,6 +51,8 @@ pub struct FileDevice {
     path: PathBuf,
     len: AtomicU64,
     requests: Requests,
+    /// For several direct reads at once; `None` with the page cache, or if the system has none.
+    queue: Option<Queue>,
     is_disk: bool,
     is_read_only: bool,
     /// The file again, opened for each flush that may run beside others.
@@ -138,6 +142,7 @@ impl FileDevice {
             path: path.to_owned(),
             len: AtomicU64::new(0),
             requests: Requests::new(caching),
+            queue: (caching == FileCaching::Direct).then(Queue::new).flatten(),
             is_disk,
             is_read_only: others != Others::Nobody,
             growing: Mutex::default(),
@@ -201,6 +206,36 @@ impl BlockDevice for FileDevice {
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), DeviceError> {
         self.read_vectored_at(offset, &mut [IoSliceMut::new(out)])
+    }
+
+    fn reads_at_once(&self) -> usize {
+        self.queue.as_ref().map_or(1, |_| Queue::READS_MAX)
+    }
+
+    /// Direct reads to aligned memory are queued together. All others are done one by one.
+    fn read_many(&self, reads: &mut [BlockRead<'_>]) {
+        let mut queued = Vec::with_capacity(reads.len());
+        for read in reads {
+            let suits =
+                Queue::suits(read.out) && self.check(read.offset, [read.out.len()].into_iter()).is_ok();
+            if self.queue.is_some() && suits {
+                queued.push(read);
+            } else {
+                read.done = self.read_at(read.offset, read.out);
+            }
+        }
+        let results = match &self.queue {
+            Some(queue) if queued.len() > 1 => queue.read(&self.file, &mut queued),
+            _ => vec![None; queued.len()],
+        };
+        for (read, result) in queued.into_iter().zip(results) {
+            read.done = match result.map(usize::try_from) {
+                Some(Ok(len)) if len == read.out.len() => Ok(()),
+                // A read that was not done, or in part, or interrupted, or failed: done again by
+                // itself, it succeeds or tells its error.
+                _ => self.read_at(read.offset, read.out),
+            };
+        }
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {

@@ -11,7 +11,7 @@ use env::{Clock, SystemClock};
 use nbd::ALLOCATION_CONTEXT;
 use volume_server::client::{Client, Wish};
 use volume_server::{
-    Export, ExportError, Exports, Holes, Place, RunState, Runs, Server, ServerSettings, Zeroing,
+    Export, ExportError, ExportRead, Exports, Holes, Place, RunState, Runs, Server, ServerSettings, Zeroing,
 };
 
 pub(crate) const BLOCK: usize = 4096;
@@ -33,6 +33,11 @@ pub(crate) struct MemoryExport {
     pub(crate) busy: AtomicUsize,
     pub(crate) busiest: AtomicUsize,
     pub(crate) flushes: AtomicU64,
+    /// Reads that are done together, if not 0.
+    pub(crate) at_once: AtomicUsize,
+    /// Calls for several reads, and their reads.
+    pub(crate) calls: AtomicUsize,
+    pub(crate) together: AtomicUsize,
     /// Writes from memory that is not aligned.
     pub(crate) unaligned: AtomicU64,
 }
@@ -73,6 +78,26 @@ impl MemoryExport {
     }
 }
 
+impl MemoryExport {
+    fn get(&self, offset: u64, into: &mut [u8], holes: &mut Holes) -> Result<(), ExportError> {
+        assert!(into.as_ptr().addr().is_multiple_of(env::ALIGN_BYTES) && !into.is_empty());
+        let range = range(offset, into.len() as u64);
+        let bad = usize::try_from(self.fails_at.load(Ordering::SeqCst)).unwrap();
+        if bad > 0 && range.contains(&bad) {
+            let detail = format!("byte {bad} cannot be read");
+            return Err(ExportError::Failed { detail });
+        }
+        let mapped = self.mapped.lock().unwrap();
+        for block in (range.start / BLOCK..range.end.div_ceil(BLOCK)).filter(|block| !mapped[*block]) {
+            let inside = |at: usize| at.clamp(range.start, range.end) - range.start;
+            holes.add(inside(block * BLOCK)..inside((block + 1) * BLOCK));
+        }
+        drop(mapped);
+        into.copy_from_slice(&self.bytes.read().unwrap()[range]);
+        Ok(())
+    }
+}
+
 struct Working<'a>(&'a MemoryExport);
 
 impl Drop for Working<'_> {
@@ -103,23 +128,23 @@ impl Export for MemoryExport {
         vec![ALLOCATION_CONTEXT.to_owned(), "qemu:dirty-bitmap:all".to_owned()]
     }
 
-    fn read(&self, offset: u64, into: &mut [u8], holes: &mut Holes) -> Result<(), ExportError> {
-        assert!(into.as_ptr().addr().is_multiple_of(env::ALIGN_BYTES) && !into.is_empty());
+    fn reads_at_once(&self) -> usize {
+        self.at_once.load(Ordering::SeqCst).max(1)
+    }
+
+    fn read_many(&self, reads: &mut [ExportRead<'_>]) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.together.fetch_add(reads.len(), Ordering::SeqCst);
+        assert!((2..=self.reads_at_once()).contains(&reads.len()));
         let _working = self.work();
-        let range = range(offset, into.len() as u64);
-        let bad = usize::try_from(self.fails_at.load(Ordering::SeqCst)).unwrap();
-        if bad > 0 && range.contains(&bad) {
-            let detail = format!("byte {bad} cannot be read");
-            return Err(ExportError::Failed { detail });
+        for read in reads {
+            read.done = self.get(read.offset, read.into, &mut read.holes);
         }
-        let mapped = self.mapped.lock().unwrap();
-        for block in (range.start / BLOCK..range.end.div_ceil(BLOCK)).filter(|block| !mapped[*block]) {
-            let inside = |at: usize| at.clamp(range.start, range.end) - range.start;
-            holes.add(inside(block * BLOCK)..inside((block + 1) * BLOCK));
-        }
-        drop(mapped);
-        into.copy_from_slice(&self.bytes.read().unwrap()[range]);
-        Ok(())
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8], holes: &mut Holes) -> Result<(), ExportError> {
+        let _working = self.work();
+        self.get(offset, into, holes)
     }
 
     fn write(&self, offset: u64, bytes: &[u8], fua: bool) -> Result<(), ExportError> {

@@ -4,4 +4,5 @@
 mod common;
 mod hostile;
 mod serving;
+mod together;
 mod tools;

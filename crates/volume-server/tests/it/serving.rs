@@ -166,10 +166,11 @@ fn one_by_one(ops: &[Op], is_structured: bool, micros: u64) {
 }
 
 /// Sends all operations at once, each to a part of its own, and takes the answers in any order.
-fn all_at_once(ops: &[Op], is_structured: bool, micros: u64) {
+fn all_at_once(ops: &[Op], is_structured: bool, (micros, at_once): (u64, usize)) {
     const PART: usize = 96 << 10;
     let served = serve(PART * ops.len(), |_| {});
     served.export.micros.store(micros, Ordering::SeqCst);
+    served.export.at_once.store(at_once, Ordering::SeqCst);
     let mut client = served.client(is_structured);
     let mut expected = vec![0; PART * ops.len()];
     let mut reader = Client::open(
@@ -231,12 +232,16 @@ proptest! {
 
     #[test]
     fn operations_all_at_once(ops in vec(op(), 1..60), is_structured in any::<bool>()) {
-        all_at_once(&ops, is_structured, 0);
+        all_at_once(&ops, is_structured, (0, 1));
     }
 
     #[test]
-    fn operations_all_at_once_on_a_slow_device(ops in vec(op(), 1..60), is_structured in any::<bool>()) {
-        all_at_once(&ops, is_structured, 300);
+    fn operations_all_at_once_on_a_slow_device(
+        ops in vec(op(), 1..60),
+        is_structured in any::<bool>(),
+        at_once in 1..9_usize,
+    ) {
+        all_at_once(&ops, is_structured, (300, at_once));
     }
 }
 

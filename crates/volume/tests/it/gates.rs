@@ -1,11 +1,12 @@
 //! Requests that stop in the middle, by a device that holds one of them: who waits for whom, and
 //! which block is left alone meanwhile.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use ddi::MemoryIndex;
 use env::{BlockDevice, DeviceError, MemoryDevice, SeededEntropy};
-use volume::{Pool, Volume, VolumeSettings};
+use volume::{Pool, Volume, VolumeRead, VolumeSettings};
 
 use crate::model::{BLOCK, content, number_of};
 use crate::world::{POOL, options};
@@ -27,6 +28,8 @@ struct State {
 #[derive(Debug)]
 struct HoldingDevice {
     inner: MemoryDevice,
+    /// It does several reads at once.
+    is_queue: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -35,6 +38,7 @@ impl HoldingDevice {
     fn new(len: u64) -> Self {
         Self {
             inner: MemoryDevice::new(len),
+            is_queue: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -86,6 +90,14 @@ impl BlockDevice for HoldingDevice {
         self.inner.read_at(offset, out)?;
         self.pass(Kind::Read, out);
         self.inner.read_at(offset, out)
+    }
+
+    fn reads_at_once(&self) -> usize {
+        if self.is_queue.load(Ordering::SeqCst) {
+            8
+        } else {
+            1
+        }
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
@@ -181,11 +193,35 @@ fn a_block_that_is_hashed_is_not_written_in_place_meanwhile() {
 
 #[test]
 fn a_block_that_is_read_is_not_used_again_meanwhile() {
+    reads_and_writes(|volume| read(volume, 5), false);
+}
+
+#[test]
+fn blocks_that_are_read_together_are_not_used_again_meanwhile() {
+    let together = |volume: &Volume| {
+        let mut memory = vec![0; 2 * BLOCK];
+        let (first, second) = memory.split_at_mut(BLOCK);
+        let at = 5 * BLOCK as u64;
+        // The second one reads at once, and is held; the first one has found its block by then.
+        let mut reads = [
+            VolumeRead::new(at, second),
+            VolumeRead::new(at + 7, &mut first[..99]),
+        ];
+        volume.read_many(&mut reads, &mut |_, hole| panic!("{hole:?}"));
+        assert!(reads.iter().all(|read| read.done.is_ok()));
+        assert_eq!(first[..99], second[7..106]);
+        second.to_vec()
+    };
+    reads_and_writes(together, true);
+}
+
+fn reads_and_writes(read_it: impl Fn(&Volume) -> Vec<u8> + Sync, is_queue: bool) {
     let (device, pool, volume) = open();
+    device.is_queue.store(is_queue, Ordering::SeqCst);
     volume.write(5 * BLOCK as u64, &content(1), false).unwrap();
     device.arm(Kind::Read, 1);
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| read(&volume, 5));
+        let reader = scope.spawn(|| read_it(&volume));
         let held = device.wait_until_held();
         volume.write(5 * BLOCK as u64, &content(2), false).unwrap();
         // The old block would be free now, and the first to be used.

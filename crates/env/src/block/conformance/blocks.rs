@@ -3,7 +3,7 @@
 use std::io::{IoSlice, IoSliceMut};
 
 use super::{Abilities, BLOCK, assert_bytes, pattern, read, write};
-use crate::{BLOCK_BYTES, BlockDevice, DeviceError};
+use crate::{AlignedBuffer, BLOCK_BYTES, BlockDevice, BlockRead, DeviceError};
 
 pub(super) fn blocks_that_nobody_wrote_are_zeros(device: &dyn BlockDevice, abilities: Abilities) {
     if abilities.is_zeros {
@@ -78,6 +78,53 @@ pub(super) fn only_whole_blocks_of_the_device_are_taken(device: &dyn BlockDevice
     assert_eq!(device.len(), len);
     assert_bytes(device, 0, &pattern(1, 3));
     assert_bytes(device, last, &pattern(2, 2));
+}
+
+pub(super) fn several_reads_have_outcomes_of_their_own(device: &dyn BlockDevice, _: Abilities) {
+    const BLOCKS: usize = 150;
+    let bytes = pattern(5, BLOCKS);
+    write(device, 0, &bytes);
+    let bad = bad_ranges(device);
+    assert!(device.reads_at_once() > 0);
+    for count in [0, 1, 2, 100] {
+        // Neighbours, the same blocks again, bad ranges, and memory that begins anywhere.
+        let places: Vec<(u64, usize)> = (0..count)
+            .map(|number| match bad.get(number % 20) {
+                Some(bad) if number > 2 => *bad,
+                _ => (
+                    (number * 7 % BLOCKS.min(90)) as u64 * BLOCK_BYTES,
+                    (1 + number % 50) * BLOCK,
+                ),
+            })
+            .collect();
+        let mut memory: Vec<AlignedBuffer> = places
+            .iter()
+            .map(|(_, len)| {
+                let mut buffer = AlignedBuffer::with_capacity(len + 8);
+                buffer.grow_to(len + 8);
+                buffer
+            })
+            .collect();
+        let mut reads: Vec<BlockRead<'_>> = memory
+            .iter_mut()
+            .zip(&places)
+            .enumerate()
+            .map(|(number, (buffer, (offset, len)))| {
+                let begin = if number % 9 == 5 { 8 } else { 0 };
+                BlockRead::new(*offset, &mut buffer[begin..begin + len])
+            })
+            .collect();
+        device.read_many(&mut reads);
+        for (read, (offset, len)) in reads.iter().zip(&places) {
+            if bad.contains(&(*offset, *len)) {
+                let is_told = matches!(read.done, Err(DeviceError::OutOfRange { .. }));
+                assert!(is_told, "{len} bytes at {offset}: {:?}", read.done);
+            } else {
+                let at = usize::try_from(*offset).expect("a small number");
+                assert!(read.done.is_ok() && *read.out == bytes[at..at + len], "{read:?}");
+            }
+        }
+    }
 }
 
 pub(super) fn a_request_may_be_empty(device: &dyn BlockDevice, _: Abilities) {

@@ -43,6 +43,7 @@ pub const CASES: &[Case] = &[
     ("empty", blocks::a_request_may_be_empty),
     ("large", blocks::a_request_may_be_large),
     ("memory", blocks::memory_may_begin_anywhere),
+    ("many-reads", blocks::several_reads_have_outcomes_of_their_own),
     ("vectored", blocks::several_buffers_are_one_range),
     ("many-buffers", blocks::there_may_be_many_buffers),
     ("discard", changes::a_discard_touches_its_blocks_alone),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::block::fault::FaultMachine;
-use crate::{DeviceError, FileCaching, FileDevice, MemoryDevice};
+use crate::{BlockRead, DeviceError, FileCaching, FileDevice, MemoryDevice};
 
 const FILE: Abilities = Abilities {
     is_zeros: true,
@@ -82,6 +82,8 @@ enum Flaw {
     GrowsAtADiscard,
     GrowsByOldBytes,
     NeverGrows,
+    SwapsReads,
+    DropsErrorsOfReads,
     SwapsBuffers,
     ReadsOneBufferLess,
     TakesFewBuffers,
@@ -98,6 +100,16 @@ impl BlockDevice for Broken {
             Flaw::TakesRangesPastItsEnd if offset == self.len() => Ok(()),
             Flaw::RefusesEmptyReads if out.is_empty() && offset > 0 => self.0.read_at(offset + 1, out),
             _ => self.0.read_at(offset, out),
+        }
+    }
+    fn read_many(&self, reads: &mut [BlockRead<'_>]) {
+        let last = reads.len().saturating_sub(1);
+        for (number, read) in reads.iter_mut().enumerate() {
+            let is_swapped = self.1 == Flaw::SwapsReads && number == last && last > 0;
+            read.done = self.read_at(if is_swapped { 0 } else { read.offset }, read.out);
+            if self.1 == Flaw::DropsErrorsOfReads {
+                read.done = Ok(());
+            }
         }
     }
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {

@@ -154,6 +154,11 @@ impl BlockDevice for FaultDevice {
         self.read(offset, out)
     }
 
+    /// Several reads are done one by one here, but who uses the device calls for them at once.
+    fn reads_at_once(&self) -> usize {
+        8
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.write(offset, bytes)
     }

@@ -1,6 +1,7 @@
 //! Files as devices beyond the suite: opening, locks, lengths, errors; disks are in `disks`.
 
 mod disks;
+mod queue;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
