@@ -15,5 +15,6 @@ mod model;
 mod random;
 mod single;
 mod threads;
+mod torn;
 mod unreadable;
 mod world;
