@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use ddi::fault::{Failure, FaultyIndex};
-use env::{BlockDevice, Env, MemoryDevice, MemoryStorage, SeededEntropy};
+use env::{BlockDevice, Env, FileCaching, FileDevice, MemoryDevice, MemoryStorage, SeededEntropy};
 use format::pool::EXTENT_BLOCKS;
 use format::pool::header::VolumeSettings;
 use types::{Lba, VolumeId};
@@ -25,14 +25,13 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let (env, _) = Env::simulated(Arc::new(MemoryStorage::new()), 1);
-        let index = Arc::new(FaultyIndex::new([3; 16], Arc::clone(&env.clock)));
-        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(EXTENTS << 22));
+        Self::on(Arc::new(MemoryDevice::new(EXTENTS << 22)))
+    }
+
+    fn on(device: Arc<dyn BlockDevice>) -> Self {
+        let options = options();
+        let index = Arc::new(FaultyIndex::new([3; 16], Arc::clone(&options.clock)));
         Pool::create(&*device, &SeededEntropy::new(7), [3; 16], "").expect("made");
-        let options = PoolOptions {
-            clock: env.clock,
-            map_cache_bytes: 1 << 20,
-        };
         let pool = Pool::open(device, Arc::clone(&index) as _, &options).expect("opened");
         let settings = VolumeSettings::default();
         let volume = pool.create_volume("a", 64 << 20, settings).expect("made");
@@ -110,6 +109,14 @@ impl World {
     }
 }
 
+fn options() -> PoolOptions {
+    let (env, _) = Env::simulated(Arc::new(MemoryStorage::new()), 1);
+    PoolOptions {
+        clock: env.clock,
+        map_cache_bytes: 1 << 20,
+    }
+}
+
 fn content(number: u64) -> Vec<u8> {
     let mut block = vec![7; BLOCK];
     block[..8].copy_from_slice(&number.to_le_bytes());
@@ -178,4 +185,61 @@ fn references_of_a_batch_under_way_count_for_the_next_checkpoint() {
     assert_eq!(world.volume.collect(&mut |_| true).expect("answers"), 0);
     world.volume.flush_now().expect("flushed");
     assert_eq!(world.volume.core().in_batch, 0);
+}
+
+/// Trims blocks and writes them again until the log has turned round, and some more.
+fn turn(volume: &Volume, numbers: &mut [u64]) {
+    let (mut turned, mut checkpoints) = (0, 0);
+    let mut before = volume.core().log.position();
+    for n in 0..4000 {
+        let (place, at) = (n % 128, n as u64 % 128 * BLOCK as u64);
+        numbers[place] += 10_000;
+        volume.trim(at, BLOCK as u64, false).expect("trimmed");
+        volume
+            .write(at, &content(numbers[place]), false)
+            .expect("written");
+        if n % 8 == 7 {
+            volume.flush().expect("flushed");
+        }
+        let here = volume.core().log.position();
+        assert_eq!(here.extent, before.extent);
+        if here.index < before.index {
+            checkpoints = volume.counts().checkpoints;
+        }
+        turned += u32::from(turned > 0 || here.index < before.index);
+        before = here;
+        if turned > 20 {
+            assert_eq!(
+                volume.counts().checkpoints,
+                checkpoints,
+                "the turn is behind the last one"
+            );
+            return;
+        }
+    }
+    panic!("the log has not turned round");
+}
+
+/// The process ends without a word, and another one opens the file.
+#[test]
+fn a_log_that_has_turned_round_is_replayed_from_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let file = FileDevice::create(&path, EXTENTS << 22, FileCaching::PageCache);
+    let World { pool, index, volume } = World::on(Arc::new(file.expect("a file")));
+    let (mut pool, mut volume) = (pool, volume);
+    let mut numbers: Vec<u64> = (0..WRITTEN).collect();
+    for round in 0..3 {
+        turn(&volume, &mut numbers);
+        drop((pool, volume));
+        let file = FileDevice::open(&path, FileCaching::PageCache).expect("the file");
+        pool = Pool::open(Arc::new(file), Arc::clone(&index) as _, &options()).expect("opened");
+        assert!(pool.failed().is_empty(), "{:?}", pool.failed());
+        volume = pool.volume("a").expect("the volume");
+        let mut read = vec![0; BLOCK];
+        for (number, at) in numbers.iter().zip((0..).step_by(BLOCK)) {
+            volume.read(at, &mut read).expect("read");
+            assert!(read == content(*number), "round {round}, byte {at}");
+        }
+    }
 }

@@ -231,14 +231,12 @@ fn a_header_with_one_readable_copy_is_whole() {
     let mut world = shared();
     let open = world.open().unwrap();
     // What an earlier header refers to is used again.
-    for n in 0..4 {
-        let ops = [
-            write(0, 30, 300, 1000 * n),
-            flush(0),
-            flush(0),
-            Op::Checkpoint { volume: 0 },
-        ];
+    for n in 0..6 {
+        let ops = [write(0, 0, 1040, 1 + 2000 * n), flush(0), flush(0), flush(0)];
         world.run_all(&open, &ops).unwrap();
+        if n < 2 {
+            world.run(&open, Op::Checkpoint { volume: 0 }).unwrap();
+        }
     }
     drop(open);
     let is_header = |block: &u64| open_in(POOL, BlockKind::Header, &read(&world, *block)).is_ok();
