@@ -123,7 +123,8 @@ impl Pool {
                     continue;
                 }
                 if let Err(error) = volume.iterate(fill, stopping) {
-                    tracing::error!(volume = %volume.name(), %error, "the finder failed");
+                    let volume = volume.name();
+                    tracing::error!(%volume, %error, "the finder or the collector failed; it tries again");
                 }
                 next.insert(volume.id, clock.monotonic() + interval);
             }

@@ -28,8 +28,8 @@ impl Volume {
     /// Sends the open batch, and acts on the answers.
     ///
     /// # Errors
-    /// Errors of the index: the batch stays open. [`VolumeError::NeedsRecount`] if the index
-    /// refused it: then it is abandoned.
+    /// Errors of the index, and of the device while bytes are compared: the batch stays open.
+    /// [`VolumeError::NeedsRecount`] if the index refused it: then it is abandoned.
     pub(crate) fn settle(&self, slot: &mut Slot) -> Result<()> {
         let Some(batch) = &slot.open else {
             return Ok(());
@@ -55,14 +55,23 @@ impl Volume {
             }
             Err(error) => return Err(error.into()),
         };
+        // Bytes are compared while the batch is open: if the device fails, it stays open.
+        let answers = match &batch.content {
+            BatchContent::Intent(blocks) => {
+                self.answers(&blocks[batch.answered..], &outcomes[batch.answered..])?
+            }
+            BatchContent::DecIntent(_) => Vec::new(),
+        };
         let batch = slot.open.take().expect("the batch was there");
         let result = match &batch.content {
-            BatchContent::Intent(blocks) => self.act_on_found(&batch, blocks, &outcomes),
+            BatchContent::Intent(blocks) => self.act_on_found(&batch, blocks, &answers),
             BatchContent::DecIntent(blocks) => self.act_on_decided(&batch, blocks, &outcomes),
         };
         // What the index counted is in the log or nowhere.
         self.or_stop(result)?;
-        self.core().batch = batch.sequence;
+        let mut core = self.core();
+        core.batch = batch.sequence;
+        core.in_batch = 0;
         Ok(())
     }
 
@@ -103,6 +112,7 @@ impl Volume {
             BatchContent::DecIntent(blocks) => {
                 // Marks covered what dropped them before they were taken.
                 let mut core = self.core();
+                core.in_batch = 0;
                 for (block, _, count) in blocks.into_iter().skip(batch.answered) {
                     core.give_back(block, count, 0);
                 }
@@ -116,10 +126,19 @@ impl Volume {
         Ok((leaf, usize::try_from(one.lba.get() % LEAF_BLOCKS).unwrap_or(0)))
     }
 
-    /// The index answered the finder's batch.
-    fn act_on_found(&self, sent: &Batch, blocks: &[IntentBlock], outcomes: &[Outcome]) -> Result<()> {
-        let batch = BatchSequence::new(sent.sequence).expect("the batch was sent");
+    /// What the index's answers to the finder's batch mean. Bytes are compared here, with nothing
+    /// held but the slot.
+    fn answers(&self, blocks: &[IntentBlock], outcomes: &[Outcome]) -> Result<Vec<FoundOutcome>> {
         let compares = self.settings().compare_bytes;
+        let answers = blocks.iter().zip(outcomes);
+        answers
+            .map(|(one, outcome)| self.answer(one.block, *outcome, compares))
+            .collect()
+    }
+
+    /// The index answered the finder's batch: these are its answers that are not in the log yet.
+    fn act_on_found(&self, sent: &Batch, blocks: &[IntentBlock], answers: &[FoundOutcome]) -> Result<()> {
+        let batch = BatchSequence::new(sent.sequence).expect("the batch was sent");
         let mut from = sent.answered;
         while from < blocks.len() {
             let (leaf, _) = self.leaf_of(&blocks[from])?;
@@ -129,22 +148,18 @@ impl Volume {
                 .take_while(|one| one.lba.get() / LEAF_BLOCKS == leaf.number)
                 .count();
             let range = from..from + here;
-            // Bytes are compared before anything is held.
-            let answers = blocks[range.clone()].iter().zip(&outcomes[range.clone()]);
-            let answers: Vec<FoundOutcome> = answers
-                .map(|(one, outcome)| self.answer(one.block, *outcome, compares))
-                .collect::<Result<_>>()?;
+            let of_page = &answers[from - sent.answered..][..here];
             let _gate = leaf.hold();
             let mut core = self.core();
             let at = core.append(&Record::Found {
                 batch,
                 from: u32::try_from(from).unwrap_or(u32::MAX),
-                outcomes: answers.clone(),
+                outcomes: of_page.to_vec(),
             })?;
-            for (one, answer) in blocks[range].iter().zip(answers) {
+            for (one, answer) in blocks[range].iter().zip(of_page) {
                 let index = usize::try_from(one.lba.get() % LEAF_BLOCKS).unwrap_or(0);
                 let was_frozen = leaf.get(index).block() == Some(one.block);
-                let is_shared = core.found(&leaf, index, one.block, answer, at);
+                let is_shared = core.found(&leaf, index, one.block, *answer, at);
                 self.counters.shared(u64::from(is_shared));
                 self.counters.orphaned(u64::from(!was_frozen));
             }

@@ -65,8 +65,15 @@ impl Uses {
                 self.uses[index] = second;
                 self.checked.blocks += 1;
             }
+            // Several collectors may have set it aside.
+            Use::Suspect if second == Use::Suspect => {}
             first => self.find(Finding::TwoUses { block, first, second }),
         }
+    }
+
+    /// Whether a map refers to the block, or a collector has references to it.
+    pub(crate) fn is_referred(&self, block: BlockNumber) -> bool {
+        self.index(block).is_some_and(|index| self.references[index] > 0)
     }
 
     fn refer(&mut self, block: BlockNumber, count: u32) {
@@ -111,6 +118,7 @@ impl Pool {
             } else {
                 self.list_unreadable(&mut uses);
             }
+            self.list_suspects(&mut uses);
             checked = uses.checked;
             from = range.end;
             progress(from as f64 / blocks as f64);

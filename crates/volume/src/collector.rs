@@ -59,12 +59,7 @@ impl Volume {
         if !self.shared.may_collect() {
             return Ok(None);
         }
-        if !self.core().has_log_room() && !self.credit(1)? {
-            self.checkpoint_in_slot(&slot)?;
-            if !self.core().has_log_room() {
-                return Err(VolumeError::NoSpace);
-            }
-        }
+        self.make_batch_room(&slot)?;
         let taken = self.take_unreferenced();
         if taken.is_empty() {
             return Ok(None);
@@ -88,6 +83,9 @@ impl Volume {
             .collect();
         if is_of_device(merged.len() - blocks.len(), merged.len()) {
             self.put_unreferenced(taken);
+            let is_readable = |block: &BlockNumber| blocks.binary_search_by_key(block, |one| one.0).is_ok();
+            let unreadable = merged.into_keys().find(|block| !is_readable(block));
+            self.read_again(unreadable.expect("most cannot be read"))?;
             return Ok(None);
         }
         if blocks.len() < merged.len() {
@@ -103,8 +101,10 @@ impl Volume {
             why: error.to_string(),
         })?;
         let content = BatchContent::DecIntent(blocks);
+        self.core().in_batch = content.references().count();
         for record in content.records(batch) {
-            self.or_stop(self.core().append(&record))?;
+            let appended = self.core().append(&record);
+            self.or_stop(appended)?;
         }
         slot.open = Some(Batch {
             sequence,

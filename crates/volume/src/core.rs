@@ -51,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) unreferenced: VecDeque<Unreferenced>,
     /// References to blocks that the collector could not read.
     pub(crate) aside: Vec<Unreferenced>,
+    /// References of the batch under way, which a checkpoint stores as well.
+    pub(crate) in_batch: usize,
     /// Blocks that the finder or the collector could not read.
     pub(crate) unreadable: BTreeSet<BlockNumber>,
     pub(crate) with_finder: HashSet<BlockNumber>,
@@ -100,6 +102,7 @@ impl Core {
                 })
                 .collect(),
             aside: Vec::new(),
+            in_batch: 0,
             unreadable: BTreeSet::new(),
             with_finder: HashSet::new(),
             reserved: BTreeMap::new(),
@@ -154,16 +157,26 @@ impl Core {
 
     /// Whether the log has room for the records of an operation.
     pub(crate) fn has_log_room(&mut self) -> bool {
-        // The pages of the next checkpoint come first.
+        self.take_spare();
+        self.log.has_room()
+    }
+
+    /// Whether the log has room for a batch, and for operations as long as it is open.
+    pub(crate) fn has_batch_room(&mut self) -> bool {
+        self.take_spare();
+        self.log.has_room_to_begin()
+    }
+
+    /// Gives the log a spare extent if there is one. The pages of the next checkpoint come first.
+    fn take_spare(&mut self) {
         if self.log.spare().is_none() && self.free.len() >= EXTENT_BLOCKS + self.reserve() {
             self.log.take_spare(&mut self.free);
         }
-        self.log.has_room()
     }
 
     /// Free blocks that are kept for the pages of the next checkpoint.
     pub(crate) fn reserve(&self) -> u64 {
-        let references = self.unreferenced.len() + self.aside.len();
+        let references = self.unreferenced.len() + self.aside.len() + self.in_batch;
         let state_bytes = 12 * references + self.free.state_bytes();
         2 * self.dirty.len() as u64 + (state_bytes / 4000) as u64 + 64
     }

@@ -37,6 +37,18 @@ pub enum VolumeError {
         /// What is wrong.
         why: FormatError,
     },
+    /// The device cannot read a block of a log that was flushed, or of which nobody knows.
+    #[error(
+        "the device cannot read block {block}, in the log of a volume, and what was flushed may be behind it: \
+         {error}; the volume is not changed, and comes back when the device, or another one with a copy of it, \
+         can read the block"
+    )]
+    UnreadableLog {
+        /// The block.
+        block: BlockNumber,
+        /// The error.
+        error: DeviceError,
+    },
     /// Structures contradict each other.
     #[error("volume {volume:?} contradicts itself: {why}; run `onefold pool check`")]
     Contradiction {

@@ -137,12 +137,7 @@ impl Volume {
         self.check_running()?;
         self.shared.check_index()?;
         self.settle(&mut slot)?;
-        if !self.core().has_log_room() && !self.credit(1)? {
-            self.checkpoint_in_slot(&slot)?;
-            if !self.core().has_log_room() {
-                return Err(VolumeError::NoSpace);
-            }
-        }
+        self.make_batch_room(&slot)?;
         let mut taken = self.freeze(lbas, wait, found);
         let read = self.read_taken(&mut taken);
         if let Err(error) = read {
@@ -158,11 +153,7 @@ impl Volume {
         if is_of_device(unreadable.len(), unreadable.len() + taken.len()) {
             self.put_back(&taken);
             self.put_back(&unreadable);
-            let mut bytes = AlignedBuffer::with_capacity(BLOCK_LEN);
-            bytes.grow_to(BLOCK_LEN);
-            self.shared
-                .device
-                .read_at(Self::at(unreadable[0].block), &mut bytes)?;
+            self.read_again(unreadable[0].block)?;
             return Ok(0);
         }
         self.leave_alone(&unreadable);
@@ -365,7 +356,8 @@ impl Volume {
         })?;
         let content = BatchContent::Intent(blocks);
         for record in content.records(batch) {
-            self.or_stop(self.core().append(&record))?;
+            let appended = self.core().append(&record);
+            self.or_stop(appended)?;
         }
         slot.open = Some(Batch {
             sequence,

@@ -15,8 +15,11 @@ use types::{BlockNumber, ExtentNumber, VolumeId};
 use crate::error::{Result, VolumeError};
 use crate::free::{FreeBlocks, block_at};
 
-/// Blocks at the end of an extent that are kept for the records of a batch that is under way.
+/// Blocks of log that an operation leaves to operations beside it, and to a batch that is under
+/// way.
 const RESERVE_BLOCKS: u32 = 256;
+/// Blocks of log that the intents of a batch fill at most, with its answers behind them.
+const BATCH_BLOCKS_MAX: u32 = RESERVE_BLOCKS / 2;
 
 /// Behind the last block of an extent.
 #[expect(clippy::cast_possible_truncation, reason = "1024")]
@@ -170,14 +173,26 @@ impl LogBuffer {
         }
     }
 
+    /// Whether so many blocks can be written, and one more.
+    fn has_blocks(&self, blocks: u32) -> bool {
+        let room = self.limit.saturating_sub(self.index) + self.turn().unwrap_or(0);
+        self.spare.is_some() || room > blocks
+    }
+
     /// Whether records of an operation and of the batch beside it fit, whatever happens.
     pub(crate) fn has_room(&self) -> bool {
-        self.spare.is_some() || self.index + RESERVE_BLOCKS < self.limit || self.turn().is_some()
+        self.has_blocks(RESERVE_BLOCKS)
+    }
+
+    /// Whether a batch may begin: operations beside it, and checkpoints that log its intents again,
+    /// fit for as long as no answer comes.
+    pub(crate) fn has_room_to_begin(&self) -> bool {
+        self.has_blocks(2 * RESERVE_BLOCKS)
     }
 
     /// Whether the records of an open batch fit, and those of its answers behind them.
     pub(crate) fn has_room_for_batch(&self) -> bool {
-        self.spare.is_some() || self.index + RESERVE_BLOCKS / 2 < self.limit || self.turn().is_some()
+        self.has_blocks(BATCH_BLOCKS_MAX)
     }
 
     /// The sequence number of the block of the last record that is no mark.

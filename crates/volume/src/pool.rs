@@ -10,13 +10,13 @@ use crypto::{DomainKey, Fingerprinter};
 use ddi::{Bucket, DuplicatesIndex};
 use env::{BlockDevice, Clock, DeviceError, Entropy};
 use format::pool::frame::PoolId;
-use format::pool::header::{VOLUME_BLOCKS_MAX, VolumeHeader, VolumeSettings};
+use format::pool::header::{VolumeHeader, VolumeSettings};
 use format::pool::superblock::Superblock;
 use types::{BatchSequence, ExtentNumber, VolumeId};
 
 use crate::error::{Result, VolumeError};
 use crate::extents::{ExtentTable, extents_of, read_superblock, write_superblock};
-use crate::head::{read_header, write_copy};
+use crate::head::{read_header, write_copies};
 use crate::lock::lock;
 use crate::names::{check_len, check_name};
 use crate::recovery::{Recovered, recover};
@@ -118,7 +118,9 @@ impl Pool {
             match &error {
                 VolumeError::Damaged { .. } | VolumeError::Contradiction { .. } | VolumeError::NoSpace => {}
                 // It comes back when the device can read it. Nobody may free its blocks until then.
-                VolumeError::Device(DeviceError::Io { .. }) => shared.set_unread(),
+                VolumeError::Device(DeviceError::Io { .. }) | VolumeError::UnreadableLog { .. } => {
+                    shared.set_unread();
+                }
                 _ => return Err(error),
             }
             tracing::error!(volume = %id, %error, "the volume cannot be recovered");
@@ -218,7 +220,7 @@ impl Pool {
         next.next_volume = id.next();
         write_superblock(&*self.shared.device, &mut next)?;
         *superblock = next;
-        let header = VolumeHeader {
+        let mut header = VolumeHeader {
             volume: id,
             counter: 1,
             name: name.to_owned(),
@@ -230,7 +232,7 @@ impl Pool {
             log: None,
             settings,
         };
-        let (extent, granted) = self.begin_volume(&header)?;
+        let (extent, granted) = self.begin_volume(&mut header)?;
         let opened = granted.and_then(|()| self.open_new(id, extent));
         if let Err(error) = &opened {
             tracing::error!(volume = %id, name, %error, "the volume was made, but cannot be opened");
@@ -242,7 +244,7 @@ impl Pool {
 
     /// Writes the header of a new volume, and enters it in the table. If that succeeds, there is
     /// the volume: then the second result says whether it got extents for its log and its blocks.
-    fn begin_volume(&self, header: &VolumeHeader) -> Result<(ExtentNumber, Result<()>)> {
+    fn begin_volume(&self, header: &mut VolumeHeader) -> Result<(ExtentNumber, Result<()>)> {
         let device = &*self.shared.device;
         // Nobody else may take the extents meanwhile.
         let mut table = self.shared.table();
@@ -250,7 +252,7 @@ impl Pool {
             return Err(VolumeError::NoSpace);
         }
         let extent = table.find_header()?;
-        write_copy(device, self.shared.pool, extent, header)?;
+        write_copies(device, self.shared.pool, extent, header)?;
         table.begin_volume(device, extent, header.volume)?;
         Ok((extent, table.grant(device, header.volume, 2).map(|_| ())))
     }
@@ -353,6 +355,8 @@ fn finish_recovery(
         let volume = Arc::new(one.volume);
         shared.table().release(&*shared.device, &one.returned)?;
         gifts.extend(one.gifts);
+        let references = one.open.iter().flat_map(|batch| batch.content.references());
+        volume.core().in_batch = references.count();
         volume.slot().open = one.open;
         unknown.insert(volume.id, one.unknown);
         volumes.insert(volume.id, volume);
@@ -441,32 +445,6 @@ impl Volume {
         };
         let result = self.write_header(&mut head, header);
         self.or_stop(result)
-    }
-
-    /// Gives the volume another length, rounded up to whole blocks. If it gets shorter, what is
-    /// behind its end is lost.
-    ///
-    /// # Errors
-    /// [`VolumeError::Invalid`]; errors of the device.
-    pub fn resize(&self, len_bytes: u64) -> Result<()> {
-        let blocks = check_len(len_bytes)?;
-        self.make_log_room()?;
-        let before = self.blocks();
-        self.set_blocks(blocks.min(before));
-        // Also when it grows: an attempt to make it shorter may have ended halfway.
-        let end = VOLUME_BLOCKS_MAX * env::BLOCK_BYTES;
-        if let Err(error) = self.cut(blocks.min(before) * env::BLOCK_BYTES, end) {
-            self.set_blocks(before);
-            return Err(error);
-        }
-        {
-            // A checkpoint must not come between the record and the length that it stores.
-            let mut core = self.core();
-            let record = format::pool::record::Record::Resized { blocks };
-            self.or_stop(core.append(&record))?;
-            self.set_blocks(blocks);
-        }
-        self.flush_now()
     }
 
     /// Changes the settings, durably.

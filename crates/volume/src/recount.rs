@@ -1,13 +1,18 @@
 //! Counts all references again, and builds the duplicates index anew from the volumes' maps (V7).
 //!
 //! The maps alone are counted: lists of the collector are void. Two blocks of one content become
-//! one block. Blocks without any use become free again. Nobody writes meanwhile; the caller has the
+//! one block. Blocks without any use become free again. A block that cannot be read or is rotten
+//! gets no row: nothing is shared with it, and it is never freed. A block is rotten if its content
+//! is not the one that the old index has: then it is set aside, as the collector does, and later
+//! recounts pass over it. An old index that does not match the volumes is not asked: its rows may
+//! be those of earlier contents. Nobody writes meanwhile; the caller has the
 //! pool alone. The maps are durable before the index is replaced, so a crash leaves the old index,
 //! which does not match, and the next recount ends the work.
 //!
-//! Memory: some 100 bytes for each distinct content that is shared.
+//! Memory: some 150 bytes for each distinct content that is shared.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
 
 use ddi::{Bucket, ClientPosition, Row, RowKey};
 use format::pool::entry::MapEntry;
@@ -34,6 +39,9 @@ pub struct Recounted {
     /// Shared blocks that the device cannot read. The new index does not have them, so nothing is
     /// shared with them, and they are never freed.
     pub unreadable: u64,
+    /// Shared blocks whose content is not the one that was registered. The new index does not have
+    /// them either.
+    pub rotten: u64,
     /// Blocks without any use, which are free again.
     pub freed: u64,
 }
@@ -124,6 +132,18 @@ impl Pool {
         Ok(references)
     }
 
+    /// The contents that blocks had when they were registered, as far as the old index knows.
+    fn registered(&self) -> Result<HashMap<BlockNumber, RowKey>> {
+        let mut registered = HashMap::new();
+        if self.shared.check_index().is_ok() {
+            self.shared.index.scan(Bucket::FIRST, &mut |row| {
+                registered.insert(row.block, row.key);
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(registered)
+    }
+
     /// The rows of the new index. Maps refer to one block for each content afterwards.
     fn rows(
         &self,
@@ -135,6 +155,10 @@ impl Pool {
         let mut other: HashMap<BlockNumber, BlockNumber> = HashMap::new();
         let mut buffer = env::AlignedBuffer::with_capacity(4096);
         buffer.grow_to(4096);
+        let registered = self.registered()?;
+        let volumes = self.all();
+        let suspects = volumes.iter().flat_map(|volume| volume.core().suspects.clone());
+        let suspects: BTreeSet<BlockNumber> = suspects.collect();
         let total = references.len().max(1) as f64;
         for (number, (block, count)) in references.iter().enumerate() {
             if !self.shared.try_read(*block, &mut buffer)? {
@@ -143,6 +167,16 @@ impl Pool {
                 continue;
             }
             let key = RowKey::from(&self.shared.printer.chunk(&buffer));
+            let is_other = registered.get(block).is_some_and(|registered| *registered != key);
+            let is_aside = suspects.contains(block);
+            if is_other || is_aside {
+                tracing::warn!(%block, "a shared block is rotten");
+                done.rotten += 1;
+                if let Some(volume) = volumes.first().filter(|_| !is_aside) {
+                    volume.core().suspects.insert(*block);
+                }
+                continue;
+            }
             match rows.get_mut(&key) {
                 None => {
                     rows.insert(key, (*block, *count));

@@ -13,21 +13,19 @@ use std::sync::Arc;
 
 use env::{AlignedBuffer, BLOCK_BYTES, BlockDevice};
 use format::FormatError;
-use format::pool::EXTENT_BLOCKS;
 use format::pool::frame::{self, BlockKind, PoolId};
-use format::pool::header::{LogPosition, VolumeHeader};
-use format::pool::log::LogBlockHead;
-use format::pool::record::Record;
+use format::pool::header::VolumeHeader;
 use format::pool::state::{VolumeState, read_state_page};
 use types::{BlockNumber, ExtentNumber, VolumeId};
 
 use crate::core::Core;
 use crate::error::{Result, VolumeError};
 use crate::extents::Grant;
+use crate::found_log::read_log;
 use crate::free::{EXTENT_LEN, FreeBlocks, block_at};
 use crate::head::{HEADER_BLOCKS, read_header};
 use crate::leaf::LEAF_BLOCKS;
-use crate::log::{EXTENT_END, LogBuffer};
+use crate::log::LogBuffer;
 use crate::map::{Map, Upper, UpperPages, read_page};
 use crate::replay::Replay;
 use crate::shared::{Gift, Shared};
@@ -77,15 +75,7 @@ pub(crate) fn recover(shared: Arc<Shared>, id: VolumeId, extent: ExtentNumber) -
     // No other opening of the pool had this epoch, so no older block of log continues this one.
     let stored_epoch = header.epoch;
     header.epoch = shared.epoch;
-    let buffer = LogBuffer::resume(
-        shared.pool,
-        id,
-        header.epoch,
-        extents,
-        next,
-        limit,
-        log.blocks.len() as u64,
-    );
+    let buffer = LogBuffer::resume(shared.pool, id, header.epoch, extents, next, limit, log.len);
     let mut core = Core::new(&state, free, buffer, header.birth);
     let log_extent = is_new.then_some(next.extent);
     let mut replay = Replay::new(id, &*device, &map, &mut core, header.blocks);
@@ -246,154 +236,4 @@ fn read_below<'a>(
         }
     }
     Ok(pages)
-}
-
-/// The log behind a checkpoint.
-pub(crate) struct FoundLog {
-    /// Its extents, in order.
-    pub(crate) extents: Vec<ExtentNumber>,
-    pub(crate) blocks: Vec<(u64, Vec<Record>)>,
-    /// The place of the block behind the last.
-    pub(crate) next: LogPosition,
-    /// The end of the room in the last extent.
-    pub(crate) limit: u32,
-    /// Blocks before this one are covered by a mark.
-    marked: u64,
-}
-
-/// Reads the log up to its end: the first block that is not the next one.
-pub(crate) fn read_log(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader) -> Result<FoundLog> {
-    const AT_ONCE: u64 = 64;
-    let Some(begin) = header.log else {
-        let extent = ExtentNumber::MAX;
-        return Ok(FoundLog {
-            extents: Vec::new(),
-            blocks: Vec::new(),
-            next: LogPosition {
-                extent,
-                index: 0,
-                sequence: 1,
-            },
-            limit: EXTENT_END,
-            marked: 0,
-        });
-    };
-    let mut found = FoundLog {
-        extents: vec![begin.extent],
-        blocks: Vec::new(),
-        next: begin,
-        limit: EXTENT_END,
-        marked: begin.sequence,
-    };
-    let mut buffer = AlignedBuffer::with_capacity(64 * 4096);
-    'all: loop {
-        let index = u64::from(found.next.index);
-        let count = AT_ONCE.min(EXTENT_BLOCKS - index);
-        buffer.grow_to(usize::try_from(count * BLOCK_BYTES).unwrap_or(0));
-        let first = block_at(found.next.extent, found.next.index as usize);
-        device.read_at(Volume::at(first), &mut buffer)?;
-        for block in buffer.chunks_exact(4096) {
-            let Some((head, records)) = read_block(pool, header, &found.next, block)? else {
-                break 'all;
-            };
-            for record in &records {
-                if let Record::FlushMark { covers } = record {
-                    found.marked = found.marked.max(*covers);
-                }
-            }
-            found.blocks.push((head.sequence, records));
-            found.next.sequence += 1;
-            found.next.index += 1;
-            let is_last = found.next.index >= EXTENT_END;
-            match head.next {
-                Some(next) => {
-                    if next == found.next.extent {
-                        // The log turned round in its first extent.
-                        found.limit = begin.index;
-                    } else {
-                        found.extents.push(next);
-                        found.limit = EXTENT_END;
-                    }
-                    found.next.extent = next;
-                    found.next.index = 0;
-                    continue 'all;
-                }
-                None if !is_last => {}
-                None => {
-                    return Err(VolumeError::Contradiction {
-                        volume: header.name.clone(),
-                        why: format!("block {} of its log names no extent", head.sequence),
-                    });
-                }
-            }
-        }
-    }
-    check_end(device, pool, header, &found)?;
-    Ok(found)
-}
-
-/// The block of log if it is the next one. A whole block of this log that cannot be read is damage,
-/// or of a newer program: to end the log there would lose what was answered.
-fn read_block(
-    pool: PoolId,
-    header: &VolumeHeader,
-    next: &LogPosition,
-    block: &[u8],
-) -> Result<Option<(LogBlockHead, Vec<Record>)>> {
-    let payload = match frame::open_in(pool, BlockKind::Log, block) {
-        Ok(payload) => payload,
-        Err(error @ FormatError::NewerVersion { .. }) => return Err(VolumeError::Newer { why: error }),
-        Err(_) => return Ok(None),
-    };
-    let is_next = |head: &LogBlockHead| {
-        head.volume == header.volume && head.epoch == header.epoch && head.sequence == next.sequence
-    };
-    match LogBlockHead::read_head(payload) {
-        Ok(head) if is_next(&head) => {}
-        _ => return Ok(None),
-    }
-    let read = LogBlockHead::read(payload).map_err(|why| VolumeError::Damaged {
-        what: "the log of a volume",
-        block: block_at(next.extent, next.index as usize),
-        why,
-    })?;
-    Ok(Some(read))
-}
-
-/// Fails if another block of the extent says that the block at the end of the log was flushed. Then
-/// the log does not end there: the block is damaged.
-fn check_end(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHeader, found: &FoundLog) -> Result<()> {
-    let end = found.next;
-    let mut buffer = AlignedBuffer::with_capacity(64 * 4096);
-    let mut index = 0;
-    while index < EXTENT_BLOCKS {
-        let count = (EXTENT_BLOCKS - index).min(64);
-        buffer.grow_to(usize::try_from(count * BLOCK_BYTES).unwrap_or(0));
-        let first = block_at(end.extent, usize::try_from(index).unwrap_or(0));
-        device.read_at(Volume::at(first), &mut buffer)?;
-        for block in buffer.chunks_exact(4096) {
-            let read = frame::open_in(pool, BlockKind::Log, block).and_then(LogBlockHead::read);
-            let Ok((head, records)) = read else {
-                continue;
-            };
-            let is_later =
-                head.volume == header.volume && head.epoch == header.epoch && head.sequence > end.sequence;
-            let is_flushed = |record: &Record| match record {
-                Record::FlushMark { covers } => *covers > end.sequence,
-                _ => false,
-            };
-            if is_later && records.iter().any(is_flushed) {
-                return Err(VolumeError::Damaged {
-                    what: "the log of a volume",
-                    block: block_at(end.extent, end.index as usize),
-                    why: FormatError::Invalid {
-                        what: "log block",
-                        why: "a later block says that it was flushed",
-                    },
-                });
-            }
-        }
-        index += count;
-    }
-    Ok(())
 }

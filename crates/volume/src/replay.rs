@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use env::{AlignedBuffer, BlockDevice};
+use format::pool::BLOCK_BYTES;
 use format::pool::entry::MapEntry;
 use format::pool::record::{DecidedOutcome, FoundOutcome, IntentBlock, Record, block_digest};
 use types::{BlockNumber, Fingerprint, Lba, VolumeId};
@@ -19,7 +20,7 @@ use crate::map::Map;
 use crate::references::take_references;
 use crate::shared::Gift;
 use crate::slot::BatchContent;
-use crate::volume::Volume;
+use crate::unreadable::try_read;
 
 /// Replays records.
 pub(crate) struct Replay<'a> {
@@ -176,14 +177,13 @@ impl<'a> Replay<'a> {
                 "blocks that are mapped at {lba} cross a page"
             )));
         }
-        let is_trusted = at < self.trusted;
-        let mut content = AlignedBuffer::with_capacity(0);
-        if !is_trusted {
-            content.grow_to(digests.len() * 4096);
-            self.device.read_at(Volume::at(block), &mut content)?;
-        }
+        let found = if at < self.trusted {
+            None
+        } else {
+            Some(self.digests(block, digests.len())?)
+        };
         for (n, digest) in digests.iter().enumerate() {
-            let is_there = is_trusted || block_digest(&content[n * 4096..(n + 1) * 4096]) == *digest;
+            let is_there = found.as_ref().is_none_or(|found| found[n] == Some(*digest));
             let new = BlockNumber::new(block.get() + n as u64);
             let new = new.map_err(|error| Self::wrong(error.to_string()))?;
             if !is_there {
@@ -197,6 +197,28 @@ impl<'a> Replay<'a> {
             self.core.map(&leaf, index + n, new, 1, at);
         }
         Ok(())
+    }
+
+    /// The digests of blocks in a row. A block that the device cannot read has none: a power cut
+    /// may have left it so.
+    fn digests(&self, first: BlockNumber, count: usize) -> Result<Vec<Option<u64>>> {
+        let mut content = AlignedBuffer::with_capacity(count * BLOCK_BYTES);
+        content.grow_to(count * BLOCK_BYTES);
+        if try_read(self.device, first, &mut content)? {
+            let blocks = content.chunks_exact(BLOCK_BYTES).take(count);
+            return Ok(blocks.map(|block| Some(block_digest(block))).collect());
+        }
+        let mut digests = Vec::with_capacity(count);
+        for (n, content) in content.chunks_exact_mut(BLOCK_BYTES).take(count).enumerate() {
+            let block = BlockNumber::new(first.get() + n as u64);
+            let block = block.map_err(|error| Self::wrong(error.to_string()))?;
+            let is_read = try_read(self.device, block, content)?;
+            if !is_read {
+                tracing::warn!(volume = %self.volume, %block, "the device cannot read a block that was written last");
+            }
+            digests.push(is_read.then(|| block_digest(content)));
+        }
+        Ok(digests)
     }
 
     /// Whether the batch was met before: a checkpoint that did not end has repeated its intents.

@@ -108,6 +108,20 @@ impl Pool {
         }
     }
 
+    /// Lists the blocks that are set aside because of rot, and that volumes still refer to.
+    pub(crate) fn list_suspects(&self, uses: &mut Uses) {
+        let all = self.all().into_iter();
+        let suspects: std::collections::BTreeSet<BlockNumber> =
+            all.flat_map(|volume| volume.core().suspects.clone()).collect();
+        for block in suspects {
+            let is_listed = |finding: &Finding| matches!(finding, Finding::Rotten { block: listed, .. } if *listed == block);
+            if uses.is_referred(block) && !uses.checked.findings.iter().any(is_listed) {
+                let volumes = self.referrers(block, REFERRERS_MAX);
+                uses.find(Finding::Rotten { block, volumes });
+            }
+        }
+    }
+
     /// The blocks of volumes that refer to a block, at most `max`.
     fn referrers(&self, block: BlockNumber, max: usize) -> Vec<(String, Lba)> {
         let mut found = Vec::new();

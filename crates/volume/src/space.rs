@@ -7,6 +7,7 @@ use types::BlockNumber;
 use crate::error::{Result, VolumeError};
 use crate::extents::Grant;
 use crate::lock::lock;
+use crate::slot::Slot;
 use crate::volume::{KEPT_FOR_OVERWRITES, Purpose, Volume};
 
 impl Volume {
@@ -162,6 +163,20 @@ impl Volume {
         Err(VolumeError::NoSpace)
     }
 
+    /// Makes sure that the log has room for a batch, which may stay open for long. The caller holds
+    /// the slot, whose batch is answered.
+    pub(crate) fn make_batch_room(&self, slot: &Slot) -> Result<()> {
+        let has_room = || self.core().has_batch_room();
+        if has_room() || self.credit(1)? && has_room() {
+            return Ok(());
+        }
+        self.checkpoint_in_slot(slot)?;
+        if has_room() {
+            return Ok(());
+        }
+        Err(VolumeError::NoSpace)
+    }
+
     /// Gets extents from the pool. Returns whether there was one.
     pub(crate) fn credit(&self, count: usize) -> Result<bool> {
         let granted = self.or_stop(self.shared.grant(self.id, count))?;
@@ -183,3 +198,6 @@ impl Volume {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

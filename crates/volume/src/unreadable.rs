@@ -9,7 +9,7 @@
 //! or the pool is started. The collector keeps references to such a block for as long. Requests of
 //! clients for the block get the error of the device.
 
-use env::DeviceError;
+use env::{AlignedBuffer, BlockDevice, DeviceError};
 use format::pool::superblock::SUPERBLOCKS;
 use types::{BlockNumber, Lba};
 
@@ -26,27 +26,52 @@ pub(crate) const fn is_of_device(unreadable: usize, of: usize) -> bool {
     unreadable > UNREADABLE_MAX && unreadable > of / 2
 }
 
-impl Shared {
-    /// Whether the error of a read is that of the block alone.
-    pub(crate) fn is_of_block(&self, error: &DeviceError) -> bool {
-        let can_read = |block: u64| {
-            let mut bytes = [0; format::pool::BLOCK_BYTES];
-            self.device.read_at(block * env::BLOCK_BYTES, &mut bytes).is_ok()
-        };
-        matches!(error, DeviceError::Io { .. }) && SUPERBLOCKS.into_iter().any(can_read)
-    }
+/// Whether the error of a read is that of the block alone.
+fn is_of_block(device: &dyn BlockDevice, error: &DeviceError) -> bool {
+    let can_read = |block: u64| {
+        let mut bytes = [0; format::pool::BLOCK_BYTES];
+        device.read_at(block * env::BLOCK_BYTES, &mut bytes).is_ok()
+    };
+    matches!(error, DeviceError::Io { .. }) && SUPERBLOCKS.into_iter().any(can_read)
+}
 
+/// Reads blocks in a row. Returns the error if it is of a block.
+pub(crate) fn read_or_error(
+    device: &dyn BlockDevice,
+    first: BlockNumber,
+    out: &mut [u8],
+) -> Result<Option<DeviceError>> {
+    match device.read_at(Volume::at(first), out) {
+        Ok(()) => Ok(None),
+        Err(error) if is_of_block(device, &error) => Ok(Some(error)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads blocks in a row; `false` if the error is of a block.
+pub(crate) fn try_read(device: &dyn BlockDevice, first: BlockNumber, out: &mut [u8]) -> Result<bool> {
+    Ok(read_or_error(device, first, out)?.is_none())
+}
+
+impl Shared {
     /// Reads blocks in a row; `false` if the error is of a block.
     pub(crate) fn try_read(&self, first: BlockNumber, out: &mut [u8]) -> Result<bool> {
-        match self.device.read_at(Volume::at(first), out) {
-            Ok(()) => Ok(true),
-            Err(error) if self.is_of_block(&error) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        try_read(&*self.device, first, out)
     }
 }
 
 impl Volume {
+    /// Reads a block for the error that the device gives, which is the device's fault.
+    ///
+    /// # Errors
+    /// That error, unless the device can read the block now.
+    pub(crate) fn read_again(&self, block: BlockNumber) -> Result<()> {
+        let mut bytes = AlignedBuffer::with_capacity(format::pool::BLOCK_BYTES);
+        bytes.grow_to(format::pool::BLOCK_BYTES);
+        self.shared.device.read_at(Self::at(block), &mut bytes)?;
+        Ok(())
+    }
+
     /// Sets aside a block that cannot be read. `lba` is the volume's block that refers to it, if
     /// one does.
     pub(crate) fn set_aside(&self, core: &mut Core, block: BlockNumber, lba: Option<Lba>) {

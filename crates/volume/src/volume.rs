@@ -77,6 +77,8 @@ pub struct Volume {
     pub(crate) refill_turn: Mutex<u64>,
     /// Held while the blocks of a removed volume are freed, and while it becomes a new one.
     dissolving: Mutex<()>,
+    /// Held while the volume gets another length.
+    resizing: Mutex<()>,
     stopped: OnceLock<String>,
     /// Leaves from this one on have to be searched for private blocks.
     pub(crate) unsearched: AtomicU64,
@@ -100,6 +102,7 @@ impl Volume {
             settled: AtomicU64::new(core.settled()),
             refill_turn: Mutex::new(1),
             dissolving: Mutex::default(),
+            resizing: Mutex::default(),
             stopped: OnceLock::new(),
             unsearched: AtomicU64::new(0),
             core: Mutex::new(core),
@@ -181,6 +184,11 @@ impl Volume {
     /// The same, if nobody has it.
     pub(crate) fn try_dissolving(&self) -> Option<MutexGuard<'_, ()>> {
         self.dissolving.try_lock().ok()
+    }
+
+    /// The right to give the volume another length. It is taken before all other locks.
+    pub(crate) fn resizing(&self) -> MutexGuard<'_, ()> {
+        lock(&self.resizing)
     }
 
     /// A mark that is durable covers the log before the block with this sequence number.

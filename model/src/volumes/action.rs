@@ -87,6 +87,10 @@ pub enum Action {
     Confirm { volume: usize },
     /// All maps are counted again.
     Recount,
+    /// A checkpoint of the records so far begins: the intent of an open batch is logged again.
+    BeginCheckpoint { volume: usize },
+    /// Its root is durable, and the log begins behind those records.
+    EndCheckpoint { volume: usize },
     /// The map as it is becomes the root, and the log begins there.
     Checkpoint { volume: usize },
     /// A volume's process ends, and another takes its place on the same host.

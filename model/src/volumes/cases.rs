@@ -81,6 +81,11 @@ pub const CASES: &[Case] = {
         case(R::UnsharedAlone, "full-pool", V::RefsTooFew),
         case(R::UnIntentDurable, "full-pool-cut", V::RefsTooFew),
         case(R::SnapshotAfterUnshare, "full-pool-cut", V::RefsTooFew),
+        case(R::CheckpointWaits, "carried-batches", V::RefsTooMany),
+        case(R::CarriedDurable, "carried-batches", V::RefsTooMany),
+        case(R::IntentMetOnce, "carried-batches", V::RefsTooMany),
+        case(R::TurnSettled, "turned-logs", V::AcknowledgedLost),
+        case(R::LapsTold, "turned-logs", V::AcknowledgedLost),
         case(R::InPlaceMarked, "lazy-marks", V::FlushedLost),
         case(R::MarkDurable, "lazy-marks-sharing", V::FlushedLost),
     ]

@@ -15,6 +15,9 @@ use super::state::{Process, State, TORN, VOLUMES, Waiting};
 pub fn steps(scenario: &Scenario, rules: Rules, state: &State, out: &mut Successors) {
     for v in 0..scenario.volumes {
         checkpoint(rules, state, v, out);
+        if state.volumes[v].log.has_checkpoints() {
+            checkpoint_in_steps(rules, state, v, out);
+        }
         if state.faults.kills > 0 {
             let mut next = *state;
             next.faults.kills -= 1;
@@ -50,6 +53,50 @@ fn checkpoint(rules: Rules, state: &State, v: usize, out: &mut Successors) {
         return;
     }
     out.push((Action::Checkpoint { volume: v }, next));
+}
+
+/// A checkpoint of a log that only checkpoints cut: what is before it, then its root.
+fn checkpoint_in_steps(rules: Rules, state: &State, v: usize, out: &mut Successors) {
+    let volume = &state.volumes[v];
+    let mut next = *state;
+    let log = &mut next.volumes[v].log;
+    let Some(count) = volume.process.checkpoint else {
+        let (_, intent) = volume.process.root.without_batch();
+        let carried = intent.filter(|_| rules.has(Rule::CheckpointWaits));
+        // Behind the intent, there is room for the answer.
+        if log.len == 0 || carried.is_some() && !log.has_room(2) {
+            return;
+        }
+        next.volumes[v].process.checkpoint = Some(log.len);
+        if !rules.has(Rule::TurnSettled) {
+            let places = u8::try_from(TAIL).expect("a few places");
+            log.lent = log.len.min(places - log.extent);
+        }
+        if let Some(intent) = carried {
+            log.push(intent);
+            next.events.note(Witness::BatchCarried);
+        }
+        out.push((Action::BeginCheckpoint { volume: v }, next));
+        return;
+    };
+    let was_full = !log.has_room(1);
+    let mut root = log.base;
+    for record in log.records().take(usize::from(count)) {
+        root.apply(rules, record);
+    }
+    (log.base, _) = root.without_batch();
+    log.flushed = if rules.has(Rule::CarriedDurable) {
+        log.len
+    } else {
+        log.flushed.max(count)
+    };
+    log.cut(rules, count);
+    next.flush_data(v);
+    next.volumes[v].process.checkpoint = None;
+    if was_full {
+        next.events.note(Witness::LogTurned);
+    }
+    out.push((Action::EndCheckpoint { volume: v }, next));
 }
 
 /// What of each block there may be after a power cut.
@@ -179,9 +226,9 @@ pub(crate) fn recover_elsewhere(rules: Rules, state: &mut State) {
 /// Replays the log of volume `v` and begins a process anew. `torn`: after a power cut, for each
 /// block with parts of several contents, which.
 fn recover(rules: Rules, state: &mut State, v: usize, trusts: bool, torn: Option<&[Set; BLOCKS]>) {
-    let log = state.volumes[v].log;
+    let log = state.volumes[v].log.as_found();
     let mut root = log.base;
-    let mut covered = 0;
+    let mut covered = log.marked;
     for (place, record) in (0_u8..).zip(log.records()) {
         if let Record::Mark { covers } = record {
             covered = covered.max(covers.min(place));
@@ -207,6 +254,9 @@ fn recover(rules: Rules, state: &mut State, v: usize, trusts: bool, torn: Option
             // Nobody was told of it: it has what is left.
             *contents = root.map.map(|entry| state.content(entry.block()));
         }
+        if root.slot != Slot::Empty && record.is_intent() {
+            state.events.note(Witness::IntentMetAgain);
+        }
         root.apply(rules, record);
     }
     if root.slot != Slot::Empty {
@@ -214,6 +264,14 @@ fn recover(rules: Rules, state: &mut State, v: usize, trusts: bool, torn: Option
     }
     if torn.is_some() && !rules.has(Rule::VerdictDurable) {
         state.volumes[v].log.doubted = log.len;
+    } else if torn.is_some() && log.has_checkpoints() {
+        let (base, intent) = root.without_batch();
+        let anew = &mut state.volumes[v].log;
+        *anew = log.anew(base);
+        if let Some(intent) = intent {
+            anew.push(intent);
+            anew.flushed = 1;
+        }
     } else if torn.is_some() {
         let ghost = log.ghost.map(|(place, record)| (place - log.len, record));
         state.volumes[v].log = Log {

@@ -123,7 +123,7 @@ fn register(
         }
         return;
     }
-    if process.root.slot != Slot::Empty || !state.volumes[v].log.has_room(2) {
+    if process.is_slot_taken() || !state.volumes[v].log.has_room(2) {
         return;
     }
     process.finder = Finder::Idle;
@@ -162,7 +162,7 @@ fn register(
 fn collect(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
     let volume = &state.volumes[v];
     let process = &volume.process;
-    if process.root.slot != Slot::Empty || !volume.log.has_room(2) {
+    if process.is_slot_taken() || !volume.log.has_room(2) {
         return;
     }
     for block in 0..6_u8 {
@@ -188,7 +188,7 @@ fn collect(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut
 /// Sends the batch in the slot, and takes the answer.
 fn call(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut Successors) {
     let process = &state.volumes[v].process;
-    if process.root.slot == Slot::Empty {
+    if process.root.slot == Slot::Empty || process.checkpoint.is_some() {
         return;
     }
     match process.call {

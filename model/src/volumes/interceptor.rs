@@ -209,7 +209,7 @@ fn flush(scenario: &Scenario, rules: Rules, state: &State, v: usize, out: &mut S
     }
     let waiting = &volume.process.waiting;
     let unsure = volume.guest.may_be.iter().any(|set| set.each().count() > 1);
-    if !unsure && volume.log.len == 0 && waiting.since.is_empty() && waiting.references_since.is_empty() {
+    if !unsure && volume.log.is_marked() && waiting.since.is_empty() && waiting.references_since.is_empty() {
         return;
     }
     let mut next = *state;
@@ -262,7 +262,7 @@ fn end_flush(scenario: &Scenario, rules: Rules, next: &mut State, v: usize, flus
         volume.log.push(Record::Mark { covers });
     } else {
         volume.log.flushed = volume.log.len;
-        volume.log.fold(rules, covers);
+        volume.log.mark(rules, covers);
     }
     volume.process.flush = None;
     if !is_lazy || !rules.has(Rule::MarkDurable) {

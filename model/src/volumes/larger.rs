@@ -3,8 +3,8 @@
 use super::properties::Witness as W;
 use super::scenario::Scenario;
 use super::scenarios::{
-    aliasing, forgetful_index, full_pool, hand_over, lazy_marks, power_cuts, requests, slow_flushes,
-    snapshots, takeover, two_blocks, with_snapshots,
+    aliasing, carried_batches, forgetful_index, full_pool, hand_over, lazy_marks, power_cuts, requests,
+    slow_flushes, snapshots, takeover, two_blocks, with_snapshots,
 };
 use super::sets::Set;
 use super::state::{Faults, Requests};
@@ -25,6 +25,7 @@ pub(super) fn all() -> Vec<Scenario> {
         full_pool_read(),
         lazy_marks_slow(),
         everything(),
+        turned_log_shared(),
     ]
 }
 
@@ -197,5 +198,15 @@ fn everything() -> Scenario {
             ..Faults::default()
         },
         ..power_cuts()
+    }
+}
+
+fn turned_log_shared() -> Scenario {
+    Scenario {
+        name: "turned-log-shared",
+        about: "one volume that shares, in a log of four places that turns round; a kill and a power cut",
+        requests: [requests(3, 0, 1), Requests::default()],
+        extent: 4,
+        ..carried_batches()
     }
 }

@@ -76,6 +76,12 @@ pub enum Witness {
     LateWrite,
     /// The index is made anew from the maps.
     Recounted,
+    /// A checkpoint logs the intent of an open batch again.
+    BatchCarried,
+    /// A replay meets an intent again.
+    IntentMetAgain,
+    /// A checkpoint gives a full log room: the next record is written over one of before it.
+    LogTurned,
     /// Nothing is left to do, and two volumes, or two logical blocks, share a block.
     SharedAtRest,
 }

@@ -128,6 +128,17 @@ pub enum Record {
     Mark { covers: u8 },
 }
 
+impl Record {
+    /// Whether it says what a batch is about.
+    #[must_use]
+    pub const fn is_intent(self) -> bool {
+        matches!(
+            self,
+            Self::Intent { .. } | Self::DecIntent { .. } | Self::UnIntent { .. }
+        )
+    }
+}
+
 /// What a record takes out of the map.
 #[derive(Clone, Copy, Default)]
 pub struct Dropped {
@@ -175,6 +186,9 @@ impl Root {
     /// Applies one record.
     pub fn apply(&mut self, rules: Rules, record: Record) -> Dropped {
         let mut dropped = Dropped::default();
+        if self.slot != Slot::Empty && record.is_intent() && rules.has(Rule::IntentMetOnce) {
+            return dropped;
+        }
         match record {
             Record::Map { lba, block, .. } => {
                 self.drop_entry(rules, lba, &mut dropped);
@@ -321,6 +335,35 @@ impl Root {
             }
             _ => {}
         }
+    }
+
+    /// The root without the open batch, as a checkpoint stores it, and the intent of the batch.
+    #[must_use]
+    pub fn without_batch(mut self) -> (Self, Option<Record>) {
+        let intent = match self.slot {
+            Slot::Empty => return (self, None),
+            Slot::Increment {
+                lba,
+                block,
+                birth,
+                hash,
+            } => Record::Intent {
+                lba,
+                block,
+                birth,
+                hash,
+            },
+            Slot::Decrement { block, hash } => Record::DecIntent { block, hash },
+            Slot::Unshare { lba, block, hash } => Record::UnIntent { lba, block, hash },
+        };
+        self.slot = Slot::Empty;
+        self.sequence = (self.sequence + 3) % 4;
+        for entry in &mut self.map {
+            if let Entry::Frozen(block) = *entry {
+                *entry = Entry::Private(block);
+            }
+        }
+        (self, Some(intent))
     }
 
     fn unshared(&mut self, reply: Reply, dropped: &mut Dropped) {

@@ -46,7 +46,7 @@ pub enum Rule {
     GapFenced,
     /// 19: `Found` is judged by the replayed map.
     FoundReevaluated,
-    /// 20: a checkpoint waits until no batch is open.
+    /// 20: a checkpoint waits until no batch is open, or logs its intent again.
     CheckpointWaits,
     /// 21: a checkpoint has only what a durable mark covers.
     CheckpointMarked,
@@ -102,6 +102,14 @@ pub enum Rule {
     UnIntentDurable,
     /// 47: a snapshot waits while such a batch is open.
     SnapshotAfterUnshare,
+    /// 48: the intent that a checkpoint logs again is durable before the root.
+    CarriedDurable,
+    /// 49: a replay passes over an intent that it has met.
+    IntentMetOnce,
+    /// 50: a log that turns round overwrites only what a durable checkpoint made unneeded.
+    TurnSettled,
+    /// 51: records of the lap before do not count.
+    LapsTold,
 }
 
 impl Rule {
@@ -156,6 +164,10 @@ impl Rule {
         Self::UnsharedAlone,
         Self::UnIntentDurable,
         Self::SnapshotAfterUnshare,
+        Self::CarriedDurable,
+        Self::IntentMetOnce,
+        Self::TurnSettled,
+        Self::LapsTold,
     ];
 }
 

@@ -37,6 +37,8 @@ pub struct Scenario {
     pub unshares: bool,
     /// A flush is acknowledged before its mark is durable.
     pub lazy_marks: bool,
+    /// Places of the extent in which each log turns round, with checkpoints as steps; 0: none.
+    pub extent: u8,
     /// Volumes give free blocks to the pool, and take blocks from it.
     pub hands_over: bool,
     /// Blocks that are in the pool at the start; a takeover takes them.
@@ -72,6 +74,7 @@ impl Scenario {
             slow_flushes: false,
             unshares: false,
             lazy_marks: false,
+            extent: 0,
             hands_over: false,
             spare: Set::NONE,
             torn: false,
@@ -131,6 +134,7 @@ impl Scenario {
             root.births = root.map.map(|entry| u8::from(entry != Entry::Unmapped));
             volume.process.free = root.owned.less(root.in_use());
             volume.log.base = *root;
+            volume.log.extent = self.extent;
             for (lba, entry) in self.mapped[v].iter().enumerate() {
                 let content = state.content(entry.block());
                 state.volumes[v].guest.acknowledged[lba] = content;

@@ -44,6 +44,8 @@ pub fn small() -> Vec<Scenario> {
         full_pool(),
         full_pool_cut(),
         late_batches(),
+        carried_batches(),
+        turned_logs(),
     ]
 }
 
@@ -433,5 +435,45 @@ fn late_batches() -> Scenario {
         },
         witnesses: vec![W::StrayRefused, W::Repeated, W::Freed],
         ..aliasing()
+    }
+}
+
+pub(super) fn carried_batches() -> Scenario {
+    Scenario {
+        volumes: 1,
+        owned: [Set::new(0b00_0111), Set::NONE],
+        requests: [requests(2, 0, 0), Requests::default()],
+        writes: [Set::new(0b010), Set::NONE],
+        extent: 6,
+        faults: Faults {
+            cuts: 1,
+            kills: 1,
+            ..Faults::default()
+        },
+        witnesses: vec![
+            W::BatchCarried,
+            W::IntentMetAgain,
+            W::LogTurned,
+            W::Repeated,
+            W::Freed,
+            W::MapRejected,
+        ],
+        ..Scenario::new(
+            "carried-batches",
+            "one volume; checkpoints as steps, also of open batches; two crashes",
+        )
+    }
+}
+
+fn turned_logs() -> Scenario {
+    Scenario {
+        name: "turned-logs",
+        about: "the same without finder, in a log of four places that turns round",
+        requests: [requests(3, 0, 2), Requests::default()],
+        writes: [Set::new(0b110), Set::NONE],
+        finds: [false; VOLUMES],
+        extent: 4,
+        witnesses: vec![W::LogTurned, W::MapAccepted, W::MapRejected],
+        ..carried_batches()
     }
 }

@@ -162,12 +162,22 @@ pub struct Process {
     pub finder: Finder,
     /// The batch in the slot.
     pub call: Call,
+    /// A checkpoint under way: how many records are before it. It holds the slot.
+    pub checkpoint: Option<u8>,
     /// Logical blocks whose bytes differed, not written since: the finder leaves them alone.
     pub unlike: Set,
     /// Blocks that a former process may still write.
     pub inherited: Set,
     /// Whether a comparison before the call found equal bytes: only with `ComparedAfter` off.
     pub compared: bool,
+}
+
+impl Process {
+    /// Whether a batch or a checkpoint has the slot.
+    #[must_use]
+    pub fn is_slot_taken(&self) -> bool {
+        self.root.slot != Slot::Empty || self.checkpoint.is_some()
+    }
 }
 
 /// What a guest may rely on, for each logical block.

@@ -253,6 +253,7 @@ struct Recounted {
     references: u64,
     merged: u64,
     unreadable: u64,
+    rotten: u64,
     freed: u64,
 }
 
@@ -281,12 +282,19 @@ fn recount(path: &Path, output: Output) -> Result<Code> {
             count(recounted.unreadable, "shared block", "shared blocks")
         ))?;
     }
+    if recounted.rotten > 0 {
+        output.line(format!(
+            "{} rotten: not what was registered; they are not in the index, and nothing is shared with them",
+            count(recounted.rotten, "shared block is", "shared blocks are")
+        ))?;
+    }
     output.object(&Recounted {
         message_type: "recounted",
         contents: recounted.contents,
         references: recounted.references,
         merged: recounted.merged,
         unreadable: recounted.unreadable,
+        rotten: recounted.rotten,
         freed: recounted.freed,
     })?;
     Ok(Code::Success)

@@ -99,8 +99,8 @@ impl Site<'_> {
 
     fn resize(self, name: &str, bytes: u64, force: bool) -> Result<Answer, Refusal> {
         let volume = self.pool.volume(name)?;
-        if bytes >= volume.len_bytes() {
-            volume.resize(bytes)?;
+        // Another request may change the length at the same time, so the volume compares them.
+        if volume.lengthen(bytes)? {
             return Ok(self.volume_answer(&volume));
         }
         if !force {

@@ -3,7 +3,7 @@ use format::pool::header::{VolumeHeader, VolumeSettings};
 use types::Lba;
 
 use super::*;
-use crate::recovery::read_log;
+use crate::found_log::read_log;
 
 const EXTENTS: u32 = 8;
 const POOL: PoolId = [5; 16];
@@ -102,7 +102,7 @@ impl World {
     fn start(&mut self) {
         let found = read_log(&self.device, POOL, &self.header).expect("a whole log");
         let (volume, epoch) = (self.header.volume, self.header.epoch);
-        let (next, blocks) = (found.next, found.blocks.len() as u64);
+        let (next, blocks) = (found.next, found.len);
         self.free.add_spare(self.log.spare());
         self.log = LogBuffer::resume(POOL, volume, epoch, found.extents, next, found.limit, blocks);
     }

@@ -343,6 +343,59 @@ fn a_rotten_shared_block_is_found_and_never_freed() {
 }
 
 #[test]
+fn a_recount_gives_no_row_to_a_rotten_block() {
+    let mut world = shared().fork();
+    let blocks = blocks_of(&world, |block| block == content(16));
+    let open = world.open().unwrap();
+    for block in &blocks {
+        rot(&world, *block);
+    }
+    for _ in 0..2 {
+        let done = open.pool.recount(&mut |_| {}).unwrap();
+        assert_eq!((done.rotten, done.contents), (1, 24));
+        let findings = open.pool.check(true, &mut |_| {}).unwrap().findings;
+        let [Finding::Rotten { block, volumes }] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert!(blocks.contains(&block.get()), "{blocks:?}");
+        assert_eq!(volumes.len(), 2);
+    }
+    // The bytes that the rotten block has now are shared with nothing.
+    let mut bytes = vec![0; BLOCK];
+    open.volumes[0].read(6 * BLOCK as u64, &mut bytes).unwrap();
+    open.volumes[0].write(700 * BLOCK as u64, &bytes, true).unwrap();
+    assert_eq!(open.volumes[0].find(0, true, &mut |_| true).unwrap().examined, 1);
+    assert_eq!(open.volumes[0].counts().shared, 0);
+    open.volumes[0]
+        .trim(700 * BLOCK as u64, BLOCK as u64, true)
+        .unwrap();
+    drop(open);
+    // Nor is it freed when nothing refers to it.
+    let open = world.open().unwrap();
+    let free = open.pool.stats().unwrap().free_bytes;
+    let ops = [
+        write(0, 6, 1, 16),
+        write(1, 506, 1, 16),
+        flush(0),
+        flush(1),
+        flush(0),
+        flush(1),
+        Op::Collect { volume: 0 },
+        Op::Collect { volume: 1 },
+        flush(0),
+        flush(1),
+        flush(0),
+        flush(1),
+    ];
+    world.run_all(&open, &ops).unwrap();
+    assert!(open.pool.stats().unwrap().free_bytes < free);
+    for volume in &open.volumes {
+        assert_eq!(volume.stats().unreferenced, 0);
+    }
+    world.compare(&open, Crash::Kill, "rotten");
+}
+
+#[test]
 fn a_rotten_block_in_the_middle_of_a_flushed_log_is_an_error() {
     use format::pool::frame::BlockKind;
     let mut world = shared().fork();

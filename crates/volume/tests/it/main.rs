@@ -16,5 +16,6 @@ mod random;
 mod single;
 mod threads;
 mod together;
+mod torn;
 mod unreadable;
 mod world;

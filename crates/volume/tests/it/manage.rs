@@ -158,6 +158,23 @@ fn an_interrupted_removal_gives_all_extents_back() {
 }
 
 #[test]
+fn a_volume_that_is_lengthened_loses_nothing() {
+    let base = mixed();
+    let open = base.open().unwrap();
+    let volume = &open.volumes[1];
+    volume.resize(2000 * BLOCK as u64).unwrap();
+    volume.write(1999 * BLOCK as u64, &content(10), true).unwrap();
+    // Somebody else has made it longer meanwhile.
+    assert!(!volume.lengthen(BLOCKS * BLOCK as u64).unwrap());
+    assert_eq!(volume.len_bytes(), 2000 * BLOCK as u64);
+    let mut read = vec![0; BLOCK];
+    volume.read(1999 * BLOCK as u64, &mut read).unwrap();
+    assert_eq!(read, content(10));
+    assert!(volume.lengthen(2001 * BLOCK as u64).unwrap());
+    assert_eq!(volume.len_bytes(), 2001 * BLOCK as u64);
+}
+
+#[test]
 fn a_resized_volume_has_zeros_where_it_grew() {
     let script = |_: &mut World, open: &Open| {
         let volume = &open.volumes[1];
