@@ -6,8 +6,11 @@
 //! round trip. After it, a few segments travel with their chunks again.
 //!
 //! In a series that has a backup, the client guesses so from the second segment of a stream on. A
-//! short stream, of which some chunk is mostly new, costs no more round trips than before. Nor does
-//! a segment that joins chunks of the backup before with others: somebody changed a file there.
+//! short stream, of which some chunk is mostly new, costs no more round trips than before.
+//!
+//! A segment with chunks of an earlier backup always travels with its chunks. It is probably new,
+//! because somebody changed a file there. And if the store knows it, its decision may depend on the
+//! places that the client names.
 //!
 //! Any number of threads: one offers, and another takes verdicts.
 
@@ -45,7 +48,7 @@ struct State {
     waiting: usize,
     /// Their chunks.
     chunks: usize,
-    /// Those among them that were offered briefly.
+    /// Those among them for whose chunks the store may ask.
     brief: usize,
 }
 
@@ -57,6 +60,8 @@ struct Stream {
     has_begun: bool,
     /// ... and whether some verdict said that one was not known.
     has_new: bool,
+    /// How many of the first ones without a verdict wait for more of the stream.
+    waits: usize,
     /// The segments without a verdict.
     offered: VecDeque<Waiting>,
 }
@@ -66,7 +71,7 @@ struct Stream {
 struct Waiting {
     /// How many chunks it has.
     chunks: usize,
-    /// The chunks, if it was offered briefly.
+    /// The chunks, if it was offered briefly and the store may still ask for them.
     kept: Option<Vec<OfferedChild>>,
 }
 
@@ -158,16 +163,14 @@ impl BriefOffers {
     }
 
     fn is_brief(&self, stream: &Stream, segment: &OfferedSegment) -> bool {
-        let hopes = || {
-            let is_stored = |child: &OfferedChild| matches!(child.place, OfferedPlace::Stored(_));
-            let is_read = |child: &OfferedChild| child.place == OfferedPlace::Client;
-            !(segment.children.iter().any(is_stored) && segment.children.iter().any(is_read))
-        };
-        stream.known >= self.streak || self.is_hopeful && stream.has_begun && !stream.has_new && hopes()
+        let is_stored = |child: &OfferedChild| matches!(child.place, OfferedPlace::Stored(_));
+        let hopes = self.is_hopeful && stream.has_begun && !stream.has_new;
+        (stream.known >= self.streak || hopes) && !segment.children.iter().any(is_stored)
     }
 
     /// Notes a verdict. Sends the chunks for which it asks. Only then may more segments be offered:
-    /// the store keeps what is offered before the chunks, and bounds it.
+    /// the store keeps what is offered before the chunks, and bounds it. It asks for no chunks of a
+    /// segment that waits for more of the stream.
     ///
     /// # Errors
     /// If the chunks cannot be sent.
@@ -178,11 +181,21 @@ impl BriefOffers {
                 let of_stream = state.stream(*stream);
                 of_stream.known = if wanted.is_empty() { of_stream.known + 1 } else { 0 };
                 of_stream.has_new |= !wanted.is_empty();
+                of_stream.waits = of_stream.waits.saturating_sub(1);
                 if let Some(waited) = of_stream.offered.pop_front() {
                     state.waiting -= 1;
                     state.chunks -= waited.chunks;
                     state.brief -= usize::from(waited.kept.is_some());
                 }
+                self.changed.notify_all();
+                Ok(Noted::Verdict(verdict))
+            }
+            Verdict::Waits(stream) => {
+                let of_stream = state.stream(*stream);
+                let waits = of_stream.offered.get_mut(of_stream.waits);
+                let was_brief = waits.is_some_and(|waits| waits.kept.take().is_some());
+                of_stream.waits += 1;
+                state.brief -= usize::from(was_brief);
                 self.changed.notify_all();
                 Ok(Noted::Verdict(verdict))
             }
@@ -200,7 +213,7 @@ impl BriefOffers {
                 self.changed.notify_all();
                 Ok(Noted::Answered)
             }
-            _ => Ok(Noted::Verdict(verdict)),
+            Verdict::Flush(_) | Verdict::Done => Ok(Noted::Verdict(verdict)),
         }
     }
 }
@@ -321,6 +334,54 @@ mod tests {
         note_known(&offers, 1);
         assert!(offers.wait());
     }
+
+    /// The store has chunks of a segment that waits, and asks for those of the next one.
+    #[test]
+    fn a_segment_that_waits_is_not_asked_for() {
+        let offers = BriefOffers::after(0);
+        let with_chunks = |number, chunks| {
+            let Offer::Segment { stream, mut segment } = segment(number) else {
+                unreachable!("it makes a segment")
+            };
+            segment.children = vec![
+                OfferedChild {
+                    fingerprint: Fingerprint::from_bytes([number; 32]),
+                    len: 1,
+                    place: OfferedPlace::Client,
+                };
+                chunks
+            ];
+            Offer::Segment { stream, segment }
+        };
+        for (number, chunks) in [(0, WAITING_CHUNKS_MAX), (1, 1), (2, 2)] {
+            assert!(is_brief(&offers.offer(with_chunks(number, chunks))));
+        }
+        assert!(!offers.wait());
+        for _ in 0..2 {
+            assert!(matches!(note(&offers, Verdict::Waits(ONE)), Noted::Verdict(_)));
+        }
+        let noted = offers.note(Verdict::Unknown(ONE), |offer| match offer {
+            Offer::Children { children, .. } if children.len() == 2 => Ok(()),
+            _ => Err("the chunks of another segment"),
+        });
+        assert!(matches!(noted, Ok(Noted::Answered)), "{noted:?}");
+        assert!(offers.wait(), "the store has the chunks of all that wait");
+        // After the verdicts, the next one is the first again.
+        note_known(&offers, 3);
+        drop(offers.offer(with_chunks(3, 1)));
+        drop(offers.offer(with_chunks(4, 1)));
+        note(&offers, Verdict::Waits(ONE));
+        assert!(matches!(note(&offers, Verdict::Unknown(ONE)), Noted::Answered));
+        assert!(matches!(note(&offers, Verdict::Unknown(ONE)), Noted::Unasked));
+    }
+
+    #[test]
+    fn a_segment_with_stored_chunks_travels_with_them() {
+        let offers = BriefOffers::after(0).hopeful(true);
+        assert!(is_brief(&offers.offer(segment(0))));
+        assert!(!is_brief(&offers.offer(with_a_changed_file())));
+    }
+
     /// The store bounds what it keeps behind a brief segment that it does not know.
     #[test]
     fn more_segments_are_offered_only_after_the_chunks_that_were_asked_for() {

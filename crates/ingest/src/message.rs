@@ -6,11 +6,13 @@
 //! states where it belongs, and the order of arrival decides nothing.
 //!
 //! A client that sends messages over a network may offer a segment without its chunks
-//! ([`Offer::Brief`]). The store asks for them if it does not know the segment whole (B1).
+//! ([`Offer::Brief`]). The store asks for them if it does not know the segment whole (B1). If it
+//! knows the segment, and decides on it later, it reads the chunks' fingerprints itself.
 //!
 //! Invariant: for each offered segment of a stream, read or copied, the store returns one
-//! [`Verdict::Segment`], in the order of the stream. If it has none for the last ones that were
-//! offered, it has sent [`Verdict::Waits`] or [`Verdict::Unknown`] after them.
+//! [`Verdict::Segment`], in the order of the stream. It sends one [`Verdict::Waits`] for each
+//! segment on which it decides later. If it has sent neither for the last ones that were offered,
+//! it has sent [`Verdict::Unknown`] after them.
 
 use recipe::KnownNode;
 use types::{ChunkLocation, Fingerprint};
@@ -28,7 +30,8 @@ pub enum Offer {
         /// Its fingerprints.
         segment: OfferedSegment,
     },
-    /// The next segment of a stream, read from the source, without its chunks.
+    /// The next segment of a stream, read from the source, without its chunks. The client has the
+    /// bytes of all of them, except zeros.
     Brief {
         /// The stream.
         stream: StreamIndex,
@@ -104,11 +107,12 @@ pub enum Verdict {
         /// The wanted chunks, in order; none if the segment is known.
         wanted: Vec<Wanted>,
     },
-    /// The store decides on the last segments of a stream when more of it has come. A client that
-    /// waits for their verdicts would wait for ever.
+    /// The store decides on the next segment of a stream, which has neither a verdict nor this
+    /// message, when more of the stream has come. It asks for the segment's chunks no more. A
+    /// client that waits for the verdict would wait for ever.
     Waits(StreamIndex),
-    /// The store cannot decide on the first brief segment of the stream that has no verdict. It
-    /// decides on nothing more before the segment's chunks have come.
+    /// The store does not know the first brief segment of the stream that has neither a verdict nor
+    /// [`Self::Waits`]. It decides on nothing more before the segment's chunks have come.
     Unknown(StreamIndex),
     /// A request to send the regions that the client has begun, because a stream has ended, or a
     /// checkpoint waits for them.
@@ -124,4 +128,7 @@ pub struct Wanted {
     pub child: u32,
     /// Its number.
     pub new: NewChunk,
+    /// Fingerprint and length, if the store has read them itself: whoever checks what the client
+    /// sends has not seen them. They do not travel to the client, which knows them.
+    pub chunk: Option<(Fingerprint, u64)>,
 }

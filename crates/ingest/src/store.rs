@@ -7,6 +7,7 @@ mod existence;
 mod hooks;
 pub(crate) mod local;
 mod lookups;
+mod opening;
 mod pack;
 pub(crate) mod pools;
 mod previous;

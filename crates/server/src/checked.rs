@@ -3,7 +3,8 @@
 //! A client may lie about its own data, but later backups of other machines rely on fingerprints.
 //! So the server computes them again: of each new chunk, of each segment from its chunks, and it
 //! looks at each place to which a client refers. It takes only the chunks that the store wants,
-//! each once, under the number that the store gave it.
+//! each once, under the number that the store gave it. If it knows a segment whole, its fingerprint
+//! and its length are enough, because the store itself reads which chunks the segment has.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -31,6 +32,16 @@ enum Expected {
     Chunks(Vec<Chunk>),
     /// Its fingerprint and length: the client has not sent its chunks.
     Brief(Fingerprint, u64),
+    /// The client has not sent its chunks, and the store has read which ones they are.
+    Opened,
+}
+
+/// The offered segments of a stream that have no verdict, in order.
+#[derive(Default)]
+struct Queue {
+    expected: VecDeque<Expected>,
+    /// How many of the first ones wait for more of the stream.
+    waits: usize,
 }
 
 /// The state of a running backup's checks.
@@ -44,14 +55,38 @@ pub(crate) struct Checker<'a> {
 
 #[derive(Default)]
 struct State {
-    /// Each stream's segments without a verdict, in order.
-    offered: Vec<VecDeque<Expected>>,
+    /// Of each stream.
+    offered: Vec<Queue>,
     /// The stream of the brief segment whose chunks the store waits for.
     asked: Option<StreamIndex>,
     /// The chunks that the store waits for, by lane and number.
     wanted: HashMap<(usize, u64), Chunk>,
     /// All streams have ended, and each segment has its verdict.
     is_done: bool,
+}
+
+impl Queue {
+    /// Takes the first segment: it has its verdict.
+    fn pop(&mut self) -> Option<Expected> {
+        self.waits = self.waits.saturating_sub(1);
+        self.expected.pop_front()
+    }
+
+    /// Notes that the store needs no more of the next segment, but more of the stream.
+    fn note_waiting(&mut self) {
+        if let Some(expected) = self.expected.get_mut(self.waits)
+            && matches!(expected, Expected::Brief(..))
+        {
+            *expected = Expected::Opened;
+        }
+        self.waits += 1;
+    }
+
+    /// The first brief segment whose chunks the store does not have.
+    fn brief(&mut self) -> Option<&mut Expected> {
+        let is_brief = |expected: &&mut Expected| matches!(expected, Expected::Brief(..));
+        self.expected.iter_mut().find(is_brief)
+    }
 }
 
 fn lie(why: &str) -> Refusal {
@@ -61,7 +96,7 @@ fn lie(why: &str) -> Refusal {
 impl<'a> Checker<'a> {
     pub(crate) fn new(session: &'a dyn BackupSession, streams: usize, may_read: bool) -> Self {
         let state = State {
-            offered: (0..streams).map(|_| VecDeque::new()).collect(),
+            offered: (0..streams).map(|_| Queue::default()).collect(),
             ..State::default()
         };
         Self {
@@ -83,20 +118,26 @@ impl<'a> Checker<'a> {
             match verdict {
                 Verdict::Segment { stream, wanted } => {
                     let queue = state.offered.get_mut(usize::from(stream.0));
-                    let chunks = match queue.and_then(VecDeque::pop_front) {
+                    let chunks = match queue.and_then(Queue::pop) {
                         Some(Expected::Chunks(chunks)) => chunks,
-                        // It is known whole.
-                        Some(Expected::Brief(..)) | None => Vec::new(),
+                        // It is known whole, or the store says which chunks it wants.
+                        Some(Expected::Brief(..) | Expected::Opened) | None => Vec::new(),
                     };
                     for one in wanted {
-                        if let Some(chunk) = chunks.get(one.child as usize) {
-                            state.wanted.insert(key(one.new), *chunk);
+                        let offered = || chunks.get(one.child as usize).copied();
+                        if let Some(chunk) = one.chunk.or_else(offered) {
+                            state.wanted.insert(key(one.new), chunk);
                         }
                     }
                 }
                 Verdict::Unknown(stream) => state.asked = Some(*stream),
                 Verdict::Done => state.is_done = true,
-                Verdict::Waits(_) | Verdict::Flush(_) => {}
+                Verdict::Waits(stream) => {
+                    if let Some(queue) = state.offered.get_mut(usize::from(stream.0)) {
+                        queue.note_waiting();
+                    }
+                }
+                Verdict::Flush(_) => {}
             }
         }
     }
@@ -207,18 +248,14 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn queue_of<T>(
-        &self,
-        stream: StreamIndex,
-        then: impl FnOnce(&mut VecDeque<Expected>) -> T,
-    ) -> Result<T, Refusal> {
+    fn queue_of<T>(&self, stream: StreamIndex, then: impl FnOnce(&mut Queue) -> T) -> Result<T, Refusal> {
         let mut state = self.state();
         let queue = state.offered.get_mut(usize::from(stream.0));
         queue.map(then).ok_or_else(|| lie("a stream that was not begun"))
     }
 
     fn expect(&self, stream: StreamIndex, expected: Expected) -> Result<(), Refusal> {
-        self.queue_of(stream, |queue| queue.push_back(expected))
+        self.queue_of(stream, |queue| queue.expected.push_back(expected))
     }
 
     /// The chunks of a brief segment, if the store has asked for them and they are its own.
@@ -230,10 +267,10 @@ impl<'a> Checker<'a> {
                 .asked
                 .take_if(|asked| *asked == stream)
                 .ok_or_else(unasked)?;
-            let brief = brief_in(&mut state.offered[usize::from(stream.0)]);
+            let brief = state.offered[usize::from(stream.0)].brief();
             match brief.ok_or_else(unasked)? {
                 Expected::Brief(fingerprint, len) => (*fingerprint, *len),
-                Expected::Chunks(_) => return Err(unasked()),
+                Expected::Chunks(_) | Expected::Opened => return Err(unasked()),
             }
         };
         let segment = OfferedSegment {
@@ -242,7 +279,7 @@ impl<'a> Checker<'a> {
             children,
         };
         self.segment(&segment)?;
-        if let Some(brief) = brief_in(&mut self.state().offered[usize::from(stream.0)]) {
+        if let Some(brief) = self.state().offered[usize::from(stream.0)].brief() {
             *brief = Expected::Chunks(chunks_of(&segment.children));
         }
         let children = segment.children;
@@ -286,13 +323,6 @@ impl<'a> Checker<'a> {
         Ok(entry
             .is_some_and(|entry| entry.fingerprint == child.fingerprint && u64::from(entry.len) == child.len))
     }
-}
-
-/// The first brief segment of a queue.
-fn brief_in(queue: &mut VecDeque<Expected>) -> Option<&mut Expected> {
-    queue
-        .iter_mut()
-        .find(|expected| matches!(expected, Expected::Brief(..)))
 }
 
 fn chunks_of(children: &[OfferedChild]) -> Vec<Chunk> {

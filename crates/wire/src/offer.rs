@@ -293,6 +293,7 @@ impl Wire for Verdict {
                             lane: lane(r)?,
                             ordinal: r.varint()?,
                         },
+                        chunk: None,
                     })
                 })?,
             },

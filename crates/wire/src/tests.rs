@@ -366,6 +366,7 @@ proptest! {
         let wanted = wanted.into_iter().map(|(child, is_metadata, ordinal)| Wanted {
             child,
             new: NewChunk { lane: lane(is_metadata), ordinal },
+            chunk: None,
         });
         let stream = StreamIndex(stream);
         let verdicts = vec![

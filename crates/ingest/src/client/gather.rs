@@ -112,7 +112,10 @@ impl GatherStage<'_> {
         let children = children.ok_or(IngestError::Internal("a verdict of no stream"))?;
         // A chunk's bytes are given back once they are gathered, or not wanted.
         let mut children = (0..).zip(children);
-        for Wanted { child: wanted, new } in wanted {
+        for Wanted {
+            child: wanted, new, ..
+        } in wanted
+        {
             let mut held = 0;
             let found = children.find(|(number, child)| {
                 held += child.held_bytes();

@@ -62,7 +62,11 @@ impl BackupSession for Broken {
         SystemClock.sleep(wait);
         let (stream, lane) = (StreamIndex(0), Lane::Content);
         let new = NewChunk { lane, ordinal: 0 };
-        let wanted = vec![Wanted { child: u32::MAX, new }];
+        let wanted = vec![Wanted {
+            child: u32::MAX,
+            new,
+            chunk: None,
+        }];
         Ok(match self.breaks {
             Breaks::Wants => vec![Verdict::Segment { stream, wanted }],
             _ => Vec::new(),

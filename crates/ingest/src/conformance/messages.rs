@@ -182,7 +182,7 @@ impl Gatherer<'_> {
             .pop_front()
             .expect("a verdict for each segment, no more");
         let mut last = None;
-        for Wanted { child, new } in wanted {
+        for Wanted { child, new, .. } in wanted {
             assert!(
                 last.is_none_or(|last| last < *child),
                 "wanted chunks come in order, each once"

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use container::{ContainerError, Containers, PendingEntry};
 use index::{Index, ResolverStats};
-use recipe::{NodeSource, RecipeError};
+use recipe::{Child, NodeSource, Place, RecipeError};
 use types::{ChunkLocation, Fingerprint};
 
 use crate::buffer::InBuffer;
@@ -25,6 +25,7 @@ use crate::message::{Offer, OfferedPlace, OfferedSegment, Verdict, Wanted};
 use crate::queue::{Closed, Receiver, Sender};
 use crate::region::{OfferedRegion, RegionBuilder};
 use crate::store::close::SealedNotice;
+use crate::store::opening::Opening;
 use crate::store::refetch::Refetch;
 use crate::store::session::StoreSession;
 
@@ -59,6 +60,9 @@ pub(crate) enum ToPack {
 pub(crate) enum ChunkBytes {
     /// In the client, which has offered it: its position in its segment.
     Client(u32),
+    /// In the client, which has offered the segment without its chunks. The store has read which
+    /// ones it has.
+    Opened(u32),
     /// Here: they were read from the place to which an earlier backup refers.
     Refetched(InBuffer),
 }
@@ -70,6 +74,8 @@ pub(crate) struct DecideStage {
     pub(crate) sealed: crossbeam_channel::Receiver<SealedNotice>,
     pub(crate) dedup: Deduplicator<Arc<Counters>, Index, Containers, ChunkBytes>,
     pub(crate) outlet: Decisions,
+    /// Reads the chunks of brief segments that are known.
+    pub(crate) opening: Opening,
     /// The brief segment whose chunks the stage waits for: its stream, fingerprint and length.
     pub(crate) asked: Option<(StreamIndex, Fingerprint, u64)>,
     /// The offers behind it, ...
@@ -135,11 +141,16 @@ impl Outlet<ChunkBytes> for Decisions {
         bytes: &ChunkBytes,
     ) -> Result<(), Halt> {
         match bytes {
-            ChunkBytes::Client(child) => {
+            ChunkBytes::Client(child) | ChunkBytes::Opened(child) => {
                 // No chunk from here can follow in the open region any more. Left open, it would
                 // keep the packer from all that comes after it.
                 self.close_refetched(new.lane)?;
-                self.wanted.push(Wanted { child: *child, new });
+                let is_opened = matches!(bytes, ChunkBytes::Opened(_));
+                self.wanted.push(Wanted {
+                    child: *child,
+                    new,
+                    chunk: is_opened.then_some((*fingerprint, u64::from(len))),
+                });
             }
             ChunkBytes::Refetched(bytes) => {
                 let lane = new.lane.number();
@@ -246,11 +257,18 @@ impl DecideStage {
                 len,
             } => {
                 let brief = (fingerprint, len);
-                if !self.dedup.take_brief(&look_up, &mut self.outlet, stream, brief)? {
-                    self.asked = Some((stream, fingerprint, len));
-                    self.outlet.verdicts.send(Verdict::Unknown(stream))?;
+                let open = |at| {
+                    let chunks = self.opening.chunks(&session, brief, at)?;
+                    Ok(chunks.map(opened))
+                };
+                if self
+                    .dedup
+                    .take_brief(&look_up, &mut self.outlet, stream, brief, open)?
+                {
+                    return self.tell_whether_it_waits(stream);
                 }
-                Ok(())
+                self.asked = Some((stream, fingerprint, len));
+                Ok(self.outlet.verdicts.send(Verdict::Unknown(stream))?)
             }
             Offer::Copy {
                 stream,
@@ -309,6 +327,19 @@ impl DecideStage {
             self.dedup.sealed(notice.catalog.id());
         }
     }
+}
+
+/// The chunks of a segment that the store has opened, as if the client had offered them.
+fn opened(chunks: Vec<Child>) -> Vec<SegmentChild<ChunkBytes>> {
+    let chunks = (0..).zip(chunks).map(|(number, child)| SegmentChild {
+        fingerprint: child.fingerprint,
+        len: child.logical_len,
+        bytes: match child.place {
+            Place::At(_) => Bytes::Read(ChunkBytes::Opened(number)),
+            Place::Zeros => Bytes::Zeros,
+        },
+    });
+    chunks.collect()
 }
 
 /// An offered segment, with what the store needs to ask for its chunks.

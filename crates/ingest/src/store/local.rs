@@ -32,6 +32,7 @@ use crate::stage::StageStats;
 use crate::store::builders::Builders;
 use crate::store::close::{CheckpointClock, CloseStage, Closed, SealedNotice, ToClose};
 use crate::store::decide::{ChunkBytes, DecideStage, Decisions, ToPack};
+use crate::store::opening::Opening;
 use crate::store::pack::{PackStage, PackStream, WaitingRegions};
 use crate::store::pools::StorePools;
 use crate::store::refetch::Refetch;
@@ -371,6 +372,7 @@ impl Parts<'_> {
                 refetch: Refetch::new(store.containers().clone()),
                 insists: store.insists(),
             },
+            opening: Opening::new(store, &self.options.lookup),
             asked: None,
             behind: VecDeque::new(),
             behind_chunks: 0,

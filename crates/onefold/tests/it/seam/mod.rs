@@ -2,6 +2,7 @@
 //! store in this process, and over one at the other end of a pipe. Both make the same decisions. A
 //! pipe that is cut at any message loses nothing that was committed.
 
+mod brief;
 mod local;
 mod pipe;
 mod reading;

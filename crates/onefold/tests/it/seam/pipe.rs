@@ -1,6 +1,6 @@
 //! A pipe of messages between two ends, which can be cut after so many of them.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,6 +13,7 @@ pub(crate) struct Broken;
 #[derive(Debug)]
 pub(crate) struct Cut {
     sent: AtomicUsize,
+    bytes: AtomicU64,
     after: Option<usize>,
     is_cut: AtomicBool,
 }
@@ -21,6 +22,7 @@ impl Cut {
     pub(crate) fn new(after: Option<usize>) -> Arc<Self> {
         Arc::new(Self {
             sent: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
             after,
             is_cut: AtomicBool::new(false),
         })
@@ -29,6 +31,11 @@ impl Cut {
     /// Messages sent, by both ends.
     pub(crate) fn sent(&self) -> usize {
         self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Their bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     fn is_cut(&self) -> bool {
@@ -55,6 +62,7 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn send(&self, message: Vec<u8>) -> Result<(), Broken> {
         self.cut.pass()?;
+        self.cut.bytes.fetch_add(message.len() as u64, Ordering::Relaxed);
         self.sender.send(message).map_err(|_| Broken)
     }
 }

@@ -57,6 +57,11 @@ impl RemoteHost {
     pub(crate) fn messages(&self) -> usize {
         self.cut.sent()
     }
+
+    /// Their bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.cut.bytes()
+    }
 }
 
 impl Host for RemoteHost {
