@@ -234,9 +234,10 @@ fn diff_pinned<E: From<Error>>(
             Ok(change) => change,
             Err(error) => return ControlFlow::Break(failed(error).into()),
         };
-        let Some(change) = change else {
+        let Some(mut change) = change else {
             return ControlFlow::Continue(());
         };
+        change.is_metadata_changed &= request.metadata;
         let is_shown = change.modifier() != "U" || request.metadata;
         match is_shown.then(|| each(&change)).transpose() {
             Ok(_) => ControlFlow::Continue(()),

@@ -201,7 +201,9 @@ fn streams_are_compared_by_content() {
     assert_eq!(shorter[1]["removed"]["bytes"], 2 << 20);
     plant(&bed);
     bed.ok(["backup", "tree"]);
-    bed.run(["diff", "3", "4"]).expect(1).says(&["single stream"]);
+    bed.run(["diff", "3", "latest"])
+        .expect(1)
+        .says(&["single stream"]);
 }
 
 /// The lines that `find` prints, as groups.

@@ -93,14 +93,18 @@ impl<'a, 'b> Feeding<'a, 'b> {
         (self.faults)(&ArchiveFault { path, why });
     }
 
-    /// The name in the archive. Empty: the entry is the folder that the archive is of.
+    /// The name in the archive.
     fn name(&self, path: &[u8]) -> Vec<u8> {
         let base = match self.request.is_base {
             true => self.request.path.strip_suffix(b"/").unwrap_or(&self.request.path),
             false => b"",
         };
         let below = path.strip_prefix(base).unwrap_or(path);
-        below.strip_prefix(b"/").unwrap_or(below).to_vec()
+        match below.strip_prefix(b"/").unwrap_or(below) {
+            // It is the path itself.
+            b"" => order::name(path).to_vec(),
+            name => name.to_vec(),
+        }
     }
 
     fn left(&self) -> u64 {
@@ -131,19 +135,17 @@ impl<'a, 'b> Feeding<'a, 'b> {
                     listed
                 }
             };
-            let name = self.name(&listed.entry.path);
-            self.place(name, listed.entry)?;
+            self.place(listed.entry)?;
         }
         Ok(true)
     }
 
-    fn place(&mut self, mut name: Vec<u8>, entry: ListingEntry) -> Result<()> {
-        if name.is_empty() {
-            if entry.kind == EntryKind::Folder {
-                return Ok(());
-            }
-            name = order::name(&entry.path).to_vec();
+    fn place(&mut self, entry: ListingEntry) -> Result<()> {
+        let is_base = self.request.is_base && entry.path == self.request.path || entry.path == b"/";
+        if is_base && entry.kind == EntryKind::Folder {
+            return Ok(());
         }
+        let name = self.name(&entry.path);
         match &entry.kind {
             EntryKind::HardLink { target } => {
                 let target = target.clone();

@@ -108,7 +108,6 @@ fn device_numbers(device: u64) -> (u32, u32) {
 #[derive(Debug, Default)]
 struct Records {
     bytes: Vec<u8>,
-    has_other_bytes: bool,
 }
 
 impl Records {
@@ -136,7 +135,6 @@ impl Records {
         let len = text.len().min(field.len());
         field[..len].copy_from_slice(&text[..len]);
         if text.len() > field.len() || !text.is_ascii() {
-            self.has_other_bytes |= std::str::from_utf8(text).is_err();
             self.add(key.as_bytes(), text);
         }
     }
@@ -155,15 +153,7 @@ impl Records {
     }
 
     fn finish(self) -> Option<Vec<u8>> {
-        if self.bytes.is_empty() {
-            return None;
-        }
-        let mut all = Self::default();
-        if self.has_other_bytes {
-            all.add(b"hdrcharset", b"BINARY");
-        }
-        all.bytes.extend(self.bytes);
-        Some(all.bytes)
+        Some(self.bytes).filter(|bytes| !bytes.is_empty())
     }
 }
 
