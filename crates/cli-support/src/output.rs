@@ -8,7 +8,7 @@ use onefold::{ByteLen, FileTime, Warning};
 use serde::Serialize;
 
 use crate::TARGET;
-use crate::screen::{shown, shown_bytes, shown_json};
+use crate::screen::{shown, shown_bytes, shown_json, shown_lines};
 
 /// Options of every command that say how it prints.
 #[derive(Debug, Args)]
@@ -93,6 +93,20 @@ impl Output {
             return print(&mut io::stdout().lock(), shown(text.as_ref()).as_bytes());
         }
         print(&mut io::stdout().lock(), text.as_ref().as_bytes())
+    }
+
+    /// Prints requested text of several lines, which ends with a line break, even when quiet.
+    ///
+    /// # Errors
+    /// The stream cannot be written to. A reader that has closed the pipe is no error.
+    pub fn page(&self, text: &str) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        if self.on_screen {
+            return whole(&mut io::stdout().lock(), shown_lines(text).as_bytes());
+        }
+        whole(&mut io::stdout().lock(), text.as_bytes())
     }
 
     /// Prints a line of raw bytes: a path as the system has it, escaped on a terminal.

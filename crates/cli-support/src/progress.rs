@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use indicatif::ProgressDrawTarget;
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use onefold::{Monitor, Waiting, WaitingRole, WorkUnit};
 use serde::Serialize;
 
@@ -143,6 +143,19 @@ impl WaitingFor {
     }
 }
 
+/// The line with the progress, which gives way while other lines are printed.
+pub struct Screen(Option<ProgressBar>);
+
+impl Screen {
+    /// Prints while the line with the progress is away.
+    pub fn print<R>(&self, print: impl FnOnce() -> R) -> R {
+        match &self.0 {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+}
+
 /// Runs `work`, and shows `status` meanwhile.
 pub fn beside<T>(
     output: Output,
@@ -150,10 +163,22 @@ pub fn beside<T>(
     status: &(dyn Fn() -> Status + Sync),
     work: impl FnOnce() -> T,
 ) -> T {
+    around(output, verb, status, |_| work())
+}
+
+/// Runs `work`, which prints through the screen, and shows `status` meanwhile.
+pub fn around<T>(
+    output: Output,
+    verb: &'static str,
+    status: &(dyn Fn() -> Status + Sync),
+    work: impl FnOnce(&Screen) -> T,
+) -> T {
     let on_terminal = std::io::stderr().is_terminal() && !output.quiet && !output.json;
     if !on_terminal && !output.json {
-        return work();
+        return work(&Screen(None));
     }
+    let bar = Bar::new(verb, ProgressDrawTarget::stderr_with_hz(8));
+    let screen = Screen((on_terminal && output.on_screen).then(|| bar.handle()));
     let done = Arc::new(AtomicBool::new(false));
     thread::scope(|scope| {
         let watcher = {
@@ -162,7 +187,7 @@ pub fn beside<T>(
                 if output.json {
                     lines(output, &done, status)
                 } else {
-                    watch(verb, &done, status)
+                    watch(bar, &done, status)
                 }
             })
         };
@@ -171,7 +196,7 @@ pub fn beside<T>(
             done: &done,
             watcher: watcher.thread().clone(),
         };
-        work()
+        work(&screen)
     })
 }
 
@@ -209,8 +234,7 @@ fn lines(output: Output, done: &AtomicBool, status: &(dyn Fn() -> Status + Sync)
     }
 }
 
-fn watch(verb: &'static str, done: &AtomicBool, status: &(dyn Fn() -> Status + Sync)) {
-    let mut bar = Bar::new(verb, ProgressDrawTarget::stderr_with_hz(8));
+fn watch(mut bar: Bar, done: &AtomicBool, status: &(dyn Fn() -> Status + Sync)) {
     loop {
         thread::park_timeout(Duration::from_millis(125));
         if done.load(Ordering::Acquire) {

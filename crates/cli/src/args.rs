@@ -1,5 +1,8 @@
 //! The arguments. Verbs and options are those of restic, as far as possible.
 
+mod cat;
+mod comparing;
+mod documents;
 mod environment;
 mod filter;
 mod idle;
@@ -22,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::error::ErrorKind;
-use clap::{Args, Command as Clap, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, Command as Clap, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use cli_support::values::{capping_of, parse_cap};
 use cli_support::{Output, OutputOptions};
 use onefold::walk::Marker;
@@ -31,6 +34,9 @@ use tracing_subscriber::filter::Targets;
 
 use crate::log;
 
+pub(crate) use cat::Cat;
+pub(crate) use comparing::{Diff, Find};
+pub(crate) use documents::{Completions, Man, ShellName};
 pub(crate) use filter::{ALL, Filter, LATEST};
 pub(crate) use init::Init;
 pub(crate) use key::{Key, NewPassword};
@@ -38,11 +44,11 @@ pub(crate) use optimize::Optimize;
 pub(crate) use pool::{Pool, PoolInit, PoolStats};
 pub(crate) use profiled::Typed;
 pub(crate) use prune::{Prune, PruneLimits};
-pub(crate) use reading::{Dump, Ls, OverwriteMode, OwnersMode, Restore, SparseMode};
+pub(crate) use reading::{ArchiveMode, Dump, Ls, OverwriteMode, OwnersMode, Restore, SparseMode};
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 pub(crate) use series::{Change, Named, Series, Which};
 pub(crate) use serving::{Invite, Join, Namespace, Serve, Server, Tenant, Token};
-pub(crate) use typed::TagList;
+pub(crate) use typed::{BackupPath, TagList};
 use typed::{marker, name, store_place, tag_list};
 pub(crate) use volume::{ListenPlace, Settings, Switch, Volume, VolumeServe};
 
@@ -71,6 +77,11 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
+    /// All commands and options.
+    pub(crate) fn described() -> Clap {
+        idle::built(Self::command())
+    }
+
     /// Parses one command line.
     ///
     /// # Errors
@@ -187,12 +198,16 @@ pub(crate) enum Command {
     Backup(Backup),
     /// Restore a backup
     Restore(Restore),
-    /// Write one file of a backup, or its stream, to standard output
+    /// Write one file of a backup, its stream, or a folder as an archive, to standard output
     Dump(Dump),
     /// List the backups
     Snapshots(Filter),
     /// List the files in a backup
     Ls(Ls),
+    /// Show what changed from one backup to another
+    Diff(Diff),
+    /// Find files in all backups, or in some
+    Find(Find),
     /// Forget backups, by rules or by name; `prune` then reclaims the space that only they need
     Forget(Forget),
     /// Reclaim the space that no backup needs
@@ -230,6 +245,13 @@ pub(crate) enum Command {
     Server(Server),
     /// Join a server with its invitation; after that, `-r onefold://HOST:PORT/NAMESPACE` is a store
     Join(Join),
+    /// Print an object of the store as JSON, to look into it
+    #[command(subcommand)]
+    Cat(Cat),
+    /// Print a script by which a shell completes the words of `onefold`
+    Completions(Completions),
+    /// Write the manual: a page for each command, or the main page
+    Man(Man),
     /// Make, check and grow pools: files or disks with block volumes for virtual machines
     #[command(subcommand)]
     Pool(Pool),

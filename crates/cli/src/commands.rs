@@ -2,8 +2,12 @@
 
 mod analyze;
 mod backup;
+mod cat;
 mod check;
+mod diff;
+mod documents;
 mod dump;
+mod find;
 mod forget;
 mod index;
 mod init;
@@ -49,6 +53,9 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Dump(args) => dump::run(global, args, output),
         Command::Snapshots(args) => snapshots::run(global, args, output),
         Command::Ls(args) => ls::run(global, args, output),
+        Command::Cat(args) => cat::run(global, args, output),
+        Command::Diff(args) => diff::run(global, args, output),
+        Command::Find(args) => find::run(global, args, output),
         Command::Prune(args) => prune::run(global, args, output),
         Command::Forget(args) => forget::run(global, args, output),
         Command::Tag(args) => revise::tag(global, args, output),
@@ -64,6 +71,8 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Serve(args) => serve::run(global, args, output),
         Command::Server(args) => server::run(global, args, output),
         Command::Join(args) => join::run(args, output),
+        Command::Completions(args) => documents::completions(args, output),
+        Command::Man(args) => documents::man(args, output),
         Command::Pool(args) => pool::run(args, output),
         Command::Volume(args) => volume::run(args, output),
     }
@@ -165,6 +174,19 @@ fn named(store: &dyn Repository, ids: &[String], args: &Filter) -> Result<Vec<St
         })
     };
     ids.iter().map(one).collect()
+}
+
+/// The backup that an id names in a list, or `latest` in the store.
+fn one_of(
+    list: &onefold::SnapshotList,
+    store: &dyn Repository,
+    id: &str,
+    filter: &onefold::Filter,
+) -> Result<onefold::Snapshot> {
+    Ok(match id {
+        LATEST => store.find(id, filter)?,
+        id => list.find(id, filter)?.clone(),
+    })
 }
 
 fn cancel_flag() -> Result<std::sync::Arc<std::sync::atomic::AtomicBool>> {

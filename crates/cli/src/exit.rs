@@ -25,6 +25,8 @@ fn interrupted(command: &Command, error: &anyhow::Error) -> Option<String> {
             "what it had restored by then is whole, and the rest is missing; run it again to have all",
         ),
         Command::Dump(_) => ("the dump", "its output ends in the middle"),
+        Command::Diff(_) => ("the comparison", "its output ends in the middle"),
+        Command::Find(_) => ("the search", "its output ends in the middle"),
         Command::Check(_) => (
             "the check",
             "it did not look at everything, and so says nothing of the store; the store is as it was, and may have new lists of damage",

@@ -1,6 +1,6 @@
 //! The connection over which a store is read.
 //!
-//! If it breaks while a pinned backup is read, another one is made, which pins the backup again. So
+//! If it breaks while pinned backups are read, another one is made, which pins them again. So
 //! a restore outlives a server that starts anew, and a network that was cut (B6). Requests of
 //! readers change nothing, so each may be asked again.
 
@@ -41,10 +41,20 @@ pub(crate) struct Renewal {
     pub(crate) clock: Arc<dyn Clock>,
     /// Set when the user asks to stop.
     pub(crate) cancel: Arc<AtomicBool>,
-    /// The pinned backup, ...
-    pub(crate) backup: SessionId,
-    /// ... and where its streams are.
-    pub(crate) streams: Vec<StreamRoot>,
+    /// The pinned backups, and where their streams are.
+    pub(crate) backups: Vec<(SessionId, Vec<StreamRoot>)>,
+}
+
+impl Renewal {
+    /// A backup that is gone, or whose streams are elsewhere now.
+    fn moved(&self, begun: &ReadBegun) -> Option<SessionId> {
+        let is_same = |(id, streams): &&(SessionId, Vec<StreamRoot>)| {
+            let found = begun.backups.iter().find(|one| one.session == *id);
+            found.is_some_and(|one| one.backup.streams == *streams)
+        };
+        let moved = self.backups.iter().find(|backup| !is_same(backup));
+        moved.map(|(id, _)| *id)
+    }
 }
 
 impl Link {
@@ -118,17 +128,14 @@ impl Link {
         let Some(connection) = renewal.dialer.log_in_again(clock, attempt, &renewal.cancel) else {
             return Err(error);
         };
-        match connection.ask(request::READ, &vec![renewal.backup], ReadBegun::from_bytes) {
-            Ok(begun)
-                if begun
-                    .backups
-                    .iter()
-                    .all(|one| one.backup.streams == renewal.streams) => {}
-            Ok(_) => {
-                return Err(ClientError::Protocol(format!(
-                    "the store moved backup {} while it was read; run the command again",
-                    renewal.backup
-                )));
+        let ids: Vec<SessionId> = renewal.backups.iter().map(|(id, _)| *id).collect();
+        match connection.ask(request::READ, &ids, ReadBegun::from_bytes) {
+            Ok(begun) => {
+                if let Some(moved) = renewal.moved(&begun) {
+                    return Err(ClientError::Protocol(format!(
+                        "the store moved backup {moved} while it was read; run the command again"
+                    )));
+                }
             }
             // It broke again: the next attempt makes another one.
             Err(again) if again.is_of_connection() => return Ok(()),

@@ -245,25 +245,25 @@ impl Repository for RemoteRepository {
         Ok(list)
     }
 
-    fn pin(&self, wanted: &Snapshot, monitor: &Monitor) -> onefold::Result<Box<dyn Pinned + '_>> {
-        let (connection, begun) =
-            self.first_answer(request::READ, &vec![wanted.id], ReadBegun::from_bytes)?;
-        let mut backups = begun.backups.into_iter();
-        let none = || ClientError::Protocol("no backup to read".to_owned());
-        let backup = backups.next().ok_or_else(none)?;
+    fn pin_all(&self, wanted: &[Snapshot], monitor: &Monitor) -> onefold::Result<Box<dyn Pinned + '_>> {
+        let ids: Vec<SessionId> = wanted.iter().map(|snapshot| snapshot.id).collect();
+        let (connection, begun) = self.first_answer(request::READ, &ids, ReadBegun::from_bytes)?;
+        let snapshots: Vec<Snapshot> = begun.backups.into_iter().map(snapshot).collect();
         let link = Link::renewed(
             connection,
             Renewal {
                 dialer: Arc::clone(&self.dialer),
                 clock: Arc::clone(&self.clock),
                 cancel: monitor.cancel_handle(),
-                streams: backup.backup.streams.clone(),
-                backup: wanted.id,
+                backups: snapshots
+                    .iter()
+                    .map(|snapshot| (snapshot.id, snapshot.backup.streams.clone()))
+                    .collect(),
             },
         );
         Ok(Box::new(RemotePinned {
             repository: self,
-            snapshot: snapshot(backup),
+            snapshots,
             reader: RemoteReader::of_chunks(link, Fingerprinter::from_derived_keys(&begun.keys)),
         }))
     }
@@ -349,16 +349,16 @@ impl Repository for RemoteRepository {
     }
 }
 
-/// A backup that the server has pinned.
+/// Backups that the server has pinned.
 struct RemotePinned<'a> {
     repository: &'a RemoteRepository,
-    snapshot: Snapshot,
+    snapshots: Vec<Snapshot>,
     reader: RemoteReader,
 }
 
 impl Pinned for RemotePinned<'_> {
-    fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+    fn snapshots(&self) -> &[Snapshot] {
+        &self.snapshots
     }
 
     fn reader(&self) -> onefold::Result<&dyn StoreReader> {

@@ -18,7 +18,7 @@ use crate::backup_run::BegunBackup;
 use crate::calls::{Call, Report};
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
-use crate::reading::PinnedBackup;
+use crate::reading::PinnedBackups;
 use crate::repository::{
     Attempt, Beginning, ParentChoice, Pinned, Repository, Resume, RunningBackup, retried,
 };
@@ -256,8 +256,8 @@ impl Repository for Store {
         Self::find(self, text, filter)
     }
 
-    fn pin(&self, snapshot: &Snapshot, _: &Monitor) -> Result<Box<dyn Pinned + '_>> {
-        Ok(Box::new(PinnedBackup::of(self, snapshot)?))
+    fn pin_all(&self, snapshots: &[Snapshot], _: &Monitor) -> Result<Box<dyn Pinned + '_>> {
+        Ok(Box::new(PinnedBackups::of(self, snapshots)?))
     }
 
     fn client_pools(&self) -> &ClientPools {
@@ -279,9 +279,9 @@ impl Repository for Store {
     }
 }
 
-impl Pinned for PinnedBackup<'_> {
-    fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+impl Pinned for PinnedBackups<'_> {
+    fn snapshots(&self) -> &[Snapshot] {
+        &self.snapshots
     }
 
     fn reader(&self) -> Result<&dyn StoreReader> {

@@ -23,8 +23,8 @@
 //!         list.snapshots.retain(|snapshot| snapshot.backup.series.host == self.1);
 //!         Ok(list)
 //!     }
-//!     fn pin(&self, snapshot: &Snapshot, monitor: &Monitor) -> Result<Box<dyn Pinned + '_>> {
-//!         self.0.pin(snapshot, monitor)
+//!     fn pin_all(&self, snapshots: &[Snapshot], monitor: &Monitor) -> Result<Box<dyn Pinned + '_>> {
+//!         self.0.pin_all(snapshots, monitor)
 //!     }
 //!     fn client_pools(&self) -> &ClientPools {
 //!         self.0.client_pools()

@@ -31,6 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod archive;
 mod backup;
 mod backup_file;
 mod backup_options;
@@ -41,9 +42,11 @@ mod check;
 mod covered;
 mod credential;
 mod damage;
+mod diff;
 mod dump;
 mod error;
 pub mod errors;
+mod find;
 mod forget;
 pub mod halves;
 mod heal;
@@ -64,6 +67,7 @@ mod settings;
 mod snapshots;
 mod stats;
 mod store;
+mod stored;
 mod streams;
 pub mod walk;
 mod warning;
@@ -72,6 +76,7 @@ pub use ::index::HookKind;
 pub use ::index::sampling::{SampleLevel, SamplingRate, SamplingRates};
 pub use ::index::{IndexStats, MemoryStats, Warning as IndexWarning};
 pub use ::restore::{AssembleOptions, AssembleStats, Fault, Output as StreamOutput, RestoreCounters};
+pub use archive::{ArchiveFault, ArchiveFormat, ArchiveReport, ArchiveRequest};
 pub use backup_file::BackupFile;
 pub use backup_options::{BackupOptions, PROGRAM, ParentStream, StreamOptions, TreeOptions};
 pub use backup_report::BackupReport;
@@ -79,6 +84,7 @@ pub use check::{CheckReport, Damage, Finding, ReadData};
 pub use container::Compression;
 pub use credential::Credential;
 pub use crypto::Argon2Cost;
+pub use diff::{Change, DiffCounts, DiffKind, DiffReport, DiffRequest};
 pub use env::{
     Access, AlignedBuffer, Clock, Entropy, Env, LocalOptions, LocalStorage, LockState, ManualClock,
     MemoryStorage, ObjectBytes, ObjectMeta, ProcessLock, PublishWay, Storage, SystemClock, SystemEntropy,
@@ -87,10 +93,12 @@ pub use env::{
 #[cfg(feature = "remote")]
 pub use env::{LocationError, ObjectStoreLocation, ObjectStoreStorage};
 pub use error::{Error, ErrorKind, Result};
+pub use find::{FindReport, FindRequest, Found};
 pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};
 pub use format::config::Settings as StoreSettings;
 pub use format::listing::{Content, EntryKind, EntryState, ListingEntry};
 pub use format::manifest::{Backup, BackupTotals, ContainerSpan, SeriesName, StreamRole, StreamRoot};
+pub use format::node::NodeEntry;
 pub use format::series::{ArchivalWindow, Layout, SeriesSettings};
 pub use heal::{HealReport, Healed};
 pub use hosted::{HostedBackup, SessionWatch};

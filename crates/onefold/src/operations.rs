@@ -13,10 +13,14 @@ use crate::revise::{Held, HoldEnd, Retagged, TagChange, Which};
 use crate::snapshots::Snapshot;
 use crate::stats::BackupLayout;
 
+pub use crate::archive::dump_archive;
 pub use crate::backup::{back_up_stream, back_up_tree};
+pub use crate::diff::diff;
 pub use crate::dump::dump;
+pub use crate::find::find_entries;
 pub use crate::repository::retried;
 pub use crate::restore::{list_entries, restore};
+pub use crate::stored::{stored_catalog, stored_node};
 
 /// The functions for calls, each with its own request and report.
 macro_rules! functions {

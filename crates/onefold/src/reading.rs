@@ -13,7 +13,7 @@
 //! important. If the backup is then forgotten and pruned during the read, listing the backups again
 //! distinguishes this from damage ([`Reading::explain`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use recipe::NodeCache;
@@ -239,28 +239,34 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// One pinned backup, and its nodes once they are asked for.
-pub(crate) struct PinnedBackup<'a> {
+/// Pinned backups, and their nodes once they are asked for.
+pub(crate) struct PinnedBackups<'a> {
     pub(crate) reading: Reading<'a>,
-    pub(crate) snapshot: Snapshot,
+    pub(crate) snapshots: Vec<Snapshot>,
     nodes: OnceLock<NodeCache>,
 }
 
-impl<'a> PinnedBackup<'a> {
-    /// Pins a backup in the revision that counts now.
+impl<'a> PinnedBackups<'a> {
+    /// Pins backups in the revisions that count now. Those that were forgotten are left out.
     ///
     /// # Errors
-    /// Those of [`Reading::of`].
-    pub(crate) fn of(store: &'a Store, snapshot: &Snapshot) -> Result<Self> {
-        let (reading, snapshot) = Reading::of(store, snapshot)?;
+    /// Those of [`Reading::begin`].
+    pub(crate) fn of(store: &'a Store, snapshots: &[Snapshot]) -> Result<Self> {
+        let wanted: BTreeSet<SessionId> = snapshots.iter().map(|snapshot| snapshot.id).collect();
+        let found = |list: &ManifestList| -> Vec<Snapshot> {
+            let found = wanted.iter().filter_map(|id| list.get(*id));
+            found.filter_map(Snapshot::of).collect()
+        };
+        let ids = |list: &ManifestList| found(list).iter().map(|snapshot| snapshot.id).collect();
+        let reading = Reading::begin(store, ids)?;
         Ok(Self {
+            snapshots: found(&reading.list),
             reading,
-            snapshot,
             nodes: OnceLock::new(),
         })
     }
 
-    /// The store's nodes, for this backup.
+    /// The store's nodes, for these backups.
     ///
     /// # Errors
     /// Of the storage.

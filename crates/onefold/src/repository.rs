@@ -110,7 +110,21 @@ pub trait Repository: Send + Sync {
     ///
     /// # Errors
     /// `Forgotten`; of the storage or the connection.
-    fn pin(&self, snapshot: &Snapshot, monitor: &Monitor) -> Result<Box<dyn Pinned + '_>>;
+    fn pin(&self, snapshot: &Snapshot, monitor: &Monitor) -> Result<Box<dyn Pinned + '_>> {
+        let pinned = self.pin_all(std::slice::from_ref(snapshot), monitor)?;
+        let (id, why) = (snapshot.id, None);
+        match pinned.snapshots() {
+            [] => Err(Error::Forgotten { id, why }),
+            [..] => Ok(pinned),
+        }
+    }
+
+    /// Pins several backups at once, as [`Self::pin`] does one. Backups that were forgotten
+    /// meanwhile are left out. One reader reads all of them.
+    ///
+    /// # Errors
+    /// Of the storage or the connection.
+    fn pin_all(&self, snapshots: &[Snapshot], monitor: &Monitor) -> Result<Box<dyn Pinned + '_>>;
 
     /// Runs an operation where the store is, on all backups of the repository.
     /// [`operations`](crate::operations) has a function for each.
@@ -144,10 +158,18 @@ pub trait Repository: Send + Sync {
     fn begin(&self, how: &Beginning<'_>, monitor: &Monitor) -> Result<Box<dyn RunningBackup + '_>>;
 }
 
-/// A backup that is pinned while it is read. Dropping it releases it.
+/// Backups that are pinned while they are read. Dropping this releases them.
 pub trait Pinned: Sync {
-    /// The backup, in the revision that is read.
-    fn snapshot(&self) -> &Snapshot;
+    /// The backups, in the revisions that are read, by id.
+    fn snapshots(&self) -> &[Snapshot];
+
+    /// The backup, if [`Repository::pin`] pinned it.
+    ///
+    /// # Panics
+    /// If no backup is pinned.
+    fn snapshot(&self) -> &Snapshot {
+        self.snapshots().first().expect("a backup is pinned")
+    }
 
     /// Reads the store. The first call may ask the storage.
     ///
@@ -155,8 +177,8 @@ pub trait Pinned: Sync {
     /// Of the storage or the connection.
     fn reader(&self) -> Result<&dyn StoreReader>;
 
-    /// The error to report. If the backup was not pinned and has been forgotten since, the error
-    /// says so.
+    /// The error to report. If a backup was not pinned and has been forgotten since, the error says
+    /// so.
     fn explain(&self, error: Error) -> Error {
         error
     }
@@ -169,7 +191,7 @@ pub trait Pinned: Sync {
     /// Records data that an error calls missing.
     fn note_missing(&self, _: &RestoreError) {}
 
-    /// Releases the backup. Passes warnings to the monitor.
+    /// Releases the backups. Passes warnings to the monitor.
     fn end(self: Box<Self>, monitor: &Monitor);
 }
 
@@ -321,7 +343,7 @@ mod tests {
             unreachable!("only the retries are tested")
         }
 
-        fn pin(&self, _: &Snapshot, _: &Monitor) -> Result<Box<dyn Pinned + '_>> {
+        fn pin_all(&self, _: &[Snapshot], _: &Monitor) -> Result<Box<dyn Pinned + '_>> {
             unreachable!("only the retries are tested")
         }
 

@@ -284,7 +284,8 @@ fn restore_entries(
         sources: snapshot.backup.series.paths.clone(),
     };
     let (assembling, counters, cancel) = (request.assembling, &monitor.restore, monitor.cancel());
-    let restored = ensure_folder(&listing, snapshot, &request.base).and_then(|()| {
+    let hint = "`onefold restore --include` restores it";
+    let restored = ensure_folder(&listing, snapshot, &request.base, hint).and_then(|()| {
         restore::restore_tree(source, target, options, assembling, counters, cancel, report)
             .map_err(Error::from)
     });
@@ -292,8 +293,13 @@ fn restore_entries(
     restored
 }
 
-/// Fails unless `base` is a folder, because only a folder can become the target.
-fn ensure_folder(listing: &BackupListing<'_>, snapshot: &Snapshot, base: &[u8]) -> Result<()> {
+/// Fails unless `base` is a folder. The message for another entry ends with the hint.
+pub(crate) fn ensure_folder(
+    listing: &BackupListing<'_>,
+    snapshot: &Snapshot,
+    base: &[u8],
+    hint: &str,
+) -> Result<()> {
     if base.is_empty() {
         return Ok(());
     }
@@ -302,7 +308,7 @@ fn ensure_folder(listing: &BackupListing<'_>, snapshot: &Snapshot, base: &[u8]) 
     match entries.next_entry()? {
         Some(listed) if listed.entry.kind == EntryKind::Folder => Ok(()),
         Some(_) => Err(Error::NotFound(format!(
-            "{shown} is no folder in backup {id}; `onefold restore {id} --include` restores it"
+            "{shown} is no folder in backup {id}; {hint}"
         ))),
         None => Err(Error::NotFound(format!(
             "backup {id} has no folder {shown}; `onefold ls {id}` lists what it has"

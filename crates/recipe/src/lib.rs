@@ -6,7 +6,8 @@
 //! containers ([`StreamLayout`]). A range that a walker reads may be pushed into another tree by
 //! reference (the virtual synthetics of DD Boost III, B3). None of that reads a data container:
 //! references come from nodes, fingerprints and lengths from catalogs. [`StreamBytes`] reads small
-//! streams, such as listings, in order.
+//! streams, such as listings, in order. [`Gaps`] finds where two streams differ, and [`SameBytes`]
+//! whether ranges of them do.
 //!
 //! Invariants:
 //! - A tree is a pure function of its sequence of children: chunks, and runs of zeros coalesced as
@@ -25,9 +26,11 @@ mod cache;
 mod child;
 mod error;
 mod forward;
+mod gaps;
 mod layout;
 mod open;
 mod refs;
+mod same_bytes;
 mod source;
 mod stream;
 mod tree_root;
@@ -38,9 +41,11 @@ pub use bytes::StreamBytes;
 pub use cache::NodeCache;
 pub use child::{Child, Place, SEGMENT_LEVEL, segment_node};
 pub use error::RecipeError;
+pub use gaps::{Gap, Gaps};
 pub use layout::{LayoutMeter, StreamLayout};
 pub use open::{child_nodes, open_node};
 pub use refs::{ChunkRef, ChunkRefs};
+pub use same_bytes::SameBytes;
 pub use source::{KnownNode, NodeSink, NodeSource, StoreReader, StreamRoots};
 pub use stream::StreamName;
 pub use tree_root::TreeRoot;

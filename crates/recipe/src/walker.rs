@@ -133,6 +133,16 @@ impl<'a, S: NodeSource + ?Sized> RangeWalker<'a, S> {
         self.at
     }
 
+    /// Continues at this offset of the stream, or at the end of the range if that comes first. The
+    /// next piece costs the nodes between here and there on its way down, or, further back, one for
+    /// each level.
+    pub(crate) fn seek(&mut self, offset: u64) {
+        if self.frames.last().is_some_and(|frame| offset < frame.offset) {
+            self.frames.clear();
+        }
+        self.at = offset.min(self.end);
+    }
+
     /// Whether all pieces were returned.
     #[must_use]
     pub const fn is_done(&self) -> bool {

@@ -28,6 +28,8 @@ mod belady_tests;
 #[cfg(test)]
 mod recipe_prefetch_tests;
 #[cfg(test)]
+mod same_bytes_tests;
+#[cfg(test)]
 mod test_store;
 #[cfg(test)]
 mod tests;
@@ -37,7 +39,7 @@ mod tree_tests;
 pub use assemble::{AssembleOptions, assemble};
 pub use counters::RestoreCounters;
 pub use error::RestoreError;
-pub use listing::{BackupListing, Entries, FenceFault, Wanted};
+pub use listing::{BackupListing, Entries, FenceFault, Wanted, for_each_difference};
 pub use message::AssembleStats;
 pub use references::references;
 pub use send::Sink;

@@ -8,6 +8,7 @@
 //! say. Then the listing is read on from the current place, as far as needed, and
 //! [`BackupListing::fault`] says why. This costs only time.
 
+mod differences;
 mod entries;
 mod wanted;
 
@@ -16,8 +17,9 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use recipe::{RecipeError, StoreReader, StreamBytes, TreeRoot};
-use tree::{Fences, ListingPlace, ListingReader, TreeError};
+use tree::{Fences, ListingPlace, ListingReader, ReadRange, TreeError};
 
+pub use differences::for_each_difference;
 pub use entries::Entries;
 pub use wanted::Wanted;
 
@@ -91,11 +93,19 @@ impl<'a> BackupListing<'a> {
 
     /// Where the part with a path begins; `None` if the fences cannot be used.
     fn place(&self, path: &[u8]) -> Option<ListingPlace> {
+        self.found(|fences, read| fences.find(path, read))
+    }
+
+    /// Asks the fences; `None` if they cannot be used.
+    fn found(
+        &self,
+        ask: impl FnOnce(&mut Fences, &mut ReadRange<'_>) -> Result<Option<ListingPlace>, TreeError>,
+    ) -> Option<ListingPlace> {
         // A panic while fences are read does not change them.
         let mut shortcut = self.shortcut.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *shortcut {
             Shortcut::Fences(fences, root) => {
-                match fences.find(path, &mut |range| read(self.reader, root, range)) {
+                match ask(fences, &mut |range| read(self.reader, root, range)) {
                     Ok(place) => place,
                     Err(fault) => {
                         *shortcut = Shortcut::None {

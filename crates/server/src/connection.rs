@@ -266,20 +266,19 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// Pins a backup, and answers reads until the client ends or leaves.
+    /// Pins backups, and answers reads until the client ends or leaves.
     fn read(&mut self, user: &User, number: u32, body: &[u8]) -> Result<Ending, TransportError> {
         let store: &dyn Repository = &*user.store;
         let begun = user.ensure(Right::Read).and_then(|()| {
-            let ids = Vec::<SessionId>::from_bytes(body)?;
-            let [id] = ids[..] else {
-                return Err(Refusal::new(
-                    RefusalKind::Malformed,
-                    "one backup is read at a time",
-                ));
-            };
-            store
-                .pin(&user.snapshot(id)?, &Monitor::default())
-                .map_err(failed)
+            let wanted = user.some(&Vec::<SessionId>::from_bytes(body)?)?;
+            let pinned = store.pin_all(&wanted, &Monitor::default()).map_err(failed)?;
+            match (&wanted[..], pinned.snapshots()) {
+                ([forgotten], []) => Err(failed(onefold::Error::Forgotten {
+                    id: forgotten.id,
+                    why: None,
+                })),
+                _ => Ok(pinned),
+            }
         });
         let pinned = match begun {
             Ok(pinned) => pinned,
@@ -290,7 +289,9 @@ impl<'a> Connection<'a> {
             Err(error) => return self.peer.refuse(number, &failed(error)).map(|()| Ending::GoOn),
         };
         let answer = ReadBegun {
-            backups: user.namespace.sent(pinned.snapshot()).into_iter().collect(),
+            backups: { pinned.snapshots().iter() }
+                .filter_map(|snapshot| user.namespace.sent(snapshot))
+                .collect(),
             keys: *reader.fingerprinter().derived_keys(),
         };
         self.peer.answer(number, &answer.to_bytes())?;

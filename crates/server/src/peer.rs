@@ -1,5 +1,6 @@
 //! The server's end of a connection, and the client at its other end.
 
+use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -153,6 +154,17 @@ impl User {
         Scope::default()
             .host_prefix(self.namespace.prefix().to_vec())
             .minimum_age(self.limits.minimum_age)
+    }
+
+    /// Backups of the namespace. Of several, those that do not exist are left out.
+    pub(crate) fn some(&self, ids: &[SessionId]) -> Result<Vec<Snapshot>, Refusal> {
+        if let [id] = ids {
+            return Ok(vec![self.snapshot(*id)?]);
+        }
+        let wanted: HashSet<SessionId> = ids.iter().copied().collect();
+        let mut found = self.store.snapshots().map_err(failed)?.snapshots;
+        found.retain(|snapshot| wanted.contains(&snapshot.id) && self.namespace.has(&snapshot.backup));
+        Ok(found)
     }
 
     /// A backup of the namespace.

@@ -45,7 +45,10 @@ pub use error::{Action, Change, LinkFault, TreeError};
 pub use exclude::{Doubt, ExcludeBuilder, Excludes, PatternDoubt};
 pub use image::ImageReader;
 pub use links::LostLinks;
-pub use listing::{Fences, Listed, ListingPlace, ListingReader, ListingWriter, ReadRange};
+pub use listing::{
+    Base, ComparedListing, Comparing, Difference, Fences, Listed, ListingPlace, ListingReader, ListingWriter,
+    ReadRange, UnequalParts,
+};
 pub use read::{
     DataSection, FileReader, Piece, ReadFile, Section, Sections, SmallRead, open_file, read_small,
 };

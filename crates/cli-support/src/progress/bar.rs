@@ -72,6 +72,11 @@ impl Bar {
         Self { bar, look: None }
     }
 
+    /// The same line, for whoever prints beside it.
+    pub(super) fn handle(&self) -> ProgressBar {
+        self.bar.clone()
+    }
+
     pub(super) fn clear(&self) {
         self.bar.finish_and_clear();
     }

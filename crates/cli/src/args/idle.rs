@@ -7,7 +7,7 @@ use onefold::Capping;
 
 use super::series::{LayoutMode, Series};
 use super::typed::is_on_server;
-use super::{ALL, Backup, Cli, Command, CompressionMode, Global, LATEST, Server, Tenant};
+use super::{ALL, Backup, Cat, Cli, Command, CompressionMode, Find, Global, LATEST, Ls, Man, Server, Tenant};
 
 /// Options of every command that name the store, open it, or configure look-ups.
 const OF_STORES: [&str; 7] = [
@@ -20,7 +20,7 @@ const OF_STORES: [&str; 7] = [
     "no_pin",
 ];
 /// The commands that open no store.
-const WITHOUT_STORE: [&str; 4] = ["analyze", "join", "pool", "volume"];
+const WITHOUT_STORE: [&str; 6] = ["analyze", "completions", "join", "man", "pool", "volume"];
 /// Options of a backup that the store's half of it would need. A server decides these itself.
 const OF_STORES_HALF: [&str; 5] = [
     "cap",
@@ -118,7 +118,14 @@ impl Command {
         );
         let reads_backups = matches!(
             self,
-            Self::Restore(_) | Self::Dump(_) | Self::Ls(_) | Self::Check(_) | Self::Stats(_)
+            Self::Restore(_)
+                | Self::Dump(_)
+                | Self::Ls(_)
+                | Self::Diff(_)
+                | Self::Find(_)
+                | Self::Cat(Cat::Catalog { .. } | Cat::Node { .. })
+                | Self::Check(_)
+                | Self::Stats(_)
         );
         let idle = |ids: &[&str], why: &str| {
             let id = ids.iter().find(|id| is_typed(matches, id))?;
@@ -160,7 +167,9 @@ impl Command {
                 let why = "--from-password-file is of the store that --domain-of names, and none is named";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
-            Self::Ls(ls) if ls.long && is_typed(matches, "json") => {
+            Self::Ls(Ls { long: true, .. }) | Self::Find(Find { long: true, .. })
+                if is_typed(matches, "json") =>
+            {
                 let why = "--json prints all that --long does, whether that is given or not";
                 Some((ErrorKind::ArgumentConflict, why.to_owned()))
             }
@@ -178,9 +187,16 @@ impl Command {
                 let why = "what is to be set? --layout, --live, --archival, --segment, --repair or --optimize-after-backup";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
             }
-            Self::Analyze(_) | Self::Join(_) | Self::Pool(_) | Self::Volume(_) => {
-                Self::idle_store(matches, &OF_STORES)
+            Self::Completions(_) | Self::Man(Man { folder: None }) if is_typed(matches, "json") => {
+                let why = "--json prints results as JSON, and this command prints a text for another program";
+                Some((ErrorKind::ArgumentConflict, why.to_owned()))
             }
+            Self::Analyze(_)
+            | Self::Join(_)
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Pool(_)
+            | Self::Volume(_) => Self::idle_store(matches, &OF_STORES),
             Self::Server(Server::Init(_) | Server::Tenant(Tenant::Add { .. })) | Self::Serve(_) => {
                 Self::idle_store(matches, &["repo"])
             }
@@ -206,6 +222,8 @@ impl Command {
             Self::Restore(restore) => (std::slice::from_ref(&restore.id.id), &restore.filter, false),
             Self::Dump(dump) => (std::slice::from_ref(&dump.id.id), &dump.filter, false),
             Self::Ls(ls) => (std::slice::from_ref(&ls.id.id), &ls.filter, false),
+            Self::Diff(diff) => (&diff.ids()[..], &diff.filter, false),
+            Self::Find(find) => (&find.snapshot[..], &find.filter, false),
             Self::Tag(tag) => (&tag.ids[..], &tag.filter, false),
             Self::Hold(hold) => (&hold.ids[..], &hold.filter, false),
             Self::Unhold(unhold) => (&unhold.ids[..], &unhold.filter, false),

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, Command as Clap, CommandFactory};
+use clap::{ArgMatches, Command as Clap};
 use cli_support::idle::innermost;
 
-use super::{Cli, environment, idle};
+use super::{Cli, environment};
 use crate::profile::{Line, Profile};
 
 /// What the user asks for.
@@ -26,7 +26,7 @@ impl Typed {
     /// has a fault.
     pub(crate) fn new() -> Result<Self, clap::Error> {
         let words: Vec<OsString> = std::env::args_os().collect();
-        let mut clap = environment::without_empty(idle::built(Cli::command()));
+        let mut clap = environment::without_empty(Cli::described());
         // Words that clap does not accept are refused below, with the profile's options added.
         let loose = clap.clone().ignore_errors(true).try_get_matches_from(&words);
         let Some((name, matches)) = loose.ok().and_then(|matches| Some((named(&matches)?, matches))) else {

@@ -55,13 +55,29 @@ pub(crate) struct Dump {
     /// A backup's id, or `latest`; `ID:PATH` names the file, too
     #[arg(value_name = "ID[:PATH]", value_parser = backup_path())]
     pub(crate) id: BackupPath,
-    /// The file; not needed for a backup of a stream or a disk image
+    /// The file, or with --archive the folder; not needed for a backup of a stream or a disk image
     #[arg(value_name = "PATH")]
     pub(crate) file: Option<PathBuf>,
+    /// Write a folder as one archive, or, without a path, all of the backup. In the archive, names
+    /// begin at the root, and with ID:PATH at that folder
+    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    pub(crate) archive: Option<ArchiveMode>,
+    /// Write to this file, not to standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) target: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) assembling: Assembling,
     #[command(flatten)]
     pub(crate) filter: Filter,
+}
+
+/// The format of an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ArchiveMode {
+    /// With any names, exact times, owners, attributes, links and devices
+    Tar,
+    /// For other systems: with modes, times and symbolic links alone
+    Zip,
 }
 
 /// How a restore assembles what it reads.

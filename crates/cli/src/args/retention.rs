@@ -261,7 +261,8 @@ pub(crate) struct Unhold {
     pub(crate) filter: Filter,
 }
 
-fn moment(text: &str) -> Result<UnixNanos, String> {
+/// Parses a date, or a date with a time.
+pub(super) fn moment(text: &str) -> Result<UnixNanos, String> {
     let local = |text: &str| {
         let time: jiff::civil::DateTime = text.parse()?;
         Ok::<_, jiff::Error>(time.to_zoned(jiff::tz::TimeZone::system())?.timestamp())

@@ -1,35 +1,101 @@
 //! `onefold dump`
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use cli_support::output::count;
+use cli_support::progress::{self, Status};
 use cli_support::{Code, Output};
-use onefold::Monitor;
+use onefold::repository::Repository;
+use onefold::{ArchiveFault, ArchiveFormat, ArchiveRequest, Monitor, Snapshot};
 
-use crate::args::{Dump, Global};
+use crate::args::{ArchiveMode, Dump, Global};
 
 /// Shorter pieces are gathered. Longer ones are written directly.
 const GATHERED_BYTES: usize = 64 << 10;
 static ZEROS: [u8; GATHERED_BYTES] = [0; GATHERED_BYTES];
 
-/// Standard output, without the line buffer that the library puts before it.
-struct Stdout(io::BufWriter<File>);
+/// Standard output without the line buffer that the library puts before it, or a file.
+struct Target {
+    out: io::BufWriter<File>,
+    /// The file's name until it is whole, and then.
+    names: Option<(PathBuf, PathBuf)>,
+}
 
-impl onefold::StreamOutput for Stdout {
+impl Target {
+    fn open(named: Option<&Path>) -> Result<Self> {
+        let Some(path) = named else {
+            if io::stdout().is_terminal() {
+                bail!(
+                    "standard output is a terminal; send it to a file or a program, or name a file with --target"
+                );
+            }
+            let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+            return Ok(Self::new(file, None));
+        };
+        super::typed::ensure_expanded(path)?;
+        let shown = || path.display().to_string();
+        // A pipe or a device is written as it is.
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            let file = File::options().write(true).open(path).with_context(shown)?;
+            return Ok(Self::new(file, None));
+        }
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".onefold-partial");
+        let partial = PathBuf::from(partial);
+        let file = File::create(&partial).with_context(|| partial.display().to_string())?;
+        Ok(Self::new(file, Some((partial, path.to_owned()))))
+    }
+
+    fn new(file: File, names: Option<(PathBuf, PathBuf)>) -> Self {
+        let out = io::BufWriter::with_capacity(GATHERED_BYTES, file);
+        Self { out, names }
+    }
+
+    /// Gives the file its name.
+    fn finish(mut self) -> Result<()> {
+        self.out
+            .flush()
+            .with_context(|| format!("writing to {}", self.shown()))?;
+        if let Some((partial, path)) = self.names.take() {
+            fs::rename(&partial, &path).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
     fn shown(&self) -> String {
-        "standard output".to_owned()
+        match &self.names {
+            Some((_, path)) => path.display().to_string(),
+            None => "standard output".to_owned(),
+        }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Some((partial, _)) = self.names.take() {
+            // Its name shows that it is partial, if it stays.
+            drop(fs::remove_file(partial));
+        }
+    }
+}
+
+impl onefold::StreamOutput for Target {
+    fn shown(&self) -> String {
+        Target::shown(self)
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_all(bytes)
+        self.out.write_all(bytes)
     }
 
     fn skip_zeros(&mut self, mut len: u64) -> io::Result<()> {
         while len > 0 {
             let now = usize::try_from(len).map_or(ZEROS.len(), |len| len.min(ZEROS.len()));
-            self.0.write_all(&ZEROS[..now])?;
+            self.out.write_all(&ZEROS[..now])?;
             len -= now as u64;
         }
         Ok(())
@@ -37,13 +103,11 @@ impl onefold::StreamOutput for Stdout {
 }
 
 pub(crate) fn run(global: &Global, args: &Dump, messages: Output) -> Result<Code> {
-    if io::stdout().is_terminal() {
-        bail!("standard output is a terminal; send it to a file or a program");
-    }
+    let mut target = Target::open(args.target.as_deref())?;
     let opened = super::open_anywhere(global)?;
     let store = opened.repository();
     let file = match (&args.id.path, &args.file) {
-        (Some(_), Some(_)) => bail!("the file is named twice: write ID:PATH, or ID PATH"),
+        (Some(_), Some(_)) => bail!("the path is named twice: write ID:PATH, or ID PATH"),
         (first, second) => first.as_ref().or(second.as_ref()),
     };
     let snapshot = store.find(&args.id.id, &super::filter(&args.filter)?)?;
@@ -57,12 +121,62 @@ pub(crate) fn run(global: &Global, args: &Dump, messages: Output) -> Result<Code
         Some(path) => super::absolute(std::slice::from_ref(path))?.pop(),
     };
     let monitor = Monitor::new(super::cancel_flag()?);
-    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    let mut output = Stdout(io::BufWriter::with_capacity(GATHERED_BYTES, file));
-    let assembling = args.assembling.options();
-    let path = path.as_deref();
-    onefold::operations::dump(store, &snapshot, path, &mut output, assembling, &monitor)?;
-    output.0.flush().context("writing to standard output failed")?;
+    let code = match args.archive {
+        Some(mode) => {
+            let request = ArchiveRequest::default()
+                .path(path.unwrap_or_default())
+                .is_base(args.id.path.is_some())
+                .format(match mode {
+                    ArchiveMode::Tar => ArchiveFormat::Tar,
+                    ArchiveMode::Zip => ArchiveFormat::Zip,
+                })
+                .assembling(args.assembling.options());
+            archive(store, &snapshot, &request, &mut target, &monitor, messages)?
+        }
+        None => {
+            let assembling = args.assembling.options();
+            let path = path.as_deref();
+            onefold::operations::dump(store, &snapshot, path, &mut target, assembling, &monitor)?;
+            Code::Success
+        }
+    };
+    target.finish()?;
     super::tell_notes(&monitor, messages)?;
-    Ok(Code::Success)
+    Ok(code)
+}
+
+fn archive(
+    store: &dyn Repository,
+    snapshot: &Snapshot,
+    request: &ArchiveRequest,
+    target: &mut Target,
+    monitor: &Monitor,
+    messages: Output,
+) -> Result<Code> {
+    let counters = &monitor.restore;
+    let status = || Status {
+        done: counters.bytes.load(std::sync::atomic::Ordering::Relaxed),
+        ..Status::of(monitor)
+    };
+    let mut faults = |fault: &ArchiveFault| {
+        // Standard error is closed: nobody can be told.
+        drop(messages.warn(format!("error: {fault}")));
+    };
+    // What comes to standard output is the archive, and no line about it.
+    let quiet = Output {
+        json: false,
+        ..messages
+    };
+    let report = progress::beside(quiet, "dump", &status, || {
+        let out = &mut target.out;
+        onefold::operations::dump_archive(store, snapshot, request, out, monitor, &mut faults)
+    })?;
+    if report.sockets > 0 {
+        let sockets = count(report.sockets, "socket is", "sockets are");
+        messages.warn(format!("warning: {sockets} not in the archive"))?;
+    }
+    Ok(match report.faults {
+        0 => Code::Success,
+        _ => Code::Failure,
+    })
 }

@@ -11,9 +11,17 @@ use serde::Serialize;
 
 use crate::args::{Global, Ls};
 
+/// A line about an entry.
 #[derive(Serialize)]
-struct Node<'a> {
+struct NodeLine<'a> {
     message_type: &'static str,
+    #[serde(flatten)]
+    node: Node<'a>,
+}
+
+/// An entry as JSON shows it.
+#[derive(Serialize)]
+pub(super) struct Node<'a> {
     path: String,
     r#type: &'static str,
     size: u64,
@@ -57,7 +65,10 @@ pub(crate) fn run(global: &Global, args: &Ls, output: Output) -> Result<Code> {
             *met |= onefold::is_within(&entry.path, path);
         }
         if output.json {
-            output.object(&node(entry))?;
+            output.object(&NodeLine {
+                message_type: "node",
+                node: node(entry),
+            })?;
         } else if args.long {
             output.raw(&long(entry))?;
         } else {
@@ -100,19 +111,23 @@ fn stream(name: &[u8], size: u64, time: i64, args: &Ls, output: Output) -> Resul
         })?;
         return Ok(Code::Success);
     }
-    let mut line = if args.long {
+    output.raw(&stream_line(name, size, time, args.long))?;
+    Ok(Code::Success)
+}
+
+/// The line of text about a stream.
+pub(super) fn stream_line(name: &[u8], size: u64, time: i64, is_long: bool) -> Vec<u8> {
+    let mut line = if is_long {
         format!("{size:>12} {} ", local_time(time)).into_bytes()
     } else {
         Vec::new()
     };
     line.extend_from_slice(name);
-    output.raw(&line)?;
-    Ok(Code::Success)
+    line
 }
 
-fn node(entry: &ListingEntry) -> Node<'_> {
+pub(super) fn node(entry: &ListingEntry) -> Node<'_> {
     Node {
-        message_type: "node",
         path: lossy(&entry.path),
         r#type: kind(entry),
         size: entry.file_len(),
@@ -141,7 +156,7 @@ fn node(entry: &ListingEntry) -> Node<'_> {
     }
 }
 
-fn long(entry: &ListingEntry) -> Vec<u8> {
+pub(super) fn long(entry: &ListingEntry) -> Vec<u8> {
     let named = |name: &[u8], number: u32| {
         if name.is_empty() {
             number.to_string()

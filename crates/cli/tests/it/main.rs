@@ -8,13 +8,16 @@
 
 mod access;
 mod analyze;
+mod archives;
 mod attached;
 mod backups;
 mod bed;
 mod careful;
+mod comparing;
 mod control;
 mod cuts;
 mod disks;
+mod documents;
 mod dump;
 mod exit_codes;
 mod filters;

@@ -22,7 +22,7 @@ pub(crate) struct Entry {
     first_name: Option<PathBuf>,
     attributes: BTreeMap<String, Vec<u8>>,
     /// Whether it takes much less space than its length.
-    is_sparse: bool,
+    pub(crate) is_sparse: bool,
 }
 
 impl Entry {

@@ -356,3 +356,63 @@ fn without_fences_or_with_wrong_ones_the_listing_is_read() {
         assert_eq!(reader.monitor.notes().len(), 3);
     }
 }
+
+/// What one file in a large tree costs that changed between two backups, and one that is searched.
+#[test]
+fn a_comparison_reads_what_changed_and_not_the_tree() {
+    let (machine, wide, id) = stored(740);
+    for folder in [7, 41] {
+        fs::write(wide.file(folder, 3), format!("changed {folder} {folder}")).unwrap();
+    }
+    fs::remove_file(wide.file(60, 60)).unwrap();
+    let second = wide.back_up(&machine.beside(741).open()).id;
+    let reader = Reader::new(&machine, id, 742);
+    let after = snapshot(&reader.store, second);
+    reader.cost();
+    let mut found = Vec::new();
+    let each = |change: &onefold::Change| {
+        found.push((change.modifier(), change.path.clone()));
+        Ok::<_, Error>(())
+    };
+    let request = onefold::DiffRequest::default();
+    let compared = reader
+        .store
+        .diff(&reader.snapshot, &after, &request, &reader.monitor, each);
+    let report = compared.unwrap();
+    assert_eq!(
+        found,
+        [
+            ("M", bytes_of(&wide.file(7, 3))),
+            ("M", bytes_of(&wide.file(41, 3))),
+            ("-", bytes_of(&wide.file(60, 60))),
+        ]
+    );
+    assert_eq!((report.files_changed, report.removed.files), (2, 1));
+    let cost = reader.cost();
+    // Each change costs about a path of both backups.
+    assert!(cost.requests <= 6 * REQUESTS_MAX, "{} requests", cost.requests);
+    assert!(cost.objects <= 3 * OBJECTS_MAX, "{} objects", cost.objects);
+
+    // A search of both reads one listing, and what changed.
+    let mut patterns = onefold::ExcludeBuilder::new();
+    patterns.add("003-*", false).unwrap();
+    let request = onefold::FindRequest::default().patterns(patterns.build().unwrap());
+    let search = |backups: &[Snapshot], seed| {
+        let reader = Reader::new(&machine, id, seed);
+        reader.cost();
+        let each = |_: &Snapshot, _: onefold::Found<'_>| Ok::<_, Error>(());
+        let searched = reader
+            .store
+            .find_entries(backups, &request, &reader.monitor, each);
+        (searched.unwrap().found, reader.cost().requests)
+    };
+    let first = reader.snapshot.clone();
+    let (found, one) = search(std::slice::from_ref(&first), 743);
+    assert_eq!(found, FOLDERS as u64);
+    let (found, both) = search(&[first, after], 744);
+    assert_eq!(found, 2 * FOLDERS as u64);
+    assert!(
+        both < one + one / 2 && both <= one + 6 * REQUESTS_MAX,
+        "{one} requests for a backup, {both} for both"
+    );
+}

@@ -5,6 +5,7 @@ mod cache;
 mod counts;
 mod damage;
 mod forward;
+mod gaps;
 mod layout;
 mod model;
 mod splice;

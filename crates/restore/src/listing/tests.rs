@@ -1,7 +1,9 @@
+use std::ops::ControlFlow;
+
 use format::listing::{EntryKind, Fence, FencePage, ListingEntry};
 use proptest::prelude::*;
 use recipe::{NodeCache, TreeRoot};
-use tree::{ExcludeBuilder, Include, Listed, ListingWriter, RestoreOptions, order};
+use tree::{Base, Difference, ExcludeBuilder, Include, Listed, ListingWriter, RestoreOptions, order};
 
 use super::{BackupListing, FenceFault, Wanted};
 use crate::test_store::{containers, store};
@@ -177,4 +179,67 @@ fn a_restore_reads_the_requested_entries_and_the_folders_above() {
     assert_eq!(read(&["/top/07"], Some("/top/05/*1"), "").len(), 2 + 2 * 101);
     assert_eq!(read(&["/top/07"], Some("*1"), "").len(), stored.all.len());
     assert_eq!(read(&[], None, "").len(), stored.all.len());
+}
+
+/// The differences of the listing and a changed one, with any fences: those of the entries.
+#[test]
+fn differences_are_those_of_the_entries_with_any_fences() {
+    let stored = stored();
+    let change = |entry: &ListingEntry, round: usize| {
+        let mut entry = entry.clone();
+        let is_meant = |path: &[u8]| entry.path.starts_with(path);
+        match round {
+            // As long as before, near the end.
+            _ if is_meant(b"/top/27/00") && entry.path.ends_with(b"33") => entry.mode ^= 1,
+            // All that follows is at another offset.
+            1 if is_meant(b"/top/13/00") && entry.path.ends_with(b"07") => return None,
+            1 if is_meant(b"/top/29") => entry.uid += 1,
+            _ => {}
+        }
+        Some(entry)
+    };
+    for round in 0..2 {
+        let entries = { stored.all.iter() }.filter_map(|listed| change(&listed.entry, round));
+        let (mut listing, mut fences, mut writer) = (Vec::new(), Vec::new(), ListingWriter::new());
+        let listed = |entry: ListingEntry| Listed {
+            content_offset: writer.push(&entry, &mut listing, &mut fences).unwrap(),
+            entry,
+        };
+        let all: Vec<Listed> = entries.map(listed).collect();
+        writer.finish(&mut fences);
+        let containers = stored.nodes.containers();
+        let at = 10_000 * (1 + u32::try_from(round).unwrap());
+        let (root, fences) = (
+            store(containers, at, &listing),
+            store(containers, at + 5000, &fences),
+        );
+        let want: Vec<Difference> = { stored.all.iter() }
+            .filter_map(|before| {
+                let path = &before.entry.path;
+                let after = all.iter().find(|after| after.entry.path == *path);
+                let is_same = after.is_some_and(|after| after.entry == before.entry);
+                (!is_same).then(|| Difference {
+                    before: Some(before.clone()),
+                    after: after.cloned(),
+                })
+            })
+            .collect();
+        assert_eq!(want.len(), [1, 103][round]);
+        for (what, of_first) in &stored.fences {
+            for of_second in [Some(fences), None] {
+                let before = BackupListing::new(&stored.nodes, stored.listing, *of_first);
+                let after = BackupListing::new(&stored.nodes, root, of_second);
+                let mut found = Vec::new();
+                let each = |difference, _| {
+                    found.push(difference);
+                    ControlFlow::<()>::Continue(())
+                };
+                let walked = super::for_each_difference(&before, &after, &Base::default(), each);
+                assert!(walked.unwrap().is_continue());
+                assert!(found == want, "round {round}, fences {what}");
+                let is_right = *what == "right" && of_second.is_some();
+                assert!(!is_right || before.fault().is_none() && after.fault().is_none());
+            }
+        }
+    }
 }

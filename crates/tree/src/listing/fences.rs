@@ -54,6 +54,15 @@ pub struct ListingPlace {
     pub content_offset: u64,
 }
 
+/// What a part is sought by.
+#[derive(Debug, Clone, Copy)]
+enum Sought<'a> {
+    /// A path.
+    Path(&'a [u8]),
+    /// An offset in the listing.
+    Offset(u64),
+}
+
 /// The facts that a fence states about the page below it.
 struct Expected {
     level: Option<u8>,
@@ -84,6 +93,27 @@ impl Fences {
     /// # Errors
     /// [`TreeError::Damaged`] if the fences do not fit together; [`TreeError::Stream`].
     pub fn find(&mut self, path: &[u8], read: &mut ReadRange<'_>) -> Result<Option<ListingPlace>, TreeError> {
+        self.descend(Sought::Path(path), read)
+    }
+
+    /// The last part that begins at this offset of the listing or before it. `None`: the listing is
+    /// empty. `read` returns any range of the fences stream.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn find_offset(
+        &mut self,
+        offset: u64,
+        read: &mut ReadRange<'_>,
+    ) -> Result<Option<ListingPlace>, TreeError> {
+        self.descend(Sought::Offset(offset), read)
+    }
+
+    fn descend(
+        &mut self,
+        sought: Sought<'_>,
+        read: &mut ReadRange<'_>,
+    ) -> Result<Option<ListingPlace>, TreeError> {
         if self.listing_len == 0 && self.len == 0 {
             return Ok(None);
         }
@@ -95,7 +125,7 @@ impl Fences {
                 let page = self.page(&expected, read)?;
                 self.pages.push(page);
             }
-            match self.pages[depth].lead(path, expected.tree.start) {
+            match self.pages[depth].lead(sought, expected.tree.start) {
                 Ok(next) => expected = next,
                 Err(place) => return Ok(Some(place)),
             }
@@ -202,11 +232,27 @@ impl Expected {
 }
 
 impl Page {
-    /// The page below for a path, or the part that has it. The pages below this one begin at
-    /// `tree_begin`.
-    fn lead(&self, path: &[u8], tree_begin: u64) -> Result<Expected, ListingPlace> {
+    /// How many fences begin at what is sought, or before it.
+    fn fences_upto(&self, sought: Sought<'_>) -> usize {
         let fences = &self.page.fences;
-        let upto = fences.partition_point(|fence| order::compare(&fence.path, path).is_le());
+        match sought {
+            Sought::Path(path) => fences.partition_point(|fence| order::compare(&fence.path, path).is_le()),
+            Sought::Offset(offset) => {
+                let mut begin = self.listing_offset;
+                let mut begins = fences.iter().map(|fence| {
+                    let next = begin + fence.listing_len;
+                    std::mem::replace(&mut begin, next)
+                });
+                begins.position(|begin| begin > offset).unwrap_or(fences.len())
+            }
+        }
+    }
+
+    /// The page below for what is sought, or the part that has it. The pages below this one begin
+    /// at `tree_begin`.
+    fn lead(&self, sought: Sought<'_>, tree_begin: u64) -> Result<Expected, ListingPlace> {
+        let fences = &self.page.fences;
+        let upto = self.fences_upto(sought);
         let at = upto.saturating_sub(1);
         let fence = &fences[at];
         // These are sums over the page's fences, which were checked.
