@@ -49,7 +49,7 @@ pub(crate) fn run(global: &Global, args: &Find, output: Output) -> Result<Code> 
         false => (&args.patterns, &[]),
     };
     let request = FindRequest::default()
-        .patterns(super::typed::excludes(typed.0, typed.1, &[])?)
+        .patterns(super::typed::excludes([typed.0, typed.1], [&[], &[]])?)
         .oldest(args.oldest.map(FileTime::from))
         .newest(args.newest.map(FileTime::from));
     let list = store.snapshots()?;
