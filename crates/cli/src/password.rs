@@ -11,6 +11,9 @@ use onefold::Credential;
 
 use crate::args::{Global, NewPassword};
 
+/// The variable with the password itself.
+pub(crate) const VARIABLE: &str = "ONEFOLD_PASSWORD";
+
 /// The password of the store.
 pub(crate) fn existing(global: &Global) -> Result<Credential> {
     if let Some(credential) = configured(global)? {
@@ -79,7 +82,7 @@ fn configured(global: &Global) -> Result<Option<Credential>> {
         let text = String::from_utf8(output.stdout).context("the password command's output is not UTF-8")?;
         return first_line(&text, "the password command").map(Some);
     }
-    match std::env::var("ONEFOLD_PASSWORD") {
+    match std::env::var(VARIABLE) {
         Ok(password) if password.is_empty() => {
             bail!("ONEFOLD_PASSWORD is empty; use --insecure-no-password if that is meant")
         }

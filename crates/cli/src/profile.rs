@@ -112,11 +112,16 @@ impl Profile {
 
     fn parse(name: &str, place: &Path, text: &str) -> Result<Self> {
         let wrong = |error: toml::de::Error| {
-            // The error's own text repeats the line, which may have a secret in it.
-            let line = error
-                .span()
-                .map_or(0, |span| text[..span.start].lines().count().max(1));
-            anyhow!("{}, line {line}: {}", place.display(), error.message())
+            let begin = error.span().map_or(0, |span| span.start);
+            let line = text[..begin].matches('\n').count() + 1;
+            // The error's whole text repeats the line, and this part of it a wrong value. Either
+            // may be a secret.
+            let what = error.message();
+            let what = match what.split_once(", expected ") {
+                Some((wrong, expected)) if wrong.starts_with("invalid ") => format!("expected {expected}"),
+                _ => what.to_owned(),
+            };
+            anyhow!("{}, line {line}: {what}", place.display())
         };
         let tables: Tables = toml::from_str(text).map_err(wrong)?;
         let profile = Self {
@@ -125,7 +130,8 @@ impl Profile {
             tables,
         };
         for (at, entry) in profile.tables.backup.iter().enumerate() {
-            let (paths, command) = (!entry.paths.is_empty(), !entry.command.is_empty());
+            let has_list = entry.options.keys().any(|key| key.starts_with("files-from"));
+            let (paths, command) = (has_list || !entry.paths.is_empty(), !entry.command.is_empty());
             if paths == command {
                 return Err(profile.wrong(&format!("backup {} needs either `paths` or `command`", at + 1)));
             }
@@ -191,6 +197,16 @@ mod tests {
         let text = format!("{error:#}");
         assert!(text.contains("/etc/onefold/home.toml, line 3"), "{text}");
         assert!(text.contains("envirnment") && !text.contains("hunter2"), "{text}");
+        for (text, line) in [
+            ("[global]\n\n[environment]\nSECRET = 4711\n", 4),
+            ("hooks = \"4711\"\n", 1),
+        ] {
+            let text = format!("{:#}", parsed(text).unwrap_err());
+            assert!(text.contains(&format!("line {line}: expected")), "{text}");
+            assert!(!text.contains("4711"), "{text}");
+        }
+        let text = format!("{:#}", parsed("[global]\nrepo = \"/s\"\nnonsense\n").unwrap_err());
+        assert!(text.contains("line 3"), "{text}");
     }
 
     #[test]

@@ -72,6 +72,10 @@ fn of_profile(profile: &Profile, runs: &[Cli], output: Output) -> ExitCode {
                 .transpose();
             let code = match announced {
                 Ok(_) => within(profile, entry.hooks(), Some(&title), cli, output, || {
+                    // A signal may have come while a hook ran.
+                    if stop.load(Ordering::Relaxed) {
+                        return Code::Interrupted;
+                    }
                     match one(cli) {
                         Ended::With(code) => code,
                         Ended::NotUnderstood(code) => {

@@ -58,7 +58,10 @@ impl Volume {
         // Bytes are compared while the batch is open: if the device fails, it stays open.
         let answers = match &batch.content {
             BatchContent::Intent(blocks) => {
-                self.answers(&blocks[batch.answered..], &outcomes[batch.answered..])?
+                match self.answers(&blocks[batch.answered..], &outcomes[batch.answered..]) {
+                    Err(error @ VolumeError::Device(_)) => return Err(error),
+                    answers => self.or_stop(answers)?,
+                }
             }
             BatchContent::DecIntent(_) => Vec::new(),
         };

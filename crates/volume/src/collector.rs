@@ -92,6 +92,7 @@ impl Volume {
             self.keep_aside(&taken, &blocks);
         }
         if blocks.is_empty() {
+            self.core().in_batch = 0;
             return Ok(Some((0, read)));
         }
         let references = blocks.iter().map(|(_, _, count)| u64::from(*count)).sum();
@@ -130,6 +131,8 @@ impl Volume {
         {
             taken.extend(core.unreferenced.pop_front());
         }
+        // The reserve counts them all the time.
+        core.in_batch = taken.len();
         taken
     }
 
@@ -145,6 +148,7 @@ impl Volume {
         for one in taken.into_iter().rev() {
             core.unreferenced.push_front(one);
         }
+        core.in_batch = 0;
     }
 
     /// Sets aside those of the references whose blocks are not among these: they cannot be read.

@@ -23,6 +23,9 @@ use crate::unreadable::{is_of_device, read_or_error, try_read};
 const BLOCK_LEN: usize = format::pool::BLOCK_BYTES;
 /// Blocks of one read.
 const AT_ONCE: u32 = 64;
+/// A block that cannot be read is read so many times more before the log may end there: the fault
+/// may pass.
+const READ_AGAIN: usize = 3;
 
 /// The log behind a checkpoint.
 pub(crate) struct FoundLog {
@@ -68,7 +71,12 @@ pub(crate) fn read_log(device: &dyn BlockDevice, pool: PoolId, header: &VolumeHe
         len: 0,
         marked: begin.sequence,
     };
-    let error = read_blocks(device, pool, header, begin, &mut found)?;
+    let mut error = read_blocks(device, pool, header, begin, &mut found)?;
+    for _ in 0..READ_AGAIN {
+        if error.is_some() {
+            error = read_blocks(device, pool, header, begin, &mut found)?;
+        }
+    }
     let search = Search {
         device,
         pool,

@@ -51,7 +51,7 @@ fn without_store(command: Clap) -> Clap {
 
 impl Global {
     /// The options for the password. Only one of them counts.
-    pub(super) const PASSWORDS: [&str; 3] = ["insecure_no_password", "password_file", "password_command"];
+    pub(crate) const PASSWORDS: [&str; 3] = ["insecure_no_password", "password_file", "password_command"];
 }
 
 impl Cli {

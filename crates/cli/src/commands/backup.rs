@@ -92,10 +92,11 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     let options = options::of(args)?;
     let monitor = Monitor::new(super::cancel_flag()?);
     let is_stream = args.stdin || args.stdin_from_command;
-    let tree = if is_stream || args.image_kib.is_some() {
-        None
+    let (tree, unread) = if is_stream || args.image_kib.is_some() {
+        (None, 0)
     } else {
-        Some(tree::options(global, args, output)?)
+        let (tree, unread) = tree::options(global, args, output)?;
+        (Some(tree), unread)
     };
     let counting = Once::new();
     let status = || {
@@ -156,7 +157,7 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     {
         optimize_after(store, &report, output)?;
     }
-    Ok(if report.totals.files_failed > 0 {
+    Ok(if report.totals.files_failed > 0 || unread > 0 {
         Code::Incomplete
     } else {
         Code::Success

@@ -2,21 +2,17 @@
 
 use std::ffi::OsString;
 
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command as Clap};
 use cli_support::idle::is_typed;
 use toml::Value;
 
 use super::{Entry, Profile};
+use crate::args::Global;
+use crate::password::VARIABLE;
 
 /// Options that only have a meaning on a typed command line.
 const TYPED_ONLY: [&str; 3] = ["help", "version", "profile"];
-/// Options and variables of which only one says how the store is opened.
-const PASSWORDS: [&str; 3] = ["insecure_no_password", "password_file", "password_command"];
-const PASSWORD_VARIABLES: [&str; 3] = [
-    "ONEFOLD_PASSWORD",
-    "ONEFOLD_PASSWORD_FILE",
-    "ONEFOLD_PASSWORD_COMMAND",
-];
 
 /// One command line to run.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,7 +39,7 @@ impl Profile {
                 return Err(self.told(&format!("`{key}` in [global] is no option of every command")));
             };
             let id = known.get_id().to_string();
-            if PASSWORDS.contains(&id.as_str()) && says_password(matches) {
+            if Global::PASSWORDS.contains(&id.as_str()) && says_password(&clap, matches) {
                 continue;
             }
             let text = match (value, takes_value(known)) {
@@ -76,19 +72,24 @@ impl Profile {
         let names_something = clap
             .get_positionals()
             .any(|arg| is_typed(matches, arg.get_id().as_str()));
-        let one = |mut added: Vec<OsString>, table: &str| {
+        let one = |added: Vec<OsString>, table: &str| {
             let place = (!added.is_empty()).then(|| self.told(table));
-            let mut words = typed.to_vec();
-            words.append(&mut added);
             vec![Line {
-                words,
+                words: with_options(typed, added),
                 entry: None,
                 place,
             }]
         };
         let table = match verb {
             "backup" => {
-                let says_what = ["stdin", "stdin_from_command", "image_kib"];
+                let says_what = [
+                    "stdin",
+                    "stdin_from_command",
+                    "image_kib",
+                    "files_from",
+                    "files_from_verbatim",
+                    "files_from_raw",
+                ];
                 let says_what = names_something || says_what.iter().any(|id| is_typed(matches, id));
                 return if says_what && is_typed(matches, "only") {
                     Err("--only names backups of the profile, and another one is typed".to_owned())
@@ -129,12 +130,14 @@ impl Profile {
         for (at, entry) in self.tables.backup.iter().enumerate() {
             // The options of all backups are checked before the first one is made.
             let place = format!("backup `{}`", entry.title());
-            let mut words = typed.to_vec();
-            words.append(&mut self.options(&entry.options, &place, clap, matches)?);
+            let mut options = self.options(&entry.options, &place, clap, matches)?;
             if !entry.command.is_empty() {
-                words.push("--stdin-from-command".into());
+                options.push("--stdin-from-command".into());
             }
-            words.push("--".into());
+            let mut words = with_options(typed, options);
+            if !words.iter().any(|word| word == "--") {
+                words.push("--".into());
+            }
             words.extend(entry.paths.iter().map(Into::into));
             words.extend(entry.command.iter().map(Into::into));
             if is_wanted(entry) {
@@ -170,7 +173,7 @@ impl Profile {
                 let verb = clap.get_name();
                 return Err(self.told(&format!("`{key}` in {place} is no option of `{verb}`")));
             };
-            if is_typed(matches, known.get_id().as_str()) {
+            if is_said(matches, known) {
                 continue;
             }
             let values = match value {
@@ -179,7 +182,7 @@ impl Profile {
             };
             for value in values {
                 let word = match value {
-                    Value::Boolean(false) => continue,
+                    Value::Boolean(false) if !takes_value(known) => continue,
                     Value::Boolean(true) => format!("--{key}"),
                     value => {
                         let text = scalar(value);
@@ -197,6 +200,19 @@ impl Profile {
     fn told(&self, what: &str) -> String {
         format!("{:#}", self.wrong(what))
     }
+}
+
+/// Whether the command line or the environment has the option.
+fn is_said(matches: &ArgMatches, arg: &Arg) -> bool {
+    let source = matches.value_source(arg.get_id().as_str());
+    matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable))
+}
+
+/// The typed words, with others behind their options: before `--`, behind which all are paths.
+fn with_options(typed: &[OsString], options: Vec<OsString>) -> Vec<OsString> {
+    let end = typed.iter().position(|word| word == "--");
+    let (front, back) = typed.split_at(end.unwrap_or(typed.len()));
+    [front, &options, back].concat()
 }
 
 fn is_option(arg: &Arg, key: &str) -> bool {
@@ -223,9 +239,12 @@ fn scalar(value: &Value) -> Option<String> {
 
 /// Whether the command line or the environment says how the store is opened. Then the profile does
 /// not: its password would be that of another store.
-fn says_password(matches: &ArgMatches) -> bool {
-    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    PASSWORDS.iter().any(|id| is_typed(matches, id)) || PASSWORD_VARIABLES.into_iter().any(is_set)
+fn says_password(clap: &Clap, matches: &ArgMatches) -> bool {
+    let is_set = std::env::var_os(VARIABLE).is_some_and(|value| !value.is_empty());
+    let mut options = clap
+        .get_arguments()
+        .filter(|arg| Global::PASSWORDS.contains(&arg.get_id().as_str()));
+    is_set || options.any(|arg| is_said(matches, arg))
 }
 
 /// Gives an option of every command a default, also where a command below has a copy of it.

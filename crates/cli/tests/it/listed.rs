@@ -46,7 +46,7 @@ fn lists_name_patterns_lines_and_raw_paths() {
         .says(&["nothing matches `nothing/*`"]);
     assert_eq!(files(&bed), ["a/one.txt", "a/two.txt", "c/[x]"]);
 
-    fs::write(bed.path("lines"), "c/#odd\nc/ blank \r\n\n").unwrap();
+    fs::write(bed.path("lines"), "c/#odd\nc/ blank \n\n").unwrap();
     bed.ok(["backup", "--files-from-verbatim", "lines", "a/b.md"]);
     assert_eq!(files(&bed), ["a/b.md", "c/ blank ", "c/#odd"]);
 

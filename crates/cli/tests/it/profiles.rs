@@ -114,6 +114,34 @@ fn a_typed_option_wins_over_the_environment_and_that_over_the_profile() {
     let tags = run(&bed, ["-P", "home", "snapshots", "--json"]).expect(0);
     assert_eq!(lines(&tags.out)[0]["tags"], serde_json::json!(["typed"]));
 
+    // So do options of its backups, and typed lists name what to back up.
+    fs::write(bed.path("list"), bed.path("docs").to_str().unwrap()).unwrap();
+    let mut command = bare(&bed);
+    command.env("ONEFOLD_CAP", "nonsense");
+    let capped = fs::read_to_string(bed.path("conf/home.toml")).unwrap();
+    let capped = capped.replace("name = \"docs\"", "name = \"docs\"\ncap = \"none\"");
+    fs::write(bed.path("conf/capped.toml"), capped).unwrap();
+    command.args(["-P", "capped", "backup", "--only", "docs"]);
+    Ran::from(command.output().unwrap())
+        .expect(2)
+        .says(&["ONEFOLD_CAP"]);
+    let before = bed.backups().len();
+    run(
+        &bed,
+        [
+            "-P",
+            "home",
+            "backup",
+            "--files-from",
+            bed.path("list").to_str().unwrap(),
+        ],
+    )
+    .expect(0);
+    run(&bed, ["-P", "home", "backup", "--only", "docs", "--"]).expect(0);
+    assert_eq!(bed.backups().len(), before + 2);
+    let ls = run(&bed, ["-P", "home", "ls", "latest"]).expect(0).out();
+    assert!(!ls.contains("junk.tmp"), "{ls}");
+
     // The environment may name the profile, and typed options for the password replace its own.
     let mut command = bare(&bed);
     command.env("ONEFOLD_PROFILE", "home");

@@ -35,10 +35,11 @@ impl Opening {
     }
 
     /// The chunks of the segment with this fingerprint and length, whose node is at this place, if
-    /// that is known. `None`: the store does not have the segment, or cannot read it.
+    /// that is known. `None`: the store does not have the segment, or cannot read its node, for
+    /// whatever reason. Then the client is asked for the chunks, so the backup goes on.
     ///
     /// # Errors
-    /// If the storage does not answer.
+    /// If the storage does not answer the look-up.
     pub(crate) fn chunks(
         &mut self,
         session: &StoreSession,
@@ -62,6 +63,10 @@ impl Opening {
             fingerprint,
             len,
         };
-        Ok(open_node(&session.nodes, &root).ok())
+        let opened = open_node(&session.nodes, &root);
+        if let Err(error) = &opened {
+            tracing::debug!(%error, "a known segment cannot be opened, and its chunks are asked for");
+        }
+        Ok(opened.ok())
     }
 }

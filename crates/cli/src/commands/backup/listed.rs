@@ -10,12 +10,13 @@ use cli_support::output::Output;
 
 use crate::args::Backup;
 
-/// The typed paths, and those that the files list.
+/// The typed paths and those that the files list, and how many folders could not be read to find
+/// what matches a pattern.
 ///
 /// # Errors
 /// A file that cannot be read, or is no list of this kind; there is no path in all.
-pub(super) fn paths(args: &Backup, output: Output) -> Result<Vec<PathBuf>> {
-    let mut paths = args.paths.clone();
+pub(super) fn paths(args: &Backup, output: Output) -> Result<(Vec<PathBuf>, usize)> {
+    let (mut paths, mut unread) = (args.paths.clone(), 0);
     let lists = [&args.files_from, &args.files_from_verbatim, &args.files_from_raw];
     let standard_inputs = lists.into_iter().flatten().filter(|file| is_standard_input(file));
     if standard_inputs.count() > 1 {
@@ -23,15 +24,16 @@ pub(super) fn paths(args: &Backup, output: Output) -> Result<Vec<PathBuf>> {
     }
     for file in &args.files_from {
         let bytes = read(file)?;
-        for line in lines(&bytes).map(<[u8]>::trim_ascii) {
+        for line in bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii) {
             if !line.is_empty() && !line.starts_with(b"#") {
-                matches_of(line, file, output, &mut paths)?;
+                unread += matches_of(line, file, output, &mut paths)?;
             }
         }
     }
     for file in &args.files_from_verbatim {
         let bytes = read(file)?;
-        paths.extend(lines(&bytes).filter(|line| !line.is_empty()).map(path_of));
+        let lines = bytes.split(|byte| *byte == b'\n');
+        paths.extend(lines.filter(|line| !line.is_empty()).map(path_of));
     }
     for file in &args.files_from_raw {
         let bytes = read(file)?;
@@ -55,7 +57,7 @@ pub(super) fn paths(args: &Backup, output: Output) -> Result<Vec<PathBuf>> {
     if paths.is_empty() {
         bail!("the lists name no path, so there is nothing to back up");
     }
-    Ok(paths)
+    Ok((paths, unread))
 }
 
 fn is_standard_input(file: &Path) -> bool {
@@ -81,24 +83,18 @@ fn read(file: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The lines, without a carriage return at the end, as editors on other systems write it.
-fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes
-        .split(|byte| *byte == b'\n')
-        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
-}
-
 fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes.to_vec()))
 }
 
-/// The paths that a line names: those that match it as a pattern, or the path itself.
-fn matches_of(line: &[u8], file: &Path, output: Output, paths: &mut Vec<PathBuf>) -> Result<()> {
+/// Adds the paths that a line names: those that match it as a pattern, or the path itself. Returns
+/// how many folders could not be read.
+fn matches_of(line: &[u8], file: &Path, output: Output, paths: &mut Vec<PathBuf>) -> Result<usize> {
     let path = path_of(line);
     let has_wildcards = line.iter().any(|byte| b"*?[".contains(byte));
     if !has_wildcards || path.symlink_metadata().is_ok() {
         paths.push(path);
-        return Ok(());
+        return Ok(0);
     }
     let text = path.to_str().with_context(|| {
         format!(
@@ -108,17 +104,20 @@ fn matches_of(line: &[u8], file: &Path, output: Output, paths: &mut Vec<PathBuf>
         )
     })?;
     let found = glob::glob(text).with_context(|| format!("{}: the pattern `{text}`", shown(file)))?;
-    let before = paths.len();
+    let (before, mut unread) = (paths.len(), 0);
     for one in found {
         match one {
             Ok(one) => paths.push(keep_slash(one, line)),
-            Err(error) => output.warn(format!("warning: {}: {}", error.path().display(), error.error()))?,
+            Err(error) => {
+                output.warn(format!("warning: {}: {}", error.path().display(), error.error()))?;
+                unread += 1;
+            }
         }
     }
     if paths.len() == before {
         output.warn(format!("warning: {}: nothing matches `{text}`", shown(file)))?;
     }
-    Ok(())
+    Ok(unread)
 }
 
 /// A `/` at the end of a pattern follows links, as one at the end of a path does.

@@ -9,9 +9,10 @@ use onefold::{Monitor, TreeOptions};
 use crate::args::{Backup, Global};
 use crate::commands::{place, typed};
 
-/// The options for the arguments. Reports doubts about paths and patterns.
-pub(super) fn options(global: &Global, args: &Backup, output: Output) -> Result<TreeOptions> {
-    let paths = super::listed::paths(args, output)?;
+/// The options for the arguments, and how many folders could not be read to find the paths. Reports
+/// doubts about paths and patterns.
+pub(super) fn options(global: &Global, args: &Backup, output: Output) -> Result<(TreeOptions, usize)> {
+    let (paths, unread) = super::listed::paths(args, output)?;
     let current_folder = typed::here(&paths)?;
     typed::look_at_roots(&paths, &current_folder, output)?;
     let tree = TreeOptions::default()
@@ -37,7 +38,7 @@ pub(super) fn options(global: &Global, args: &Backup, output: Output) -> Result<
     for doubt in tree.excludes.doubts(&tree.walk(true).roots) {
         output.warn(format!("warning: {doubt}"))?;
     }
-    Ok(tree)
+    Ok((tree, unread))
 }
 
 /// Counts bytes on a thread of its own, so that progress can show how much is left.
