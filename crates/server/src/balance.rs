@@ -16,7 +16,7 @@ use env::Clock;
 const AHEAD_BYTES: u64 = 2 << 20;
 /// The least that a message counts: a short one may cost the server as much as a long one.
 const MESSAGE_BYTES_MIN: u64 = 64 << 10;
-/// A message that comes within this time was there before the server asked for it.
+/// A message that comes within this time counts as there: its client may wait for a processor.
 const AT_ONCE: Duration = Duration::from_millis(2);
 /// An owner presses for so long after its last message was processed, ...
 const AFTER: Duration = Duration::from_millis(20);

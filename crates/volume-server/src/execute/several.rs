@@ -15,7 +15,7 @@ use crate::output::Replies;
 
 /// So many reads are done together. More would leave the device nothing to do while they are
 /// answered.
-const TOGETHER_MAX: usize = 16;
+const TOGETHER_MAX: usize = 8;
 /// Reads that are done together have at most so many bytes, so that the client begins early.
 const TOGETHER_BYTES: usize = QUICK_PIECE_BYTES;
 
