@@ -39,7 +39,7 @@ use onefold::{Env, Monitor, OpenOptions, Store};
 
 use crate::args::{Cli, Command, Filter, Global, LATEST};
 use crate::password;
-pub(crate) use place::{IdleOption, config_folder};
+pub(crate) use place::IdleOption;
 use place::{Opened, Place, open_anywhere};
 use typed::absolute;
 

@@ -6,6 +6,7 @@
 mod args;
 mod commands;
 mod exit;
+mod folders;
 mod log;
 mod password;
 mod profile;

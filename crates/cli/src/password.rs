@@ -10,9 +10,7 @@ use cli_support::output::Output;
 use onefold::Credential;
 
 use crate::args::{Global, NewPassword};
-
-/// The variable with the password itself.
-pub(crate) const VARIABLE: &str = "ONEFOLD_PASSWORD";
+use crate::profile::PASSWORD_VARIABLE;
 
 /// The password of the store.
 pub(crate) fn existing(global: &Global) -> Result<Credential> {
@@ -82,7 +80,7 @@ fn configured(global: &Global) -> Result<Option<Credential>> {
         let text = String::from_utf8(output.stdout).context("the password command's output is not UTF-8")?;
         return first_line(&text, "the password command").map(Some);
     }
-    match std::env::var(VARIABLE) {
+    match std::env::var(PASSWORD_VARIABLE) {
         Ok(password) if password.is_empty() => {
             bail!("ONEFOLD_PASSWORD is empty; use --insecure-no-password if that is meant")
         }

@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
 
-use crate::commands::config_folder;
+use crate::folders;
 pub(crate) use hooks::{Hooks, Moment};
-pub(crate) use words::Line;
+pub(crate) use words::{Line, PASSWORD_VARIABLE, PASSWORDS};
 
 /// Profiles of the whole machine.
 const OF_MACHINE: &str = "/etc/onefold";
@@ -94,7 +94,7 @@ impl Profile {
         let places = if name.contains('/') {
             vec![PathBuf::from(name)]
         } else {
-            let own = config_folder().into_iter();
+            let own = folders::config().into_iter();
             own.chain([PathBuf::from(OF_MACHINE)])
                 .map(|folder| folder.join(format!("{name}.toml")))
                 .collect()

@@ -11,7 +11,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Command as Clap};
 use cli_support::idle::is_typed;
 
-use super::{Cli, Global};
+use super::Cli;
+use crate::profile::PASSWORDS;
 
 /// Removes empty variables from the definition.
 pub(super) fn without_empty(clap: Clap) -> Clap {
@@ -62,7 +63,7 @@ fn variable(clap: &Clap, option: &str, value: &str) -> Option<String> {
 
 /// Drops values from the environment if another option was typed for the same thing.
 pub(super) fn give_way(cli: &mut Cli, matches: &ArgMatches) {
-    if Global::PASSWORDS.iter().any(|id| is_typed(matches, id)) {
+    if PASSWORDS.iter().any(|id| is_typed(matches, id)) {
         let global = &mut cli.global;
         global
             .password_file

@@ -7,7 +7,8 @@ use onefold::Capping;
 
 use super::series::{LayoutMode, Series};
 use super::typed::is_on_server;
-use super::{ALL, Backup, Cat, Cli, Command, CompressionMode, Find, Global, LATEST, Ls, Man, Server, Tenant};
+use super::{ALL, Backup, Cat, Cli, Command, CompressionMode, Find, LATEST, Ls, Man, Server, Tenant};
+use crate::profile::PASSWORDS;
 
 /// Options of every command that name the store, open it, or configure look-ups.
 const OF_STORES: [&str; 7] = [
@@ -49,11 +50,6 @@ fn without_store(command: Clap) -> Clap {
         .mut_subcommands(without_store)
 }
 
-impl Global {
-    /// The options for the password. Only one of them counts.
-    pub(crate) const PASSWORDS: [&str; 3] = ["insecure_no_password", "password_file", "password_command"];
-}
-
 impl Cli {
     /// An option that could have no effect, and why. `matches` has the typed words of the innermost
     /// command.
@@ -93,7 +89,7 @@ impl Cli {
 
 /// Two of these options were typed, and only one could count.
 fn two_passwords(matches: &ArgMatches) -> Option<Idle> {
-    let mut typed = Global::PASSWORDS.iter().filter(|id| is_typed(matches, id));
+    let mut typed = PASSWORDS.iter().filter(|id| is_typed(matches, id));
     let (one, another) = (typed.next()?, typed.next()?);
     let why = format!(
         "{} and {} both say how the store is opened: leave one of them out",

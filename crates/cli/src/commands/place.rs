@@ -1,6 +1,5 @@
 //! Where the store is: in a folder, in an object store, or on a server.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use transport::{Address, Traffic, Tunnel};
 
 use super::{open_folder, open_in, typed};
 use crate::args::Global;
+use crate::folders;
 
 /// The place of a store.
 pub(super) enum Place {
@@ -141,7 +141,7 @@ pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
         }
     };
     // Without such a folder, backups read more from the server.
-    if let Some(folder) = folder_for("ONEFOLD_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
+    if let Some(folder) = folders::folder_for("ONEFOLD_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
         && let Ok(listings) = Listings::of(&folder, &clock)
     {
         repository = repository.keeping(listings);
@@ -156,7 +156,7 @@ fn over_network(address: &Address) -> Result<Target> {
 fn through(tunnel: Tunnel) -> Target {
     Target::Tunnel {
         tunnel,
-        ssh: set("ONEFOLD_SSH").unwrap_or_else(|| "ssh".into()),
+        ssh: folders::variable("ONEFOLD_SSH").unwrap_or_else(|| "ssh".into()),
     }
 }
 
@@ -191,27 +191,9 @@ pub(super) fn vault(place: &Place) -> Result<Option<RemoteStorage>> {
     }
 }
 
-/// The folder that the first variable names, or `onefold` in that of the second, or in the home.
-fn folder_for(own: &str, of_all: &str, in_home: &str) -> Option<PathBuf> {
-    set(own)
-        .map(PathBuf::from)
-        .or_else(|| set(of_all).map(|folder| PathBuf::from(folder).join("onefold")))
-        .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(in_home).join("onefold")))
-}
-
-/// A variable of the environment that is not empty.
-fn set(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
-}
-
-/// The folder with this user's configuration.
-pub(crate) fn config_folder() -> Option<PathBuf> {
-    folder_for("ONEFOLD_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
-}
-
 /// This user's tokens: in `ONEFOLD_CONFIG_DIR`, or else where the system keeps configurations.
 pub(super) fn tokens() -> Result<Tokens> {
-    match config_folder() {
+    match folders::config() {
         Some(folder) => Ok(Tokens::of(folder)),
         None => bail!("where are this user's tokens? Set ONEFOLD_CONFIG_DIR or HOME"),
     }

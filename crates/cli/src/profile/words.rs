@@ -8,9 +8,11 @@ use cli_support::idle::is_typed;
 use toml::Value;
 
 use super::{Entry, Profile};
-use crate::args::Global;
-use crate::password::VARIABLE;
 
+/// The options for the password. Only one of them counts.
+pub(crate) const PASSWORDS: [&str; 3] = ["insecure_no_password", "password_file", "password_command"];
+/// The variable with the password itself.
+pub(crate) const PASSWORD_VARIABLE: &str = "ONEFOLD_PASSWORD";
 /// Options that only have a meaning on a typed command line.
 const TYPED_ONLY: [&str; 3] = ["help", "version", "profile"];
 
@@ -39,7 +41,7 @@ impl Profile {
                 return Err(self.told(&format!("`{key}` in [global] is no option of every command")));
             };
             let id = known.get_id().to_string();
-            if Global::PASSWORDS.contains(&id.as_str()) && says_password(&clap, matches) {
+            if PASSWORDS.contains(&id.as_str()) && says_password(&clap, matches) {
                 continue;
             }
             let text = match (value, takes_value(known)) {
@@ -240,10 +242,10 @@ fn scalar(value: &Value) -> Option<String> {
 /// Whether the command line or the environment says how the store is opened. Then the profile does
 /// not: its password would be that of another store.
 fn says_password(clap: &Clap, matches: &ArgMatches) -> bool {
-    let is_set = std::env::var_os(VARIABLE).is_some_and(|value| !value.is_empty());
+    let is_set = std::env::var_os(PASSWORD_VARIABLE).is_some_and(|value| !value.is_empty());
     let mut options = clap
         .get_arguments()
-        .filter(|arg| Global::PASSWORDS.contains(&arg.get_id().as_str()));
+        .filter(|arg| PASSWORDS.contains(&arg.get_id().as_str()));
     is_set || options.any(|arg| is_said(matches, arg))
 }
 

@@ -164,7 +164,7 @@ fn objects_of_a_store_are_printed_as_json() {
     let entry = catalog["entries"].as_array().unwrap();
     let entry = entry
         .iter()
-        .find(|entry| entry["slot"].to_string() == slot)
+        .find(|entry| entry["slot"] == slot.parse::<u64>().unwrap())
         .unwrap();
     assert_eq!(entry["fingerprint"], content["fingerprint"]);
     let of_data = node["entries"][0]["container"].as_str().unwrap();

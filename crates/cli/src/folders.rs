@@ -1,0 +1,22 @@
+//! The folders of this user that the program keeps things in.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The folder that the first variable names, or `onefold` in that of the second, or in the home.
+pub(crate) fn folder_for(own: &str, of_all: &str, in_home: &str) -> Option<PathBuf> {
+    variable(own)
+        .map(PathBuf::from)
+        .or_else(|| variable(of_all).map(|folder| PathBuf::from(folder).join("onefold")))
+        .or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(in_home).join("onefold")))
+}
+
+/// A variable of the environment that is not empty.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The folder with this user's configuration.
+pub(crate) fn config() -> Option<PathBuf> {
+    folder_for("ONEFOLD_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
+}
