@@ -225,7 +225,7 @@ mod tests {
     fn records_count_their_own_length() {
         let mut records = Records::default();
         records.add(b"path", b"x");
-        assert_eq!(records.bytes, b"10 path=x\n");
+        assert_eq!(records.bytes, b"9 path=x\n");
         for len in [0, 80, 90, 91, 92, 93, 99, 980, 990, 991, 992, 993, 9983] {
             let mut records = Records::default();
             records.add(b"k", &vec![b'v'; len]);
