@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_an_owner_that_does_not_press() {
-        let (greedy, modest) = messages(Duration::from_millis(1));
+        let (greedy, modest) = messages(AT_ONCE);
         assert!(greedy > 2 * modest, "{greedy} and {modest}");
     }
 
