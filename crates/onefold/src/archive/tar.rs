@@ -2,7 +2,8 @@
 //!
 //! What a header of 512 bytes has no room for is in records before it: long names, names of any
 //! bytes, fractions of seconds, large numbers, extended attributes. GNU tar, bsdtar and Python read
-//! them. The end of the archive is written by [`ArchiveWriter::finish`] alone.
+//! them. The end of the archive is written by [`ArchiveWriter::finish`] alone. Programs miss that end
+//! only in the middle of an entry, so an archive that ends between two gets a header that is none.
 
 use std::io::{self, Write};
 
@@ -26,11 +27,23 @@ pub(super) struct Tar<'a> {
     out: &'a mut dyn Write,
     /// Bytes of the file so far.
     written: u64,
+    /// Bytes of the file that are to come.
+    left: u64,
+    /// An entry was begun, and the archive has no end yet.
+    is_open: bool,
 }
+
+/// Stands in place of a header where the archive is cut off.
+const CUT: &[u8] = b"onefold: this archive is cut off here";
 
 impl<'a> Tar<'a> {
     pub(super) fn new(out: &'a mut dyn Write) -> Self {
-        Self { out, written: 0 }
+        Self {
+            out,
+            written: 0,
+            left: 0,
+            is_open: false,
+        }
     }
 
     fn pad(&mut self, len: u64) -> io::Result<()> {
@@ -49,6 +62,7 @@ impl<'a> Tar<'a> {
         link: &[u8],
         len: u64,
     ) -> io::Result<()> {
+        self.is_open = true;
         let mut records = Records::default();
         let mut header = Header::new_ustar();
         header.set_entry_type(kind);
@@ -169,12 +183,13 @@ fn decimal(seconds: i64, nanos: u32) -> String {
 
 impl ArchiveWriter for Tar<'_> {
     fn begin_file(&mut self, name: &[u8], entry: &ListingEntry, len: u64) -> io::Result<()> {
-        self.written = 0;
+        (self.written, self.left) = (0, len);
         self.entry(EntryType::Regular, name, entry, b"", len)
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.written += bytes.len() as u64;
+        self.left = self.left.saturating_sub(bytes.len() as u64);
         self.out.write_all(bytes)
     }
 
@@ -213,12 +228,26 @@ impl ArchiveWriter for Tar<'_> {
 
     fn finish(&mut self) -> io::Result<()> {
         self.out.write_all(&[0; 2 * BLOCK_BYTES])?;
+        self.is_open = false;
         self.out.flush()
+    }
+}
+
+impl Drop for Tar<'_> {
+    fn drop(&mut self) {
+        if self.is_open && self.left == 0 {
+            let mut block = [0; BLOCK_BYTES];
+            block[..CUT.len()].copy_from_slice(CUT);
+            // The output may be what failed.
+            drop(self.out.write_all(&block).and_then(|()| self.out.flush()));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use format::listing::EntryState;
+
     use super::*;
 
     #[test]
@@ -233,6 +262,41 @@ mod tests {
             let said: usize = text.split(' ').next().unwrap().parse().unwrap();
             assert_eq!(said, records.bytes.len(), "{len}");
         }
+    }
+
+    #[test]
+    fn an_archive_that_ends_between_entries_is_seen_to_be_cut() {
+        let entry = ListingEntry {
+            path: b"/folder".to_vec(),
+            kind: EntryKind::Folder,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            user: Vec::new(),
+            group: Vec::new(),
+            mtime: FileTime::default(),
+            ctime: FileTime::default(),
+            device: 0,
+            inode: 0,
+            xattrs: Vec::new(),
+            flags: 0,
+            state: EntryState::default(),
+        };
+        for finishes in [false, true] {
+            let mut out = Vec::new();
+            let mut tar = Tar::new(&mut out);
+            tar.other(b"folder", &entry).unwrap();
+            if finishes {
+                tar.finish().unwrap();
+            }
+            drop(tar);
+            let mut archive = tar::Archive::new(&out[..]);
+            let ends: Vec<_> = archive.entries().unwrap().map(|entry| entry.is_ok()).collect();
+            assert_eq!(ends, if finishes { vec![true] } else { vec![true, false] });
+        }
+        let mut out = Vec::new();
+        drop(Tar::new(&mut out));
+        assert_eq!(out, b"", "nothing was begun");
     }
 
     #[test]
