@@ -2,8 +2,9 @@
 //!
 //! What a header of 512 bytes has no room for is in records before it: long names, names of any
 //! bytes, fractions of seconds, large numbers, extended attributes. GNU tar, bsdtar and Python read
-//! them. The end of the archive is written by [`ArchiveWriter::finish`] alone. Programs miss that end
-//! only in the middle of an entry, so an archive that ends between two gets a header that is none.
+//! them. The end of the archive is written by [`ArchiveWriter::finish`] alone. Programs miss that
+//! end only in the middle of an entry, so an archive that ends between two gets a header that is
+//! none.
 
 use std::io::{self, Write};
 
