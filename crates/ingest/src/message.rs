@@ -128,7 +128,7 @@ pub struct Wanted {
     pub child: u32,
     /// Its number.
     pub new: NewChunk,
-    /// Fingerprint and length, if the store has read them itself: whoever checks what the client
-    /// sends has not seen them. They do not travel to the client, which knows them.
+    /// Fingerprint and length, if the store has read them itself. The server compares the client's
+    /// bytes with them. They do not travel to the client, which knows them.
     pub chunk: Option<(Fingerprint, u64)>,
 }

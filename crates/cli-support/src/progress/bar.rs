@@ -72,7 +72,7 @@ impl Bar {
         Self { bar, look: None }
     }
 
-    /// The same line, for whoever prints beside it.
+    /// The same bar, for code that prints lines above it.
     pub(super) fn handle(&self) -> ProgressBar {
         self.bar.clone()
     }

@@ -7,7 +7,7 @@ use clap::{ArgMatches, Command as Clap};
 use cli_support::idle::innermost;
 
 use super::{Cli, environment};
-use crate::profile::{Line, Profile};
+use crate::profile::{Line, Profile, VARIABLE};
 
 /// What the user asks for.
 pub(crate) struct Typed {
@@ -28,8 +28,9 @@ impl Typed {
         let words: Vec<OsString> = std::env::args_os().collect();
         let mut clap = environment::without_empty(Cli::described());
         // Words that clap does not accept are refused below, with the profile's options added.
-        let loose = clap.clone().ignore_errors(true).try_get_matches_from(&words);
-        let Some((name, matches)) = loose.ok().and_then(|matches| Some((named(&matches)?, matches))) else {
+        let loose = || clap.clone().ignore_errors(true).try_get_matches_from(&words);
+        let loose = may_name(&words).then(loose).and_then(Result::ok);
+        let Some((name, matches)) = loose.and_then(|matches| Some((named(&matches)?, matches))) else {
             let cli = Cli::parsed(&clap, &words)?;
             if let Some(why) = cli.only_without_profile() {
                 return Err(clap.error(ErrorKind::MissingRequiredArgument, why));
@@ -62,6 +63,16 @@ impl Typed {
             runs,
         })
     }
+}
+
+/// Whether a profile may be named. Most commands name none, and then their words are parsed once.
+fn may_name(words: &[OsString]) -> bool {
+    let may = |word: &OsString| {
+        let word = word.as_encoded_bytes();
+        word.starts_with(b"--profile")
+            || word.starts_with(b"-") && !word.starts_with(b"--") && word.contains(&b'P')
+    };
+    std::env::var_os(VARIABLE).is_some() || words.iter().any(may)
 }
 
 /// The profile that the words or the environment name.

@@ -59,7 +59,7 @@ impl Profile {
 
     /// The command lines for the typed words: one for each of the profile's backups, if `backup`
     /// was typed without saying what to back up; otherwise one, with the options of the profile's
-    /// table. `matches` has the typed words of the innermost command `clap`, and `verb` its name.
+    /// table. `clap` is the innermost command, and `matches` has its typed words.
     ///
     /// # Errors
     /// A table has a key that is no option of the command, or a value of another kind; no backup

@@ -357,7 +357,7 @@ fn without_fences_or_with_wrong_ones_the_listing_is_read() {
     }
 }
 
-/// What one file in a large tree costs that changed between two backups, and one that is searched.
+/// One file of a large tree changed between two backups. `diff` and `find` read few objects for it.
 #[test]
 fn a_comparison_reads_what_changed_and_not_the_tree() {
     let (machine, wide, id) = stored(740);

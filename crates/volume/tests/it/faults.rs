@@ -4,7 +4,7 @@ use env::block::fault::{Counted, FailWith, Fault, PowerCut};
 use volume::{Finding, VolumeError, VolumeSettings};
 
 use crate::model::{BLOCK, Crash, content};
-use crate::world::{EXTENTS, NAMES, Op, Open, POOL, World, flush, write};
+use crate::world::{EXTENTS, NAMES, Op, Open, POOL, World, flush, shared, write};
 
 /// One of each operation, with shared blocks before.
 fn script() -> Vec<Op> {
@@ -44,21 +44,6 @@ fn script() -> Vec<Op> {
         Op::Find { volume: 1 },
         flush(0),
     ]
-}
-
-fn shared() -> World {
-    let mut world = World::new();
-    world.prepare(&[
-        write(0, 0, 20, 10),
-        write(1, 505, 20, 15),
-        flush(0),
-        flush(1),
-        Op::Find { volume: 0 },
-        Op::Find { volume: 1 },
-        flush(0),
-        flush(1),
-    ]);
-    world
 }
 
 /// Runs all operations, also behind failed ones. Returns whether one failed.

@@ -9,7 +9,7 @@ use types::ByteRange;
 use volume::{Pool, Result, VolumeSettings};
 
 use crate::model::{BLOCK, Crash};
-use crate::world::{EXTENTS, Op, Open, POOL, World, flush, write};
+use crate::world::{EXTENTS, Op, Open, POOL, World, flush, shared, write};
 
 /// The pool's own extents: superblocks and the table.
 const OWN_BLOCKS: u64 = 2 * 1024;
@@ -29,22 +29,6 @@ fn read(world: &World, block: u64) -> Vec<u8> {
 fn write_back(world: &World, block: u64, bytes: &[u8]) {
     let disk = world.machine.open("disk").unwrap();
     disk.write_at(block * BLOCK as u64, bytes).unwrap();
-}
-
-/// Volumes with shared blocks.
-fn shared() -> World {
-    let mut world = World::new();
-    world.prepare(&[
-        write(0, 0, 20, 10),
-        write(1, 505, 20, 15),
-        flush(0),
-        flush(1),
-        Op::Find { volume: 0 },
-        Op::Find { volume: 1 },
-        flush(0),
-        flush(1),
-    ]);
-    world
 }
 
 /// No block is written in place: it would be a block of the user that cannot be read.

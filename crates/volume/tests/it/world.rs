@@ -388,3 +388,19 @@ impl World {
         assert_eq!(count, 0, "{what}: {:#?}", first.collect::<Vec<_>>());
     }
 }
+
+/// Volumes with shared blocks.
+pub(crate) fn shared() -> World {
+    let mut world = World::new();
+    world.prepare(&[
+        write(0, 0, 20, 10),
+        write(1, 505, 20, 15),
+        flush(0),
+        flush(1),
+        Op::Find { volume: 0 },
+        Op::Find { volume: 1 },
+        flush(0),
+        flush(1),
+    ]);
+    world
+}
