@@ -49,7 +49,7 @@ pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 pub(crate) use series::{Change, Named, Series, Which};
 pub(crate) use serving::{Invite, Join, Namespace, Serve, Server, Tenant, Token};
 pub(crate) use typed::{BackupPath, TagList};
-use typed::{marker, name, store_place, tag_list};
+use typed::{file_name, marker, name, store_place, tag_list};
 pub(crate) use volume::{ListenPlace, Settings, Switch, Volume, VolumeServe};
 
 /// Deduplicating backups: equal data is stored once.
@@ -176,9 +176,18 @@ pub(crate) struct Global {
     /// Append a log to this file, to find the cause of a fault; `ONEFOLD_LOG` says what is logged
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
-    /// Print more, such as what each stage of a backup waited for
-    #[arg(short, long, global = true, overrides_with = "verbose")]
-    pub(crate) verbose: bool,
+    /// Print more, such as what each stage of a backup waited for; twice, or =2: also each file
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "LEVEL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1",
+        value_parser = clap::value_parser!(u8).range(0..=2)
+    )]
+    pub(crate) verbose: Vec<u8>,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
 }
@@ -186,7 +195,12 @@ pub(crate) struct Global {
 impl Global {
     /// Where results go, and in which form.
     pub(crate) fn output(&self) -> Output {
-        Output::new(&self.output).verbose(self.verbose)
+        Output::new(&self.output).verbose(self.verbosity() > 0)
+    }
+
+    /// How much to print: 0, 1 or 2.
+    pub(crate) fn verbosity(&self) -> u8 {
+        self.verbose.iter().sum::<u8>().min(2)
     }
 }
 
@@ -347,6 +361,10 @@ pub(crate) struct Backup {
     /// repeated)
     #[arg(long, value_name = "NAME[:HEADER]", value_parser = marker())]
     pub(crate) exclude_if_present: Vec<Marker>,
+    /// Leave out what files of this name, such as `.gitignore`, say about their folder; their lines
+    /// are patterns by the rules of Git (may be repeated)
+    #[arg(long, value_name = "NAME", value_parser = file_name())]
+    pub(crate) ignore_file: Vec<OsString>,
     /// Leave out files with more bytes (K, M, G, T)
     #[arg(long, value_name = "SIZE", value_parser = prune::size)]
     pub(crate) exclude_larger_than: Option<u64>,
@@ -363,6 +381,20 @@ pub(crate) struct Backup {
     /// Do not enter other file systems that are mounted below the given paths
     #[arg(short = 'x', long)]
     pub(crate) one_file_system: bool,
+    /// Make no backup if nothing has changed since the last one of the series
+    #[arg(long)]
+    pub(crate) skip_if_unchanged: bool,
+    /// Change nothing in the store, and say what a backup would add to it
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// How many small files are read at a time [default: 4]; 1 suits a slow disk with one head
+    #[arg(
+        long,
+        env = "ONEFOLD_READ_CONCURRENCY",
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u16).range(1..=256)
+    )]
+    pub(crate) read_concurrency: Option<u16>,
     /// Read all files, also those that look unchanged
     #[arg(short, long)]
     pub(crate) force: bool,

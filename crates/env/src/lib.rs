@@ -5,7 +5,8 @@
 //! time and randomness. Each has an implementation by the system, and one for tests.
 //! [`BlockDevice`] is a file or a disk of blocks, which are overwritten in place.
 //! [`socket::listen`] makes a socket in the file system, on which a server accepts clients.
-//! [`LoggedStorage`] reports the operations of another storage to `tracing`.
+//! [`LoggedStorage`] reports the operations of another storage to `tracing`. [`DryRunStorage`]
+//! keeps all changes to itself.
 //!
 //! The feature `testing` adds code for tests: crash tests use `fault::FaultStorage` and
 //! `block::fault::FaultMachine`. Every storage must pass the suite `conformance`, and every block
@@ -17,6 +18,7 @@ mod buffer;
 mod clock;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
+mod dry_run;
 mod entropy;
 mod error;
 #[cfg(any(test, feature = "testing"))]
@@ -37,6 +39,7 @@ pub use allocator::return_large_memory;
 pub use block::{BLOCK_BYTES, BlockDevice, BlockRead, DeviceError, FileCaching, FileDevice, MemoryDevice};
 pub use buffer::{ALIGN_BYTES, AlignedBuffer, AlignedPool};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use dry_run::DryRunStorage;
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use error::StorageError;
 pub use local::{Access, LocalOptions, LocalStorage, PublishWay, cached_bytes};

@@ -54,6 +54,19 @@ pub struct Stream {
     pub fixed_chunk_bytes: Option<u32>,
 }
 
+impl Stream {
+    /// The stream with its tree, for a manifest.
+    pub(crate) const fn with_root(&self, root: &TreeRoot) -> StreamRoot {
+        StreamRoot {
+            role: self.role,
+            location: root.location,
+            level: root.level,
+            fingerprint: root.fingerprint,
+            len: root.len,
+        }
+    }
+}
+
 /// A stream of an interrupted backup that this one continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResumedStream {
@@ -78,6 +91,8 @@ pub struct About {
     pub program: String,
     /// Sorted, each once.
     pub tags: Vec<String>,
+    /// Make no backup if its streams equal those of the backup before.
+    pub only_if_changed: bool,
     /// What the client counted: entries, bytes read, chunks. The store adds what it stored.
     pub counted: BackupTotals,
 }
@@ -87,6 +102,8 @@ pub struct About {
 pub struct Committed {
     /// Its number.
     pub session: SessionId,
+    /// The source is as in this backup, and [`About::only_if_changed`] was set: none was made.
+    pub same_as: Option<SessionId>,
     /// Its streams.
     pub streams: Vec<StreamRoot>,
     /// The counts of both sides.

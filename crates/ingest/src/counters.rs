@@ -1,9 +1,37 @@
 //! Counters of a running backup, for progress.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
+use format::listing::ListingEntry;
 use format::manifest::BackupTotals;
+
+/// What a backup did with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileFate {
+    /// It is in no backup before, and was read.
+    New,
+    /// It differs from the backup before, and was read.
+    Changed,
+    /// It looks as in the backup before, and was not read.
+    Unchanged,
+    /// It could not be read, and stays as in the backup before.
+    Kept,
+}
+
+/// Is told of each file of a backup, in listing order. It must return soon.
+pub type FileObserver = dyn Fn(FileFate, &ListingEntry) + Send + Sync;
+
+/// A place for an observer.
+#[derive(Default)]
+struct Observer(OnceLock<Box<FileObserver>>);
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.get().is_some() { "set" } else { "none" })
+    }
+}
 
 /// A number that only grows during a backup, or that its stage alone changes.
 #[derive(Debug, Default)]
@@ -53,6 +81,7 @@ pub struct Counters {
     /// Their bytes.
     pub bytes_capped: Counter,
     current: Mutex<Vec<u8>>,
+    observer: Observer,
 }
 
 impl Counters {
@@ -78,6 +107,7 @@ impl Counters {
             chunks_capped,
             bytes_capped,
             current: _,
+            observer: _,
         } = self;
         let counted = [
             files,
@@ -101,6 +131,17 @@ impl Counters {
         ];
         counted.iter().for_each(|counter| counter.clear());
         self.set_current(&[]);
+    }
+
+    /// Sets who is told of each file. Only the first call has an effect.
+    pub fn observe_files(&self, observer: Box<FileObserver>) {
+        drop(self.observer.0.set(observer));
+    }
+
+    pub(crate) fn tell(&self, fate: FileFate, file: &ListingEntry) {
+        if let Some(observer) = self.observer.0.get() {
+            observer(fate, file);
+        }
     }
 
     /// Sets the path that is read now.

@@ -41,7 +41,7 @@ pub use client::run::{Client, Sent};
 pub use client::spool::SpooledSource;
 pub use client::stream_source::{Keeps, ReaderSource, StreamPiece, StreamSource, StreamSpec};
 pub use copied_run::{CopiedRun, OpenRun};
-pub use counters::{Counter, Counters};
+pub use counters::{Counter, Counters, FileFate, FileObserver};
 pub use dedup::{Cap, Capping};
 pub use dedup::{Granularity, LookupMemory};
 pub use durable::DurablePosition;

@@ -28,6 +28,9 @@ pub struct IngestOptions {
     pub workers: usize,
     /// Threads that seal and put containers; at least 1, and shared like `workers`.
     pub writers: usize,
+    /// Threads that read small files of a tree; at least 1. One fewer reads sections of a large
+    /// file.
+    pub readers: usize,
     /// Put a checkpoint after so many bytes stored (or 1/256 of all stored bytes, if that is more),
     /// ...
     pub checkpoint_bytes: u64,
@@ -55,6 +58,7 @@ types::setters!(IngestOptions {
     slow_line_level: Option<i32>,
     workers: usize,
     writers: usize,
+    readers: usize,
     checkpoint_bytes: u64,
     checkpoint_interval: Duration,
     is_resumable: bool,
@@ -83,6 +87,8 @@ impl IngestOptions {
             slow_line_level: Some(SLOW_LINE_LEVEL),
             workers: cores.max(1),
             writers: 2,
+            // On a cold disk they wait most of the time.
+            readers: 4,
             checkpoint_bytes: 64 << 20,
             checkpoint_interval: Duration::from_secs(30),
             is_resumable: false,

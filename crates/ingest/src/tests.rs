@@ -40,6 +40,7 @@ fn around<'a>(
         failure,
         stages,
         clock: &SystemClock,
+        readers: 4,
     }
 }
 

@@ -21,12 +21,15 @@ pub struct BackupOptions {
     pub user: Vec<u8>,
     /// Tags.
     pub tags: Vec<String>,
+    /// Make no backup if the source is as in the backup before.
+    pub only_if_changed: bool,
     /// The options of the pipeline.
     pub ingest: IngestOptions,
 }
 
 types::setters!(BackupOptions {
     tags: Vec<String>,
+    only_if_changed: bool,
     ingest: IngestOptions,
 });
 
@@ -50,6 +53,7 @@ impl BackupOptions {
             user: self.user.clone(),
             program: PROGRAM.to_owned(),
             tags,
+            only_if_changed: self.only_if_changed,
             counted: counters.of_client(),
         }
     }
@@ -83,6 +87,9 @@ pub struct TreeOptions {
     pub exclude_caches: bool,
     /// Leave out the content of folders with one of these files, except that file.
     pub markers: Vec<Marker>,
+    /// Leave out what the lines of files with one of these names say, below the folder of the file,
+    /// by the rules of `.gitignore`.
+    pub ignore_files: Vec<Vec<u8>>,
     /// Leave out regular files with more bytes.
     pub file_bytes_max: Option<u64>,
     /// Stay on the paths' file systems.
@@ -152,6 +159,7 @@ types::setters!(TreeOptions {
     excludes: Excludes,
     exclude_caches: bool,
     markers: Vec<Marker>,
+    ignore_files: Vec<Vec<u8>>,
     file_bytes_max: Option<u64>,
     one_file_system: bool,
     leave_out: Option<PathBuf>,
@@ -168,6 +176,7 @@ impl Default for TreeOptions {
             excludes: Excludes::default(),
             exclude_caches: false,
             markers: Vec::new(),
+            ignore_files: Vec::new(),
             file_bytes_max: None,
             one_file_system: false,
             leave_out: None,
@@ -198,6 +207,7 @@ impl TreeOptions {
                 .into_iter()
                 .chain(self.markers.iter().cloned())
                 .collect(),
+            ignore_files: self.ignore_files.clone(),
             file_bytes_max: self.file_bytes_max,
             one_file_system: self.one_file_system,
             leave_out: self

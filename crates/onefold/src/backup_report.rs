@@ -18,6 +18,11 @@ use crate::warning::Warning;
 pub struct BackupReport {
     /// Its id.
     pub id: SessionId,
+    /// The source is as in this backup, and [`BackupOptions::only_if_changed`] was set: no backup
+    /// was made.
+    ///
+    /// [`BackupOptions::only_if_changed`]: crate::BackupOptions::only_if_changed
+    pub same_as: Option<SessionId>,
     /// The backup from which unchanged files were taken.
     pub parent: Option<SessionId>,
     /// Dead sessions whose data was taken over, as of their last checkpoints.
@@ -67,6 +72,7 @@ impl BackupReport {
         let adopted = adopted.filter(|(_, has_checkpoint)| *has_checkpoint);
         Self {
             id: committed.session,
+            same_as: committed.same_as,
             parent: before.0,
             adopted: adopted.map(|(session, _)| *session).collect(),
             resumed_at: before.1,

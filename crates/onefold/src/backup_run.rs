@@ -97,12 +97,8 @@ impl Store {
         for (session, span) in &adopted {
             named.add(*session, [*span]);
         }
-        let streams = previous
-            .filter(|entry| !entry.is_in_doubt())
-            .and_then(ManifestEntry::backup)
-            .map_or(&[][..], |backup| &backup.streams);
+        let previous = previous.filter(|entry| !entry.is_in_doubt());
         let mut seen = StoreSession::new(session, self.nodes(), &index, named)
-            .with_previous(streams.iter().map(TreeRoot::from).collect())
             .verifying(if reads_content {
                 how.options.ingest.verify_known
             } else {
@@ -110,6 +106,9 @@ impl Store {
             })
             .suspecting(how.is_suspect)
             .insisting(how.insists);
+        if let Some((id, backup)) = previous.and_then(|entry| Some((entry.session(), entry.backup()?))) {
+            seen = seen.with_previous(id, backup.streams.iter().map(TreeRoot::from).collect());
+        }
         let mut is_whole = true;
         for (session, span) in adopted {
             for id in span.ids(session).filter(|id| id.kind == ContainerKind::Data) {
@@ -289,6 +288,9 @@ impl Store {
                 why: other.to_string(),
             },
         }));
+        if committed.same_as.is_some() {
+            return Vec::new();
+        }
         let fresh = committed.containers.iter();
         let fresh: Vec<ContainerId> = fresh.flat_map(|span| span.ids(committed.session)).collect();
         let healed = self.mend(&committed.verified, index, &fresh, monitor, warnings);

@@ -43,6 +43,7 @@ mod covered;
 mod credential;
 mod damage;
 mod diff;
+mod dry_run;
 mod dump;
 mod error;
 pub mod errors;
@@ -60,6 +61,9 @@ mod prune;
 mod reading;
 pub mod repository;
 mod restore;
+mod restore_preview;
+mod restore_request;
+mod restore_whole;
 mod revise;
 mod scope;
 mod series;
@@ -75,7 +79,9 @@ mod warning;
 pub use ::index::HookKind;
 pub use ::index::sampling::{SampleLevel, SamplingRate, SamplingRates};
 pub use ::index::{IndexStats, MemoryStats, Warning as IndexWarning};
-pub use ::restore::{AssembleOptions, AssembleStats, Fault, Output as StreamOutput, RestoreCounters};
+pub use ::restore::{
+    AssembleOptions, AssembleStats, Fault, Output as StreamOutput, RestoreCounters, VerifyStats,
+};
 pub use archive::{ArchiveFault, ArchiveFormat, ArchiveReport, ArchiveRequest};
 pub use backup_file::BackupFile;
 pub use backup_options::{BackupOptions, PROGRAM, ParentStream, StreamOptions, TreeOptions};
@@ -85,6 +91,7 @@ pub use container::Compression;
 pub use credential::Credential;
 pub use crypto::Argon2Cost;
 pub use diff::{Change, DiffCounts, DiffKind, DiffReport, DiffRequest};
+pub use dry_run::dry_run;
 pub use env::{
     Access, AlignedBuffer, Clock, Entropy, Env, LocalOptions, LocalStorage, LockState, ManualClock,
     MemoryStorage, ObjectBytes, ObjectMeta, ProcessLock, PublishWay, Storage, SystemClock, SystemEntropy,
@@ -106,11 +113,11 @@ pub use image::ImageSource;
 pub use index::{Eviction, ResolverStats};
 pub use index_rebuild::RebuildReport;
 pub use ingest::{
-    COMPRESSION_LEVEL, Cap, Capping, ChangedBlocks, Counter, Counters, Faults, IngestOptions, Keeps,
-    LookupMemory, QueueStats, ReaderSource, SLOW_LINE_LEVEL, StageStats, StreamPiece, StreamSource,
-    VerifiedKnown, VerifyKnown,
+    COMPRESSION_LEVEL, Cap, Capping, ChangedBlocks, Counter, Counters, Faults, FileFate, FileObserver,
+    IngestOptions, Keeps, LookupMemory, QueueStats, ReaderSource, SLOW_LINE_LEVEL, StageStats, StreamPiece,
+    StreamSource, VerifiedKnown, VerifyKnown,
 };
-pub use monitor::{Monitor, WorkUnit};
+pub use monitor::{Monitor, RestoreFate, WorkUnit};
 pub use optimize::{
     DueBackup, DueRepair, Expired, HeldBackup, OptimizePreview, OptimizeReport, OptimizeRequest, Optimized,
     Repaired,
@@ -120,7 +127,8 @@ pub use reclaim::retention::{
     Candidate, Decision, Group, GroupBy, GroupKey, Limit, Period, Policy, Reason, Rule, TimeSpan, Times,
 };
 pub use reclaim::{Waiting, WaitingRole, Warning as ReclaimWarning};
-pub use restore::{RestoreReport, RestoreRequest};
+pub use restore_preview::RestorePreview;
+pub use restore_request::{RestoreReport, RestoreRequest};
 pub use revise::{Held, HoldEnd, Retagged, TagChange, Which};
 pub use scope::Scope;
 pub use series::{Series, SeriesList, SettingsOf, root_paths};

@@ -1,7 +1,8 @@
 //! Watches and stops a long operation.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ingest::Counters;
 use reclaim::Waiting;
@@ -40,6 +41,33 @@ impl WorkUnit {
     }
 }
 
+/// What a restore does with an entry, or would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RestoreFate {
+    /// Makes it.
+    Make,
+    /// Makes it in the place of an existing entry.
+    Replace,
+    /// Leaves the existing entry.
+    Leave,
+    /// Deletes the existing entry, with everything below it.
+    Delete,
+}
+
+/// Is told of entries of a restore by their paths. It must return soon.
+type RestoreObserver = dyn Fn(RestoreFate, &[u8]) + Send + Sync;
+
+/// A place for an observer.
+#[derive(Default)]
+struct Observer(OnceLock<Box<RestoreObserver>>);
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.get().is_some() { "set" } else { "none" })
+    }
+}
+
 /// Counters to read while an operation runs, and the flag that stops it. One monitor for each run.
 #[derive(Debug, Default)]
 pub struct Monitor {
@@ -54,6 +82,7 @@ pub struct Monitor {
     errors: AtomicU64,
     waiting: Mutex<Vec<Waiting>>,
     notes: Mutex<Vec<Warning>>,
+    restored: Observer,
 }
 
 impl Monitor {
@@ -63,6 +92,18 @@ impl Monitor {
         Self {
             cancel,
             ..Self::default()
+        }
+    }
+
+    /// Sets who is told what a preview of a restore has found, and what a restore deletes. Only the
+    /// first call has an effect.
+    pub fn observe_restore(&self, observer: impl Fn(RestoreFate, &[u8]) + Send + Sync + 'static) {
+        drop(self.restored.0.set(Box::new(observer)));
+    }
+
+    pub(crate) fn tell_restored(&self, fate: RestoreFate, path: &[u8]) {
+        if let Some(observer) = self.restored.0.get() {
+            observer(fate, path);
         }
     }
 

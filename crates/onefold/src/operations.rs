@@ -20,6 +20,7 @@ pub use crate::dump::dump;
 pub use crate::find::find_entries;
 pub use crate::repository::retried;
 pub use crate::restore::{list_entries, restore};
+pub use crate::restore_preview::preview_restore;
 pub use crate::stored::{stored_catalog, stored_node};
 
 /// The functions for calls, each with its own request and report.

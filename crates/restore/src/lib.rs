@@ -16,12 +16,14 @@ mod memory_budget;
 mod message;
 pub mod plan;
 mod pool;
+mod preview;
 mod read_split;
 mod recipe_prefetch;
 mod references;
 mod send;
 mod stream;
 mod tree;
+mod verify;
 
 #[cfg(test)]
 mod belady_tests;
@@ -41,7 +43,9 @@ pub use counters::RestoreCounters;
 pub use error::RestoreError;
 pub use listing::{BackupListing, Entries, FenceFault, Wanted, for_each_difference};
 pub use message::AssembleStats;
+pub use preview::{Preview, preview_tree, remove_surplus};
 pub use references::references;
 pub use send::Sink;
 pub use stream::{Output, restore_stream};
 pub use tree::{Fault, TreeSource, TreeStats, restore_tree};
+pub use verify::{VerifyStats, verify_tree};

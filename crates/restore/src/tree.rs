@@ -47,6 +47,17 @@ pub enum Fault {
         /// The cause.
         error: Arc<RestoreError>,
     },
+    /// A restored file does not hold the backup's bytes.
+    #[error(
+        "{}: differs from the backup from byte {offset} on: the target does not hold what was written to it; look at its disk, then restore the file again",
+        String::from_utf8_lossy(path)
+    )]
+    Unlike {
+        /// Its path in the backup.
+        path: Vec<u8>,
+        /// The first byte that differs.
+        offset: u64,
+    },
 }
 
 /// Counts of a tree's restore.

@@ -184,6 +184,7 @@ pub(crate) fn committed(state: &State, user: &User, body: &[u8]) -> Result<Vec<C
     });
     let sent = found.map(|Snapshot { id, backup, .. }| CommittedBackup {
         session: id,
+        same_as: None,
         streams: backup.streams,
         totals: backup.totals,
         containers: backup.containers,

@@ -272,6 +272,7 @@ fn about() -> About {
         user: b"user".to_vec(),
         program: "a test".to_owned(),
         tags: Vec::new(),
+        only_if_changed: false,
         counted: BackupTotals::default(),
     }
 }

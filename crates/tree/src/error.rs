@@ -137,6 +137,16 @@ pub enum TreeError {
         /// The path that this restore has written under that name.
         other: Vec<u8>,
     },
+    /// A restored file has another length than in the backup.
+    #[error("{}: has {found} bytes instead of {expected}; restore it again", Shown(path))]
+    OtherLength {
+        /// The file.
+        path: Vec<u8>,
+        /// Its bytes in the backup.
+        expected: u64,
+        /// Its bytes in the target.
+        found: u64,
+    },
     /// An existing file that the restore would keep has changed meanwhile.
     #[error(
         "{}: changed while the restore was running, and was left; restore it again",
@@ -229,6 +239,12 @@ impl TreeError {
         }
     }
 
+    /// The error of the standard library's input and output.
+    #[must_use]
+    pub fn of_io(path: &[u8], action: Action, error: &std::io::Error) -> Self {
+        Self::system(path, action, Errno::from_io_error(error).unwrap_or(Errno::IO))
+    }
+
     /// Like [`Self::system`], but an entry that no longer exists has vanished. A stale file handle
     /// of a network file system does not show that, because the whole file system may be gone.
     pub(crate) fn reading(path: impl Into<Vec<u8>>, action: Action, errno: Errno) -> Self {
@@ -262,6 +278,7 @@ impl TreeError {
             | Self::LinkOnTheWay { path, .. }
             | Self::SameName { path, .. }
             | Self::ChangedMeanwhile { path }
+            | Self::OtherLength { path, .. }
             | Self::Incomplete { path, .. }
             | Self::TimeNotHeld { path }
             | Self::StoredInPart { path, .. }
@@ -292,6 +309,8 @@ pub enum Action {
     Create,
     /// Removing the existing entry in its place.
     Replace,
+    /// Deleting it, because the backup does not have it.
+    Delete,
     /// Writing it.
     Write,
     /// Linking it to its first name.
@@ -318,6 +337,7 @@ impl fmt::Display for Action {
             Self::List => "list the folder",
             Self::Create => "create it",
             Self::Replace => "replace what stands there",
+            Self::Delete => "delete it",
             Self::Write => "write it",
             Self::Link => "link it to its first name",
             Self::SetAttributes => "set its extended attributes",

@@ -53,8 +53,8 @@ pub use read::{
     DataSection, FileReader, Piece, ReadFile, Section, Sections, SmallRead, open_file, read_small,
 };
 pub use restore::{
-    Begun, FileWriter, Include, Overwrite, Owners, PendingFile, PendingLink, Placed, RestoreOptions,
-    Restorer, SkipReason, Sparse, Survey,
+    Begun, Fate, FileWriter, Include, Overwrite, Owners, PendingFile, PendingLink, Placed, Reread,
+    RestoreOptions, Restored, Restorer, SkipReason, Sparse, Surplus, SurplusObserver, Survey, drop_pages,
 };
 pub use roots::Roots;
 pub use rustix::io::Errno;

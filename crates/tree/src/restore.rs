@@ -31,9 +31,12 @@ mod newborn;
 mod options;
 mod part;
 mod pending;
+mod remove;
+mod reread;
 mod seen;
 mod stays;
 mod subject;
+mod surplus;
 mod survey;
 mod there;
 
@@ -55,8 +58,10 @@ use folders::{Place, Stack};
 pub use links::PendingLink;
 pub use options::{Include, Overwrite, Owners, RestoreOptions, Sparse};
 pub use pending::PendingFile;
+pub use reread::{Reread, Restored, drop_pages};
 use stays::stays;
-pub use survey::Survey;
+pub use surplus::{Surplus, SurplusObserver};
+pub use survey::{Fate, Survey};
 use there::{finish_node, keeps, look, same_name};
 
 /// The result of placing an entry.

@@ -15,6 +15,7 @@
 //!
 //! Faults are items between the entries. A folder that cannot be read is an entry and then a fault.
 
+mod ignored;
 mod list;
 mod look;
 mod mount;
@@ -33,6 +34,7 @@ use crate::{Excludes, Roots, TreeError};
 
 pub use list::Lister;
 pub use look::{Looked, Looker};
+pub(crate) use names::NameReader;
 use step::Step;
 pub use step::Stretch;
 
@@ -78,7 +80,8 @@ impl Marker {
     }
 }
 
-/// What to walk, and what to leave out. No pattern, marker, size or device leaves out a root.
+/// What to walk, and what to leave out. No pattern, ignore file, marker, size or device leaves out
+/// a root.
 #[derive(Debug, Clone, Default)]
 pub struct WalkOptions {
     /// The paths to begin at.
@@ -87,6 +90,9 @@ pub struct WalkOptions {
     pub excludes: Excludes,
     /// Markers: the content of a folder with one is left out, except the marker itself.
     pub markers: Vec<Marker>,
+    /// Names of files whose lines are patterns of what to leave out below their folder, by the
+    /// rules of `.gitignore`.
+    pub ignore_files: Vec<Vec<u8>>,
     /// Regular files with more bytes are left out.
     pub file_bytes_max: Option<u64>,
     /// Stay on the file system of each root: leave out other mounts and subvolumes. The folder

@@ -94,6 +94,8 @@ pub struct SentManifest {
 pub struct CommittedBackup {
     /// Its number.
     pub session: SessionId,
+    /// The source is as in this backup, and none was made.
+    pub same_as: Option<SessionId>,
     /// Its streams.
     pub streams: Vec<StreamRoot>,
     /// The counts of both ends.
@@ -110,6 +112,7 @@ impl From<Committed> for CommittedBackup {
     fn from(made: Committed) -> Self {
         Self {
             session: made.session,
+            same_as: made.same_as,
             streams: made.streams,
             totals: made.totals,
             containers: made.containers,
@@ -124,6 +127,7 @@ impl From<CommittedBackup> for Committed {
     fn from(made: CommittedBackup) -> Self {
         Self {
             session: made.session,
+            same_as: made.same_as,
             streams: made.streams,
             totals: made.totals,
             containers: made.containers,
@@ -355,6 +359,7 @@ impl Wire for About {
         w.bytes(&self.user);
         w.text(&self.program);
         self.tags.write(w);
+        w.flag(self.only_if_changed);
         self.counted.write(w);
     }
 
@@ -366,6 +371,7 @@ impl Wire for About {
             user: Wire::read(r)?,
             program: Wire::read(r)?,
             tags: Wire::read(r)?,
+            only_if_changed: r.flag()?,
             counted: Wire::read(r)?,
         })
     }
@@ -374,6 +380,7 @@ impl Wire for About {
 impl Wire for CommittedBackup {
     fn write(&self, w: &mut Writer<'_>) {
         w.session(self.session);
+        w.option(self.same_as, Writer::session);
         w.list(&self.streams, |w, stream| {
             w.u8(stream.role.number());
             TreeRoot::from(stream).write(w);
@@ -394,6 +401,7 @@ impl Wire for CommittedBackup {
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
             session: r.session()?,
+            same_as: r.option(Reader::session)?,
             streams: r.list(1, |r| {
                 let role = StreamRole::from_number(r.u8()?);
                 let root = TreeRoot::read(r)?;

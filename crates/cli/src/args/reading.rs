@@ -30,6 +30,16 @@ pub(crate) struct Restore {
     /// What to do with existing files; the restore does not read the content of files that stay
     #[arg(long, value_enum, default_value_t = OverwriteMode::Always)]
     pub(crate) overwrite: OverwriteMode,
+    /// Delete what the restored folders of the target have and the backup does not, except what
+    /// --exclude matches
+    #[arg(long)]
+    pub(crate) delete: bool,
+    /// Restore and delete nothing, and say what a restore would do; with -vv, for each entry
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Then read the restored files again, and compare them with the backup
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) verify: bool,
     /// Where to make holes in files; `--sparse` alone means `--sparse=zeros`
     #[arg(
         long,

@@ -1,7 +1,7 @@
 //! Parsers for typed words: names, lists of tags, folders of stores. They refuse doubtful words, so
 //! that a blank or a forgotten prefix does not silently make another name.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -75,6 +75,17 @@ pub(crate) fn marker() -> impl TypedValueParser<Value = Marker> {
             name: name.to_vec(),
             header: header.to_vec(),
         })
+    })
+}
+
+/// The name of a file, without a folder.
+pub(crate) fn file_name() -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new().try_map(|word| {
+        let bytes = word.as_bytes();
+        if bytes.is_empty() || bytes.contains(&b'/') || bytes == b"." || bytes == b".." {
+            return Err("this is the name of a file in each folder, such as `.gitignore`, and has no `/`");
+        }
+        Ok(word)
     })
 }
 

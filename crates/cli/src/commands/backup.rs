@@ -1,6 +1,7 @@
 //! `onefold backup`
 
 mod changed;
+mod files;
 mod listed;
 mod options;
 mod stream;
@@ -24,13 +25,19 @@ use onefold::{
 use serde::Serialize;
 use transport::Traffic;
 
-use super::{optimize, pipeline, typed};
+use super::{optimize, pipeline, place, typed};
 use crate::args::{Backup, Global};
 
 #[derive(Serialize)]
 struct Summary {
     message_type: &'static str,
-    snapshot_id: u64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
+    /// None: no backup was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot_id: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    same_as: Option<u64>,
     parent: Option<u64>,
     adopted: Vec<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,10 +94,17 @@ struct Lookups {
 }
 
 pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code> {
-    let opened = super::open_anywhere(global)?;
+    let opened = if args.dry_run {
+        place::open_for_dry_run(global)?
+    } else {
+        super::open_anywhere(global)?
+    };
     let store = opened.repository();
     let options = options::of(args)?;
     let monitor = Monitor::new(super::cancel_flag()?);
+    if global.verbosity() > 1 {
+        files::tell(&monitor, output);
+    }
     let is_stream = args.stdin || args.stdin_from_command;
     let (tree, unread) = if is_stream || args.image_kib.is_some() {
         (None, 0)
@@ -143,7 +157,7 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
             &mut faults,
         )?)
     })?;
-    print(output, &report, opened.traffic())?;
+    print(output, &report, (opened.traffic(), args.dry_run))?;
     super::tell_notes(&monitor, output)?;
     if args.resume {
         tell_resumed(output, &report)?;
@@ -151,7 +165,9 @@ pub(crate) fn run(global: &Global, args: &Backup, output: Output) -> Result<Code
     if let Some(tree) = &tree {
         super::tell_patterns(&tree.excludes, output)?;
     }
-    if let Some(store) = opened.local()
+    if let Some(store) = opened
+        .local()
+        .filter(|_| !args.dry_run && report.same_as.is_none())
         && report.settings.optimize_after_backup
         && report.settings.is_optimized()
     {
@@ -280,7 +296,7 @@ fn tell_damage(output: Output, report: &BackupReport) -> Result<()> {
     Ok(())
 }
 
-fn print(output: Output, report: &BackupReport, traffic: Option<&Traffic>) -> Result<()> {
+fn print(output: Output, report: &BackupReport, (traffic, is_dry): (Option<&Traffic>, bool)) -> Result<()> {
     #[expect(clippy::cast_precision_loss, reason = "three figures are shown")]
     let seconds = report.elapsed_nanos as f64 / 1e9;
     let totals = &report.totals;
@@ -352,13 +368,21 @@ fn print(output: Output, report: &BackupReport, traffic: Option<&Traffic>) -> Re
     if output.verbose {
         print_details(output, report)?;
     }
-    output.line(format!(
-        "backup {} saved in {}{}",
-        report.id,
+    let took = format!(
+        "{}{}",
         duration(seconds),
         rate_of(totals.bytes_read, seconds, true)
-    ))?;
-    output.object(&summary(report, seconds, traffic))?;
+    );
+    output.line(match report.same_as {
+        Some(same) => format!("all is as in backup {same}, so no backup was made, in {took}"),
+        None if is_dry => format!("a dry run: no backup was made, in {took}"),
+        None => format!("backup {} saved in {took}", report.id),
+    })?;
+    output.object(&Summary {
+        dry_run: is_dry,
+        snapshot_id: (report.same_as.is_none() && !is_dry).then_some(report.id.get()),
+        ..summary(report, seconds, traffic)
+    })?;
     Ok(())
 }
 
@@ -413,7 +437,9 @@ fn summary(report: &BackupReport, seconds: f64, traffic: Option<&Traffic>) -> Su
     let totals = &report.totals;
     Summary {
         message_type: "summary",
-        snapshot_id: report.id.get(),
+        dry_run: false,
+        snapshot_id: Some(report.id.get()),
+        same_as: report.same_as.map(onefold::SessionId::get),
         parent: report.parent.map(onefold::SessionId::get),
         adopted: report.adopted.iter().map(|session| session.get()).collect(),
         resumed_at: report.resumed_at,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use client::{Listings, RemoteRepository, RemoteStorage, Target, Tokens};
 use onefold::repository::Repository;
 use onefold::{Env, ObjectStoreLocation, Store, SystemClock, SystemEntropy};
@@ -147,6 +147,20 @@ pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
         repository = repository.keeping(listings);
     }
     Ok(Opened::Remote(Box::new(repository)))
+}
+
+/// Opens the store that the arguments name so that nothing changes in it.
+pub(super) fn open_for_dry_run(global: &Global) -> Result<Opened> {
+    let place = place(global)?;
+    let env = match &place {
+        Place::Folder(folder) => Store::find_local(folder).with_context(|| place.to_string())?,
+        Place::ObjectStore(location) => Env::object_store(location).map_err(onefold::Error::from)?,
+        Place::Server(_) | Place::Tunnel(_) => {
+            bail!("a dry run needs the store itself, and {place} is on a server; leave --dry-run out")
+        }
+    };
+    let store = open_in(global, &onefold::dry_run(&env), true, &place.to_string())?;
+    Ok(Opened::Local(Box::new(store)))
 }
 
 fn over_network(address: &Address) -> Result<Target> {

@@ -27,6 +27,7 @@ use crate::client::sections;
 use crate::client::source_input::SourceInput;
 use crate::client::unchanged_entries::{UnchangedEntries, Version};
 use crate::client::unread::Unread;
+use crate::counters::FileFate;
 use crate::error::Halt;
 use crate::parent::{CONTENT, FENCES, LISTING, ParentTree};
 
@@ -169,6 +170,7 @@ impl Source<'_, '_, '_> {
         let counters = self.input.counters();
         counters.files_unchanged.add(1);
         counters.files.add(1);
+        counters.tell(FileFate::Unchanged, &found.entry);
         if let Some(root) = &self.previous {
             let range = CopyRange {
                 root: Arc::clone(root),
@@ -191,6 +193,7 @@ impl Source<'_, '_, '_> {
             EntryKind::File { .. } => {
                 counters.files.add(1);
                 counters.files_kept.add(1);
+                counters.tell(FileFate::Kept, &entry);
             }
             EntryKind::Folder => counters.folders.add(1),
             _ => counters.others.add(1),
@@ -215,7 +218,7 @@ impl Source<'_, '_, '_> {
                 content.data(self.input, len)?;
                 content.cut(self.input)?;
                 attributes.iter().for_each(|fault| self.fault(fault));
-                self.count(before.is_none());
+                self.count(before.is_none(), &found.entry);
                 self.list(&found.entry)
             }
             Read::Pieces { pieces, read, fault } => {
@@ -271,17 +274,19 @@ impl Source<'_, '_, '_> {
             self.fault(fault);
         }
         self.lost.stored(found, read.entry.state.content);
-        self.count(is_new);
+        self.count(is_new, &read.entry);
         self.list(&read.entry)
     }
 
-    fn count(&self, is_new: bool) {
+    fn count(&self, is_new: bool, file: &ListingEntry) {
         let counters = self.input.counters();
         counters.files.add(1);
         if is_new {
             counters.files_new.add(1);
+            counters.tell(FileFate::New, file);
         } else {
             counters.files_changed.add(1);
+            counters.tell(FileFate::Changed, file);
         }
     }
 
@@ -360,6 +365,7 @@ impl Source<'_, '_, '_> {
         let counters = self.input.counters();
         counters.files.add(1);
         counters.files_kept.add(1);
+        counters.tell(FileFate::Kept, &entry);
         content.copy(self.input, bytes)?;
         self.list(&entry)
     }

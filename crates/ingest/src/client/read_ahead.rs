@@ -8,8 +8,8 @@
 //! its own, and on a cold disk as many files are read at once as there are readers (B10).
 //!
 //! Invariant: groups come back in listing order, so that what is stored does not depend on which
-//! reader was faster (G10). Entries and buffers ahead are bounded ([`GROUPS_AHEAD`], INV-7), and no
-//! file stays open between threads. Faults are values within the groups. When the feeding thread
+//! reader was faster (G10). Entries and buffers ahead are bounded ([`GROUPS_WAITING`], INV-7), and
+//! no file stays open between threads. Faults are values within the groups. When the feeding thread
 //! stops, the others end with their next step.
 
 use std::collections::VecDeque;
@@ -32,10 +32,8 @@ use crate::client::unread::Unread;
 use crate::error::IngestError;
 use crate::stage::received;
 
-/// Threads that read small files. On a cold disk they wait most of the time.
-const READERS: usize = 4;
-/// The most groups that are read or wait to be taken.
-const GROUPS_AHEAD: usize = 6;
+/// The most groups that wait to be taken, besides those that are read.
+const GROUPS_WAITING: usize = 2;
 /// The most entries in a group.
 const GROUP_ENTRIES: usize = 512;
 
@@ -221,6 +219,8 @@ enum InFlight {
 /// Groups, as they come.
 pub(crate) struct Ahead<'a> {
     clock: &'a dyn Clock,
+    /// The most groups that are read or wait to be taken.
+    groups_max: usize,
     walked: ParallelWalk<'a>,
     previous: Option<Previous<'a>>,
     /// The last result of the walk. The previous backup may have entries before it.
@@ -250,10 +250,15 @@ impl<'a> Ahead<'a> {
     where
         'env: 'a,
     {
-        let Around { stages, clock, .. } = around;
+        let Around {
+            stages,
+            clock,
+            readers,
+            ..
+        } = around;
         let walked = ParallelWalk::start(scope, walk, around).map_err(IngestError::NoThread)?;
-        let (jobs, queue) = crossbeam_channel::bounded::<(Group, Sender<Group>)>(GROUPS_AHEAD);
-        for number in 0..READERS {
+        let (jobs, queue) = crossbeam_channel::bounded::<(Group, Sender<Group>)>(readers + GROUPS_WAITING);
+        for number in 0..readers {
             let (queue, pool) = (queue.clone(), pool.clone());
             let run = move || {
                 while let Some((mut group, done)) = received(clock, &queue) {
@@ -270,6 +275,7 @@ impl<'a> Ahead<'a> {
         }
         Ok(Self {
             clock,
+            groups_max: readers + GROUPS_WAITING,
             walked,
             previous,
             found: None,
@@ -289,7 +295,7 @@ impl<'a> Ahead<'a> {
     pub(crate) fn next(&mut self) -> Result<Option<Group>, IngestError> {
         const DIED: IngestError = IngestError::Internal("a reading thread died");
         loop {
-            while self.in_flight.len() < GROUPS_AHEAD {
+            while self.in_flight.len() < self.groups_max {
                 let Some(group) = self.gather()? else { break };
                 self.in_flight.push_back(if group.wants_reader {
                     let (done, reading) = crossbeam_channel::bounded(1);

@@ -85,7 +85,7 @@ pub(crate) fn run(
     let (stages, failure, is_broken) = (ClientStages::new(), Failure::default(), AtomicBool::new(false));
     let workers = client.pools.workers(client.options.workers, &stages.work);
     let jobs = workers.map_err(IngestError::NoThread)?;
-    let readers = ThreadPool::new("section", sections::READERS, clock);
+    let readers = ThreadPool::new("section", sections::threads(client.options.readers), clock);
 
     let chunk_max = cutters
         .iter()
@@ -146,6 +146,7 @@ pub(crate) fn run(
                 failure: &failure,
                 stages: &stages,
                 clock: &**clock,
+                readers: client.options.readers.max(1),
             };
             let mut input = SourceInput::new(stream_count, pool, to_chunk, readers, around);
             source(&mut input)

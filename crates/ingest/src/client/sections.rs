@@ -1,8 +1,8 @@
 //! Large files, read ahead of the chunker by threads of their own, several sections at a time.
 //!
 //! Each section is read into a buffer that is passed to the chunker without a copy. If a section
-//! cannot be read in full, the caller reads the rest itself from the file's position. Memory:
-//! [`IN_FLIGHT_MAX`] buffers.
+//! cannot be read in full, the caller reads the rest itself from the file's position. Memory: one
+//! buffer more than threads.
 
 use std::collections::VecDeque;
 
@@ -14,10 +14,11 @@ use crate::dedup::StreamIndex;
 use crate::error::Halt;
 use crate::workers::Ticket;
 
-/// Threads that read; a disk needs some requests at a time to be busy.
-pub(crate) const READERS: usize = 3;
-/// Sections that are being read, or wait to be taken up in order.
-const IN_FLIGHT_MAX: usize = 4;
+/// How many threads read sections, of the readers of the backup. A disk needs some requests at a
+/// time to be busy.
+pub(crate) const fn threads(readers: usize) -> usize {
+    if readers > 1 { readers - 1 } else { 1 }
+}
 
 /// Where a section's bytes will be.
 enum Coming {
@@ -36,10 +37,13 @@ pub(crate) fn feed(
     let Some(mut sections) = reader.sections() else {
         return Ok(());
     };
-    let (counters, readers) = (input.counters(), input.readers(READERS)?);
+    let threads = threads(input.around().readers);
+    // One section waits to be taken up in order.
+    let in_flight_max = threads + 1;
+    let (counters, readers) = (input.counters(), input.readers(threads)?);
     let mut coming = VecDeque::new();
     loop {
-        while coming.len() < IN_FLIGHT_MAX {
+        while coming.len() < in_flight_max {
             let mut buffer = input.pool().take();
             let room = buffer.spare_mut().len();
             match sections.next(room) {

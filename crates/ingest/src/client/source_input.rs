@@ -28,6 +28,8 @@ pub(crate) struct Around<'a> {
     pub(crate) failure: &'a Failure,
     pub(crate) stages: &'a ClientStages,
     pub(crate) clock: &'a dyn Clock,
+    /// Threads that read small files.
+    pub(crate) readers: usize,
 }
 
 /// Takes a source's bytes and steps.

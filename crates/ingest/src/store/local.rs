@@ -14,7 +14,7 @@ use std::time::Duration;
 use container::Containers;
 use crypto::Fingerprinter;
 use format::config::Settings;
-use format::manifest::{Backup, StreamRole, StreamRoot};
+use format::manifest::{Backup, BackupTotals, StreamRole, StreamRoot};
 use index::{HookKind, Index, ResolverOptions, ResolverStats};
 use recipe::{Child, StoreReader, TreeBuilder, TreeRoot};
 use types::{ByteRange, SessionId};
@@ -268,16 +268,18 @@ impl BackupSession for LocalSession {
         }
         let closed = lock(&self.shared.closed).take();
         let closed = closed.ok_or(IngestError::StoreEnded)?;
-        let root = |(stream, root): (&Stream, &TreeRoot)| StreamRoot {
-            role: stream.role,
-            location: root.location,
-            level: root.level,
-            fingerprint: root.fingerprint,
-            len: root.len,
-        };
+        let root = |(stream, root): (&Stream, &TreeRoot)| stream.with_root(root);
         let streams: Vec<StreamRoot> = self.streams.iter().zip(&closed.roots).map(root).collect();
         let session = self.store.session();
         let totals = self.counters.with_stored(about.counted);
+        if about.only_if_changed
+            && let Some((backup, roots)) = self.store.same_as(&closed.roots)
+        {
+            session.end()?;
+            let streams = self.streams.iter().zip(roots).map(root).collect();
+            let same_as = Some(backup);
+            return Ok(self.made(session.id(), same_as, streams, totals));
+        }
         let committed = session.commit(Backup {
             series: about.name,
             source_time: about.source_time,
@@ -301,17 +303,36 @@ impl BackupSession for LocalSession {
         let covered = iter::once(committed.session).chain(adopted.iter().map(|(id, _)| *id));
         warnings.extend(self.store.publish_hooks(&covered.collect::<Vec<_>>()).err());
         Ok(Committed {
-            session: committed.session,
-            streams,
-            totals,
             containers: closed.containers,
             adopted,
             warnings,
+            ..self.made(committed.session, None, streams, totals)
+        })
+    }
+}
+
+impl LocalSession {
+    /// The report of a commit that put nothing and met no trouble.
+    fn made(
+        &self,
+        session: SessionId,
+        same_as: Option<SessionId>,
+        streams: Vec<StreamRoot>,
+        totals: BackupTotals,
+    ) -> Committed {
+        Committed {
+            session,
+            same_as,
+            streams,
+            totals,
+            containers: Vec::new(),
+            adopted: Vec::new(),
+            warnings: Vec::new(),
             lookups: *lock(&self.shared.lookups),
             verified: self.store.verified(),
             queues: self.queues.clone(),
             stages: self.stages.clone(),
-        })
+        }
     }
 }
 

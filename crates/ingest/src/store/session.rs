@@ -31,6 +31,7 @@ pub struct StoreSession {
     pub(crate) upper_nodes: Mutex<Resolver<Index>>,
     pub(crate) named: NamedContainers,
     previous: Vec<TreeRoot>,
+    previous_backup: Option<SessionId>,
     /// The containers of the previous backup's segments, once they were needed.
     previous_containers: OnceLock<HashSet<ContainerId>>,
     hooks: HookPublisher,
@@ -69,6 +70,7 @@ impl StoreSession {
             nodes,
             named,
             previous: Vec::new(),
+            previous_backup: None,
             previous_containers: OnceLock::new(),
             taken_over: BTreeSet::new(),
             collect: AtomicBool::new(false),
@@ -144,12 +146,23 @@ impl StoreSession {
         id.session != self.session.id() && self.sample.is_bad(self.containers(), id, slots)
     }
 
-    /// Sets the streams of the series' previous backup. Of equal nodes, look-ups prefer those that
+    /// Sets the series' previous backup and its streams. Of equal nodes, look-ups prefer those that
     /// this backup refers to.
     #[must_use]
-    pub fn with_previous(mut self, streams: Vec<TreeRoot>) -> Self {
+    pub fn with_previous(mut self, backup: SessionId, streams: Vec<TreeRoot>) -> Self {
+        self.previous_backup = Some(backup);
         self.previous = streams;
         self
+    }
+
+    /// The previous backup and its streams, if these equal them, and nothing of it was found
+    /// damaged.
+    pub(crate) fn same_as(&self, streams: &[TreeRoot]) -> Option<(SessionId, &[TreeRoot])> {
+        let mut pairs = streams.iter().zip(&self.previous);
+        let is_same = streams.len() == self.previous.len()
+            && pairs.all(|(new, old)| (new.fingerprint, new.len) == (old.fingerprint, old.len));
+        let backup = self.previous_backup.filter(|_| is_same)?;
+        self.verified().bad.is_empty().then_some((backup, &self.previous))
     }
 
     /// The session.

@@ -23,6 +23,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::folders::Place;
+use super::remove::Remover;
 use super::there::{finish_node, is_same, keeps, look};
 use super::{Context, SkipReason};
 use crate::metadata::Facts;
@@ -217,7 +218,13 @@ fn settle_or_leave(
                     seen.note(theirs, name);
                     return Ok(Some(reason));
                 }
-                let is_folder = there.is_some_and(|there| there.kind == FileType::Directory);
+                let mut is_folder = there
+                    .as_ref()
+                    .is_some_and(|there| there.kind == FileType::Directory);
+                if let Some(there) = there.filter(|_| is_folder && context.clears_folders) {
+                    clear(context, place, name, path, there.device)?;
+                    is_folder = false;
+                }
                 replace(context, at, arrival, name, path, is_folder)?;
             }
         }
@@ -248,6 +255,13 @@ fn came_meanwhile(
         finish_node(context, at, name, entry)?;
     }
     Ok(Some(reason))
+}
+
+/// Removes what is in an existing folder, and the folder.
+fn clear(context: &Context, place: &Place, name: &[u8], path: &[u8], device: u64) -> Result<(), TreeError> {
+    let mut remover = Remover::new(true, &context.spared);
+    remover.remove(&place.folder, name, path, device);
+    remover.faults.into_iter().next().map_or(Ok(()), Err)
 }
 
 fn replace(

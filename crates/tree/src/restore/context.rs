@@ -11,7 +11,7 @@ use rustix::fs::{CWD, readlinkat};
 use super::{Overwrite, Owners, RestoreOptions, Sparse, leftovers, newborn};
 use crate::folder::Folder;
 use crate::retry::retry;
-use crate::{Accounts, TreeError};
+use crate::{Accounts, FolderId, TreeError};
 
 /// The shared state.
 #[derive(Debug)]
@@ -34,6 +34,10 @@ pub(super) struct Context {
     /// Whether the restore ends early: a user asked to stop, a fault ends it, or the disk is full.
     /// Incomplete folders then stay unfinished, so that the next restore recognises them.
     is_broken_off: AtomicBool,
+    /// Whether a folder that is not empty gives way to another entry, ...
+    pub(super) clears_folders: bool,
+    /// ... unless it is one of these, or has it below.
+    pub(super) spared: HashSet<FolderId>,
 }
 
 impl Context {
@@ -55,6 +59,8 @@ impl Context {
             unfinished: Mutex::default(),
             top: top.descriptor().ok().and_then(|top| whereabouts(&top)),
             is_broken_off: AtomicBool::new(false),
+            clears_folders: options.clears_folders,
+            spared: options.spared.clone(),
         }
     }
 

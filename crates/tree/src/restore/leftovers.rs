@@ -29,6 +29,11 @@ fn process_of(name: &[u8]) -> Option<i32> {
     process.try_into().ok()
 }
 
+/// Whether a restore made the name, and removes it by itself.
+pub(super) fn is_ours(name: &[u8]) -> bool {
+    process_of(name).is_some()
+}
+
 /// Removes them from a folder. Entries that cannot be listed or removed stay, and do no harm.
 pub(super) fn remove(at: &OwnedFd) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

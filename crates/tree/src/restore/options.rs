@@ -1,9 +1,10 @@
 //! The options of a restore.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::Excludes;
+use crate::{Excludes, FolderId};
 
 /// What to do with an existing entry under a name of the backup. Folders are always kept. Their
 /// metadata is set unless the choice is [`Self::IfNewer`] or [`Self::Never`].
@@ -64,6 +65,10 @@ pub struct RestoreOptions {
     /// The source paths of the backup. The user did not request folders above them. Empty if they
     /// are not known.
     pub sources: Vec<Vec<u8>>,
+    /// An existing folder that is not empty gives way to an entry of another kind.
+    pub clears_folders: bool,
+    /// Folders of which nothing is removed, such as the store.
+    pub spared: HashSet<FolderId>,
 }
 
 /// The requested entries. If both fields are empty: all. Otherwise: every entry that is in one of

@@ -14,6 +14,19 @@ use crate::TreeError;
 /// The end of the name of a part.
 const PART: &[u8] = b".onefold-incomplete";
 
+/// The name of the part of a file.
+pub(super) fn name_of(file: &[u8]) -> Vec<u8> {
+    [file, PART].concat()
+}
+
+/// The path of an entry as it is restored.
+pub(super) fn path_of(entry: &ListingEntry) -> Cow<'_, [u8]> {
+    match (&entry.kind, entry.state.content) {
+        (EntryKind::File { .. }, Content::Partial { .. }) => Cow::Owned(name_of(&entry.path)),
+        _ => Cow::Borrowed(&entry.path),
+    }
+}
+
 /// The entry as it will be restored. Reports what it lacks.
 pub(super) fn as_restored<'e>(
     context: &Context,
@@ -28,7 +41,7 @@ pub(super) fn as_restored<'e>(
     };
     match &entry.kind {
         EntryKind::File { len, .. } => {
-            let name = [&entry.path[..], PART].concat();
+            let name = name_of(&entry.path);
             context.fault(TreeError::StoredInPart {
                 path: path(),
                 name: name.clone(),

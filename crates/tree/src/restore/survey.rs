@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use format::listing::{Content, EntryKind, ListingEntry};
+use rustix::fs::FileType;
 
 use super::filter::Filter;
 use super::{Overwrite, RestoreOptions, keeps, look};
@@ -27,7 +28,66 @@ pub struct Survey {
     levels: Vec<(Vec<u8>, Option<Arc<Folder>>)>,
 }
 
+/// What a restore would do with an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Nothing: it is not requested.
+    NotAsked,
+    /// Make it.
+    Make,
+    /// Make it in the place of an existing entry.
+    Replace,
+    /// Leave the existing entry, or fill the existing folder.
+    Leave,
+}
+
 impl Survey {
+    /// Begins at a target folder, to ask for fates.
+    #[must_use]
+    pub fn of_fates(target: &Path, options: &RestoreOptions) -> Self {
+        Self {
+            top: Folder::top(target.as_os_str().as_bytes()).ok(),
+            ..Self::new(target, options)
+        }
+    }
+
+    /// What the restore would do with an entry. Call it in listing order.
+    pub fn fate(&mut self, entry: &ListingEntry) -> Fate {
+        let is_folder = entry.kind == EntryKind::Folder;
+        if !order::is_clean(&entry.path) || !self.filter.wants(&entry.path, is_folder) {
+            return Fate::NotAsked;
+        }
+        if is_folder && self.filter.is_above_sources(&entry.path) {
+            return Fate::NotAsked;
+        }
+        let Some(place) = self.filter.below_base(&entry.path) else {
+            return Fate::NotAsked;
+        };
+        let parts: Vec<&[u8]> = order::components(place).collect();
+        let Some((name, parents)) = parts.split_last() else {
+            return Fate::NotAsked;
+        };
+        if self.top.is_none() {
+            return Fate::Make;
+        }
+        let there = self.enter(parents).and_then(|folder| {
+            let at = folder.descriptor().ok()?;
+            let there = look(&at, name, &entry.path).ok().flatten()?;
+            let is_part = matches!(entry.state.content, Content::Partial { .. });
+            let stays = if is_folder {
+                there.kind == FileType::Directory
+            } else {
+                !is_part && keeps(self.overwrite, &there, entry, &at, name).is_some()
+            };
+            Some(stays)
+        });
+        match there {
+            None => Fate::Make,
+            Some(true) => Fate::Leave,
+            Some(false) => Fate::Replace,
+        }
+    }
+
     /// Begins at a target folder.
     #[must_use]
     pub fn new(target: &Path, options: &RestoreOptions) -> Self {

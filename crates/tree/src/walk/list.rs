@@ -12,6 +12,7 @@ use format::listing::{Content, ListingEntry};
 use rustix::fs::{AtFlags, FileType, OFlags, statat};
 use rustix::io::{Errno, pread};
 
+use super::ignored::{self, Ignored};
 use super::mount::{Found, Mount};
 use super::names::{NameReader, Names};
 use super::place::Place;
@@ -54,6 +55,8 @@ struct Frame {
     /// The mount of the root. `None`: the folder is above the roots, where only the paths to them
     /// count.
     inside: Option<Mount>,
+    /// The ignore files that count here.
+    ignored: Option<Arc<Ignored>>,
     /// The only name to walk, if a marker said so.
     only: Option<Vec<u8>>,
 }
@@ -89,6 +92,7 @@ impl Lister {
             names,
             roots: BTreeMap::new(),
             inside: Some(files.mount),
+            ignored: files.ignored,
             only: None,
         });
         lister
@@ -139,6 +143,7 @@ impl Lister {
         let on_the_way = root.as_ref().is_some_and(|r| !r.children.is_empty());
         let follows = on_the_way || root.as_ref().is_some_and(|r| r.follows);
         let mut inside = frame.inside;
+        let ignored = frame.ignored.clone().filter(|_| inside.is_some());
         if inside.is_some() && !is_root {
             let marked = frame.only.as_ref().is_some_and(|only| *only != name);
             if marked || options.excludes.excludes(&path) {
@@ -161,6 +166,9 @@ impl Lister {
         let stays_on = inside.filter(|_| options.one_file_system && !is_root);
         let found = match stays_on.map(|mount| mount.look(&place)) {
             Some(Ok(Found::Elsewhere)) if !on_the_way => {
+                if ignored::leave_out(ignored.as_ref(), &path, true) {
+                    return Ok(());
+                }
                 self.steps.extend(self.record.mount_point(&place, path));
                 return Ok(());
             }
@@ -196,6 +204,11 @@ impl Lister {
         }
         if is_root {
             inside = Some(self.mount_of(&place, &facts));
+        } else if ignored::leave_out(ignored.as_ref(), &path, is_folder) {
+            if !on_the_way {
+                return Ok(());
+            }
+            inside = None;
         } else if let Some(mount) = inside {
             let taken = options.takes(&facts, mount);
             if !taken && !is_folder {
@@ -203,13 +216,24 @@ impl Lister {
             }
             inside = taken.then_some(mount);
         }
-
         let noted = self.steps.len();
         self.record.add(&place, path.clone(), &facts, &mut self.steps);
         if !is_folder || (inside.is_none() && !on_the_way) {
             return Ok(());
         }
-        let entered = match folder.enter(name, follows, inside.is_some()) {
+        self.enter((&place, path), &facts, root, inside, noted)
+    }
+
+    /// Goes into a folder that was added at this step.
+    fn enter(
+        &mut self,
+        (place, path): (&Place<'_>, Vec<u8>),
+        facts: &Facts,
+        root: Option<RootNode>,
+        inside: Option<Mount>,
+        noted: usize,
+    ) -> Result<(), TreeError> {
+        let entered = match place.folder.enter(place.name, place.follow, inside.is_some()) {
             Ok(entered) => entered,
             Err(errno) => {
                 self.not_all_listed(noted);
@@ -298,6 +322,17 @@ impl Lister {
         let mut markers = self.record.common.options.markers.iter();
         let marker = markers.find(|m| names.contains(&m.name) && carries(descriptor, m));
         let only = marker.map(|m| m.name.clone());
+        let above = self.frames.last().and_then(|frame| frame.ignored.as_ref());
+        let ignored = if inside.is_some() {
+            let files = self.record.common.options.ignore_files.iter();
+            let there = files.filter(|name| names.contains(name));
+            let mut faults = Vec::new();
+            let ignored = Ignored::read(descriptor, &path, there, above, &mut faults);
+            self.steps.extend(faults.into_iter().map(Step::Fault));
+            ignored
+        } else {
+            None
+        };
         self.folders += 1;
         self.frames.push(Frame {
             folder,
@@ -305,6 +340,7 @@ impl Lister {
             names,
             roots,
             inside,
+            ignored,
             only,
         });
     }
@@ -324,6 +360,7 @@ fn leave_files(frame: &mut Frame, steps: &mut Vec<Step>, room: usize) -> usize {
                 folder: Arc::clone(&frame.folder),
                 path: Arc::clone(&frame.path),
                 mount,
+                ignored: frame.ignored.clone(),
                 bytes: Vec::new(),
                 ends: Vec::new(),
             });

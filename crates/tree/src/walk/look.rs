@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 
 use super::WalkOptions;
+use super::ignored;
 use super::list::Lister;
 use super::mount::{self, Found, Mount};
 use super::place::Place;
@@ -117,7 +118,9 @@ impl Looker {
             };
             if facts.kind == FileType::Directory {
                 looked.push(Step::Files(files.only(name)));
-            } else if options.takes(&facts, files.mount) {
+            } else if !ignored::leave_out(files.ignored.as_ref(), &path, false)
+                && options.takes(&facts, files.mount)
+            {
                 self.record.add(&place, path, &facts, looked);
             }
         }

@@ -66,15 +66,22 @@ impl Names {
 
 /// Reads names with a buffer that is reused between folders.
 #[derive(Debug)]
-pub(super) struct NameReader {
+pub(crate) struct NameReader {
     buffer: Vec<u8>,
 }
 
 impl NameReader {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             buffer: Vec::with_capacity(64 << 10),
         }
+    }
+
+    /// The names in the folder, without `.` and `..`, in no order.
+    pub(crate) fn all(&mut self, folder: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
+        let mut names = Names::default();
+        self.read(folder, &mut names)?;
+        Ok(std::iter::from_fn(|| names.next()).collect())
     }
 
     /// Adds the names in the folder, without `.` and `..`. After a fault, the names read before

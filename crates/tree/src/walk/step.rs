@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::ignored::Ignored;
 use super::mount::Mount;
 use crate::TreeError;
 use crate::folder::Folder;
@@ -33,6 +34,8 @@ pub(super) struct Files {
     pub(super) path: Arc<[u8]>,
     /// The mount of the root above.
     pub(super) mount: Mount,
+    /// The ignore files that count here.
+    pub(super) ignored: Option<Arc<Ignored>>,
     /// The names, one after another.
     pub(super) bytes: Vec<u8>,
     /// The end of each name.
@@ -58,6 +61,7 @@ impl Files {
             folder: Arc::clone(&self.folder),
             path: Arc::clone(&self.path),
             mount: self.mount,
+            ignored: self.ignored.clone(),
             bytes: name.to_vec(),
             ends: vec![name.len()],
         }

@@ -19,12 +19,16 @@ pub(super) fn of(args: &Backup) -> Result<BackupOptions> {
     };
     // A level that the user chose does not change.
     let slow_line_level = args.compression_level.is_none().then_some(SLOW_LINE_LEVEL);
+    let usual = IngestOptions::for_cores(cores);
+    let readers = args.read_concurrency.map_or(usual.readers, usize::from);
     Ok(BackupOptions::default()
         .host(host(args.host.as_deref())?)
         .user(std::env::var_os("USER").unwrap_or_default().as_bytes().to_vec())
         .tags(TagList::all(&args.tag))
+        .only_if_changed(args.skip_if_unchanged)
         .ingest(
-            IngestOptions::for_cores(cores)
+            usual
+                .readers(readers)
                 .compression(compression)
                 .slow_line_level(slow_line_level)
                 .capping(args.capping())

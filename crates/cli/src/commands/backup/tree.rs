@@ -1,5 +1,6 @@
 //! The tree that a backup of files and folders reads.
 
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
 use anyhow::Result;
@@ -24,6 +25,12 @@ pub(super) fn options(global: &Global, args: &Backup, output: Output) -> Result<
         )?)
         .exclude_caches(args.exclude_caches)
         .markers(args.exclude_if_present.clone())
+        .ignore_files(
+            args.ignore_file
+                .iter()
+                .map(|name| name.as_bytes().to_vec())
+                .collect(),
+        )
         .file_bytes_max(args.exclude_larger_than)
         .one_file_system(args.one_file_system)
         .leave_out(

@@ -75,6 +75,7 @@ fn with_threads<R>(options: WalkOptions, work: impl FnOnce(ParallelWalk<'_>) -> 
         failure: &failure,
         stages: &stages,
         clock: &SystemClock,
+        readers: 4,
     };
     thread::scope(|scope| work(ParallelWalk::start(scope, options, around).unwrap()))
 }

@@ -114,6 +114,7 @@ impl Host for LocalHost {
             user: b"user".to_vec(),
             program: "the suite".to_owned(),
             tags: vec!["tagged".to_owned()],
+            only_if_changed: false,
             counted,
         }
     }

@@ -1,0 +1,243 @@
+//! `restore --delete`, `--dry-run` and `--verify`.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::bed::{Bed, last, lines};
+
+/// Every path below a folder, with the content of files and links.
+fn tree(top: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![top.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let kind = path.symlink_metadata().unwrap();
+            let content = if kind.is_dir() {
+                folders.push(path.clone());
+                Vec::new()
+            } else if kind.is_symlink() {
+                fs::read_link(&path)
+                    .unwrap()
+                    .into_os_string()
+                    .into_encoded_bytes()
+            } else {
+                fs::read(&path).unwrap()
+            };
+            found.push((path.strip_prefix(top).unwrap().to_owned(), content));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A store with one backup of `src`, and a target where it was restored and then changed: entries
+/// that the backup does not have, and entries of another kind.
+fn bed() -> Bed {
+    let bed = Bed::new();
+    fs::create_dir_all(bed.path("src/sub/deep")).unwrap();
+    fs::create_dir(bed.path("src/empty")).unwrap();
+    for (name, text) in [("one", "1"), ("sub/two", "22"), ("sub/deep/three", "333")] {
+        fs::write(bed.path("src").join(name), text).unwrap();
+    }
+    symlink("one", bed.path("src/link")).unwrap();
+    bed.ok(["backup", "src"]);
+    bed.ok(["restore", "1", "--target", "to"]);
+    let to = bed.restored("to", "src");
+    fs::create_dir_all(to.join("more/below")).unwrap();
+    fs::write(to.join("more/below/file"), "x").unwrap();
+    fs::write(to.join("sub/extra.o"), "x").unwrap();
+    fs::write(to.join("sub/extra.txt"), "x").unwrap();
+    symlink("/", to.join("sub/deep/root")).unwrap();
+    // Beside the source path, and above it.
+    fs::write(to.join("../beside"), "x").unwrap();
+    fs::write(bed.path("to/above"), "x").unwrap();
+    // A folder that is not empty in the place of a file.
+    fs::remove_file(to.join("one")).unwrap();
+    fs::create_dir_all(to.join("one/was/a")).unwrap();
+    fs::write(to.join("one/was/a/folder"), "x").unwrap();
+    bed
+}
+
+#[test]
+fn what_the_backup_does_not_have_is_deleted_if_that_was_asked() {
+    let bed = bed();
+    let to = bed.restored("to", "src");
+    let before = fs::metadata(bed.path("src/sub")).unwrap();
+    let ran = bed.run(["restore", "1", "--target", "to"]).expect(1);
+    assert!(ran.err().contains("Directory not empty"), "{}", ran.err());
+    assert!(to.join("more/below/file").exists());
+    let ran = bed.ok(["restore", "1", "--target", "to", "--delete"]);
+    // The folder `more` with two entries, two files and a link.
+    assert!(ran.out().contains("deleted 6 entries"), "{}", ran.out());
+    assert_eq!(tree(&to), tree(&bed.path("src")));
+    assert!(to.join("../beside").exists() && bed.path("to/above").exists());
+    let after = fs::metadata(to.join("sub")).unwrap();
+    assert_eq!(
+        (before.mtime(), before.mtime_nsec()),
+        (after.mtime(), after.mtime_nsec())
+    );
+    let ran = bed.ok(["restore", "1", "--target", "to", "--delete", "--json"]);
+    assert_eq!(last(&ran)["files_deleted"], 0);
+}
+
+#[test]
+fn excluded_and_unrequested_entries_are_not_deleted() {
+    let bed = bed();
+    let to = bed.restored("to", "src");
+    let include = bed.path("src/sub").display().to_string();
+    bed.ok([
+        "restore",
+        "1",
+        "--target",
+        "to",
+        "--delete",
+        "--include",
+        &include,
+        "--exclude",
+        "*.o",
+    ]);
+    assert!(to.join("more/below/file").exists() && to.join("one/was").exists());
+    assert!(to.join("sub/extra.o").exists());
+    assert!(!to.join("sub/extra.txt").exists());
+    assert!(to.join("sub/deep/root").symlink_metadata().is_err());
+    // Of a folder of the backup as the target.
+    let of = format!("1:{include}");
+    fs::create_dir(bed.path("other")).unwrap();
+    fs::write(bed.path("other/extra"), "x").unwrap();
+    bed.ok(["restore", &of, "--target", "other", "--delete"]);
+    assert_eq!(tree(&bed.path("other")), tree(&bed.path("src/sub")));
+}
+
+/// A link in the place of a folder leads to other people's files.
+#[test]
+fn nothing_is_deleted_behind_a_link_or_in_the_store() {
+    let bed = bed();
+    let to = bed.restored("to", "src");
+    fs::create_dir(bed.path("elsewhere")).unwrap();
+    fs::write(bed.path("elsewhere/precious"), "x").unwrap();
+    symlink(bed.path("elsewhere"), to.join("away")).unwrap();
+    fs::remove_dir_all(to.join("sub")).unwrap();
+    symlink(bed.path("elsewhere"), to.join("sub")).unwrap();
+    bed.run(["restore", "1", "--target", "to", "--delete"]);
+    assert!(bed.path("elsewhere/precious").exists());
+    assert!(to.join("away").symlink_metadata().is_err());
+    // A store in the target, which no backup has.
+    let mut bed = bed;
+    bed.ok(["init", "-r", "to-store/src/store", "--reserve-mib", "0"]);
+    bed.set(
+        "ONEFOLD_REPOSITORY",
+        &bed.path("to-store/src/store").display().to_string(),
+    );
+    bed.ok(["backup", "src"]);
+    let of = format!("1:{}", bed.path("src").display());
+    bed.ok(["restore", &of, "--target", "to-store/src", "--delete"]);
+    assert!(bed.path("to-store/src/one").exists());
+    assert!(bed.run(["check"]).expect(0).out().contains("no damage found"));
+}
+
+#[test]
+fn a_dry_run_restores_and_deletes_nothing() {
+    let bed = bed();
+    let before = tree(&bed.path("to"));
+    let args = [
+        "restore",
+        "1",
+        "--target",
+        "to",
+        "--delete",
+        "--dry-run",
+        "--overwrite",
+        "if-changed",
+    ];
+    let ran = bed.ok(args);
+    for said in [
+        "would restore 1 file, 1 B",
+        "would leave 3 entries",
+        "would delete 6 entries",
+    ] {
+        assert!(ran.out().contains(said), "{}", ran.out());
+    }
+    let ran = bed.ok(args.iter().chain(&["--json", "-vv"]));
+    let of = |action: &str| -> Vec<String> {
+        let named = |line: &serde_json::Value| {
+            let item = line["item"].as_str()?.rsplit('/').next()?.to_owned();
+            (line["action"] == action).then_some(item)
+        };
+        lines(&ran.out).iter().filter_map(named).collect()
+    };
+    assert_eq!(of("updated"), ["one"]);
+    assert_eq!(of("deleted").len(), 4);
+    assert!(of("unchanged").contains(&"three".to_owned()));
+    assert!(of("restored").is_empty());
+    assert_eq!(tree(&bed.path("to")), before);
+    let ran = bed.ok(["restore", "1", "--target", "new", "-n", "--json"]);
+    assert_eq!(last(&ran)["files_restored"], 3);
+    assert!(!bed.path("new").exists());
+}
+
+#[test]
+fn restored_files_are_read_again_if_that_was_asked() {
+    let bed = bed();
+    fs::write(bed.path("src/large"), crate::bed::noise(3 << 20, 7)).unwrap();
+    let sparse = fs::File::create(bed.path("src/sparse")).unwrap();
+    sparse.set_len(5 << 20).unwrap();
+    sparse.write_all_at(b"in the middle", 2 << 20).unwrap();
+    bed.ok(["backup", "src"]);
+    let ran = bed.ok(["restore", "latest", "--target", "fresh", "--verify"]);
+    assert!(ran.out().contains("read 5 files again"), "{}", ran.out());
+    assert!(ran.out().contains("all are as in the backup"), "{}", ran.out());
+    // A file with the same size and time keeps its place, and has other bytes.
+    let large = bed.restored("fresh", "src/large");
+    let time = fs::metadata(&large).unwrap().modified().unwrap();
+    let file = fs::File::options().write(true).open(&large).unwrap();
+    file.write_all_at(b"!", 2_500_000).unwrap();
+    file.set_modified(time).unwrap();
+    let args = [
+        "restore",
+        "latest",
+        "--target",
+        "fresh",
+        "--verify",
+        "--overwrite",
+    ];
+    let ran = bed.run(args.iter().chain(&["if-changed"])).expect(1);
+    assert!(
+        ran.err()
+            .contains("large: differs from the backup from byte 2500000 on"),
+        "{}",
+        ran.err()
+    );
+    assert!(ran.out().contains("1 is not as in the backup"), "{}", ran.out());
+    // What the user chose to keep is not compared.
+    fs::write(bed.restored("fresh", "src/one"), "of the user").unwrap();
+    let ran = bed.run(args.iter().chain(&["never"])).expect(1);
+    assert!(!ran.err().contains("one:"), "{}", ran.err());
+    let ran = bed.ok(args.iter().chain(&["always"]));
+    assert!(ran.out().contains("all are as in the backup"), "{}", ran.out());
+}
+
+#[test]
+fn a_restored_stream_is_read_again_if_that_was_asked() {
+    let bed = Bed::new();
+    bed.fed(
+        ["backup", "--stdin", "--stdin-filename", "dump"],
+        &crate::bed::noise(3 << 20, 9),
+    )
+    .expect(0);
+    let ran = bed.ok(["restore", "1", "--target", "to", "--verify", "--json"]);
+    assert_eq!(last(&ran)["files_verified"], 1);
+    let ran = bed.ok(["restore", "1", "--target", "to", "-n"]);
+    assert!(
+        ran.out().contains("would restore 1 file, 3.00 MiB"),
+        "{}",
+        ran.out()
+    );
+    let ran = bed.run(["restore", "1", "--target", "to", "--delete"]).expect(1);
+    assert!(
+        ran.err().contains("--delete concerns files and folders"),
+        "{}",
+        ran.err()
+    );
+}

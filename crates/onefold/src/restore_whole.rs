@@ -1,0 +1,269 @@
+//! Restores a backup of a single stream, as a file.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use recipe::{StoreReader, TreeRoot};
+use restore::{AssembleStats, Fault, Output, RestoreCounters, VerifyStats};
+use tree::{Action, BlockWriter, TreeError};
+use types::ByteRange;
+
+use crate::error::Result;
+use crate::monitor::Monitor;
+use crate::restore_request::RestoreRequest;
+use crate::snapshots::Snapshot;
+
+/// Writes the stream to its file.
+pub(crate) fn restore_whole(
+    reader: &dyn StoreReader,
+    root: &TreeRoot,
+    (target, stream): (&Path, &Path),
+    request: &RestoreRequest,
+    monitor: &Monitor,
+) -> Result<AssembleStats> {
+    let path = &target.join(stream);
+    let failed = |source| restore::RestoreError::Target {
+        target: path.display().to_string(),
+        source,
+    };
+    let mut output = PartialFile::create(path, root.len).map_err(failed)?;
+    let shown = stream.display().to_string();
+    let (counters, cancel): (&RestoreCounters, _) = (&monitor.restore, monitor.cancel());
+    let whole = ByteRange {
+        offset: 0,
+        len: root.len,
+    };
+    let stats = restore::restore_stream(
+        reader,
+        root,
+        whole,
+        &shown,
+        &mut output,
+        request.assembling,
+        counters,
+        cancel,
+    )?;
+    output.finish().map_err(failed)?;
+    Ok(stats)
+}
+
+/// Compares the file of a restored stream with the backup.
+pub(crate) fn verify_whole(
+    reader: &dyn StoreReader,
+    root: &TreeRoot,
+    (target, stream): (&Path, &Path),
+    request: &RestoreRequest,
+    monitor: &Monitor,
+    report: &mut (dyn FnMut(Fault) + Send),
+) -> Result<VerifyStats> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = target.join(stream);
+    let shown = path.as_os_str().as_bytes().to_vec();
+    let mut stats = VerifyStats::default();
+    let file = match open_from_disk(&path) {
+        Ok(file) => file,
+        Err(error) => {
+            stats.unlike = 1;
+            report(Fault::Tree(TreeError::of_io(&shown, Action::Open, &error)));
+            return Ok(stats);
+        }
+    };
+    let mut output = CompareFile {
+        file,
+        offset: 0,
+        fault: None,
+        path: shown,
+        buffer: Vec::new(),
+    };
+    let whole = ByteRange {
+        offset: 0,
+        len: root.len,
+    };
+    let (counters, cancel): (&RestoreCounters, _) = (&monitor.restore, monitor.cancel());
+    counters.bytes.store(0, Ordering::Relaxed);
+    let name = stream.display().to_string();
+    restore::restore_stream(
+        reader,
+        root,
+        whole,
+        &name,
+        &mut output,
+        request.assembling,
+        counters,
+        cancel,
+    )?;
+    match output.fault {
+        None => (stats.files, stats.bytes) = (1, root.len),
+        Some(fault) => {
+            stats.unlike = 1;
+            report(fault);
+        }
+    }
+    Ok(stats)
+}
+
+/// Opens a file whose bytes are then read from the disk, as far as the system drops its pages.
+fn open_from_disk(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    file.sync_data()?;
+    tree::drop_pages(&file);
+    Ok(file)
+}
+
+/// Compares a stream with a file.
+struct CompareFile {
+    file: File,
+    offset: u64,
+    /// What ended the comparison.
+    fault: Option<Fault>,
+    path: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl CompareFile {
+    fn compare(&mut self, len: usize, is_like: impl Fn(&[u8]) -> Option<usize>) {
+        let at = self.offset;
+        self.offset += len as u64;
+        if self.fault.is_some() {
+            return;
+        }
+        self.buffer.resize(len, 0);
+        self.fault = match self.file.read_exact_at(&mut self.buffer, at) {
+            Err(error) => Some(Fault::Tree(TreeError::of_io(&self.path, Action::Read, &error))),
+            Ok(()) => is_like(&self.buffer).map(|differs| Fault::Unlike {
+                path: self.path.clone(),
+                offset: at + differs as u64,
+            }),
+        };
+    }
+}
+
+impl Output for CompareFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.compare(bytes.len(), |found| {
+            found.iter().zip(bytes).position(|(found, byte)| found != byte)
+        });
+        Ok(())
+    }
+
+    fn skip_zeros(&mut self, mut len: u64) -> io::Result<()> {
+        while len > 0 {
+            let now = len.min(1 << 20);
+            self.compare(usize::try_from(now).unwrap_or(usize::MAX), |found| {
+                found.iter().position(|byte| *byte != 0)
+            });
+            len -= now;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the existing file of a single stream stays. Nothing is known of the stream to compare
+/// with, so only one choice keeps the file.
+pub(crate) fn is_kept(path: &Path, overwrite: tree::Overwrite) -> bool {
+    overwrite == tree::Overwrite::Never && path.symlink_metadata().is_ok()
+}
+
+/// The name of a single stream's file: the path of the source, made relative.
+pub(crate) fn stream_name(snapshot: &Snapshot) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    let path = snapshot
+        .backup
+        .series
+        .paths
+        .first()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    let normal = path
+        .components()
+        .filter(|component| matches!(component, Component::Normal(_)));
+    let name: PathBuf = normal.collect();
+    if name.as_os_str().is_empty() {
+        PathBuf::from("stream")
+    } else {
+        name
+    }
+}
+
+/// A file that gets its name only when it is whole.
+struct PartialFile {
+    file: File,
+    blocks: Option<BlockWriter>,
+    partial: PathBuf,
+    path: PathBuf,
+    len: u64,
+    named: bool,
+}
+
+impl PartialFile {
+    fn create(path: &Path, len: u64) -> io::Result<Self> {
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".onefold-partial");
+        let partial = PathBuf::from(partial);
+        match std::fs::remove_file(&partial) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&partial)?;
+        let blocks = BlockWriter::new(&file, len)?;
+        Ok(Self {
+            file,
+            blocks: Some(blocks),
+            partial,
+            path: path.to_owned(),
+            len: 0,
+            named: false,
+        })
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        if let Some(blocks) = self.blocks.take() {
+            blocks.finish()?;
+        }
+        self.file.set_len(self.len)?;
+        std::fs::rename(&self.partial, &self.path)?;
+        self.named = true;
+        Ok(())
+    }
+}
+
+impl Output for PartialFile {
+    fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(blocks) = &mut self.blocks {
+            blocks.write(self.len, bytes)?;
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn skip_zeros(&mut self, len: u64) -> io::Result<()> {
+        self.len += len;
+        Ok(())
+    }
+}
+
+impl Drop for PartialFile {
+    fn drop(&mut self) {
+        self.blocks = None;
+        if !self.named {
+            // A part of a stream is not useful. If it cannot be removed, its name shows that it is
+            // partial.
+            drop(std::fs::remove_file(&self.partial));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What a restore would do, and what a target has besides: `restore --dry-run` and `--delete`.
+
+use std::path::Path;
+
+use format::listing::{EntryKind, ListingEntry};
+use tree::{Fate, RestoreOptions, Surplus, SurplusObserver, Survey, TreeError};
+
+use crate::listing::{BackupListing, Wanted};
+use crate::tree::Fault;
+
+/// Counts of what a restore would do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Preview {
+    /// Files to restore.
+    pub files: u64,
+    /// Other entries to restore.
+    pub others: u64,
+    /// Existing entries to leave, besides folders.
+    pub kept: u64,
+    /// Bytes of the files to restore.
+    pub bytes: u64,
+}
+
+/// Looks what a restore with these options would do, and calls `each` for each requested entry, in
+/// listing order.
+///
+/// # Errors
+/// If the listing cannot be read.
+pub fn preview_tree(
+    listing: &BackupListing<'_>,
+    target: &Path,
+    options: &RestoreOptions,
+    each: &mut dyn FnMut(&ListingEntry, Fate),
+) -> Result<Preview, TreeError> {
+    let mut survey = Survey::of_fates(target, options);
+    let mut entries = listing.entries(Wanted::by_restore(options))?;
+    let mut preview = Preview::default();
+    while let Some(listed) = entries.next_entry()? {
+        let entry = &listed.entry;
+        let fate = survey.fate(entry);
+        match (fate, &entry.kind) {
+            (Fate::NotAsked, _) => continue,
+            (Fate::Leave, EntryKind::Folder) => preview.others += 1,
+            (Fate::Leave, _) => preview.kept += 1,
+            (Fate::Make | Fate::Replace, EntryKind::File { .. }) => {
+                preview.files += 1;
+                preview.bytes += entry.file_len();
+            }
+            (Fate::Make | Fate::Replace, _) => preview.others += 1,
+        }
+        each(entry, fate);
+    }
+    Ok(preview)
+}
+
+/// Finds the entries of a target that the backup does not have, in folders that were requested as a
+/// whole, and removes them if `removes`. Returns how many they are, with those below folders.
+///
+/// # Errors
+/// If the listing cannot be read: then nothing more is removed. Entries that cannot be removed are
+/// passed to `faults`.
+pub fn remove_surplus(
+    listing: &BackupListing<'_>,
+    target: &Path,
+    options: &RestoreOptions,
+    removes: bool,
+    observer: &mut SurplusObserver<'_>,
+    faults: &mut (dyn FnMut(Fault) + Send),
+) -> Result<u64, TreeError> {
+    // Before anything is removed, all of the listing is read once: what its rest names would look
+    // like surplus.
+    let mut entries = listing.entries(Wanted::by_restore(options))?;
+    while entries.next_entry()?.is_some() {}
+    let mut entries = listing.entries(Wanted::by_restore(options))?;
+    let mut surplus = Surplus::new(target, options, removes, observer);
+    while let Some(listed) = entries.next_entry()? {
+        surplus.see(&listed.entry);
+    }
+    let (found, failed) = surplus.finish();
+    failed.into_iter().for_each(|fault| faults(Fault::Tree(fault)));
+    Ok(found)
+}

@@ -1,0 +1,223 @@
+//! Existing entries of the target that the backup does not have.
+//!
+//! They are looked for after the restore, folder by folder, in folders that the user requested as
+//! a whole. Nothing is removed
+//!
+//! - in the folders above these, and in a folder whose names the backup could not read in full;
+//! - that an exclude pattern matches, because the user left it out;
+//! - on another file system that is mounted below, and in a spared folder, such as the store;
+//! - behind a link: no link is followed, wherever it leads.
+//!
+//! A folder from which something was removed keeps its time of modification and its mode. Of a
+//! folder on the way, its names in the backup are held in memory until the listing leaves it.
+
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use format::listing::{Content, EntryKind, ListingEntry};
+use rustix::fs::fstat;
+use rustix::io::Errno;
+
+use super::filter::Filter;
+use super::remove::{Remover, id, open_up};
+use super::subject::Subject;
+use super::{RestoreOptions, leftovers, metadata, part};
+use crate::folder::Folder;
+use crate::metadata::Facts;
+use crate::{Action, TreeError, order};
+
+/// Receives the path of each surplus entry, as the backup would have it. What is below a folder is
+/// not told.
+pub type SurplusObserver<'a> = dyn FnMut(&[u8]) + 'a;
+
+/// Finds surplus entries, and removes them if it is said to.
+pub struct Surplus<'a> {
+    top: Option<Arc<Folder>>,
+    filter: Filter,
+    options: &'a RestoreOptions,
+    levels: Vec<Level>,
+    remover: Remover<'a>,
+    observer: &'a mut SurplusObserver<'a>,
+}
+
+/// A folder on the way to the entry that was seen last; the first is the target.
+struct Level {
+    /// The last component of its path; empty for the target.
+    name: Vec<u8>,
+    /// Its path in the backup.
+    path: Vec<u8>,
+    /// `None`: there is none in the target.
+    folder: Option<Arc<Folder>>,
+    /// Its names in the backup. `None`: nothing is removed here.
+    names: Option<HashSet<Vec<u8>>>,
+}
+
+impl<'a> Surplus<'a> {
+    /// Begins at a target folder. A target that does not exist has no entries.
+    pub fn new(
+        target: &Path,
+        options: &'a RestoreOptions,
+        removes: bool,
+        observer: &'a mut SurplusObserver<'a>,
+    ) -> Self {
+        let top = Folder::top(target.as_os_str().as_bytes()).ok();
+        let base = options.base.strip_suffix(b"/").unwrap_or(&options.base);
+        Self {
+            levels: vec![Level {
+                name: Vec::new(),
+                path: if base.is_empty() {
+                    b"/".to_vec()
+                } else {
+                    base.to_vec()
+                },
+                folder: top.clone(),
+                names: None,
+            }],
+            top,
+            filter: Filter::new(options),
+            options,
+            remover: Remover::new(removes, &options.spared),
+            observer,
+        }
+    }
+
+    /// Takes the next entry of the listing, in its order: all entries that the restore has seen.
+    pub fn see(&mut self, entry: &ListingEntry) {
+        if self.top.is_none() || !order::is_clean(&entry.path) {
+            return;
+        }
+        let is_folder = entry.kind == EntryKind::Folder;
+        let is_asked = self.filter.wants(&entry.path, is_folder)
+            && is_folder
+            && !self.filter.is_above_sources(&entry.path)
+            && !matches!(entry.state.content, Content::Partial { .. });
+        let Some(place) = self.filter.below_base(&entry.path) else {
+            return;
+        };
+        let parts: Vec<&[u8]> = order::components(place).collect();
+        let Some((name, parents)) = parts.split_last() else {
+            // The folder that becomes the target.
+            self.levels[0].names = is_asked.then(HashSet::new);
+            return;
+        };
+        self.align(parents);
+        if let Some(names) = self.levels.last_mut().and_then(|level| level.names.as_mut()) {
+            names.insert(name.to_vec());
+            if matches!(entry.state.content, Content::Partial { .. }) {
+                names.insert(part::name_of(name));
+            }
+        }
+        if is_folder {
+            self.push(name, is_asked);
+        }
+    }
+
+    /// Finishes the last folders. Returns how many entries are surplus, with those below surplus
+    /// folders, and what could not be removed.
+    #[must_use]
+    pub fn finish(mut self) -> (u64, Vec<TreeError>) {
+        while let Some(level) = self.levels.pop() {
+            self.close(level);
+        }
+        (self.remover.found, self.remover.faults)
+    }
+
+    fn align(&mut self, parents: &[&[u8]]) {
+        let known = self.levels[1..].iter().zip(parents);
+        let common = known.take_while(|(level, name)| level.name == **name).count();
+        while self.levels.len() > common + 1 {
+            if let Some(level) = self.levels.pop() {
+                self.close(level);
+            }
+        }
+        for name in &parents[common..] {
+            self.push(name, false);
+        }
+    }
+
+    fn push(&mut self, name: &[u8], is_asked: bool) {
+        let Some(above) = self.levels.last() else { return };
+        let path = order::join(&above.path, name);
+        let entered = above.folder.as_ref().map(|above| above.enter(name, false, false));
+        let folder = match entered {
+            Some(Ok(entered)) => Some(entered.folder),
+            Some(Err(errno)) if is_asked && errno != Errno::NOENT => {
+                self.remover
+                    .faults
+                    .push(TreeError::system(&path[..], Action::Open, errno));
+                None
+            }
+            _ => None,
+        };
+        self.levels.push(Level {
+            name: name.to_vec(),
+            path,
+            names: (is_asked && folder.is_some()).then(HashSet::new),
+            folder,
+        });
+    }
+
+    /// Handles a folder whose names in the backup are all known.
+    fn close(&mut self, level: Level) {
+        let Level {
+            path,
+            folder: Some(folder),
+            names: Some(kept),
+            ..
+        } = level
+        else {
+            return;
+        };
+        if let Err(errno) = self.look_through(&folder, &path, &kept) {
+            self.remover
+                .faults
+                .push(TreeError::system(path, Action::List, errno));
+        }
+    }
+
+    fn look_through(
+        &mut self,
+        folder: &Arc<Folder>,
+        path: &[u8],
+        kept: &HashSet<Vec<u8>>,
+    ) -> Result<(), Errno> {
+        let mut surplus = Vec::new();
+        for name in self.remover.names_in(folder)? {
+            let is_spared = || {
+                let id = folder
+                    .enter(&name, false, false)
+                    .map(|entered| id(&entered.facts));
+                id.is_ok_and(|id| self.options.spared.contains(&id))
+            };
+            if !kept.contains(&name)
+                && !leftovers::is_ours(&name)
+                && !self.options.excludes.excludes(&order::join(path, &name))
+                && !is_spared()
+            {
+                surplus.push(name);
+            }
+        }
+        if surplus.is_empty() {
+            return Ok(());
+        }
+        let at = folder.descriptor()?;
+        let before = Facts::of(&fstat(&*at)?);
+        let removes = self.remover.removes;
+        let opened = removes && open_up(&at, &before);
+        for name in surplus {
+            let path = order::join(path, &name);
+            (self.observer)(&path);
+            self.remover.remove(folder, &name, &path, before.device);
+        }
+        if removes {
+            let subject = Subject::Handle(&at);
+            subject.set_times(&metadata::times(before.mtime)).ok();
+            if opened {
+                subject.set_mode(before.mode).ok();
+            }
+        }
+        Ok(())
+    }
+}
