@@ -470,6 +470,13 @@ pub(crate) struct Check {
 pub(crate) struct Stats {
     /// Backups whose restore is measured (default: the latest); `all` for every one
     pub(crate) ids: Vec<String>,
+    /// Also show what only one series or backup has: what would come back without it. This reads
+    /// the recipes of all backups
+    #[arg(long)]
+    pub(crate) exclusive: bool,
+    /// Draw how the speed factor of each series has changed, into this new SVG file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) filter: Filter,
 }

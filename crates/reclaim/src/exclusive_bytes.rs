@@ -1,7 +1,8 @@
-//! The bytes that only one backup reaches, for each backup that is about to be forgotten. A user
-//! sees them before they decide.
+//! The bytes that only one backup reaches, or only one series: of backups that are about to be
+//! forgotten, or of all. A user sees them before they decide.
 //!
-//! Only the slots that would be dead are walked: a live node reaches only live slots. Data that
+//! Before backups are forgotten, only the slots that would be dead are walked: a live node reaches
+//! only live slots. Data that
 //! several forgotten backups share counts for none of them, so the sum may be less than a prune
 //! frees. Each node is read once, however many backups have it, and one catalog for each container
 //! with counted bytes. Memory is a few times the slots that would be dead, and the nodes of one
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use format::reclaim::ContainerSlots;
 use session::{ManifestList, SessionError, StoredManifest};
-use types::{ChunkLocation, ContainerId, Level, SessionId, SlotRange};
+use types::{ChunkLocation, ContainerId, Level, SeriesId, SessionId, SlotRange};
 
 use crate::context::Context;
 use crate::error::{ReclaimError, Result};
@@ -44,7 +45,8 @@ pub(crate) fn manifests(
     Ok(all)
 }
 
-/// The backups that reach a slot or node: one of them, by its place in the list, or several.
+/// The owners that reach a slot or node: one of them, by its place in the list, or several. An
+/// owner is a backup or a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     One(usize),
@@ -57,9 +59,10 @@ impl Owner {
     }
 }
 
-/// Which backups reach which dead slots.
+/// Which owners reach which slots.
 struct Owners {
-    dead: SlotMap,
+    /// Only these count. `None`: all slots.
+    dead: Option<SlotMap>,
     /// Nodes that are not read yet. The nodes of a level are read after all nodes of the level
     /// above, when it is known which backups reach them. So each is read once.
     open: BTreeMap<Level, BTreeMap<ChunkLocation, Owner>>,
@@ -78,7 +81,8 @@ impl Owners {
     }
 
     fn add_node(&mut self, at: ChunkLocation, level: Level, owner: Owner) {
-        if self.dead.contains(at.container, at.slot) {
+        let counts = |dead: &SlotMap| dead.contains(at.container, at.slot);
+        if self.dead.as_ref().is_none_or(counts) {
             let of_level = self.open.entry(level).or_default();
             let known = of_level.entry(at).or_insert(owner);
             *known = known.and(owner);
@@ -86,9 +90,15 @@ impl Owners {
     }
 
     fn add_chunks(&mut self, container: ContainerId, slots: SlotRange, owner: Owner) {
-        let dead = self.dead.get(container).map(|dead| dead.within(slots));
-        if let Some(dead) = dead.filter(|dead| !dead.is_empty()) {
-            self.own(container, &dead, owner);
+        let counted = match &self.dead {
+            None => SlotSet::from_iter([slots]),
+            Some(dead) => dead
+                .get(container)
+                .map(|dead| dead.within(slots))
+                .unwrap_or_default(),
+        };
+        if !counted.is_empty() {
+            self.own(container, &counted, owner);
         }
     }
 
@@ -139,37 +149,96 @@ pub(crate) fn bytes(
     dead: &[ContainerSlots],
     backups: &[Arc<StoredManifest>],
 ) -> Result<BTreeMap<SessionId, u64>> {
+    let owned: Vec<(usize, &StoredManifest)> = backups.iter().map(|stored| &**stored).enumerate().collect();
+    let sums = of_owners(context, Some(all_of(dead)), &owned, backups.len())?;
+    let sums = sums.into_iter().zip(backups);
+    Ok(sums
+        .filter_map(|(sum, stored)| Some((stored.session, sum?)))
+        .collect())
+}
+
+/// What only one backup reaches, and what only one series does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Exclusive {
+    /// About how many stored bytes no other backup reaches. A backup that cannot be read has no
+    /// entry.
+    pub by_backup: BTreeMap<SessionId, u64>,
+    /// About how many stored bytes no backup of another series reaches. A series with a backup that
+    /// cannot be read has no entry.
+    pub by_series: BTreeMap<SeriesId, u64>,
+}
+
+/// Finds what only one backup or series reaches, of all backups. It reads each node twice.
+///
+/// # Errors
+/// `Interrupted`; of the storage.
+pub fn exclusive(context: &Context<'_>) -> Result<Exclusive> {
+    let list = context.manifests.list()?;
+    let backups: Vec<Arc<StoredManifest>> = list.backups().map(|entry| Arc::clone(&entry.stored)).collect();
+    let owned: Vec<(usize, &StoredManifest)> = backups.iter().map(|stored| &**stored).enumerate().collect();
+    let of_backups = of_owners(context, None, &owned, backups.len())?;
+    let series: BTreeSet<SeriesId> = backups.iter().map(|stored| stored.series).collect();
+    let series: Vec<SeriesId> = series.into_iter().collect();
+    let owner = |stored: &StoredManifest| series.binary_search(&stored.series).unwrap_or_default();
+    let owned: Vec<(usize, &StoredManifest)> =
+        backups.iter().map(|stored| (owner(stored), &**stored)).collect();
+    let of_series = of_owners(context, None, &owned, series.len())?;
+    let backups = backups.iter().zip(of_backups);
+    let series = series.into_iter().zip(of_series);
+    Ok(Exclusive {
+        by_backup: backups
+            .filter_map(|(stored, sum)| Some((stored.session, sum?)))
+            .collect(),
+        by_series: series.filter_map(|(id, sum)| Some((id, sum?))).collect(),
+    })
+}
+
+/// About how many stored bytes each owner reaches alone, of so many owners: of the slots that are
+/// `dead`, or of all. `None`: something of the owner cannot be read.
+fn of_owners(
+    context: &Context<'_>,
+    dead: Option<SlotMap>,
+    backups: &[(usize, &StoredManifest)],
+    count: usize,
+) -> Result<Vec<Option<u64>>> {
     let mut owners = Owners {
-        dead: all_of(dead),
+        dead,
         open: BTreeMap::new(),
-        of_one: vec![SlotMap::default(); backups.len()],
+        of_one: vec![SlotMap::default(); count],
         met: SlotMap::default(),
         several: SlotMap::default(),
     };
-    for (one, stored) in backups.iter().enumerate() {
-        for stream in backup_of(&stored.manifest).map_or(&[][..], |backup| &backup.streams) {
-            owners.add_node(stream.location, stream.level, Owner::One(one));
+    let mut unread = BTreeSet::new();
+    for (one, stored) in backups {
+        let Some(backup) = backup_of(&stored.manifest) else {
+            unread.insert(*one);
+            continue;
+        };
+        for stream in &backup.streams {
+            owners.add_node(stream.location, stream.level, Owner::One(*one));
         }
     }
-    let unread = owners.read(&mut Walk::new(context.nodes, context.progress))?;
-    let mut bytes = BTreeMap::new();
-    for (one, stored) in backups.iter().enumerate() {
-        if unread.contains(&one) || backup_of(&stored.manifest).is_none() {
-            continue;
-        }
-        let mut sum = 0;
+    unread.extend(owners.read(&mut Walk::new(context.nodes, context.progress))?);
+    let mut sums = vec![None; count];
+    for (one, sum) in sums
+        .iter_mut()
+        .enumerate()
+        .filter(|(one, _)| !unread.contains(one))
+    {
+        let mut bytes = 0;
         for (container, slots) in owners.of_one[one].iter() {
             let alone = match owners.several.get(container) {
                 Some(several) => slots.without(several),
                 None => slots.clone(),
             };
             if !alone.is_empty() {
-                sum += self::stored(context, container, &alone)?;
+                bytes += self::stored(context, container, &alone)?;
             }
         }
-        bytes.insert(stored.session, sum);
+        *sum = Some(bytes);
     }
-    Ok(bytes)
+    Ok(sums)
 }
 
 fn all_of(dead: &[ContainerSlots]) -> SlotMap {

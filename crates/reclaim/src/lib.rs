@@ -48,6 +48,7 @@ mod warning;
 pub use compact::Packing;
 pub use context::Context;
 pub use error::{ReclaimError, Result};
+pub use exclusive_bytes::{Exclusive, exclusive};
 pub use heal::{HealReport, Healed, heal};
 pub use links::Links;
 pub use options::{PruneOptions, PruneReport};

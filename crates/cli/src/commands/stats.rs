@@ -1,13 +1,15 @@
 //! `onefold stats`
 
+mod history;
+
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use cli_support::Code;
-use cli_support::output::{Output, bytes, count, thousands};
+use cli_support::output::{Output, bytes, count, lossy, thousands};
 use cli_support::progress::{self, Status};
 use onefold::repository::Repository;
-use onefold::{BackupLayout, IndexStats, Monitor, Snapshot, SnapshotList, StoreStats, operations};
+use onefold::{BackupLayout, IndexStats, Monitor, Snapshot, SnapshotList, Store, StoreStats, operations};
 use serde::Serialize;
 
 use crate::args::{ALL, Global, LATEST, Stats};
@@ -62,6 +64,26 @@ struct Layout {
     chain: usize,
 }
 
+#[derive(Serialize)]
+struct SeriesLine {
+    message_type: &'static str,
+    series: String,
+    hostname: String,
+    paths: Vec<String>,
+    backups: u64,
+    total_size: u64,
+    added_size: u64,
+    /// None: a backup of it cannot be read whole.
+    exclusive_size: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct BackupLine {
+    message_type: &'static str,
+    snapshot_id: u64,
+    exclusive_size: Option<u64>,
+}
+
 pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code> {
     let opened = super::open_anywhere(global)?;
     let store = opened.repository();
@@ -89,6 +111,16 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
     })?;
     super::tell_notes(&monitor, output)?;
     show_layouts(&layouts, output)?;
+    history::show(&chosen, &layouts, output)?;
+    if let Some(file) = &args.svg {
+        history::draw(&chosen, &layouts, file)?;
+    }
+    if args.exclusive {
+        let Some(store) = opened.local() else {
+            bail!("--exclusive needs the store itself, and this one is on a server: run it on the server")
+        };
+        show_shares(store, &chosen, output)?;
+    }
     Ok(Code::Success)
 }
 
@@ -228,6 +260,50 @@ fn show_layouts(layouts: &[BackupLayout], output: Output) -> Result<()> {
             speed_factor: is_finite.then_some(layout.speed_factor),
             share_of_perfect: layout.share_of_perfect,
             chain: layout.chain,
+        })?;
+    }
+    Ok(())
+}
+
+/// Prints what only one series has, and only one of the chosen backups.
+fn show_shares(store: &Store, chosen: &[Snapshot], output: Output) -> Result<()> {
+    let monitor = Monitor::new(super::cancel_flag()?);
+    let status = || Status::of(&monitor);
+    let (shares, warnings) = progress::beside(output, "stats", &status, || store.shares(&monitor))?;
+    for warning in &warnings {
+        output.warning(warning, &format!("warning: {warning}"))?;
+    }
+    output.line("\nWhat only one series has comes back if all of its backups are forgotten and pruned.")?;
+    let shown = |bytes_alone: Option<u64>| bytes_alone.map_or_else(|| "?".to_owned(), bytes);
+    for share in &shares.series {
+        let paths: Vec<String> = share.name.paths.iter().map(|path| lossy(path)).collect();
+        output.result(format!(
+            "{:>10} of {:>10} added, {:>10} of data, {}: {}:{}",
+            shown(share.exclusive_bytes),
+            bytes(share.added_bytes),
+            bytes(share.logical_bytes),
+            count(share.backups, "backup", "backups"),
+            lossy(&share.name.host),
+            paths.join(",")
+        ))?;
+        output.object(&SeriesLine {
+            message_type: "series_share",
+            series: share.id.to_string(),
+            hostname: lossy(&share.name.host),
+            paths,
+            backups: share.backups,
+            total_size: share.logical_bytes,
+            added_size: share.added_bytes,
+            exclusive_size: share.exclusive_bytes,
+        })?;
+    }
+    for snapshot in chosen {
+        let alone = shares.backups.get(&snapshot.id).copied();
+        output.result(format!("{:>10} only backup {} has", shown(alone), snapshot.id))?;
+        output.object(&BackupLine {
+            message_type: "backup_share",
+            snapshot_id: snapshot.id.get(),
+            exclusive_size: alone,
         })?;
     }
     Ok(())

@@ -48,6 +48,7 @@ mod series;
 mod served;
 mod server;
 mod server_verbs;
+mod shares;
 mod sources;
 mod tunnels;
 mod typed;
