@@ -41,8 +41,8 @@ pub enum Call {
     },
     /// [`Store::check`].
     Check {
-        /// The share of the containers whose bytes are read.
-        share: Option<f64>,
+        /// How deep.
+        read_data: ReadData,
     },
     /// [`Store::layouts`].
     Layouts(Vec<SessionId>),
@@ -74,10 +74,7 @@ impl Call {
             Self::Forget(request) => Report::Forget(store.forget_within(scope, request, monitor)?),
             Self::Hold { ids, end } => Report::Hold(store.hold_within(scope, ids, *end)?),
             Self::Tag { which, change } => Report::Tag(store.tag_within(scope, which, change)?),
-            Self::Check { share } => {
-                let read_data = share.map_or(ReadData::None, ReadData::Share);
-                Report::Check(store.check_within(scope, read_data, monitor)?)
-            }
+            Self::Check { read_data } => Report::Check(store.check_within(scope, *read_data, monitor)?),
             Self::Layouts(ids) => {
                 // In the order of the request.
                 let places: BTreeMap<_, _> = ids.iter().rev().zip((0..ids.len()).rev()).collect();

@@ -31,24 +31,21 @@ use crate::warning::Warning;
 pub use finding::{Damage, Finding};
 
 /// How deep to check.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum ReadData {
     /// Structure only.
     None,
     /// Structure, and the bytes of this share of the containers, 0 to 1: a different part each
     /// time.
     Share(f64),
-}
-
-impl ReadData {
-    /// The share of the containers whose bytes are read; `None` for none.
-    #[must_use]
-    pub const fn share(self) -> Option<f64> {
-        match self {
-            Self::None => None,
-            Self::Share(share) => Some(share),
-        }
-    }
+    /// Structure, and the bytes of one of so many parts of the containers: checks of all parts read
+    /// everything that is stored all the while. The first part is 0.
+    Part {
+        /// The part, smaller than `of`.
+        part: u32,
+        /// The number of parts; 0 counts as 1.
+        of: u32,
+    },
 }
 
 /// The result of a check.
@@ -141,8 +138,12 @@ impl Store {
         let mut report = CheckReport::default();
         let structure = structure::check((self, scope), &reading, monitor, &mut report)?;
         let mut bad = structure.bad;
-        if let ReadData::Share(share) = read_data {
-            let chosen = choose(&structure.containers, share, self.seed());
+        let chosen = match read_data {
+            ReadData::None => None,
+            ReadData::Share(share) => Some(choose(&structure.containers, share, self.seed())),
+            ReadData::Part { part, of } => Some(part_of(&structure.containers, part, of)),
+        };
+        if let Some(chosen) = chosen {
             monitor.begin_part(WorkUnit::Containers, chosen.len() as u64);
             data::read(self, &chosen, &structure.needs, monitor, &mut report, &mut bad)?;
         }
@@ -203,16 +204,53 @@ fn choose(containers: &[ContainerId], share: f64, seed: u64) -> Vec<ContainerId>
         reason = "a share of a count"
     )]
     let wanted = ((containers.len() as f64 * share.max(0.0)).ceil() as usize).min(containers.len());
-    let key = |id: &ContainerId| {
-        // A multiplicative hash is random enough to spread a sample.
-        (id.to_u64() ^ seed)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(29)
-            .wrapping_mul(0xbf58_476d_1ce4_e5b9)
-    };
     let mut chosen = containers.to_vec();
-    chosen.sort_unstable_by_key(key);
+    chosen.sort_unstable_by_key(|id| spread(*id, seed));
     chosen.truncate(wanted);
     chosen.sort_unstable();
     chosen
+}
+
+/// The containers of one of so many parts.
+fn part_of(containers: &[ContainerId], part: u32, of: u32) -> Vec<ContainerId> {
+    let is_in = |id: &ContainerId| (spread(*id, 0) >> 32) % u64::from(of.max(1)) == u64::from(part);
+    containers.iter().copied().filter(is_in).collect()
+}
+
+/// A multiplicative hash: random enough to spread a sample.
+const fn spread(id: ContainerId, seed: u64) -> u64 {
+    (id.to_u64() ^ seed)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(29)
+        .wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+#[cfg(test)]
+mod tests {
+    use types::{ContainerKind, SequenceNumber};
+
+    use super::*;
+
+    #[test]
+    fn parts_are_about_equal_and_have_every_container_once() {
+        let id = |n: u32| ContainerId {
+            session: SessionId::new(u64::from(n / 7) + 1).unwrap(),
+            kind: ContainerKind::Data,
+            sequence: SequenceNumber::new(n % 7).unwrap(),
+        };
+        let ids: Vec<ContainerId> = (0..4000).map(id).collect();
+        let mut read = Vec::new();
+        for part in 0..30 {
+            let chosen = part_of(&ids, part, 30);
+            assert!(
+                (90..=180).contains(&chosen.len()),
+                "{} in part {part}",
+                chosen.len()
+            );
+            read.extend(chosen);
+        }
+        read.sort_unstable();
+        assert_eq!(read, ids);
+        assert_eq!(part_of(&ids, 0, 1), ids);
+    }
 }

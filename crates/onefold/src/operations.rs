@@ -57,7 +57,7 @@ functions! {
     tag(which: &Which, change: &TagChange) -> Tag(Vec<Retagged>) =
         Call::Tag { which: which.clone(), change: change.clone() };
     /// Checks the backups, and everything that they need.
-    check(read_data: ReadData) -> Check(CheckReport) = Call::Check { share: read_data.share() };
+    check(read_data: ReadData) -> Check(CheckReport) = Call::Check { read_data };
     /// The layout of these backups.
     layouts(snapshots: &[Snapshot]) -> Layouts(Vec<BackupLayout>) =
         Call::Layouts(snapshots.iter().map(|snapshot| snapshot.id).collect());

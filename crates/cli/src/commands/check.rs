@@ -4,10 +4,16 @@ use anyhow::{Context, Result, bail};
 use cli_support::Code;
 use cli_support::output::{Output, bytes, count, lossy};
 use cli_support::progress::{self, Status};
-use onefold::{CheckReport, Finding, Monitor, ReadData, operations};
+use onefold::{CheckReport, Clock as _, Finding, Monitor, ReadData, SystemClock, operations};
 use serde::Serialize;
 
 use crate::args::{Check, Global};
+
+/// What `--read-data` takes.
+const FORMS: &str =
+    "--read-data takes a share such as 5%, a part such as 3/30, or day/30 for another part each day";
+
+const DAY_NANOS: i64 = 86_400_000_000_000;
 
 #[derive(Serialize)]
 struct FoundLine<'a> {
@@ -58,7 +64,7 @@ struct Summary {
 pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code> {
     let read_data = match &args.read_data {
         None => ReadData::None,
-        Some(text) => ReadData::Share(share(text)?),
+        Some(text) => read_data_of(text)?,
     };
     let opened = super::open_anywhere(global)?;
     let store = opened.repository();
@@ -145,7 +151,11 @@ fn say_in_words(report: &CheckReport, read_data: ReadData, output: Output) -> Re
             "everything that backups refer to exists, and {:.3} % of the containers were read and are as they were stored",
             share * 100.0
         ),
-        ReadData::Share(_) => "every stored byte was read, and is as it was stored".to_owned(),
+        ReadData::Part { part, of } if of > 1 => format!(
+            "everything that backups refer to exists, and part {} of {of} of the containers was read and is as it was stored",
+            part + 1
+        ),
+        ReadData::Share(_) | ReadData::Part { .. } => "every stored byte was read, and is as it was stored".to_owned(),
     };
     if report.is_sound() {
         return Ok(output.line(format!("no damage found: {looked_at}"))?);
@@ -176,14 +186,25 @@ fn say_in_words(report: &CheckReport, read_data: ReadData, output: Output) -> Re
     Ok(())
 }
 
+/// What `--read-data=TEXT` asks for.
+fn read_data_of(text: &str) -> Result<ReadData> {
+    let Some((part, of)) = text.split_once('/') else {
+        return share(text).map(ReadData::Share);
+    };
+    let of: u32 = of.parse().ok().filter(|of| *of > 0).context(FORMS)?;
+    let part = if part == "day" {
+        let days = SystemClock.wall().get() / DAY_NANOS;
+        u32::try_from(days.rem_euclid(i64::from(of))).context(FORMS)?
+    } else {
+        let part: u32 = part.parse().context(FORMS)?;
+        part.checked_sub(1).filter(|part| *part < of).context(FORMS)?
+    };
+    Ok(ReadData::Part { part, of })
+}
+
 fn share(text: &str) -> Result<f64> {
-    let number = text
-        .strip_suffix('%')
-        .context("--read-data takes a share such as 5%")?;
-    let percent: f64 = number
-        .trim()
-        .parse()
-        .context("--read-data takes a share such as 5%")?;
+    let number = text.strip_suffix('%').context(FORMS)?;
+    let percent: f64 = number.trim().parse().context(FORMS)?;
     if !(percent > 0.0 && percent <= 100.0) {
         bail!("--read-data takes a share above 0% and up to 100%");
     }

@@ -136,6 +136,15 @@ fn a_tree_is_backed_up_twice_and_restored_unchanged() {
     assert!(check.out().contains("no damage found"), "{}", check.out());
     bed.assert_sound();
     bed.ok(["check", "--read-data=5%"]);
+    bed.ok(["check", "--read-data=day/30"]);
+    let read = |part: &str| {
+        let ran = bed.ok(["check", "--json", &format!("--read-data={part}")]);
+        last(&ran)["containers_read"].as_u64().unwrap()
+    };
+    assert_eq!(read("1/3") + read("2/3") + read("3/3"), read("100%"));
+    for wrong in ["0/3", "4/3", "1/0", "x/3", "day/"] {
+        bed.run(["check", &format!("--read-data={wrong}")]).expect(1);
+    }
     let stats = bed.ok(["stats", "all"]);
     assert!(stats.out().contains("reserve      1.00 MiB"), "{}", stats.out());
     assert!(stats.out().contains("backup      1:") && stats.out().contains("backup      2:"));
