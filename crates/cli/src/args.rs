@@ -461,7 +461,7 @@ pub(crate) enum EvictionMode {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Read and verify every stored byte, or those of a share of the containers (5%), of one part of
+    /// Read and verify every stored byte, or those of a share of the containers (5%), of a part of
     /// several (3/30), or of another part each day (day/30)
     #[arg(long, value_name = "SHARE", num_args = 0..=1, default_missing_value = "100%", require_equals = true)]
     pub(crate) read_data: Option<String>,
