@@ -12,6 +12,9 @@
 //! because somebody changed a file there. And if the store knows it, its decision may depend on the
 //! places that the client names.
 //!
+//! A caller may offer segments without their chunks itself. It then answers the store's questions
+//! about them ([`Verdict::Unknown`]), and bounds how many wait.
+//!
 //! Any number of threads: one offers, and another takes verdicts.
 
 use std::collections::VecDeque;
@@ -73,6 +76,8 @@ struct Waiting {
     chunks: usize,
     /// The chunks, if it was offered briefly and the store may still ask for them.
     kept: Option<Vec<OfferedChild>>,
+    /// Whether the caller offered it briefly, and the store may still ask for its chunks.
+    is_callers: bool,
 }
 
 impl State {
@@ -149,13 +154,18 @@ impl BriefOffers {
                 (stream, children.len(), Some(children), brief)
             }
             Offer::Segment { stream, ref segment } => (stream, segment.children.len(), None, offer),
-            Offer::Copy { stream, .. } => (stream, 0, None, offer),
+            Offer::Copy { stream, .. } | Offer::Brief { stream, .. } => (stream, 0, None, offer),
             other => return other,
         };
         state.waiting += 1;
         state.chunks += chunks;
         state.brief += usize::from(kept.is_some());
-        let waiting = Waiting { chunks, kept };
+        let is_callers = kept.is_none() && matches!(offer, Offer::Brief { .. });
+        let waiting = Waiting {
+            chunks,
+            kept,
+            is_callers,
+        };
         let of_stream = state.stream(stream);
         of_stream.offered.push_back(waiting);
         of_stream.has_begun = true;
@@ -193,7 +203,10 @@ impl BriefOffers {
             Verdict::Waits(stream) => {
                 let of_stream = state.stream(*stream);
                 let waits = of_stream.offered.get_mut(of_stream.waits);
-                let was_brief = waits.is_some_and(|waits| waits.kept.take().is_some());
+                let was_brief = waits.is_some_and(|waits| {
+                    waits.is_callers = false;
+                    waits.kept.take().is_some()
+                });
                 of_stream.waits += 1;
                 state.brief -= usize::from(was_brief);
                 self.changed.notify_all();
@@ -203,8 +216,13 @@ impl BriefOffers {
                 let of_stream = state.stream(*stream);
                 of_stream.known = 0;
                 of_stream.has_new = true;
-                let Some(children) = of_stream.offered.iter_mut().find_map(|one| one.kept.take()) else {
+                let may_be_asked = |one: &&mut Waiting| one.is_callers || one.kept.is_some();
+                let Some(asked) = of_stream.offered.iter_mut().find(may_be_asked) else {
                     return Ok(Noted::Unasked);
+                };
+                asked.is_callers = false;
+                let Some(children) = asked.kept.take() else {
+                    return Ok(Noted::Verdict(verdict));
                 };
                 drop(state);
                 let stream = *stream;

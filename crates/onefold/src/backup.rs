@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use env::Clock;
+use format::config::Settings;
 use format::manifest::{SeriesName, StreamRole};
 use ingest::{Client, ClientPools, Faults, ParentTree, Sent, SpooledSource, StreamSource, StreamSpec};
 use recipe::{StoreReader, TreeRoot};
@@ -286,6 +287,10 @@ impl Pinned for PinnedBackups<'_> {
 
     fn reader(&self) -> Result<&dyn StoreReader> {
         Ok(self.nodes()?)
+    }
+
+    fn settings(&self) -> Option<Settings> {
+        Some(self.reading.settings())
     }
 
     fn explain(&self, error: Error) -> Error {

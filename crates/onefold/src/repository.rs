@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::Clock;
+use format::config::Settings;
 use ingest::{BackupSession, ClientPools, Sent, Stream};
 use recipe::StoreReader;
 use restore::RestoreError;
@@ -176,6 +177,11 @@ pub trait Pinned: Sync {
     /// # Errors
     /// Of the storage or the connection.
     fn reader(&self) -> Result<&dyn StoreReader>;
+
+    /// How the store cuts, if that is known here.
+    fn settings(&self) -> Option<Settings> {
+        None
+    }
 
     /// The error to report. If a backup was not pinned and has been forgotten since, the error says
     /// so.

@@ -43,5 +43,5 @@ pub use listing::{BackupListing, Entries, FenceFault, Wanted, for_each_differenc
 pub use message::AssembleStats;
 pub use references::references;
 pub use send::Sink;
-pub use stream::{Output, restore_stream};
+pub use stream::{Output, read_ranges, restore_stream};
 pub use tree::{Fault, TreeSource, TreeStats, restore_tree};

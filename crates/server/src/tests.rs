@@ -272,6 +272,8 @@ fn about() -> About {
         user: b"user".to_vec(),
         program: "a test".to_owned(),
         tags: Vec::new(),
+        hold_until: None,
+        origin: None,
         counted: BackupTotals::default(),
     }
 }

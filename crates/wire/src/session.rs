@@ -2,7 +2,9 @@
 
 use crypto::Fingerprinter;
 use format::config::Settings;
-use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
+use format::manifest::{
+    Backup, BackupTotals, ContainerSpan, Manifest, Origin, SeriesName, StreamRole, StreamRoot,
+};
 use format::wire::{Reader, Writer};
 use index::ResolverStats;
 use ingest::{About, Committed, Granularity, IngestError, ResumedStream, Stream, Terms, VerifiedKnown};
@@ -355,6 +357,11 @@ impl Wire for About {
         w.bytes(&self.user);
         w.text(&self.program);
         self.tags.write(w);
+        w.option(self.hold_until, Writer::nanos);
+        w.option(self.origin, |w, origin| {
+            w.store(origin.store);
+            w.session(origin.backup);
+        });
         self.counted.write(w);
     }
 
@@ -366,6 +373,13 @@ impl Wire for About {
             user: Wire::read(r)?,
             program: Wire::read(r)?,
             tags: Wire::read(r)?,
+            hold_until: r.option(Reader::nanos)?,
+            origin: r.option(|r| {
+                Ok(Origin {
+                    store: r.store()?,
+                    backup: r.session()?,
+                })
+            })?,
             counted: Wire::read(r)?,
         })
     }

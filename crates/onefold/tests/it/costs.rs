@@ -247,6 +247,8 @@ fn known_segments_cost_a_look_up_a_container() {
         user: Vec::new(),
         program: String::new(),
         tags: Vec::new(),
+        hold_until: None,
+        origin: None,
         counted: counters.of_client(),
     };
     let committed = local.commit(about).unwrap();

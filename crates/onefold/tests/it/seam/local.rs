@@ -114,6 +114,8 @@ impl Host for LocalHost {
             user: b"user".to_vec(),
             program: "the suite".to_owned(),
             tags: vec!["tagged".to_owned()],
+            hold_until: None,
+            origin: None,
             counted,
         }
     }
