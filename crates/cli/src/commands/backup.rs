@@ -24,6 +24,8 @@ use onefold::{
 use serde::Serialize;
 use transport::Traffic;
 
+pub(super) use options::compression;
+
 use super::{optimize, pipeline, typed};
 use crate::args::{Backup, Global};
 

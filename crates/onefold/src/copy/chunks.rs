@@ -55,7 +55,13 @@ pub(crate) fn read_chunks(
         part: Vec::new(),
         each,
     };
-    assemble(reader, &printer, chunks.iter().map(reference), assembling, &mut sink)
+    assemble(
+        reader,
+        &printer,
+        chunks.iter().map(reference),
+        assembling,
+        &mut sink,
+    )
 }
 
 /// Cuts the bytes of an assembly into chunks again.

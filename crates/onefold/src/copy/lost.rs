@@ -33,7 +33,10 @@ pub(super) fn files_with(reader: &dyn StoreReader, backup: &Backup, lost: &[Lost
             continue;
         };
         let (begin, end) = (listed.content_offset, listed.content_offset.saturating_add(len));
-        if ranges.iter().any(|range| range.offset < end && begin < range.end()) {
+        if ranges
+            .iter()
+            .any(|range| range.offset < end && begin < range.end())
+        {
             files.push(listed.entry.path);
             if files.len() == FILES_MAX {
                 break;

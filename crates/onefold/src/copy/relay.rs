@@ -14,7 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 use ingest::dedup::{Lane, NewChunk, StreamIndex};
-use ingest::{BackupSession, Client, IngestError, Offer, OfferedChild, OfferedPlace, OfferedSegment, ReadRegions};
+use ingest::{
+    BackupSession, Client, IngestError, Offer, OfferedChild, OfferedPlace, OfferedSegment, ReadRegions,
+};
 use ingest::{Sent, Verdict, Wanted};
 use recipe::{Child, Place, RangeWalker, StoreReader, TreeRoot, open_node};
 use restore::{AssembleOptions, RestoreError};

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use format::listing::EntryKind;
 use ingest::dedup::StreamIndex;
 use ingest::{Client, IngestError, Sent, StreamFeed};
-use recipe::{Gaps, Piece, RangeWalker, RecipeError, SEGMENT_LEVEL, StoreReader, TreeRoot, child_nodes, open_node};
 use recipe::{Child, Place};
+use recipe::{
+    Gaps, Piece, RangeWalker, RecipeError, SEGMENT_LEVEL, StoreReader, TreeRoot, child_nodes, open_node,
+};
 use restore::{AssembleOptions, BackupListing, Entries, RestoreError, Sink, Wanted, read_ranges};
 use types::ByteRange;
 
@@ -20,7 +22,7 @@ use super::fault::{CopyFault, LostRange};
 use crate::monitor::Monitor;
 
 /// Shorter equal ranges are read: a copied one costs nodes of both stores.
-const COPIED_BYTES_MIN: u64 = 256 << 10;
+const COPIED_BYTES_MIN: u64 = 64 << 10;
 /// Fixed chunks have a multiple of so many bytes.
 const BLOCK_BYTES: u64 = 512;
 
@@ -98,7 +100,8 @@ impl Reread<'_> {
 
     fn feed(&self, number: usize, feed: &mut StreamFeed<'_, '_>) -> Result<(), CopyFault> {
         let CopiedStream { root, earlier, .. } = self.streams[number];
-        let stream = StreamIndex(u16::try_from(number).map_err(|_| IngestError::TooLarge("so many streams"))?);
+        let stream =
+            StreamIndex(u16::try_from(number).map_err(|_| IngestError::TooLarge("so many streams"))?);
         let parts = match &earlier {
             Some(earlier) => self.parts(&root, earlier)?,
             None => vec![Part::Read(whole(&root))],
@@ -107,7 +110,11 @@ impl Reread<'_> {
             Part::Read(range) => Some(*range),
             Part::Copy(_) => None,
         };
-        let ranges: Vec<ByteRange> = parts.iter().filter_map(read).filter(|range| range.len > 0).collect();
+        let ranges: Vec<ByteRange> = parts
+            .iter()
+            .filter_map(read)
+            .filter(|range| range.len > 0)
+            .collect();
         let mut sink = FeedSink {
             feed,
             number,
@@ -236,7 +243,10 @@ fn whole(root: &TreeRoot) -> ByteRange {
 }
 
 /// The length of the chunks of a stream that was cut into fixed ones. Decides by its first segment.
-pub(super) fn fixed_chunk_bytes(reader: &dyn StoreReader, root: &TreeRoot) -> Result<Option<u32>, RecipeError> {
+pub(super) fn fixed_chunk_bytes(
+    reader: &dyn StoreReader,
+    root: &TreeRoot,
+) -> Result<Option<u32>, RecipeError> {
     let mut first = *root;
     while first.level != SEGMENT_LEVEL {
         match child_nodes(reader, &first)?.first() {

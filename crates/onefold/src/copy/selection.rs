@@ -67,7 +67,13 @@ impl Selection {
         for one in &destination.snapshots {
             if let Some(origin) = origin_of(destination.store, one.id, &one.backup) {
                 let is_archival = one.backup.next.is_some();
-                copies.insert(origin, Copy { id: one.id, is_archival });
+                copies.insert(
+                    origin,
+                    Copy {
+                        id: one.id,
+                        is_archival,
+                    },
+                );
             }
         }
         let (mut due, mut skipped) = (Vec::new(), Vec::new());
@@ -98,7 +104,9 @@ impl Selection {
     pub(super) fn earlier(&self, snapshot: &Snapshot) -> Option<(Snapshot, SessionId)> {
         let roles = |one: &Snapshot| -> Vec<_> { one.backup.streams.iter().map(|one| one.role).collect() };
         let mut before = self.all.iter().rev().filter(|one| {
-            one.id < snapshot.id && one.backup.series == snapshot.backup.series && roles(one) == roles(snapshot)
+            one.id < snapshot.id
+                && one.backup.series == snapshot.backup.series
+                && roles(one) == roles(snapshot)
         });
         before.find_map(|one| {
             let copy = self.copies.get(&self.origin(one)?)?;
