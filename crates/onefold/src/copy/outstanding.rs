@@ -9,14 +9,16 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ingest::{BackupSession, Distance};
 use recipe::{Child, TreeRoot};
 
 /// At most so many segments have no verdict, ...
 const SEGMENTS_MAX: usize = 512;
 /// ... with so many chunks that are in memory.
 const CHUNKS_MAX: usize = 1 << 17;
-/// A segment is offered without its chunks after so many known ones of its stream.
-const STREAK: u32 = 4;
+/// A segment is offered without its chunks after so many known ones of its stream, if the store is
+/// far. A wrong guess costs a round trip.
+const STREAK_FAR: u32 = 4;
 /// How long one wait lasts, before the caller looks whether the copy still runs.
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -113,11 +115,14 @@ impl Outstanding {
         Next::Look
     }
 
-    /// Whether the next segment of the stream is probably known. `is_hopeful`: the destination has
-    /// a backup of the series.
-    pub(super) fn is_probably_known(&self, stream: usize, is_hopeful: bool) -> bool {
+    /// Whether the next segment of the stream is probably known, or a wrong guess costs little.
+    pub(super) fn is_probably_known(&self, stream: usize, session: &dyn BackupSession) -> bool {
         let stream = &self.state().streams[stream];
-        stream.known >= STREAK || (is_hopeful && !stream.has_new)
+        let has_previous = session.terms().has_previous;
+        match session.distance() {
+            Distance::Here => has_previous || stream.known > 0,
+            Distance::Far { .. } => stream.known >= STREAK_FAR || (has_previous && !stream.has_new),
+        }
     }
 
     /// Notes a segment before it is offered; without `children` it is offered without them.

@@ -96,7 +96,6 @@ impl Relay<'_> {
     }
 
     fn offer_all(&self, outstanding: &Outstanding) -> Result<(), CopyFault> {
-        let is_hopeful = self.session().terms().has_previous;
         for (number, root) in self.roots.iter().enumerate() {
             let stream = stream_index(number)?;
             let walker = RangeWalker::new(self.from, root, 0, root.len);
@@ -113,7 +112,7 @@ impl Relay<'_> {
                         let next = walker.next_segment();
                         let next = next.map_err(|error| CopyFault::lost(number, at..root.len, error))?;
                         let Some((segment, offset)) = next else { break };
-                        let offer = if outstanding.is_probably_known(number, is_hopeful) {
+                        let offer = if outstanding.is_probably_known(number, self.session()) {
                             outstanding.push(number, segment, offset, None);
                             Offer::Brief {
                                 stream,
