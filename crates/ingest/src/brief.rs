@@ -400,6 +400,38 @@ mod tests {
         assert!(!is_brief(&offers.offer(with_a_changed_file())));
     }
 
+    /// A copy between stores offers briefly itself, beside segments that are made brief here.
+    #[test]
+    fn a_caller_answers_for_its_own_brief_segments() {
+        let offers = BriefOffers::after(0);
+        let own = || Offer::Brief {
+            stream: ONE,
+            fingerprint: Fingerprint::from_bytes([3; 32]),
+            len: 5,
+        };
+        for offer in [own(), segment(1), own(), own()] {
+            assert!(is_brief(&offers.offer(offer)));
+        }
+        let none = |_| -> Result<(), &str> { Err("nothing is sent for it") };
+        let asked = |offers: &BriefOffers| offers.note(Verdict::Unknown(ONE), none);
+        assert!(matches!(
+            asked(&offers),
+            Ok(Noted::Verdict(Verdict::Unknown(ONE)))
+        ));
+        note_known(&offers, 1);
+        // The one of the client's half, whose chunks are here.
+        assert!(matches!(note(&offers, Verdict::Unknown(ONE)), Noted::Answered));
+        note_known(&offers, 1);
+        // One that waits is not asked for.
+        note(&offers, Verdict::Waits(ONE));
+        assert!(matches!(
+            asked(&offers),
+            Ok(Noted::Verdict(Verdict::Unknown(ONE)))
+        ));
+        note_known(&offers, 2);
+        assert!(matches!(note(&offers, Verdict::Unknown(ONE)), Noted::Unasked));
+    }
+
     /// The store bounds what it keeps behind a brief segment that it does not know.
     #[test]
     fn more_segments_are_offered_only_after_the_chunks_that_were_asked_for() {

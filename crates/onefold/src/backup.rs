@@ -6,6 +6,7 @@ use std::sync::Arc;
 use env::Clock;
 use format::config::Settings;
 use format::manifest::{SeriesName, StreamRole};
+use format::series::SeriesSettings;
 use ingest::{Client, ClientPools, Faults, ParentTree, Sent, SpooledSource, StreamSource, StreamSpec};
 use recipe::{StoreReader, TreeRoot};
 use restore::RestoreError;
@@ -24,6 +25,8 @@ use crate::repository::{
     Attempt, Beginning, ParentChoice, Pinned, Repository, Resume, RunningBackup, retried,
 };
 use crate::scope::Scope;
+use crate::series::SettingsOf;
+use crate::settings::SettingsChange;
 use crate::snapshots::{Snapshot, SnapshotList};
 use crate::store::Store;
 use crate::streams::role;
@@ -267,6 +270,15 @@ impl Repository for Store {
 
     fn call(&self, call: &Call, monitor: &Monitor) -> Result<Report> {
         call.run(self, &Scope::default(), monitor)
+    }
+
+    fn own_settings(&self, name: &SeriesName) -> Result<Option<SeriesSettings>> {
+        let (settings, source) = self.series_settings(name)?;
+        Ok((source == SettingsOf::Series).then_some(settings))
+    }
+
+    fn set_own_settings(&self, name: &SeriesName, change: &SettingsChange) -> Result<()> {
+        self.set_series_settings(name, change).map(drop)
     }
 
     fn begin(&self, how: &Beginning<'_>, monitor: &Monitor) -> Result<Box<dyn RunningBackup + '_>> {

@@ -21,7 +21,8 @@ mod selection;
 use std::sync::Arc;
 
 use format::config::Settings;
-use format::manifest::{Backup, Origin, StreamRole};
+use format::manifest::{Backup, Origin, SeriesName, StreamRole};
+use format::series::Layout;
 use ingest::{Client, IngestOptions, Sent, Terms};
 use recipe::{NodeSource, RecipeError, StoreReader, TreeRoot};
 use restore::{AssembleOptions, RestoreError};
@@ -33,6 +34,7 @@ use crate::backup_report::BackupReport;
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup, retried};
+use crate::settings::SettingsChange;
 use crate::snapshots::Snapshot;
 use crate::streams::{self, role};
 use fault::CopyFault;
@@ -162,6 +164,9 @@ pub fn copy(
             continue;
         }
         monitor.counters.clear();
+        if selection.begins(&snapshot.backup.series) {
+            take_settings(from, to, &snapshot.backup.series)?;
+        }
         let copying = Copying {
             from,
             to,
@@ -185,6 +190,28 @@ pub fn copy(
         monitor.add_done(bytes_of(&snapshot.backup));
     }
     Ok(report)
+}
+
+/// Lays the backups of a new series out as in the source, if that has settings of its own and the
+/// destination none. When backups are forgotten, and what follows each, is up to each store.
+fn take_settings(from: &dyn Repository, to: &dyn Repository, series: &SeriesName) -> Result<()> {
+    let Some(own) = from.own_settings(series)? else {
+        return Ok(());
+    };
+    if to.own_settings(series)?.is_some() {
+        return Ok(());
+    }
+    let is_hybrid = own.layout == Layout::Hybrid;
+    let change = SettingsChange::NONE
+        .layout(Some(own.layout))
+        .live_window(is_hybrid.then_some(own.live_window))
+        .segment_bytes(is_hybrid.then_some(own.segment_bytes))
+        .repair_percent(Some(own.repair_percent));
+    match to.set_own_settings(series, &change) {
+        // The destination has chunks that these settings do not suit.
+        Err(Error::Setting(_)) => Ok(()),
+        done => done,
+    }
 }
 
 fn bytes_of(backup: &Backup) -> u64 {

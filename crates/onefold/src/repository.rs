@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use env::Clock;
 use format::config::Settings;
+use format::series::SeriesSettings;
 use ingest::{BackupSession, ClientPools, Sent, Stream};
 use recipe::StoreReader;
 use restore::RestoreError;
@@ -22,6 +23,7 @@ use crate::backup_report::BackupReport;
 use crate::calls::{Call, Report};
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
+use crate::settings::SettingsChange;
 use crate::snapshots::{Snapshot, SnapshotList};
 
 pub use format::manifest::SeriesName;
@@ -136,6 +138,22 @@ pub trait Repository: Send + Sync {
 
     /// Threads and buffers of the client's half of backups.
     fn client_pools(&self) -> &ClientPools;
+
+    /// The settings that a series has of its own, if it has some and they can be read here.
+    ///
+    /// # Errors
+    /// Of the storage.
+    fn own_settings(&self, _: &SeriesName) -> Result<Option<SeriesSettings>> {
+        Ok(None)
+    }
+
+    /// Gives a series settings of its own. A store elsewhere keeps those that it has.
+    ///
+    /// # Errors
+    /// Settings that no series can have there; of the storage.
+    fn set_own_settings(&self, _: &SeriesName, _: &SettingsChange) -> Result<()> {
+        Ok(())
+    }
 
     /// Waits until the repository can be used again, after an operation failed with this error.
     /// Returns whether it can: then the operation may begin anew. A store in this process has

@@ -64,6 +64,7 @@ fn a_second_store_gets_what_it_lacks() {
         let rows = lines(&bed.ok(["snapshots", "--json"]).out);
         assert_eq!(rows[1]["tags"], serde_json::json!(["two"]));
         assert_eq!(rows[1]["hostname"], "laptop");
+        assert_eq!(rows[1]["origin"]["snapshot_id"], copied[0]["from_snapshot_id"]);
         bed.ok(["restore", &rows[1]["id"].to_string(), "-t", "out"]);
         assert_same(
             &picture(&bed.path("tree")),
@@ -160,6 +161,11 @@ fn a_server_is_copied_to_and_from() {
         &picture(&bed.path("tree")),
         &picture(&bed.restored("out", "tree")),
     );
+    // Without the right to hold backups: the copy is not held, and a warning says so.
+    let mail = served.machine("two", "mail", "write,list,read");
+    mail.run(&to_server).expect(0).says(&["may not hold"]);
+    let rows = lines(&mail.ok(&["snapshots", "--json"]).out);
+    assert!(rows.len() == 2 && rows[0]["hold_until"].is_null());
     // From the server into another store.
     let other = ["--repo", "other", "--insecure-no-password"];
     machine.ok(&[&["init"], &other[..]].concat());

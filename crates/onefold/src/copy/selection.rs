@@ -4,9 +4,9 @@
 //! copy of a copy has the origin of the copy. So what was copied away and back is recognized, and so
 //! is what came by two ways.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use format::manifest::{Backup, Origin};
+use format::manifest::{Backup, Origin, SeriesName};
 use types::{SessionId, StoreId};
 
 use super::CopyRequest;
@@ -28,6 +28,8 @@ pub(super) struct Selection {
     all: Vec<Snapshot>,
     /// The backups of the destination, by origin.
     copies: BTreeMap<Origin, Copy>,
+    /// The series of the destination, and those whose first backup is copied now.
+    series: BTreeSet<SeriesName>,
 }
 
 /// A backup of the destination.
@@ -91,7 +93,17 @@ impl Selection {
             store: source.store,
             all: source.snapshots,
             copies,
+            series: destination
+                .snapshots
+                .into_iter()
+                .map(|one| one.backup.series)
+                .collect(),
         })
+    }
+
+    /// Whether this is the first time that the destination gets a backup of the series.
+    pub(super) fn begins(&mut self, series: &SeriesName) -> bool {
+        self.series.insert(series.clone())
     }
 
     /// The origin of a backup of the source.

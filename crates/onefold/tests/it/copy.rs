@@ -7,7 +7,8 @@ use std::time::Duration;
 use onefold::operations::copy;
 use onefold::{
     Backup, CopyReport, CopyRequest, CopyStep, Credential, EntryKind, Error, Filter, HoldEnd, InitOptions,
-    ListingEntry, Monitor, Origin, SessionId, Snapshot, Store, StreamOptions, TagChange, Which,
+    Layout, ListingEntry, Monitor, Origin, SeriesName, SessionId, SettingsChange, Snapshot, Store,
+    StreamOptions, TagChange, Which,
 };
 use types::ObjectName;
 
@@ -503,4 +504,48 @@ fn the_filter_and_ids_choose() {
     let report = try_copy(&from, &to, &latest).unwrap();
     assert_eq!((report.copied.len(), report.copied[0].from.id), (1, ids[2]));
     assert_eq!(copy_all(&from, &to).copied[0].from.id, ids[0], "what is left");
+}
+
+/// The layout of a series is that of the source, unless the destination has set another one.
+#[test]
+fn a_new_series_is_laid_out_as_in_the_source() {
+    for (pair, is_one_domain) in Pair::both(1400) {
+        let (from, to) = (pair.source.open(), pair.destination.open());
+        let hybrid = SettingsChange::NONE
+            .layout(Some(Layout::Hybrid))
+            .segment_bytes(Some(64 << 10))
+            .live_window(Some(3));
+        let bytes = noise(1401, 300 << 10);
+        for name in ["/one", "/two"] {
+            let series = SeriesName {
+                host: b"host".to_vec(),
+                paths: vec![name.as_bytes().to_vec()],
+            };
+            from.set_series_settings(&series, &hybrid).unwrap();
+            back_up_bytes(&from, name, &bytes, &How::plain()).unwrap();
+            back_up_bytes(&from, name, &bytes[..200 << 10], &How::plain()).unwrap();
+        }
+        let [one, two] = ["/one", "/two"].map(|name| SeriesName {
+            host: b"host".to_vec(),
+            paths: vec![name.as_bytes().to_vec()],
+        });
+        let inline = SettingsChange::NONE.layout(Some(Layout::Inline));
+        to.set_series_settings(&two, &inline).unwrap();
+        let report = copy_all(&from, &to);
+        let when = format!("one domain: {is_one_domain}");
+        for (copied, len) in report.copied.iter().zip([300, 200, 300, 200]) {
+            let copy = snapshot(&to, copied.made.id);
+            let name = String::from_utf8(copy.backup.series.paths[0].clone()).unwrap();
+            assert_restores_bytes(&to, &copy, &name, &bytes[..len << 10], &when);
+        }
+        let (settings, _) = to.series_settings(&one).unwrap();
+        assert_eq!(
+            (settings.layout, settings.live_window),
+            (Layout::Hybrid, 3),
+            "{when}"
+        );
+        assert_eq!(settings.segment_bytes, 64 << 10);
+        assert_eq!(to.series_settings(&two).unwrap().0.layout, Layout::Inline);
+        assert_sound(&to, &when);
+    }
 }
