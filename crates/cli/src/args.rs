@@ -2,6 +2,7 @@
 
 mod cat;
 mod comparing;
+mod copy;
 mod documents;
 mod environment;
 mod filter;
@@ -36,6 +37,7 @@ use crate::log;
 
 pub(crate) use cat::Cat;
 pub(crate) use comparing::{Diff, Find};
+pub(crate) use copy::{Copy, From as Source};
 pub(crate) use documents::{Completions, Man, ShellName};
 pub(crate) use filter::{ALL, Filter, LATEST};
 pub(crate) use init::Init;
@@ -214,6 +216,8 @@ pub(crate) enum Command {
     Restore(Restore),
     /// Write one file of a backup, its stream, or a folder as an archive, to standard output
     Dump(Dump),
+    /// Copy backups from another store to this one
+    Copy(Copy),
     /// List the backups
     Snapshots(Filter),
     /// List the files in a backup

@@ -4,6 +4,7 @@ mod analyze;
 mod backup;
 mod cat;
 mod check;
+mod copy;
 mod diff;
 mod documents;
 mod dump;
@@ -30,15 +31,14 @@ mod stats;
 mod typed;
 mod volume;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 use cli_support::{Code, Output};
 use onefold::repository::Repository;
-use onefold::{Env, Monitor, OpenOptions, Store};
+use onefold::{Credential, Env, Monitor, OpenOptions, Store};
 
 use crate::args::{Cli, Command, Filter, Global, LATEST};
-use crate::password;
 pub(crate) use place::IdleOption;
 use place::{Opened, Place, open_anywhere};
 use typed::absolute;
@@ -51,6 +51,7 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Backup(args) => backup::run(global, args, output),
         Command::Restore(args) => restore::run(global, args, output),
         Command::Dump(args) => dump::run(global, args, output),
+        Command::Copy(args) => copy::run(global, args, output),
         Command::Snapshots(args) => snapshots::run(global, args, output),
         Command::Ls(args) => ls::run(global, args, output),
         Command::Cat(args) => cat::run(global, args, output),
@@ -90,18 +91,17 @@ fn open(global: &Global) -> Result<Store> {
     }
 }
 
-/// Opens the store in a folder.
-fn open_folder(global: &Global, folder: &Path) -> Result<Store> {
-    let place = || folder.display().to_string();
-    let env = Store::find_local(folder).with_context(place)?;
-    open_in(global, &env, true, &place())
-}
-
-/// Opens the store of an environment, which has one.
-fn open_in(global: &Global, env: &Env, reads_content: bool, place: &str) -> Result<Store> {
+/// Opens the store of an environment, which has one, with the password that the function gives.
+fn open_with(
+    global: &Global,
+    env: &Env,
+    reads_content: bool,
+    place: &str,
+    credential: &dyn Fn() -> Result<Credential>,
+) -> Result<Store> {
     // Check that there is a store before asking for its password.
     Store::probe(env).with_context(|| place.to_owned())?;
-    let credential = password::existing(global)?;
+    let credential = credential()?;
     let options = OpenOptions::default()
         .index_bytes_max(u64::from(global.index_mib) << 20)
         .index_memory_bytes_max(global.index_memory_mib.map(|mib| (mib as usize) << 20))

@@ -24,6 +24,11 @@ fn interrupted(command: &Command, error: &anyhow::Error) -> Option<String> {
             "the restore",
             "what it had restored by then is whole, and the rest is missing; run it again to have all",
         ),
+        Command::Copy(copy) if copy.dry_run => ("the dry run", UNCHANGED),
+        Command::Copy(_) => (
+            "the copy",
+            "what was copied before is whole, and the next `onefold copy` goes on from there",
+        ),
         Command::Dump(_) => ("the dump", "its output ends in the middle"),
         Command::Diff(_) => ("the comparison", "its output ends in the middle"),
         Command::Find(_) => ("the search", "its output ends in the middle"),

@@ -9,8 +9,11 @@ use anyhow::{Context, Result, bail};
 use cli_support::output::Output;
 use onefold::Credential;
 
-use crate::args::{Global, NewPassword};
+use crate::args::{Global, NewPassword, Source};
 use crate::profile::PASSWORD_VARIABLE;
+
+/// The variable with the password of the store to copy from.
+const FROM_PASSWORD_VARIABLE: &str = "ONEFOLD_FROM_PASSWORD";
 
 /// The password of the store.
 pub(crate) fn existing(global: &Global) -> Result<Credential> {
@@ -37,6 +40,33 @@ pub(crate) fn further(new: &NewPassword) -> Result<Credential> {
         Some(file) => from_file(file),
         None => prompt_twice("new password: "),
     }
+}
+
+/// The password of the store to copy from, if anything says it.
+pub(crate) fn of_source(from: &Source) -> Result<Option<Credential>> {
+    if from.from_insecure_no_password {
+        return Ok(Some(Credential::None));
+    }
+    if let Some(file) = &from.from_password_file {
+        return from_file(file).map(Some);
+    }
+    if let Some(command) = &from.from_password_command {
+        return from_command(command).map(Some);
+    }
+    from_variable(FROM_PASSWORD_VARIABLE)
+}
+
+/// Whether anything says the password of the store to copy from.
+pub(crate) fn source_is_said(from: &Source) -> bool {
+    from.from_insecure_no_password
+        || from.from_password_file.is_some()
+        || from.from_password_command.is_some()
+        || std::env::var_os(FROM_PASSWORD_VARIABLE).is_some()
+}
+
+/// Asks for a password on the terminal.
+pub(crate) fn ask(text: &str) -> Result<Credential> {
+    prompt(text)
 }
 
 /// The password in a file.
@@ -68,26 +98,39 @@ fn configured(global: &Global) -> Result<Option<Credential>> {
         return from_file(file).map(Some);
     }
     if let Some(command) = &global.password_command {
-        let output = Command::new("sh")
-            .args(["-c", command])
-            .stdin(Stdio::inherit())
-            .stderr(Stdio::inherit())
-            .output()
-            .context("running the password command")?;
-        if !output.status.success() {
-            bail!("the password command failed ({})", output.status);
-        }
-        let text = String::from_utf8(output.stdout).context("the password command's output is not UTF-8")?;
-        return first_line(&text, "the password command").map(Some);
+        return from_command(command).map(Some);
     }
-    match std::env::var(PASSWORD_VARIABLE) {
+    match from_variable(PASSWORD_VARIABLE)? {
+        None => of_service(),
+        found => Ok(found),
+    }
+}
+
+/// The password that a command prints.
+fn from_command(command: &str) -> Result<Credential> {
+    let output = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::inherit())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running the password command")?;
+    if !output.status.success() {
+        bail!("the password command failed ({})", output.status);
+    }
+    let text = String::from_utf8(output.stdout).context("the password command's output is not UTF-8")?;
+    first_line(&text, "the password command")
+}
+
+/// The password in a variable, if that is set.
+fn from_variable(name: &str) -> Result<Option<Credential>> {
+    match std::env::var(name) {
         Ok(password) if password.is_empty() => {
-            bail!("ONEFOLD_PASSWORD is empty; use --insecure-no-password if that is meant")
+            bail!("{name} is empty; use --insecure-no-password if that is meant")
         }
         Ok(password) => Ok(Some(Credential::Password(password.into_bytes().into()))),
-        Err(std::env::VarError::NotPresent) => of_service(),
+        Err(std::env::VarError::NotPresent) => Ok(None),
         // The error would contain the password.
-        Err(std::env::VarError::NotUnicode(_)) => bail!("ONEFOLD_PASSWORD is not UTF-8"),
+        Err(std::env::VarError::NotUnicode(_)) => bail!("{name} is not UTF-8"),
     }
 }
 

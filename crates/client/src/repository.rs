@@ -233,6 +233,7 @@ impl Repository for RemoteRepository {
         let (connection, told) = self.first_answer(request::LIST, &(), Manifests::from_bytes)?;
         self.idle().push(connection);
         let mut list = SnapshotList::default();
+        list.store = told.store;
         list.snapshots = told.backups.into_iter().map(snapshot).collect();
         for (name, why) in told.damaged {
             let name = ObjectName::new(name).map_err(|error| ClientError::Protocol(error.to_string()))?;

@@ -9,7 +9,7 @@ pub(crate) use encoding::{write_adopted, write_series_name, write_span};
 
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Level, Revision, SequenceNumber, SessionId,
-    UnixNanos,
+    StoreId, UnixNanos,
 };
 
 /// One revision under `backups/<series>/<session>.<revision>`.
@@ -61,6 +61,8 @@ pub struct Backup {
     pub adopted: Vec<(SessionId, Option<u32>)>,
     /// The backups whose unchanged files were taken over by reference, with their revisions.
     pub parents: Vec<(SessionId, Revision)>,
+    /// For a copy from another store: the backup that it is a copy of.
+    pub origin: Option<Origin>,
     /// For an archival backup: the later one of its series that its recipes refer forward to (R2).
     /// They name no other.
     pub next: Option<SessionId>,
@@ -70,6 +72,16 @@ pub struct Backup {
     pub rewritten: Option<u64>,
     /// Counts of the backup.
     pub totals: BackupTotals,
+}
+
+/// The backup that was made from the source, of which others are copies. A copy of a copy has the
+/// same origin as the copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Origin {
+    /// The store that it was made in.
+    pub store: StoreId,
+    /// Its number there.
+    pub backup: SessionId,
 }
 
 /// The name of a series: host and paths, unless the user gave another name.

@@ -7,6 +7,7 @@ use tree::WalkOptions;
 
 use crate::backup_session::Stream;
 use crate::client::directory::{self, Faults};
+use crate::client::fed::StreamFeed;
 use crate::client::run::{self, Client, Sent, StreamCutter};
 use crate::client::stream;
 use crate::client::stream_source::{StreamSource, StreamSpec};
@@ -72,6 +73,26 @@ pub fn backup_stream(
     };
     run::run(client, vec![cutter], |input| {
         stream::feed(input, client.session, spec, source)
+    })
+}
+
+/// Sends the streams of a backup as the caller pushes their bytes. `fixed_chunk_bytes` of each
+/// stream, in order: cuts fixed chunks of this length; otherwise content-defined ones.
+///
+/// # Errors
+/// Of the store or of `feed`, or [`IngestError::Interrupted`].
+pub fn backup_fed(
+    client: Client<'_>,
+    fixed_chunk_bytes: &[Option<u32>],
+    feed: impl FnOnce(&mut StreamFeed<'_, '_>) -> Result<(), IngestError>,
+) -> Result<Sent, IngestError> {
+    let cutter = |fixed: &Option<u32>| match *fixed {
+        Some(bytes) => Ok(client.cutter(Box::new(Fixed::new(bytes)?), bytes)),
+        None => client.cdc(),
+    };
+    let cutters = fixed_chunk_bytes.iter().map(cutter).collect::<Result<_, _>>()?;
+    run::run(client, cutters, |input| {
+        feed(&mut StreamFeed { input }).map_err(Into::into)
     })
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crypto::Fingerprinter;
 use format::config::Settings;
-use format::manifest::{BackupTotals, ContainerSpan, SeriesName, StreamRole, StreamRoot};
+use format::manifest::{BackupTotals, ContainerSpan, Origin, SeriesName, StreamRole, StreamRoot};
 use index::ResolverStats;
 use recipe::{StoreReader, TreeRoot};
 use types::{ByteRange, SessionId, UnixNanos};
@@ -93,6 +93,10 @@ pub struct About {
     pub tags: Vec<String>,
     /// Make no backup if its streams equal those of the backup before.
     pub only_if_changed: bool,
+    /// The backup cannot be forgotten before this time of the storage's clock.
+    pub hold_until: Option<UnixNanos>,
+    /// The backup that this one is a copy of.
+    pub origin: Option<Origin>,
     /// What the client counted: entries, bytes read, chunks. The store adds what it stored.
     pub counted: BackupTotals,
 }

@@ -12,6 +12,9 @@
 //! because somebody changed a file there. And if the store knows it, its decision may depend on the
 //! places that the client names.
 //!
+//! A caller may offer segments without their chunks itself. It then answers the store's questions
+//! about them ([`Verdict::Unknown`]), and bounds how many wait.
+//!
 //! Any number of threads: one offers, and another takes verdicts.
 
 use std::collections::VecDeque;
@@ -73,6 +76,8 @@ struct Waiting {
     chunks: usize,
     /// The chunks, if it was offered briefly and the store may still ask for them.
     kept: Option<Vec<OfferedChild>>,
+    /// Whether the caller offered it briefly, and the store may still ask for its chunks.
+    is_callers: bool,
 }
 
 impl State {
@@ -149,13 +154,18 @@ impl BriefOffers {
                 (stream, children.len(), Some(children), brief)
             }
             Offer::Segment { stream, ref segment } => (stream, segment.children.len(), None, offer),
-            Offer::Copy { stream, .. } => (stream, 0, None, offer),
+            Offer::Copy { stream, .. } | Offer::Brief { stream, .. } => (stream, 0, None, offer),
             other => return other,
         };
         state.waiting += 1;
         state.chunks += chunks;
         state.brief += usize::from(kept.is_some());
-        let waiting = Waiting { chunks, kept };
+        let is_callers = kept.is_none() && matches!(offer, Offer::Brief { .. });
+        let waiting = Waiting {
+            chunks,
+            kept,
+            is_callers,
+        };
         let of_stream = state.stream(stream);
         of_stream.offered.push_back(waiting);
         of_stream.has_begun = true;
@@ -193,7 +203,10 @@ impl BriefOffers {
             Verdict::Waits(stream) => {
                 let of_stream = state.stream(*stream);
                 let waits = of_stream.offered.get_mut(of_stream.waits);
-                let was_brief = waits.is_some_and(|waits| waits.kept.take().is_some());
+                let was_brief = waits.is_some_and(|waits| {
+                    waits.is_callers = false;
+                    waits.kept.take().is_some()
+                });
                 of_stream.waits += 1;
                 state.brief -= usize::from(was_brief);
                 self.changed.notify_all();
@@ -203,8 +216,13 @@ impl BriefOffers {
                 let of_stream = state.stream(*stream);
                 of_stream.known = 0;
                 of_stream.has_new = true;
-                let Some(children) = of_stream.offered.iter_mut().find_map(|one| one.kept.take()) else {
+                let may_be_asked = |one: &&mut Waiting| one.is_callers || one.kept.is_some();
+                let Some(asked) = of_stream.offered.iter_mut().find(may_be_asked) else {
                     return Ok(Noted::Unasked);
+                };
+                asked.is_callers = false;
+                let Some(children) = asked.kept.take() else {
+                    return Ok(Noted::Verdict(verdict));
                 };
                 drop(state);
                 let stream = *stream;
@@ -380,6 +398,38 @@ mod tests {
         let offers = BriefOffers::after(0).hopeful(true);
         assert!(is_brief(&offers.offer(segment(0))));
         assert!(!is_brief(&offers.offer(with_a_changed_file())));
+    }
+
+    /// A copy between stores offers briefly itself, beside segments that are made brief here.
+    #[test]
+    fn a_caller_answers_for_its_own_brief_segments() {
+        let offers = BriefOffers::after(0);
+        let own = || Offer::Brief {
+            stream: ONE,
+            fingerprint: Fingerprint::from_bytes([3; 32]),
+            len: 5,
+        };
+        for offer in [own(), segment(1), own(), own()] {
+            assert!(is_brief(&offers.offer(offer)));
+        }
+        let none = |_| -> Result<(), &str> { Err("nothing is sent for it") };
+        let asked = |offers: &BriefOffers| offers.note(Verdict::Unknown(ONE), none);
+        assert!(matches!(
+            asked(&offers),
+            Ok(Noted::Verdict(Verdict::Unknown(ONE)))
+        ));
+        note_known(&offers, 1);
+        // The one of the client's half, whose chunks are here.
+        assert!(matches!(note(&offers, Verdict::Unknown(ONE)), Noted::Answered));
+        note_known(&offers, 1);
+        // One that waits is not asked for.
+        note(&offers, Verdict::Waits(ONE));
+        assert!(matches!(
+            asked(&offers),
+            Ok(Noted::Verdict(Verdict::Unknown(ONE)))
+        ));
+        note_known(&offers, 2);
+        assert!(matches!(note(&offers, Verdict::Unknown(ONE)), Noted::Unasked));
     }
 
     /// The store bounds what it keeps behind a brief segment that it does not know.

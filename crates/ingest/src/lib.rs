@@ -32,11 +32,13 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
-pub use backup::{backup_stream, backup_tree, single_stream, tree_streams};
+pub use backup::{backup_fed, backup_stream, backup_tree, single_stream, tree_streams};
 pub use backup_session::{About, BackupSession, Committed, Distance, ResumedStream, Stream, Terms};
 pub use client::changed_blocks::ChangedBlocks;
 pub use client::directory::Faults;
+pub use client::fed::StreamFeed;
 pub use client::pools::ClientPools;
+pub use client::read_regions::ReadRegions;
 pub use client::run::{Client, Sent};
 pub use client::spool::SpooledSource;
 pub use client::stream_source::{Keeps, ReaderSource, StreamPiece, StreamSource, StreamSpec};

@@ -31,6 +31,15 @@ pub(crate) enum Coming {
     Worked(Ticket<RegionBytes>),
 }
 
+impl Coming {
+    fn of(plain: PlainBytes, compression: Compression, workers: &Workers) -> Result<Self, Closed> {
+        Ok(match compression {
+            Compression::Off => Self::Ready(RegionBytes::Raw(plain)),
+            _ => Self::Worked(workers.submit(move || compress(plain, compression))?),
+        })
+    }
+}
+
 /// A region that is ready to be stored.
 #[derive(Debug)]
 pub(crate) struct ReadyRegion {
@@ -41,6 +50,26 @@ pub(crate) struct ReadyRegion {
 }
 
 impl OfferedRegion {
+    /// A region of these bytes, in the lane and from the number on. A worker compresses it.
+    pub(crate) fn of_bytes(
+        (lane, first): (Lane, u64),
+        entries: Vec<PendingEntry>,
+        bytes: Vec<u8>,
+        compression: Compression,
+        workers: &Workers,
+    ) -> Result<Self, Closed> {
+        let plain = PlainBytes {
+            len: bytes.len(),
+            pieces: vec![RegionPiece::Copied(bytes)],
+        };
+        Ok(Self {
+            lane,
+            first,
+            entries,
+            bytes: Coming::of(plain, compression, workers)?,
+        })
+    }
+
     /// Waits for the stored form.
     pub(crate) fn wait(self) -> Result<ReadyRegion, Closed> {
         let bytes = match self.bytes {
@@ -180,12 +209,7 @@ impl RegionBuilder {
     /// Closes the region and lets a worker compress it; `None` when it is empty.
     pub(crate) fn close(&mut self, workers: &Workers) -> Result<Option<OfferedRegion>, Closed> {
         let compression = self.compression;
-        self.close_with(|plain| match compression {
-            Compression::Off => Ok(Coming::Ready(RegionBytes::Raw(plain))),
-            _ => Ok(Coming::Worked(
-                workers.submit(move || compress(plain, compression))?,
-            )),
-        })
+        self.close_with(|plain| Coming::of(plain, compression, workers))
     }
 
     /// Closes the region and compresses it; `None` when it is empty.

@@ -208,6 +208,7 @@ fn commit(
         ],
         containers,
         adopted: Vec::new(),
+        origin: None,
         next: None,
         rewritten: None,
         parents: parent

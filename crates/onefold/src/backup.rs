@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use env::Clock;
+use format::config::Settings;
 use format::manifest::{SeriesName, StreamRole};
+use format::series::SeriesSettings;
 use ingest::{Client, ClientPools, Faults, ParentTree, Sent, SpooledSource, StreamSource, StreamSpec};
 use recipe::{StoreReader, TreeRoot};
 use restore::RestoreError;
@@ -23,6 +25,8 @@ use crate::repository::{
     Attempt, Beginning, ParentChoice, Pinned, Repository, Resume, RunningBackup, retried,
 };
 use crate::scope::Scope;
+use crate::series::SettingsOf;
+use crate::settings::SettingsChange;
 use crate::snapshots::{Snapshot, SnapshotList};
 use crate::store::Store;
 use crate::streams::role;
@@ -268,6 +272,15 @@ impl Repository for Store {
         call.run(self, &Scope::default(), monitor)
     }
 
+    fn own_settings(&self, name: &SeriesName) -> Result<Option<SeriesSettings>> {
+        let (settings, source) = self.series_settings(name)?;
+        Ok((source == SettingsOf::Series).then_some(settings))
+    }
+
+    fn set_own_settings(&self, name: &SeriesName, change: &SettingsChange) -> Result<()> {
+        self.set_series_settings(name, change).map(drop)
+    }
+
     fn begin(&self, how: &Beginning<'_>, monitor: &Monitor) -> Result<Box<dyn RunningBackup + '_>> {
         let begun = self.begin_backup(how, &monitor.counters)?;
         let parents = begun.parents.iter().filter_map(Snapshot::of).collect();
@@ -286,6 +299,10 @@ impl Pinned for PinnedBackups<'_> {
 
     fn reader(&self) -> Result<&dyn StoreReader> {
         Ok(self.nodes()?)
+    }
+
+    fn settings(&self) -> Option<Settings> {
+        Some(self.reading.settings())
     }
 
     fn explain(&self, error: Error) -> Error {

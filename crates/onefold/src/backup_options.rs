@@ -1,8 +1,9 @@
 //! The options of a backup: its source, and how to back it up.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use format::manifest::{SeriesName, StreamRole};
+use format::manifest::{BackupTotals, Origin, SeriesName, StreamRole};
 use ingest::{About, Counters, IngestOptions};
 use tree::{Excludes, FolderId, Marker, Roots, WalkOptions};
 use types::{SessionId, UnixNanos};
@@ -25,6 +26,19 @@ pub struct BackupOptions {
     pub only_if_changed: bool,
     /// The options of the pipeline.
     pub ingest: IngestOptions,
+    /// The facts of the original, if the backup is a copy.
+    pub(crate) original: Option<Arc<Original>>,
+}
+
+/// The facts of a backup that its copy has too.
+#[derive(Debug, Clone)]
+pub(crate) struct Original {
+    pub(crate) source_time: UnixNanos,
+    pub(crate) elapsed_nanos: u64,
+    pub(crate) program: String,
+    pub(crate) hold_until: Option<UnixNanos>,
+    pub(crate) origin: Option<Origin>,
+    pub(crate) totals: BackupTotals,
 }
 
 types::setters!(BackupOptions {
@@ -46,7 +60,8 @@ impl BackupOptions {
         let mut tags = self.tags.clone();
         tags.sort_unstable();
         tags.dedup();
-        About {
+        let counted = counters.of_client();
+        let of_now = About {
             name,
             source_time,
             elapsed_nanos,
@@ -54,7 +69,24 @@ impl BackupOptions {
             program: PROGRAM.to_owned(),
             tags,
             only_if_changed: self.only_if_changed,
-            counted: counters.of_client(),
+            hold_until: None,
+            origin: None,
+            counted,
+        };
+        let Some(original) = &self.original else {
+            return of_now;
+        };
+        About {
+            source_time: original.source_time,
+            elapsed_nanos: original.elapsed_nanos,
+            program: original.program.clone(),
+            hold_until: original.hold_until,
+            origin: original.origin,
+            counted: BackupTotals {
+                bytes_read: counted.bytes_read,
+                ..original.totals
+            },
+            ..of_now
         }
     }
 

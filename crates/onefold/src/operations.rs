@@ -15,6 +15,7 @@ use crate::stats::BackupLayout;
 
 pub use crate::archive::dump_archive;
 pub use crate::backup::{back_up_stream, back_up_tree};
+pub use crate::copy::copy;
 pub use crate::diff::diff;
 pub use crate::dump::dump;
 pub use crate::find::find_entries;

@@ -16,6 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
+use format::config::Settings;
 use recipe::NodeCache;
 use reclaim::Links;
 use restore::RestoreError;
@@ -176,6 +177,11 @@ impl<'a> Reading<'a> {
                 .is_some_and(ManifestEntry::is_forgotten)
         });
         Ok(links)
+    }
+
+    /// The permanent settings of the store.
+    pub(crate) fn settings(&self) -> Settings {
+        self.store.settings()
     }
 
     /// The manifests from which the choice was made.

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use env::Clock;
+use format::config::Settings;
+use format::series::SeriesSettings;
 use ingest::{BackupSession, ClientPools, Sent, Stream};
 use recipe::StoreReader;
 use restore::RestoreError;
@@ -21,6 +23,7 @@ use crate::backup_report::BackupReport;
 use crate::calls::{Call, Report};
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
+use crate::settings::SettingsChange;
 use crate::snapshots::{Snapshot, SnapshotList};
 
 pub use format::manifest::SeriesName;
@@ -136,6 +139,22 @@ pub trait Repository: Send + Sync {
     /// Threads and buffers of the client's half of backups.
     fn client_pools(&self) -> &ClientPools;
 
+    /// The settings that a series has of its own, if it has some and they can be read here.
+    ///
+    /// # Errors
+    /// Of the storage.
+    fn own_settings(&self, _: &SeriesName) -> Result<Option<SeriesSettings>> {
+        Ok(None)
+    }
+
+    /// Gives a series settings of its own. A store elsewhere keeps those that it has.
+    ///
+    /// # Errors
+    /// Settings that no series can have there; of the storage.
+    fn set_own_settings(&self, _: &SeriesName, _: &SettingsChange) -> Result<()> {
+        Ok(())
+    }
+
     /// Waits until the repository can be used again, after an operation failed with this error.
     /// Returns whether it can: then the operation may begin anew. A store in this process has
     /// nothing to wait for.
@@ -176,6 +195,11 @@ pub trait Pinned: Sync {
     /// # Errors
     /// Of the storage or the connection.
     fn reader(&self) -> Result<&dyn StoreReader>;
+
+    /// How the store cuts, if that is known here.
+    fn settings(&self) -> Option<Settings> {
+        None
+    }
 
     /// The error to report. If a backup was not pinned and has been forgotten since, the error says
     /// so.

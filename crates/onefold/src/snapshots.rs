@@ -3,7 +3,7 @@
 use format::manifest::{Backup, StreamRole};
 use format::names;
 use session::{DamagedObject, Filter, ManifestEntry};
-use types::{Revision, SeriesId, SessionId};
+use types::{Revision, SeriesId, SessionId, StoreId};
 
 use crate::covered::{Covered, ManifestLoss};
 use crate::error::{Error, Result};
@@ -60,6 +60,8 @@ impl Snapshot {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct SnapshotList {
+    /// The store that has them.
+    pub store: Option<StoreId>,
     /// By id.
     pub snapshots: Vec<Snapshot>,
     /// Each with its name and what is wrong with it. Those that cost no backup are left out:
@@ -121,6 +123,7 @@ impl Store {
             }
         }
         Ok(SnapshotList {
+            store: Some(self.id()),
             snapshots: backups,
             damaged,
         })

@@ -46,6 +46,6 @@ pub use message::AssembleStats;
 pub use preview::{Preview, preview_tree, remove_surplus};
 pub use references::references;
 pub use send::Sink;
-pub use stream::{Output, restore_stream};
+pub use stream::{Output, read_ranges, restore_stream};
 pub use tree::{Fault, TreeSource, TreeStats, restore_tree};
 pub use verify::{VerifyStats, verify_tree};

@@ -62,20 +62,33 @@ pub fn restore_stream(
     cancel: &AtomicBool,
 ) -> Result<AssembleStats, RestoreError> {
     counters.bytes_total.store(range.len, Ordering::Relaxed);
-    let ranges = [range];
-    let printer = recipe::NodeSource::fingerprinter(reader);
     let mut sink = StreamSink {
         output,
         name,
         counters,
         cancel,
     };
-    let stats = thread::scope(|scope| {
-        let refs = references_by(scope, assembling.prefetch_threads, reader, root, &ranges);
-        assemble(reader, printer, refs, assembling, &mut sink)
-    })?;
+    let stats = read_ranges(reader, root, &[range], &mut sink, assembling)?;
     counters.files.fetch_add(1, Ordering::Relaxed);
     Ok(stats)
+}
+
+/// Reads ranges of a stream, one after another, into a sink.
+///
+/// # Errors
+/// Errors of the sink, which decides about bytes that cannot be read; if the reader itself failed.
+pub fn read_ranges(
+    reader: &dyn StoreReader,
+    root: &TreeRoot,
+    ranges: &[ByteRange],
+    sink: &mut dyn Sink,
+    assembling: AssembleOptions,
+) -> Result<AssembleStats, RestoreError> {
+    let printer = recipe::NodeSource::fingerprinter(reader);
+    thread::scope(|scope| {
+        let refs = references_by(scope, assembling.prefetch_threads, reader, root, ranges);
+        assemble(reader, printer, refs, assembling, sink)
+    })
 }
 
 struct StreamSink<'a> {

@@ -382,10 +382,14 @@ impl Running<'_> {
     }
 
     fn commit(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {
-        let about = About {
+        let mut about = About {
             name: self.about.name.clone(),
             ..About::from_bytes(body)?
         };
+        let is_hold_refused = about.hold_until.is_some() && !self.user.rights.has(Right::Hold);
+        if is_hold_refused {
+            about.hold_until = None;
+        }
         if !self.checker.is_whole() {
             return Err(Refusal::new(
                 RefusalKind::Malformed,
@@ -395,11 +399,13 @@ impl Running<'_> {
         self.quota.ensure(self.user)?;
         let made = self.session.commit(about).map_err(|error| refusal_of(&error))?;
         let (healed, warnings) = self.hosted.after_commit(&self.user.store, &made);
+        let no_hold = "this token may not hold backups: the new backup is not held".to_owned();
+        let no_hold = is_hold_refused.then_some(no_hold);
         for Healed { container, slots, .. } in healed {
             tracing::info!(target: TARGET, %container, slots, "healed damaged chunks");
         }
         let committed = CommittedBackup {
-            warnings: warnings.iter().map(ToString::to_string).collect(),
+            warnings: warnings.iter().map(ToString::to_string).chain(no_hold).collect(),
             ..made.into()
         };
         Ok(committed.to_bytes())

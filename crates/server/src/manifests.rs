@@ -66,6 +66,7 @@ impl Namespace {
     pub(crate) fn all(&self, list: &SnapshotList) -> Manifests {
         let damaged = list.damaged.iter();
         Manifests {
+            store: list.store,
             backups: list.snapshots.iter().filter_map(|one| self.sent(one)).collect(),
             damaged: damaged
                 .map(|object| (object.name.to_string(), object.why.clone()))

@@ -273,6 +273,8 @@ fn about() -> About {
         program: "a test".to_owned(),
         tags: Vec::new(),
         only_if_changed: false,
+        hold_until: None,
+        origin: None,
         counted: BackupTotals::default(),
     }
 }

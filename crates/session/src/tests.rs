@@ -260,6 +260,7 @@ fn plain_backup(series_number: u8) -> Backup {
         containers: Vec::new(),
         adopted: Vec::new(),
         parents: Vec::new(),
+        origin: None,
         next: None,
         rewritten: None,
         totals: BackupTotals::default(),

@@ -1,6 +1,7 @@
 //! Messages outside of a backup: greeting, joining, logging in, listing, reading.
 
 use format::wire::{Reader, Writer};
+use types::StoreId;
 
 use crate::codec::{Result, TEXT_BYTES_MAX, Wire};
 use crate::session::SentManifest;
@@ -133,6 +134,8 @@ texts!(Login { token, namespace });
 /// The manifests of a namespace's backups, oldest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifests {
+    /// The store that has them.
+    pub store: Option<StoreId>,
     /// The backups.
     pub backups: Vec<SentManifest>,
     /// Manifests that cannot be read: name, and why.
@@ -141,12 +144,14 @@ pub struct Manifests {
 
 impl Wire for Manifests {
     fn write(&self, w: &mut Writer<'_>) {
+        w.option(self.store, Writer::store);
         self.backups.write(w);
         self.damaged.write(w);
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {
         Ok(Self {
+            store: r.option(Reader::store)?,
             backups: Wire::read(r)?,
             damaged: Wire::read(r)?,
         })

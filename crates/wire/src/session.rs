@@ -2,7 +2,9 @@
 
 use crypto::Fingerprinter;
 use format::config::Settings;
-use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
+use format::manifest::{
+    Backup, BackupTotals, ContainerSpan, Manifest, Origin, SeriesName, StreamRole, StreamRoot,
+};
 use format::wire::{Reader, Writer};
 use index::ResolverStats;
 use ingest::{About, Committed, Granularity, IngestError, ResumedStream, Stream, Terms, VerifiedKnown};
@@ -360,6 +362,11 @@ impl Wire for About {
         w.text(&self.program);
         self.tags.write(w);
         w.flag(self.only_if_changed);
+        w.option(self.hold_until, Writer::nanos);
+        w.option(self.origin, |w, origin| {
+            w.store(origin.store);
+            w.session(origin.backup);
+        });
         self.counted.write(w);
     }
 
@@ -372,6 +379,13 @@ impl Wire for About {
             program: Wire::read(r)?,
             tags: Wire::read(r)?,
             only_if_changed: r.flag()?,
+            hold_until: r.option(Reader::nanos)?,
+            origin: r.option(|r| {
+                Ok(Origin {
+                    store: r.store()?,
+                    backup: r.session()?,
+                })
+            })?,
             counted: Wire::read(r)?,
         })
     }

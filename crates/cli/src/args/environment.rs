@@ -11,7 +11,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Command as Clap};
 use cli_support::idle::is_typed;
 
-use super::Cli;
+use super::copy::SOURCE_PASSWORDS;
+use super::{Cli, Command};
 use crate::profile::PASSWORDS;
 
 /// Removes empty variables from the definition.
@@ -63,6 +64,15 @@ fn variable(clap: &Clap, option: &str, value: &str) -> Option<String> {
 
 /// Drops values from the environment if another option was typed for the same thing.
 pub(super) fn give_way(cli: &mut Cli, matches: &ArgMatches) {
+    if let Command::Copy(copy) = &mut cli.command
+        && SOURCE_PASSWORDS.iter().any(|id| is_typed(matches, id))
+    {
+        let from = &mut copy.from;
+        from.from_password_file
+            .take_if(|_| !is_typed(matches, "from_password_file"));
+        from.from_password_command
+            .take_if(|_| !is_typed(matches, "from_password_command"));
+    }
     if PASSWORDS.iter().any(|id| is_typed(matches, id)) {
         let global = &mut cli.global;
         global

@@ -5,6 +5,7 @@ use clap::{ArgMatches, Command as Clap};
 use cli_support::idle::{Idle, idle_cap, is_typed, option};
 use onefold::Capping;
 
+use super::copy::SOURCE_PASSWORDS;
 use super::series::{LayoutMode, Series};
 use super::typed::is_on_server;
 use super::{ALL, Backup, Cat, Cli, Command, CompressionMode, Find, LATEST, Ls, Man, Server, Tenant};
@@ -89,7 +90,12 @@ impl Cli {
 
 /// Two of these options were typed, and only one could count.
 fn two_passwords(matches: &ArgMatches) -> Option<Idle> {
-    let mut typed = PASSWORDS.iter().filter(|id| is_typed(matches, id));
+    two_of(&PASSWORDS, matches)
+}
+
+/// Two of these options were typed, which all say how one store is opened.
+fn two_of(ids: &[&str], matches: &ArgMatches) -> Option<Idle> {
+    let mut typed = ids.iter().filter(|id| is_typed(matches, id));
     let (one, another) = (typed.next()?, typed.next()?);
     let why = format!(
         "{} and {} both say how the store is opened: leave one of them out",
@@ -105,6 +111,7 @@ impl Command {
         let has_index = matches!(
             self,
             Self::Backup(_)
+                | Self::Copy(_)
                 | Self::Forget(_)
                 | Self::Prune(_)
                 | Self::Stats(_)
@@ -115,6 +122,7 @@ impl Command {
         let reads_backups = matches!(
             self,
             Self::Restore(_)
+                | Self::Copy(_)
                 | Self::Dump(_)
                 | Self::Ls(_)
                 | Self::Diff(_)
@@ -159,6 +167,13 @@ impl Command {
                 let cap = backup.cap.unwrap_or(Capping::default().cap);
                 idle_cap(cap, matches, &["cap_remember"]).or_else(|| idle_backup(backup, matches))
             }
+            Self::Copy(copy)
+                if copy.compression == CompressionMode::Off && is_typed(matches, "compression_level") =>
+            {
+                let why = "--compression-level says how to compress, and --compression is `off`";
+                Some((ErrorKind::ArgumentConflict, why.to_owned()))
+            }
+            Self::Copy(_) => two_of(&SOURCE_PASSWORDS, matches).or_else(|| self.idle_filter()),
             Self::Init(init) if init.domain_of.is_none() && is_typed(matches, "from_password_file") => {
                 let why = "--from-password-file is of the store that --domain-of names, and none is named";
                 Some((ErrorKind::MissingRequiredArgument, why.to_owned()))
@@ -224,6 +239,7 @@ impl Command {
             Self::Hold(hold) => (&hold.ids[..], &hold.filter, false),
             Self::Unhold(unhold) => (&unhold.ids[..], &unhold.filter, false),
             Self::Stats(stats) => (&stats.ids[..], &stats.filter, true),
+            Self::Copy(copy) => (&copy.ids[..], &copy.filter, false),
             _ => return None,
         };
         let is_chosen = |id: &String| id == LATEST || takes_all && id == ALL;

@@ -9,7 +9,8 @@ use super::typed::own_store;
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// Share the fingerprint domain of this store, so that copies between the two move references
+    /// Share the fingerprint domain of this store, and its chunk length: `copy` between the two then
+    /// moves only what the other one lacks
     #[arg(long, value_name = "STORE", value_parser = own_store())]
     pub(crate) domain_of: Option<PathBuf>,
     /// File with the password of the store named by --domain-of (default: the same password)
@@ -19,9 +20,10 @@ pub(crate) struct Init {
     /// can, whatever the umask is
     #[arg(long)]
     pub(crate) group_access: bool,
-    /// Average chunk length in KiB, a power of two from 1 to 128
-    #[arg(long, default_value_t = 8, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..=128))]
-    pub(crate) chunk_kib: u32,
+    /// Average chunk length in KiB, a power of two from 1 to 128 (default: 8, or that of the store
+    /// named by --domain-of)
+    #[arg(long, value_name = "KIB", value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub(crate) chunk_kib: Option<u32>,
     /// Target size of a container in MiB, 1 to 256
     #[arg(long, default_value_t = 16, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) container_mib: u32,

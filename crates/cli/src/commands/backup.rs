@@ -25,6 +25,8 @@ use onefold::{
 use serde::Serialize;
 use transport::Traffic;
 
+pub(super) use options::compression;
+
 use super::{optimize, pipeline, place, typed};
 use crate::args::{Backup, Global};
 

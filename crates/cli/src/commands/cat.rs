@@ -111,6 +111,7 @@ fn manifest(snapshot: &Snapshot) -> Value {
         "adopted": backup.adopted.iter().map(|(session, checkpoint)| {
             json!({"session": session.get(), "checkpoint": checkpoint})
         }).collect::<Vec<_>>(),
+        "origin": backup.origin,
         "parents": backup.parents.iter().map(|(parent, revision)| {
             json!({"id": parent.get(), "revision": revision.get()})
         }).collect::<Vec<_>>(),

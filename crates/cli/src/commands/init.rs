@@ -21,7 +21,7 @@ struct Done {
 
 pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> {
     let place = place(global)?;
-    if !args.chunk_kib.is_power_of_two() {
+    if args.chunk_kib.is_some_and(|kib| !kib.is_power_of_two()) {
         bail!("--chunk-kib takes a power of two, such as 8 or 16");
     }
     let vault = vault(&place)?;
@@ -51,8 +51,17 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
             Some(store)
         }
     };
-    let options = InitOptions::default()
-        .chunk_avg_bytes(args.chunk_kib.saturating_mul(1024))
+    let mut options = InitOptions::default();
+    if let Some(other) = &domain_of {
+        let settings = other.settings();
+        options = options
+            .chunk_avg_bytes(settings.chunk_avg_bytes)
+            .node_avg_children(settings.node_avg_children);
+    }
+    if let Some(kib) = args.chunk_kib {
+        options = options.chunk_avg_bytes(kib.saturating_mul(1024));
+    }
+    let options = options
         .container_bytes(args.container_mib.saturating_mul(1 << 20))
         .label(label())
         .series(args.series.change())

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use client::{Listings, RemoteRepository, RemoteStorage, Target, Tokens};
 use onefold::repository::Repository;
-use onefold::{Env, ObjectStoreLocation, Store, SystemClock, SystemEntropy};
+use onefold::{Credential, Env, ObjectStoreLocation, Store, SystemClock, SystemEntropy};
 use transport::{Address, Traffic, Tunnel};
 
-use super::{open_folder, open_in, typed};
+use super::{open_with, typed};
 use crate::args::Global;
-use crate::folders;
+use crate::{folders, password};
 
 /// The place of a store.
 pub(super) enum Place {
@@ -90,11 +90,16 @@ pub(super) fn place(global: &Global) -> Result<Place> {
     let Some(named) = &global.repo else {
         bail!("which store? Name its folder with --repo, or set ONEFOLD_REPOSITORY")
     };
+    place_of(named)
+}
+
+/// The place that the text names.
+pub(super) fn place_of(named: &Path) -> Result<Place> {
     match elsewhere(named) {
         Some(place) => place,
         None => {
             typed::ensure_expanded(named)?;
-            Ok(Place::Folder(named.clone()))
+            Ok(Place::Folder(named.to_owned()))
         }
     }
 }
@@ -114,13 +119,32 @@ pub(super) fn elsewhere(named: &Path) -> Option<Result<Place>> {
 
 /// Opens the store that the arguments name, wherever it is.
 pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
-    let place = place(global)?;
+    let opened = open_as(global, place(global)?, &|| password::existing(global))?;
+    match (&opened, &global.idle_on_server) {
+        (Opened::Remote(_), Some(idle)) => Err(IdleOption(Arc::clone(idle)).into()),
+        _ => Ok(opened),
+    }
+}
+
+/// Opens the store at a place, with the password that the function gives.
+pub(super) fn open_as(
+    global: &Global,
+    place: Place,
+    credential: &dyn Fn() -> Result<Credential>,
+) -> Result<Opened> {
     let shown = place.to_string();
+    let open = |env: &Env, reads_content| {
+        let store = open_with(global, env, reads_content, &shown, credential)?;
+        Ok::<_, anyhow::Error>(Box::new(store))
+    };
     let target = match place {
-        Place::Folder(folder) => return Ok(Opened::Local(Box::new(open_folder(global, &folder)?))),
+        Place::Folder(folder) => {
+            let env = Store::find_local(&folder).with_context(|| shown.clone())?;
+            return Ok(Opened::Local(open(&env, true)?));
+        }
         Place::ObjectStore(location) => {
             let env = Env::object_store(&location).map_err(onefold::Error::from)?;
-            return Ok(Opened::Local(Box::new(open_in(global, &env, true, &shown)?)));
+            return Ok(Opened::Local(open(&env, true)?));
         }
         Place::Server(address) => over_network(&address)?,
         Place::Tunnel(tunnel) => through(tunnel),
@@ -128,15 +152,12 @@ pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
     let clock: Arc<dyn onefold::Clock> = Arc::new(SystemClock);
     let entropy: Arc<dyn onefold::Entropy> = Arc::new(SystemEntropy);
     let mut repository = match client::open(target, &clock, &entropy)? {
-        client::Opened::Repository(repository) => match &global.idle_on_server {
-            Some(idle) => return Err(IdleOption(Arc::clone(idle)).into()),
-            None => repository,
-        },
+        client::Opened::Repository(repository) => repository,
         client::Opened::Vault(vault) => {
             let traffic = vault.traffic().clone();
             let reads_content = vault.has_right("read") || vault.has_right("maintain");
             let env = Env::system(Arc::new(vault));
-            let store = Box::new(open_in(global, &env, reads_content, &shown)?);
+            let store = open(&env, reads_content)?;
             return Ok(Opened::Vault { store, traffic });
         }
     };
@@ -159,7 +180,10 @@ pub(super) fn open_for_dry_run(global: &Global) -> Result<Opened> {
             bail!("a dry run needs the store itself, and {place} is on a server; leave --dry-run out")
         }
     };
-    let store = open_in(global, &onefold::dry_run(&env), true, &place.to_string())?;
+    let env = onefold::dry_run(&env);
+    let store = open_with(global, &env, true, &place.to_string(), &|| {
+        password::existing(global)
+    })?;
     Ok(Opened::Local(Box::new(store)))
 }
 

@@ -26,6 +26,14 @@ struct Row {
     program_version: String,
     hold_until: Option<String>,
     next: Option<u64>,
+    origin: Option<OriginOf>,
+}
+
+/// The backup that this one is a copy of.
+#[derive(Serialize)]
+struct OriginOf {
+    repository_id: String,
+    snapshot_id: u64,
 }
 
 pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code> {
@@ -102,6 +110,10 @@ pub(crate) fn run(global: &Global, args: &Filter, output: Output) -> Result<Code
             program_version: backup.program.clone(),
             hold_until: backup.hold_until.map(|until| utc_time(until.get())),
             next: backup.next.map(onefold::SessionId::get),
+            origin: backup.origin.map(|origin| OriginOf {
+                repository_id: origin.store.to_string(),
+                snapshot_id: origin.backup.get(),
+            }),
         })?;
     }
     output.line(format!(

@@ -16,6 +16,7 @@ mod bed;
 mod careful;
 mod comparing;
 mod control;
+mod copying;
 mod cuts;
 mod disks;
 mod documents;

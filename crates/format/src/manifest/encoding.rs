@@ -3,7 +3,9 @@
 use types::{ContainerKind, SessionId};
 
 use crate::error::{FormatError, Result};
-use crate::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
+use crate::manifest::{
+    Backup, BackupTotals, ContainerSpan, Manifest, Origin, SeriesName, StreamRole, StreamRoot,
+};
 use crate::payload::{Payload, ascends, payload, rule};
 use crate::wire::{Reader, Writer};
 
@@ -176,6 +178,10 @@ fn write_backup(w: &mut Writer<'_>, b: &Backup) {
         w.session(session);
         w.revision(revision);
     });
+    w.option(b.origin, |w, origin| {
+        w.store(origin.store);
+        w.session(origin.backup);
+    });
     for figure in figures(&b.totals) {
         w.varint(figure);
     }
@@ -194,9 +200,17 @@ fn read_backup(r: &mut Reader<'_>, next: Option<SessionId>, rewritten: Option<u6
         containers: r.list(3, read_span)?,
         adopted: r.list(2, read_adopted)?,
         parents: r.list(2, |r| Ok((r.session()?, r.revision()?)))?,
+        origin: r.option(read_origin)?,
         next,
         rewritten,
         totals: read_totals(r)?,
+    })
+}
+
+fn read_origin(r: &mut Reader<'_>) -> Result<Origin> {
+    Ok(Origin {
+        store: r.store()?,
+        backup: r.session()?,
     })
 }
 

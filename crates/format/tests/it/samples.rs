@@ -9,7 +9,9 @@ use format::container::{
 };
 use format::frame::{FrameHeader, ObjectKind, append_digest};
 use format::listing::{Branch, Content, EntryKind, EntryState, Fence, FencePage, ListingEntry};
-use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
+use format::manifest::{
+    Backup, BackupTotals, ContainerSpan, Manifest, Origin, SeriesName, StreamRole, StreamRoot,
+};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{
     Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Removed,
@@ -347,6 +349,10 @@ pub(crate) fn backup() -> Backup {
         ],
         adopted: vec![(session(40), Some(3)), (session(41), None)],
         parents: vec![(session(39), revision(1))],
+        origin: Some(Origin {
+            store: StoreId::from_bytes(bytes(0x50)),
+            backup: session(38),
+        }),
         next: None,
         rewritten: None,
         totals: BackupTotals {

@@ -10,7 +10,9 @@ use format::container::{
 use format::listing::{
     Branch, Content, EntryKind, EntryState, FENCE_LEVEL_MAX, Fence, FencePage, ListingEntry,
 };
-use format::manifest::{Backup, BackupTotals, ContainerSpan, Manifest, SeriesName, StreamRole, StreamRoot};
+use format::manifest::{
+    Backup, BackupTotals, ContainerSpan, Manifest, Origin, SeriesName, StreamRole, StreamRoot,
+};
 use format::node::{Node, NodeEntry};
 use format::reclaim::{
     Condemned, ContainerRun, ContainerSlots, CoveredManifest, Damaged, GroupId, LeftSlots, Marks, Removed,
@@ -421,6 +423,11 @@ fn totals() -> impl Strategy<Value = BackupTotals> {
     })
 }
 
+fn origin() -> impl Strategy<Value = Option<Origin>> {
+    let store = any::<[u8; 16]>().prop_map(StoreId::from_bytes);
+    option::of((store, session()).prop_map(|(store, backup)| Origin { store, backup }))
+}
+
 fn backup() -> impl Strategy<Value = Backup> {
     let who = (series_name(), nanos(), number(u64::MAX), blob(), ".{0,20}");
     let tags = btree_set(".{0,10}", 0..4).prop_map(|set| set.into_iter().collect());
@@ -429,14 +436,14 @@ fn backup() -> impl Strategy<Value = Backup> {
     let links = (
         adopted(),
         parents,
-        (option::of(session()), option::of(number(u64::MAX))),
+        (origin(), option::of(session()), option::of(number(u64::MAX))),
         totals(),
     );
     (who, what, links).prop_map(
         |(
             (series, source_time, elapsed_nanos, user, program),
             (tags, hold_until, streams, containers),
-            (adopted, parents, (next, rewritten), totals),
+            (adopted, parents, (origin, next, rewritten), totals),
         )| Backup {
             series,
             source_time,
@@ -449,6 +456,7 @@ fn backup() -> impl Strategy<Value = Backup> {
             containers,
             adopted,
             parents,
+            origin,
             next,
             rewritten: rewritten.filter(|_| next.is_none()),
             totals,

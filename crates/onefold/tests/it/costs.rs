@@ -248,6 +248,8 @@ fn known_segments_cost_a_look_up_a_container() {
         program: String::new(),
         tags: Vec::new(),
         only_if_changed: false,
+        hold_until: None,
+        origin: None,
         counted: counters.of_client(),
     };
     let committed = local.commit(about).unwrap();

@@ -11,6 +11,7 @@ mod archival_window;
 mod caches;
 mod capping;
 mod copies;
+mod copy;
 mod costs;
 mod epochs;
 mod examples;

@@ -8,6 +8,7 @@ mod common;
 #[path = "../damage_support/mod.rs"]
 mod damage_support;
 
+mod copy_crash;
 mod crash;
 mod damage;
 mod full_disk;

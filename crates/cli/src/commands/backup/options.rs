@@ -11,14 +11,7 @@ use crate::commands::host;
 /// The library's options for these arguments.
 pub(super) fn of(args: &Backup) -> Result<BackupOptions> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let level = args.compression_level.unwrap_or(onefold::COMPRESSION_LEVEL);
-    let compression = match args.compression {
-        CompressionMode::Auto => Compression::Auto { level },
-        CompressionMode::On => Compression::Level(level),
-        CompressionMode::Off => Compression::Off,
-    };
-    // A level that the user chose does not change.
-    let slow_line_level = args.compression_level.is_none().then_some(SLOW_LINE_LEVEL);
+    let (compression, slow_line_level) = compression(args.compression, args.compression_level);
     let usual = IngestOptions::for_cores(cores);
     let readers = args.read_concurrency.map_or(usual.readers, usize::from);
     Ok(BackupOptions::default()
@@ -43,6 +36,21 @@ pub(super) fn of(args: &Backup) -> Result<BackupOptions> {
                 .verify_known(args.verify_known())
                 .is_resumable(args.stdin || args.stdin_from_command || args.image_kib.is_some()),
         ))
+}
+
+/// How regions are compressed, and the level while the network is what slows this down.
+pub(in crate::commands) fn compression(
+    mode: CompressionMode,
+    typed_level: Option<i32>,
+) -> (Compression, Option<i32>) {
+    let level = typed_level.unwrap_or(onefold::COMPRESSION_LEVEL);
+    let compression = match mode {
+        CompressionMode::Auto => Compression::Auto { level },
+        CompressionMode::On => Compression::Level(level),
+        CompressionMode::Off => Compression::Off,
+    };
+    // A level that the user chose does not change.
+    (compression, typed_level.is_none().then_some(SLOW_LINE_LEVEL))
 }
 
 #[cfg(test)]

@@ -115,6 +115,8 @@ impl Host for LocalHost {
             program: "the suite".to_owned(),
             tags: vec!["tagged".to_owned()],
             only_if_changed: false,
+            hold_until: None,
+            origin: None,
             counted,
         }
     }

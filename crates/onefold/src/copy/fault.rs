@@ -1,0 +1,73 @@
+//! Why a backup was not copied: one of the two stores failed, or the source's data is damaged.
+
+use std::ops::Range;
+
+use ingest::IngestError;
+use recipe::RecipeError;
+use restore::RestoreError;
+use types::ByteRange;
+
+use crate::error::Error;
+
+/// Bytes of the source that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LostRange {
+    /// The number of the stream.
+    pub(super) stream: usize,
+    /// Its bytes.
+    pub(super) range: ByteRange,
+}
+
+impl LostRange {
+    pub(super) fn new(stream: usize, range: ByteRange) -> Self {
+        Self { stream, range }
+    }
+}
+
+/// Why a copy ended.
+#[derive(Debug)]
+pub(super) enum CopyFault {
+    /// The source could not be read.
+    Source {
+        /// The first error.
+        error: Error,
+        /// What is known to be lost.
+        lost: Vec<LostRange>,
+    },
+    /// The destination failed, or somebody asked to stop.
+    Other(Error),
+}
+
+impl CopyFault {
+    /// An error of reading the source.
+    pub(super) fn of_source(error: impl Into<Error>) -> Self {
+        Self::Source {
+            error: error.into(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// A node of the source cannot be read, and with it this range of a stream.
+    pub(super) fn lost(stream: usize, range: Range<u64>, error: RecipeError) -> Self {
+        let range = ByteRange {
+            offset: range.start,
+            len: range.end.saturating_sub(range.start),
+        };
+        Self::Source {
+            error: RestoreError::Recipe(error).into(),
+            lost: vec![LostRange::new(stream, range)],
+        }
+    }
+}
+
+impl From<IngestError> for CopyFault {
+    fn from(error: IngestError) -> Self {
+        Self::Other(error.into())
+    }
+}
+
+impl From<Error> for CopyFault {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}

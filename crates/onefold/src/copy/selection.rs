@@ -1,0 +1,136 @@
+//! Chooses the backups to copy: those that the destination does not have.
+//!
+//! A backup is known by its origin: the store and number of the backup that was made from files. A
+//! copy of a copy has the origin of the copy. So what was copied away and back is recognized, and so
+//! is what came by two ways.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use format::manifest::{Backup, Origin, SeriesName};
+use types::{SessionId, StoreId};
+
+use super::CopyRequest;
+use crate::error::Result;
+use crate::repository::Repository;
+use crate::snapshots::Snapshot;
+
+/// What to copy.
+#[derive(Debug)]
+pub(super) struct Selection {
+    /// By id.
+    pub(super) due: Vec<Snapshot>,
+    /// Those that the destination has, with their numbers there.
+    pub(super) skipped: Vec<(Snapshot, SessionId)>,
+    /// What is wrong with manifests of the source that cannot be read.
+    pub(super) unread: Vec<String>,
+    store: Option<StoreId>,
+    /// All backups of the source, by id.
+    all: Vec<Snapshot>,
+    /// The backups of the destination, by origin.
+    copies: BTreeMap<Origin, Copy>,
+    /// The series of the destination, and those whose first backup is copied now.
+    series: BTreeSet<SeriesName>,
+}
+
+/// A backup of the destination.
+#[derive(Debug, Clone, Copy)]
+struct Copy {
+    id: SessionId,
+    /// It refers forward to another one, so no backup can take ranges from it.
+    is_archival: bool,
+}
+
+/// The origin of a backup in this store. `None` if nobody knows the store.
+fn origin_of(store: Option<StoreId>, id: SessionId, backup: &Backup) -> Option<Origin> {
+    let own = store.map(|store| Origin { store, backup: id });
+    backup.origin.or(own)
+}
+
+impl Selection {
+    /// # Errors
+    /// If a named backup does not exist; of either repository.
+    pub(super) fn new(from: &dyn Repository, to: &dyn Repository, request: &CopyRequest) -> Result<Self> {
+        let source = from.snapshots()?;
+        let mut chosen: BTreeMap<SessionId, Snapshot> = BTreeMap::new();
+        for text in &request.ids {
+            let found = source.find(text, &request.filter)?;
+            chosen.insert(found.id, found.clone());
+        }
+        let mut unread = Vec::new();
+        if request.ids.is_empty() {
+            let passing = source.snapshots.iter();
+            let passing = passing.filter(|one| request.filter.lets_through(&one.backup));
+            chosen.extend(passing.map(|one| (one.id, one.clone())));
+            let damaged = source.damaged.iter();
+            unread.extend(damaged.map(|object| format!("{}: {}", object.name, object.why)));
+        }
+        let destination = to.snapshots()?;
+        let mut copies = BTreeMap::new();
+        for one in &destination.snapshots {
+            if let Some(origin) = origin_of(destination.store, one.id, &one.backup) {
+                let is_archival = one.backup.next.is_some();
+                copies.insert(
+                    origin,
+                    Copy {
+                        id: one.id,
+                        is_archival,
+                    },
+                );
+            }
+        }
+        let (mut due, mut skipped) = (Vec::new(), Vec::new());
+        for one in chosen.into_values() {
+            let origin = origin_of(source.store, one.id, &one.backup);
+            match origin.and_then(|origin| copies.get(&origin)) {
+                Some(copy) => skipped.push((one, copy.id)),
+                None => due.push(one),
+            }
+        }
+        Ok(Self {
+            due,
+            skipped,
+            unread,
+            store: source.store,
+            all: source.snapshots,
+            copies,
+            series: destination
+                .snapshots
+                .into_iter()
+                .map(|one| one.backup.series)
+                .collect(),
+        })
+    }
+
+    /// Whether this is the first time that the destination gets a backup of the series.
+    pub(super) fn begins(&mut self, series: &SeriesName) -> bool {
+        self.series.insert(series.clone())
+    }
+
+    /// The origin of a backup of the source.
+    pub(super) fn origin(&self, snapshot: &Snapshot) -> Option<Origin> {
+        origin_of(self.store, snapshot.id, &snapshot.backup)
+    }
+
+    /// The newest backup of the series before this one that the destination has a copy of, and the
+    /// number of the copy.
+    pub(super) fn earlier(&self, snapshot: &Snapshot) -> Option<(Snapshot, SessionId)> {
+        let roles = |one: &Snapshot| -> Vec<_> { one.backup.streams.iter().map(|one| one.role).collect() };
+        let mut before = self.all.iter().rev().filter(|one| {
+            one.id < snapshot.id
+                && one.backup.series == snapshot.backup.series
+                && roles(one) == roles(snapshot)
+        });
+        before.find_map(|one| {
+            let copy = self.copies.get(&self.origin(one)?)?;
+            (!copy.is_archival).then(|| (one.clone(), copy.id))
+        })
+    }
+
+    /// Notes a copy that was made.
+    pub(super) fn note(&mut self, snapshot: &Snapshot, id: SessionId) {
+        if let Some(origin) = self.origin(snapshot) {
+            let is_archival = false;
+            self.copies.insert(origin, Copy { id, is_archival });
+        }
+    }
+}
