@@ -31,9 +31,19 @@ impl CatalogCopies {
     /// An empty container of copies; the kind of `id` must be `Catalog`.
     #[must_use]
     pub fn new(containers: &Containers, id: ContainerId, compression: Compression) -> Self {
+        Self::again(containers, (id, Generation::FIRST), compression)
+    }
+
+    /// A later generation of a container of copies, empty.
+    #[must_use]
+    pub fn again(
+        containers: &Containers,
+        (id, generation): (ContainerId, Generation),
+        compression: Compression,
+    ) -> Self {
         debug_assert_eq!(id.kind, ContainerKind::Catalog);
         Self {
-            builder: ContainerBuilder::new(id, Generation::FIRST),
+            builder: ContainerBuilder::new(id, generation),
             fingerprinter: containers.fingerprinter().clone(),
             compression,
             plain: Vec::new(),

@@ -68,6 +68,9 @@ pub struct CheckReport {
     /// containers without an ending. Rot or a crash leaves them. They are no damage, but worth a
     /// report.
     pub leftovers: Vec<Finding>,
+    /// Containers with damage in any copy, of which backups need something. Only those that were
+    /// read whole.
+    pub damaged_containers: BTreeSet<ContainerId>,
     /// Backups whose manifest the storage does not give now. They may be whole.
     pub unread_backups: BTreeSet<SessionId>,
     /// Backups that cannot be restored whole.
@@ -131,6 +134,31 @@ impl Store {
     /// # Errors
     /// As [`Self::check`].
     pub fn check_within(&self, scope: &Scope, read_data: ReadData, monitor: &Monitor) -> Result<CheckReport> {
+        self.check_chosen(scope, monitor, |containers| match read_data {
+            ReadData::None => None,
+            ReadData::Share(share) => Some(choose(containers, share, self.seed())),
+            ReadData::Part { part, of } => Some(part_of(containers, part, of)),
+        })
+    }
+
+    /// Checks the structure, and the bytes of these containers.
+    pub(crate) fn check_containers(
+        &self,
+        ids: &BTreeSet<ContainerId>,
+        monitor: &Monitor,
+    ) -> Result<CheckReport> {
+        self.check_chosen(&Scope::default(), monitor, |containers| {
+            Some(containers.iter().copied().filter(|id| ids.contains(id)).collect())
+        })
+    }
+
+    /// Checks the structure, and the bytes of the containers that `choose` chooses of all.
+    fn check_chosen(
+        &self,
+        scope: &Scope,
+        monitor: &Monitor,
+        choose: impl Fn(&[ContainerId]) -> Option<Vec<ContainerId>>,
+    ) -> Result<CheckReport> {
         let reading = Reading::begin(self, |list| {
             let has = |entry: &&ManifestEntry| entry.backup().is_some_and(|backup| scope.has(backup));
             list.backups().filter(has).map(ManifestEntry::session).collect()
@@ -138,12 +166,7 @@ impl Store {
         let mut report = CheckReport::default();
         let structure = structure::check((self, scope), &reading, monitor, &mut report)?;
         let mut bad = structure.bad;
-        let chosen = match read_data {
-            ReadData::None => None,
-            ReadData::Share(share) => Some(choose(&structure.containers, share, self.seed())),
-            ReadData::Part { part, of } => Some(part_of(&structure.containers, part, of)),
-        };
-        if let Some(chosen) = chosen {
+        if let Some(chosen) = choose(&structure.containers) {
             monitor.begin_part(WorkUnit::Containers, chosen.len() as u64);
             data::read(self, &chosen, &structure.needs, monitor, &mut report, &mut bad)?;
         }

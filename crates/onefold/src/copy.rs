@@ -18,6 +18,7 @@ mod relay;
 mod reread;
 mod selection;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use format::config::Settings;
@@ -52,6 +53,8 @@ pub struct CopyRequest {
     pub filter: Filter,
     /// Copies nothing, and says what it would copy.
     pub is_dry_run: bool,
+    /// Copies these too if the destination has them: its own are damaged.
+    pub(crate) again: BTreeSet<SessionId>,
     /// Memory and threads of reading.
     pub assembling: AssembleOptions,
     /// The options of the pipeline into the destination.

@@ -60,6 +60,7 @@ pub mod operations;
 mod optimize;
 mod prune;
 mod reading;
+mod repair;
 pub mod repository;
 mod restore;
 mod restore_preview;
@@ -130,6 +131,7 @@ pub use reclaim::retention::{
     Candidate, Decision, Group, GroupBy, GroupKey, Limit, Period, Policy, Reason, Rule, TimeSpan, Times,
 };
 pub use reclaim::{Waiting, WaitingRole, Warning as ReclaimWarning};
+pub use repair::{RepairReport, RepairStep};
 pub use restore_preview::RestorePreview;
 pub use restore_request::{RestoreReport, RestoreRequest};
 pub use revise::{Held, HoldEnd, Retagged, TagChange, Which};

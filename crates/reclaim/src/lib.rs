@@ -49,7 +49,7 @@ pub use compact::Packing;
 pub use context::Context;
 pub use error::{ReclaimError, Result};
 pub use exclusive_bytes::{Exclusive, exclusive};
-pub use heal::{HealReport, Healed, heal};
+pub use heal::{HealReport, Healed, heal, rewrite};
 pub use links::Links;
 pub use options::{PruneOptions, PruneReport};
 pub use plan::{Limits, Unused};

@@ -87,6 +87,7 @@ fn read_of(
         Err(error) if refuses_container(&error) => Err(error.into()),
         Err(error) => {
             report.find_if(needs.has(id), id, Damage::container(error), false);
+            report.damaged_containers.insert(id);
             bad.entry(id).or_default().push(all_slots());
             Ok(None)
         }
@@ -141,6 +142,9 @@ fn judge(id: ContainerId, verified: &Verified, needs: &Needs, report: &mut Check
             _ if is_of_all(damage) => lost.as_ref().is_some_and(Vec::is_empty),
             _ => !is_lost(&damage.slots),
         };
+        if needs.has_any(id, &damage.slots) {
+            report.damaged_containers.insert(id);
+        }
         let copy = match damage.copy {
             CopyOf::Main | CopyOf::Body => "",
             CopyOf::Mirror => " (mirror copy)",
@@ -198,6 +202,7 @@ fn compare_copies(store: &Store, id: ContainerId, report: &mut CheckReport) -> R
         match store.containers.catalog(copy.container) {
             Ok(view) if view.generation() == copy.generation && !is_same(&copy, view.entries()) => {
                 let container = copy.container;
+                report.damaged_containers.insert(id);
                 report.find(id, Damage::CatalogCopyDiffers { container }, true);
             }
             // It has another generation, or is lost. The copy exists for that case, which is a

@@ -82,8 +82,8 @@ impl Selection {
         for one in chosen.into_values() {
             let origin = origin_of(source.store, one.id, &one.backup);
             match origin.and_then(|origin| copies.get(&origin)) {
-                Some(copy) => skipped.push((one, copy.id)),
-                None => due.push(one),
+                Some(copy) if !request.again.contains(&one.id) => skipped.push((one, copy.id)),
+                _ => due.push(one),
             }
         }
         Ok(Self {

@@ -141,6 +141,20 @@ pub(crate) struct Restored {
 }
 
 impl Restored {
+    /// Fails unless all is as expected.
+    pub(crate) fn judge(&self, expected: &Tree, what: &str) {
+        assert!(self.is_whole(), "{what}: {self:?}");
+        assert_eq!(self.tree, *expected, "{what}");
+    }
+
+    /// Fails unless only these files are lost.
+    pub(crate) fn judge_lost(&self, foretold: &[Vec<u8>], what: &str) {
+        for path in &self.lost {
+            let shown = String::from_utf8_lossy(path);
+            assert!(foretold.contains(path), "{what}: nobody named {shown}");
+        }
+    }
+
     fn is_whole(&self) -> bool {
         self.outcome.is_ok() && self.faults.is_empty()
     }

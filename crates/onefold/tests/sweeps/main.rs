@@ -24,4 +24,5 @@ mod prune_crash;
 mod prune_meanwhile;
 mod prune_random;
 mod repair_crash;
+mod repair_damage;
 mod repair_meanwhile;

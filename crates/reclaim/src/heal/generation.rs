@@ -38,25 +38,8 @@ pub(super) fn make(
     if let Some(why) = patient.hopeless {
         return Ok(Err(why.to_owned()));
     }
-    let mut maker = Maker {
-        context,
-        patient,
-        donors,
-        builder: ContainerBuilder::new(patient.id, generation),
-        healed: 0,
-        left: BTreeSet::new(),
-        refused: BTreeSet::new(),
-        hinders: None,
-        held: BTreeMap::new(),
-    };
-    if let Some((view, others)) = patient.views.split_first() {
-        let regions = (0u32..).zip(view.rows());
-        for (number, _) in regions.filter(|(_, row)| row.entry_count > 0) {
-            if let Ok(region) = RegionIndex::new(number) {
-                maker.carry(view, others, region)?;
-            }
-        }
-    }
+    let mut maker = Maker::new(context, patient, donors, generation);
+    maker.carry_all()?;
     maker.add_absent()?;
     if patient.is_refused && !maker.left.is_empty() {
         maker.hinders = Some(REFUSED);
@@ -74,6 +57,22 @@ pub(super) fn make(
         healed: maker.healed,
         left,
     }))
+}
+
+/// Makes the next generation of a container of which every slot can be read. `None`: not all can be
+/// read any more.
+pub(super) fn again(
+    context: &Context<'_>,
+    patient: &Patient,
+    donors: &Donors<'_>,
+    generation: Generation,
+) -> Result<Option<SealedContainer>> {
+    let mut maker = Maker::new(context, patient, donors, generation);
+    maker.carry_all()?;
+    if maker.hinders.is_some() || !maker.left.is_empty() || maker.builder.entry_count() == 0 {
+        return Ok(None);
+    }
+    Ok(Some(maker.builder.seal(context.containers)?))
 }
 
 struct Maker<'a> {
@@ -94,7 +93,40 @@ struct Maker<'a> {
 /// A region, or whether the storage refuses it.
 type Region = std::result::Result<PlainRegion, bool>;
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
+    fn new(
+        context: &'a Context<'a>,
+        patient: &'a Patient,
+        donors: &'a Donors<'a>,
+        generation: Generation,
+    ) -> Self {
+        Self {
+            context,
+            patient,
+            donors,
+            builder: ContainerBuilder::new(patient.id, generation),
+            healed: 0,
+            left: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            hinders: None,
+            held: BTreeMap::new(),
+        }
+    }
+
+    /// Copies all regions of the newest generation.
+    fn carry_all(&mut self) -> Result<()> {
+        let Some((view, others)) = self.patient.views.split_first() else {
+            return Ok(());
+        };
+        let regions = (0u32..).zip(view.rows());
+        for (number, _) in regions.filter(|(_, row)| row.entry_count > 0) {
+            if let Ok(region) = RegionIndex::new(number) {
+                self.carry(view, others, region)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Copies a region of the newest generation, with all bytes that were found. It writes zeros
     /// for the others, which have another fingerprint. Their entries stay, so that the nodes that
     /// name them can be verified.

@@ -23,6 +23,7 @@ mod generation;
 mod lists;
 mod needed;
 mod patient;
+mod rewrite;
 mod wanted;
 
 use std::collections::BTreeSet;
@@ -43,6 +44,7 @@ pub(crate) use lists::{ListedDamage, want};
 use lists::{Lists, OnRecord};
 pub(crate) use needed::needed;
 use patient::{Known, Patient};
+pub use rewrite::rewrite;
 
 /// How many generations rivals may put meanwhile.
 const ROUNDS_MAX: usize = 3;
