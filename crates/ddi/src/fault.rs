@@ -62,6 +62,11 @@ impl FaultyIndex {
         plan.failures.insert(call, failure);
     }
 
+    /// Forgets the failures that are still to come.
+    pub fn clear_failures(&self) {
+        self.plan().failures.clear();
+    }
+
     /// Lets each call of `apply` wait before it does anything.
     pub fn delay_applies(&self, delay: Duration) {
         self.plan().delay = delay;

@@ -116,6 +116,8 @@ fn run(seed: u64) {
             Crash::PowerCut => world.machine.power_cut(draw.cut()),
         };
         machine.clear_faults();
+        // Failures of several rounds in a row would be more than a batch tries again.
+        world.index.clear_failures();
         world = world.after(machine);
         let open = world
             .open()
