@@ -14,6 +14,7 @@ mod pool;
 mod profiled;
 mod prune;
 mod reading;
+mod repair;
 mod retention;
 mod series;
 mod serving;
@@ -47,6 +48,7 @@ pub(crate) use pool::{Pool, PoolInit, PoolStats};
 pub(crate) use profiled::Typed;
 pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use reading::{ArchiveMode, Dump, Ls, OverwriteMode, OwnersMode, Restore, SparseMode};
+pub(crate) use repair::Repair;
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
 pub(crate) use series::{Change, Named, Series, Which};
 pub(crate) use serving::{Invite, Join, Namespace, Serve, Server, Tenant, Token};
@@ -238,6 +240,9 @@ pub(crate) enum Command {
     Unhold(Unhold),
     /// Check the store for damage
     Check(Check),
+    /// Repair damage: from second copies, from other places in the store, and from another store
+    /// with copies of the damaged backups
+    Repair(Repair),
     /// Show what the store holds, and how many containers a restore reads
     Stats(Stats),
     /// Show or set how the backups of a series are stored

@@ -21,6 +21,7 @@ mod pipeline;
 mod place;
 mod pool;
 mod prune;
+mod repair;
 mod restore;
 mod revise;
 mod series;
@@ -63,6 +64,7 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Hold(args) => revise::hold(global, args, output),
         Command::Unhold(args) => revise::unhold(global, args, output),
         Command::Check(args) => check::run(global, args, output),
+        Command::Repair(args) => repair::run(global, args, output),
         Command::Stats(args) => stats::run(global, args, output),
         Command::Optimize(args) => optimize::run(global, args, output),
         Command::Index(args) => index::run(global, args, output),

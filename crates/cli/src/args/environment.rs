@@ -64,10 +64,14 @@ fn variable(clap: &Clap, option: &str, value: &str) -> Option<String> {
 
 /// Drops values from the environment if another option was typed for the same thing.
 pub(super) fn give_way(cli: &mut Cli, matches: &ArgMatches) {
-    if let Command::Copy(copy) = &mut cli.command
+    let from = match &mut cli.command {
+        Command::Copy(copy) => Some(&mut copy.from),
+        Command::Repair(repair) => repair.from.as_mut(),
+        _ => None,
+    };
+    if let Some(from) = from
         && SOURCE_PASSWORDS.iter().any(|id| is_typed(matches, id))
     {
-        let from = &mut copy.from;
         from.from_password_file
             .take_if(|_| !is_typed(matches, "from_password_file"));
         from.from_password_command

@@ -114,6 +114,7 @@ impl Command {
                 | Self::Copy(_)
                 | Self::Forget(_)
                 | Self::Prune(_)
+                | Self::Repair(_)
                 | Self::Stats(_)
                 | Self::Optimize(_)
                 | Self::Index(_)
@@ -129,6 +130,7 @@ impl Command {
                 | Self::Find(_)
                 | Self::Cat(Cat::Catalog { .. } | Cat::Node { .. })
                 | Self::Check(_)
+                | Self::Repair(_)
                 | Self::Stats(_)
         );
         let idle = |ids: &[&str], why: &str| {
@@ -173,6 +175,7 @@ impl Command {
                 let why = "--compression-level says how to compress, and --compression is `off`";
                 Some((ErrorKind::ArgumentConflict, why.to_owned()))
             }
+            Self::Repair(_) => two_of(&SOURCE_PASSWORDS, matches),
             Self::Copy(_) => two_of(&SOURCE_PASSWORDS, matches).or_else(|| self.idle_filter()),
             Self::Init(init) if init.domain_of.is_none() && is_typed(matches, "from_password_file") => {
                 let why = "--from-password-file is of the store that --domain-of names, and none is named";

@@ -74,15 +74,7 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
         operations::check(store, read_data, &monitor)
     })?;
     super::tell_notes(&monitor, output)?;
-    for finding in &report.findings {
-        let covered = if finding.is_covered {
-            " (a second copy is good)"
-        } else {
-            ""
-        };
-        output.result(format!("{}: {}{covered}", finding.object, finding.what))?;
-        output.object(&FoundLine::of("damage", finding))?;
-    }
+    tell_findings(&report.findings, output)?;
     for leftover in &report.leftovers {
         output.result(format!(
             "{}: {} (no backup needs it)",
@@ -97,19 +89,7 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
             snapshot_id: backup.get(),
         })?;
     }
-    for backup in &report.damaged_backups {
-        output.result(format!("backup {backup} cannot be restored whole"))?;
-        let files = report.damaged_files.get(backup).into_iter().flatten();
-        let files: Vec<String> = files.map(|path| lossy(path)).collect();
-        for path in &files {
-            output.result(format!("  {path}"))?;
-        }
-        output.object(&DamagedBackup {
-            message_type: "damaged_backup",
-            snapshot_id: backup.get(),
-            files,
-        })?;
-    }
+    tell_backups(&report, output)?;
     output.line(format!(
         "checked {}, {} and {}",
         count(report.backups, "backup", "backups"),
@@ -139,6 +119,38 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
     } else {
         Code::Failure
     })
+}
+
+/// Prints each finding.
+pub(super) fn tell_findings(findings: &[Finding], output: Output) -> Result<()> {
+    for finding in findings {
+        let covered = if finding.is_covered {
+            " (a second copy is good)"
+        } else {
+            ""
+        };
+        output.result(format!("{}: {}{covered}", finding.object, finding.what))?;
+        output.object(&FoundLine::of("damage", finding))?;
+    }
+    Ok(())
+}
+
+/// Names the backups that cannot be restored whole, and their files.
+pub(super) fn tell_backups(report: &CheckReport, output: Output) -> Result<()> {
+    for backup in &report.damaged_backups {
+        output.result(format!("backup {backup} cannot be restored whole"))?;
+        let files = report.damaged_files.get(backup).into_iter().flatten();
+        let files: Vec<String> = files.map(|path| lossy(path)).collect();
+        for path in &files {
+            output.result(format!("  {path}"))?;
+        }
+        output.object(&DamagedBackup {
+            message_type: "damaged_backup",
+            snapshot_id: backup.get(),
+            files,
+        })?;
+    }
+    Ok(())
 }
 
 /// Prints the result in words.

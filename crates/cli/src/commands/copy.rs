@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::backup::compression;
 use super::place::{Opened, open_as, place_of};
-use crate::args::{Copy, Global};
+use crate::args::{Copy, Global, Source};
 use crate::password;
 
 #[derive(Serialize)]
@@ -78,7 +78,7 @@ struct Summary {
 
 pub(crate) fn run(global: &Global, args: &Copy, output: Output) -> Result<Code> {
     let to = super::open_anywhere(global)?;
-    let from = open_source(global, args, to.local().is_some())?;
+    let from = open_source(global, &args.from, to.local().is_some())?;
     let request = CopyRequest::default()
         .ids(args.ids.clone())
         .filter(super::filter(&args.filter)?)
@@ -135,12 +135,12 @@ pub(crate) fn run(global: &Global, args: &Copy, output: Output) -> Result<Code> 
 }
 
 /// Opens the store to copy from. `may_share`: the destination's password may be its own, too.
-fn open_source(global: &Global, args: &Copy, may_share: bool) -> Result<Opened> {
-    let named = &args.from.from_repo;
+pub(super) fn open_source(global: &Global, source: &Source, may_share: bool) -> Result<Opened> {
+    let named = &source.from_repo;
     let place = place_of(named)?;
     let shown = place.to_string();
-    let is_said = password::source_is_said(&args.from);
-    let credential = || match password::of_source(&args.from)? {
+    let is_said = password::source_is_said(source);
+    let credential = || match password::of_source(source)? {
         Some(credential) => Ok(credential),
         None if may_share => password::existing(global),
         None => password::ask("password for the store to copy from: "),

@@ -41,6 +41,7 @@ mod pools;
 mod profiles;
 mod prune;
 mod ran;
+mod repairs;
 mod restore_options;
 mod restores;
 mod round_trips;

@@ -1,0 +1,102 @@
+//! `repair`: a damaged store heals from another one, and what cannot be healed is named.
+
+use std::fs;
+
+use crate::bed::{Bed, last, noise};
+
+/// A store with two backups of `src`, and a copy of it in `other`.
+fn bed() -> Bed {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    for (name, seed) in [("one", 1), ("two", 2)] {
+        fs::write(bed.path("src").join(name), noise(1 << 20, seed)).unwrap();
+    }
+    bed.ok(["backup", "src"]);
+    fs::write(bed.path("src/three"), noise(1 << 20, 3)).unwrap();
+    bed.ok(["backup", "src"]);
+    bed.ok(["init", "-r", "other", "--reserve-mib", "0"]);
+    let from = bed.store().display().to_string();
+    bed.ok([
+        "copy",
+        "-r",
+        "other",
+        "--from-insecure-no-password",
+        "--from-repo",
+        &from,
+    ]);
+    bed
+}
+
+/// Cuts the objects of a folder in the store short.
+fn cut(bed: &Bed, folder: &str) {
+    for path in bed.objects(folder) {
+        let bytes = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(path, &bytes[..bytes.len() / 3]).unwrap();
+    }
+}
+
+const FROM: [&str; 4] = ["repair", "--from-insecure-no-password", "--from-repo", "other"];
+
+#[test]
+fn a_sound_store_needs_no_repair() {
+    let bed = bed();
+    let ran = bed.ok(["repair"]);
+    assert!(ran.out().contains("there is nothing to repair"), "{}", ran.out());
+    assert_eq!(last(&bed.ok(["repair", "--json"]))["damage_before"], 0);
+}
+
+#[test]
+fn lost_data_come_back_from_a_copy() {
+    let bed = bed();
+    // The source is gone, so no backup can heal.
+    fs::rename(bed.path("src"), bed.path("was")).unwrap();
+    cut(&bed, "data");
+    let ran = bed.run(["repair"]).expect(1);
+    for said in ["cannot be restored whole", "src/one", "src/two", "--from-repo"] {
+        assert!(ran.out().contains(said), "{}", ran.out());
+    }
+    let ids = bed.backups();
+    let ran = bed.ok(FROM);
+    assert!(ran.out().contains("repaired:"), "{}", ran.out());
+    bed.assert_sound();
+    assert_eq!(bed.backups(), ids, "each is whole again");
+    bed.ok(["restore", "latest", "--target", "back"]);
+    for name in ["one", "two", "three"] {
+        let restored = fs::read(bed.restored("back", "src").join(name)).unwrap();
+        assert_eq!(restored, fs::read(bed.path("was").join(name)).unwrap());
+    }
+}
+
+#[test]
+fn backups_without_nodes_are_replaced_by_copies() {
+    let bed = bed();
+    for folder in ["small", "recipe", "mirror", "data"] {
+        cut(&bed, folder);
+    }
+    let ids = bed.backups();
+    let ran = bed.ok(FROM.iter().chain(&["--json"]));
+    let summary = last(&ran);
+    assert_eq!(
+        (&summary["damage_left"], &summary["replaced"]),
+        (&0.into(), &2.into())
+    );
+    bed.assert_sound();
+    let now = bed.backups();
+    assert!(now.len() == 2 && now[0] > ids[1], "{now:?}");
+    bed.ok(["restore", "latest", "--target", "back"]);
+    assert_eq!(
+        fs::read(bed.restored("back", "src/three")).unwrap(),
+        noise(1 << 20, 3)
+    );
+}
+
+#[test]
+fn bad_second_copies_are_written_anew() {
+    let bed = bed();
+    cut(&bed, "mirror");
+    bed.run(["check", "--read-data"]).expect(1);
+    let ran = bed.ok(["repair"]);
+    assert!(ran.out().contains("which had a bad copy"), "{}", ran.out());
+    bed.assert_sound();
+}
