@@ -4,6 +4,7 @@ mod cat;
 mod comparing;
 mod documents;
 mod environment;
+mod far;
 mod filter;
 mod idle;
 mod init;
@@ -37,6 +38,7 @@ use crate::log;
 pub(crate) use cat::Cat;
 pub(crate) use comparing::{Diff, Find};
 pub(crate) use documents::{Completions, Man, ShellName};
+pub(crate) use far::Far;
 pub(crate) use filter::{ALL, Filter, LATEST};
 pub(crate) use init::Init;
 pub(crate) use key::{Key, NewPassword};
@@ -181,6 +183,8 @@ pub(crate) struct Global {
     pub(crate) verbose: bool,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+    #[command(flatten)]
+    pub(crate) far: Far,
 }
 
 impl Global {

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use cli_support::{Code, Output};
 use onefold::repository::Repository;
-use onefold::{Env, Monitor, OpenOptions, Store};
+use onefold::{CacheOptions, Env, Monitor, OpenOptions, Store};
 
 use crate::args::{Cli, Command, Filter, Global, LATEST};
 use crate::password;
@@ -94,11 +94,17 @@ fn open(global: &Global) -> Result<Store> {
 fn open_folder(global: &Global, folder: &Path) -> Result<Store> {
     let place = || folder.display().to_string();
     let env = Store::find_local(folder).with_context(place)?;
-    open_in(global, &env, true, &place())
+    open_in(global, &env, true, None, &place())
 }
 
 /// Opens the store of an environment, which has one.
-fn open_in(global: &Global, env: &Env, reads_content: bool, place: &str) -> Result<Store> {
+fn open_in(
+    global: &Global,
+    env: &Env,
+    reads_content: bool,
+    cache: Option<CacheOptions>,
+    place: &str,
+) -> Result<Store> {
     // Check that there is a store before asking for its password.
     Store::probe(env).with_context(|| place.to_owned())?;
     let credential = password::existing(global)?;
@@ -106,7 +112,8 @@ fn open_in(global: &Global, env: &Env, reads_content: bool, place: &str) -> Resu
         .index_bytes_max(u64::from(global.index_mib) << 20)
         .index_memory_bytes_max(global.index_memory_mib.map(|mib| (mib as usize) << 20))
         .pin_reads(!global.no_pin)
-        .reads_content(reads_content);
+        .reads_content(reads_content)
+        .cache(cache);
     let store = Store::open(env, &credential, &options).with_context(|| place.to_owned())?;
     let output = global.output();
     // Standard error is closed, so nothing can be reported.

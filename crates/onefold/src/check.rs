@@ -134,6 +134,7 @@ impl Store {
     /// # Errors
     /// As [`Self::check`].
     pub fn check_within(&self, scope: &Scope, read_data: ReadData, monitor: &Monitor) -> Result<CheckReport> {
+        let _past = self.past_cache();
         let reading = Reading::begin(self, |list| {
             let has = |entry: &&ManifestEntry| entry.backup().is_some_and(|backup| scope.has(backup));
             list.backups().filter(has).map(ManifestEntry::session).collect()

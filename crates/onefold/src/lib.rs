@@ -37,7 +37,8 @@ mod backup_file;
 mod backup_options;
 mod backup_report;
 mod backup_run;
-pub mod calls;
+pub mod cache;
+mod calls;
 mod check;
 mod covered;
 mod credential;
@@ -80,6 +81,7 @@ pub use archive::{ArchiveFault, ArchiveFormat, ArchiveReport, ArchiveRequest};
 pub use backup_file::BackupFile;
 pub use backup_options::{BackupOptions, PROGRAM, ParentStream, StreamOptions, TreeOptions};
 pub use backup_report::BackupReport;
+pub use cache::{CacheOptions, DATA_FOLDERS};
 pub use check::{CheckReport, Damage, Finding, ReadData};
 pub use container::Compression;
 pub use credential::Credential;
@@ -91,7 +93,10 @@ pub use env::{
     return_large_memory,
 };
 #[cfg(feature = "remote")]
-pub use env::{LocationError, ObjectStoreLocation, ObjectStoreStorage};
+pub use env::{
+    LocationError, ObjectStoreLocation, ObjectStoreOptions, ObjectStoreStorage, StorageClass,
+    StorageClassError,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use find::{FindReport, FindRequest, Found};
 pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use client::{Listings, RemoteRepository, RemoteStorage, Target, Tokens};
 use onefold::repository::Repository;
-use onefold::{Env, ObjectStoreLocation, Store, SystemClock, SystemEntropy};
+use onefold::{Env, ObjectStoreLocation, ObjectStoreOptions, Store, SystemClock, SystemEntropy};
 use transport::{Address, Traffic, Tunnel};
 
 use super::{open_folder, open_in, typed};
@@ -119,8 +119,15 @@ pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
     let target = match place {
         Place::Folder(folder) => return Ok(Opened::Local(Box::new(open_folder(global, &folder)?))),
         Place::ObjectStore(location) => {
-            let env = Env::object_store(&location).map_err(onefold::Error::from)?;
-            return Ok(Opened::Local(Box::new(open_in(global, &env, true, &shown)?)));
+            let options = global.far.options(&location)?;
+            let env = Env::object_store(&location, &options).map_err(onefold::Error::from)?;
+            return Ok(Opened::Local(Box::new(open_in(
+                global,
+                &env,
+                true,
+                global.far.cache(),
+                &shown,
+            )?)));
         }
         Place::Server(address) => over_network(&address)?,
         Place::Tunnel(tunnel) => through(tunnel),
@@ -136,12 +143,12 @@ pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
             let traffic = vault.traffic().clone();
             let reads_content = vault.has_right("read") || vault.has_right("maintain");
             let env = Env::system(Arc::new(vault));
-            let store = Box::new(open_in(global, &env, reads_content, &shown)?);
+            let store = Box::new(open_in(global, &env, reads_content, None, &shown)?);
             return Ok(Opened::Vault { store, traffic });
         }
     };
     // Without such a folder, backups read more from the server.
-    if let Some(folder) = folders::folder_for("ONEFOLD_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
+    if let Some(folder) = folders::cache()
         && let Ok(listings) = Listings::of(&folder, &clock)
     {
         repository = repository.keeping(listings);
@@ -164,7 +171,9 @@ fn through(tunnel: Tunnel) -> Target {
 pub(super) fn find_other(named: &Path) -> Result<Env> {
     let env = match elsewhere(named).transpose()? {
         None => Store::find_local(named)?,
-        Some(Place::ObjectStore(location)) => Env::object_store(&location).map_err(onefold::Error::from)?,
+        Some(Place::ObjectStore(location)) => {
+            Env::object_store(&location, &ObjectStoreOptions::default()).map_err(onefold::Error::from)?
+        }
         Some(place) => bail!("{place} is on a server, which has its keys"),
     };
     Ok(env)

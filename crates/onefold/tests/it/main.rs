@@ -12,6 +12,7 @@ mod caches;
 mod capping;
 mod copies;
 mod costs;
+mod disk_cache;
 mod epochs;
 mod examples;
 mod expiry_together;
