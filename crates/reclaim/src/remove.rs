@@ -96,7 +96,8 @@ pub(crate) struct Executed {
 /// Executes a removed list. All changes are durable on return.
 ///
 /// # Errors
-/// Of the storage; `Interrupted`. The store is then as readable as before, and executing again
+/// Of the storage; `Denied` if it does not delete an object of a whole container, after the others
+/// of its pass were deleted; `Interrupted`. The store is then as readable as before, and executing again
 /// continues.
 pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Execution<'_>) -> Result<Executed> {
     how.progress.set_total(removed.slots.len() as u64);
@@ -105,6 +106,10 @@ pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Executio
         run.remove_whole(&list)?;
         run.compact(&list)?;
         run.storage.barrier()?;
+        // What the nodes refer to is deleted after all nodes.
+        if let Some(error) = run.refused.take() {
+            return Err(error.into());
+        }
     }
     run.try_again()?;
     Ok(run.out)
@@ -141,6 +146,8 @@ struct Removal<'a> {
     batch: Batch,
     /// The list entries that found no room so far.
     no_room: Vec<ContainerSlots>,
+    /// The storage does not delete an object, as of a bucket with a retention rule.
+    refused: Option<StorageError>,
 }
 
 /// New generations that are not durable yet, and the objects to delete once they are.
@@ -174,6 +181,7 @@ impl<'a> Removal<'a> {
             out: Executed::default(),
             batch: Batch::default(),
             no_room: Vec::new(),
+            refused: None,
         }
     }
 }
@@ -208,7 +216,14 @@ impl Removal<'_> {
     fn delete(&mut self, doomed: &mut Vec<Doomed>, gone: &mut Vec<ContainerId>) -> Result<()> {
         for some in doomed.chunks(DOOMED_MAX) {
             self.check_cancelled()?;
-            self.out.freed_bytes += objects::delete(self.storage, some)?;
+            match objects::delete(self.storage, some) {
+                Ok(freed) => self.out.freed_bytes += freed,
+                // The others can be deleted, and are.
+                Err(error @ StorageError::Denied { .. }) => {
+                    self.refused.get_or_insert(error);
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         self.how.progress.add_done(gone.len() as u64);
         gone.drain(..).for_each(|id| self.containers.forget(id));

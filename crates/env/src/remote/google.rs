@@ -17,7 +17,9 @@ pub(super) fn find(variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<(Key
             format!("http://{host}")
         };
         let url = url.trim_end_matches('/').to_owned();
-        return Ok(vec![(Key::BaseUrl, url), (Key::SkipSignature, "true".to_owned())]);
+        // An emulator takes any token. Without one, the client would ask the machine for it.
+        let token = variable("GOOGLE_ACCESS_TOKEN").unwrap_or_else(|| "none".to_owned());
+        return Ok(vec![(Key::BaseUrl, url), (Key::BearerToken, token)]);
     }
     if let Some(token) = variable("GOOGLE_ACCESS_TOKEN") {
         return Ok(vec![(Key::BearerToken, token)]);
@@ -45,10 +47,10 @@ mod tests {
     fn the_variables_of_googles_tools_count() {
         assert_eq!(found(&[]).unwrap(), [""; 0]);
         let emulator = [("STORAGE_EMULATOR_HOST", "h:1"), ("GOOGLE_ACCESS_TOKEN", "t")];
-        assert_eq!(found(&emulator).unwrap(), ["http://h:1", "true"]);
+        assert_eq!(found(&emulator).unwrap(), ["http://h:1", "t"]);
         assert_eq!(
             found(&[("STORAGE_EMULATOR_HOST", "https://h/")]).unwrap(),
-            ["https://h", "true"]
+            ["https://h", "none"]
         );
         assert_eq!(found(&[("GOOGLE_ACCESS_TOKEN", "t")]).unwrap(), ["t"]);
         let told = found(&[("GOOGLE_APPLICATION_CREDENTIALS", "/no/such/file")]).unwrap_err();

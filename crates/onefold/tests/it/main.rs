@@ -42,6 +42,7 @@ mod repair_hybrid;
 mod repair_rules;
 mod repair_twins;
 mod resume;
+mod retained;
 mod seam;
 mod series;
 mod sources;
