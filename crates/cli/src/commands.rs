@@ -105,9 +105,16 @@ fn open_in(
     cache: Option<CacheOptions>,
     place: &str,
 ) -> Result<Store> {
-    // Check that there is a store before asking for its password.
-    Store::probe(env).with_context(|| place.to_owned())?;
-    let credential = password::existing(global)?;
+    // Check that there is a store before asking for its password. Otherwise opening it shows that,
+    // with one request less.
+    let credential = if password::is_at_hand(global)
+        && let Ok(credential) = password::existing(global)
+    {
+        credential
+    } else {
+        Store::probe(env).with_context(|| place.to_owned())?;
+        password::existing(global)?
+    };
     let options = OpenOptions::default()
         .index_bytes_max(u64::from(global.index_mib) << 20)
         .index_memory_bytes_max(global.index_memory_mib.map(|mib| (mib as usize) << 20))
