@@ -1,18 +1,25 @@
 //! Options about stores in object stores.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 
-use clap::ArgMatches;
-use clap::Args;
+use anyhow::Result;
 use clap::error::ErrorKind;
+use clap::{ArgMatches, Args};
 use cli_support::idle::{Idle, is_typed, option};
 use cli_support::values::byte_count;
-use onefold::{CacheOptions, ObjectStoreLocation};
+use onefold::{CacheOptions, DATA_FOLDERS, ObjectStoreLocation, ObjectStoreOptions, StorageClass};
 
 use crate::folders;
 
 /// The options, by name.
-pub(super) const OF_FAR: [&str; 2] = ["no_cache", "cache_size"];
+pub(super) const OF_FAR: [&str; 5] = [
+    "no_cache",
+    "cache_size",
+    "limit_upload",
+    "limit_download",
+    "storage_class",
+];
 
 const KIB: NonZeroU64 = NonZeroU64::new(1024).unwrap();
 

@@ -17,16 +17,28 @@ fn what_the_storage_retains_waits_and_nothing_is_lost() {
     forget(&store, second);
     let data = machine.names("data");
     let of_second = |name: &&String| name.contains(&format!("/{:013}/", second.get()));
-    let (retained, others): (Vec<String>, Vec<String>) =
-        data.iter().filter(of_second).cloned().partition(|name| name.ends_with("00000000.0") || name.ends_with("00000001.0"));
+    let (retained, others): (Vec<String>, Vec<String>) = data
+        .iter()
+        .filter(of_second)
+        .cloned()
+        .partition(|name| name.ends_with("00000000.0") || name.ends_with("00000001.0"));
     assert!(!retained.is_empty() && others.len() > 2, "{data:?}");
     machine.watched.retain(retained.clone());
     for _ in 0..2 {
-        let error = store.prune(&everything_at_once(), &Monitor::default()).unwrap_err().to_string();
-        assert!(error.contains(&retained[0]) && error.contains("denied"), "{error}");
+        let error = store
+            .prune(&everything_at_once(), &Monitor::default())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(&retained[0]) && error.contains("denied"),
+            "{error}"
+        );
         let left = machine.names("data");
         assert!(retained.iter().all(|name| left.contains(name)), "{left:?}");
-        assert!(!others.iter().any(|name| left.contains(name)), "the others are deleted: {left:?}");
+        assert!(
+            !others.iter().any(|name| left.contains(name)),
+            "the others are deleted: {left:?}"
+        );
         assert_restores_bytes(&store, &snapshot(&store, first), "/kept", &kept, "retained");
         // The open epoch hinders no backup, and nobody refers to what is to go.
         let again = back_up_bytes(&store, "/again", &gone, &How::plain()).unwrap().id;
