@@ -74,6 +74,15 @@ impl CacheOptions {
     }
 }
 
+/// The environment with this cache as its storage.
+pub(crate) fn with_cache(env: &Env, cache: Option<&Arc<CachedStorage>>) -> Env {
+    let mut env = env.clone();
+    if let Some(cache) = cache {
+        env.storage = Arc::<CachedStorage>::clone(cache);
+    }
+    env
+}
+
 /// The folders of objects that have content of files alone. They are read when that is restored,
 /// and so may have a cheaper storage class.
 pub const DATA_FOLDERS: [&str; 2] = [ContainerKind::Data.folder(), ContainerKind::Archive.folder()];

@@ -22,7 +22,7 @@ use session::{HeartbeatThread, Manifests, ReclaimView, SessionPolicy};
 use tracing::info;
 use types::{Epoch, StoreId};
 
-use crate::cache::CacheOptions;
+use crate::cache::{CacheOptions, with_cache};
 use crate::credential::Credential;
 use crate::error::{Error, Result};
 use crate::settings::SettingsChange;
@@ -296,11 +296,7 @@ impl Store {
             .cache
             .as_ref()
             .map(|cache| cache.over(env, config.store()));
-        let mut env = env.clone();
-        if let Some(cache) = &cache {
-            env.storage = Arc::<CachedStorage>::clone(cache);
-        }
-        let env = &env;
+        let env = &with_cache(env, cache.as_ref());
         let sealer = config.sealer(env);
         let containers = Containers::new(
             env.clone(),

@@ -96,9 +96,8 @@ pub(crate) struct Executed {
 /// Executes a removed list. All changes are durable on return.
 ///
 /// # Errors
-/// Of the storage; `Denied` if it does not delete an object of a whole container, after the others
-/// of its pass were deleted; `Interrupted`. The store is then as readable as before, and executing again
-/// continues.
+/// Of the storage; `Denied` after all else of a pass was deleted; `Interrupted`. The store is then
+/// as readable as before, and executing again continues.
 pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Execution<'_>) -> Result<Executed> {
     how.progress.set_total(removed.slots.len() as u64);
     let mut run = Removal::new(containers, *how);
@@ -146,7 +145,7 @@ struct Removal<'a> {
     batch: Batch,
     /// The list entries that found no room so far.
     no_room: Vec<ContainerSlots>,
-    /// The storage does not delete an object, as of a bucket with a retention rule.
+    /// The storage does not delete an object.
     refused: Option<StorageError>,
 }
 
@@ -218,7 +217,6 @@ impl Removal<'_> {
             self.check_cancelled()?;
             match objects::delete(self.storage, some) {
                 Ok(freed) => self.out.freed_bytes += freed,
-                // The others can be deleted, and are.
                 Err(error @ StorageError::Denied { .. }) => {
                     self.refused.get_or_insert(error);
                 }
