@@ -65,7 +65,8 @@ fn digest(bytes: &[u8]) -> [u8; DIGEST_BYTES] {
 /// Writes an entry.
 pub(super) fn write(mut to: impl Write, header: &Header, bytes: &[u8]) -> io::Result<()> {
     let name = header.name.as_str().as_bytes();
-    let digests: Vec<u8> = bytes.chunks(BLOCK_BYTES as usize).flat_map(digest).collect();
+    let block_bytes = usize::try_from(BLOCK_BYTES).map_err(io::Error::other)?;
+    let digests: Vec<u8> = bytes.chunks(block_bytes).flat_map(digest).collect();
     let len = FIXED_BYTES + name.len() + digests.len() + DIGEST_BYTES;
     let (tag, value) = match header.stamp {
         Stamp::PutAt(at) => (0u8, at.cast_unsigned()),
