@@ -5,11 +5,12 @@
 //! panics. Mounting needs the superuser and `/dev/fuse`. If one of them is missing, [`mount`]
 //! prints that and returns `None`, and the test ends.
 
-//! [`S3Server`] is an object store for tests, and no file system.
+//! [`S3Server`] and [`CloudServer`] are object stores for tests, and no file systems.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
+mod cloud;
 mod errors;
 mod names;
 mod object_store;
@@ -24,6 +25,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use tempfile::TempDir;
 
+pub use crate::cloud::{Cloud, CloudServer};
 pub use crate::object_store::{BUCKET, Keys, S3Server};
 use crate::passthrough::Passthrough;
 

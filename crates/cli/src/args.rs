@@ -5,6 +5,7 @@ mod comparing;
 mod copy;
 mod documents;
 mod environment;
+mod far;
 mod filter;
 mod idle;
 mod init;
@@ -40,6 +41,7 @@ pub(crate) use cat::Cat;
 pub(crate) use comparing::{Diff, Find};
 pub(crate) use copy::{Copy, From as Source};
 pub(crate) use documents::{Completions, Man, ShellName};
+pub(crate) use far::Far;
 pub(crate) use filter::{ALL, Filter, LATEST};
 pub(crate) use init::Init;
 pub(crate) use key::{Key, NewPassword};
@@ -194,6 +196,8 @@ pub(crate) struct Global {
     pub(crate) verbose: Vec<u8>,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
+    #[command(flatten)]
+    pub(crate) far: Far,
 }
 
 impl Global {

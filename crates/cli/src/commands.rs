@@ -37,7 +37,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow};
 use cli_support::{Code, Output};
 use onefold::repository::Repository;
-use onefold::{Credential, Env, Monitor, OpenOptions, Store};
+use onefold::{CacheOptions, Credential, Env, Monitor, OpenOptions, Store};
 
 use crate::args::{Cli, Command, Filter, Global, LATEST};
 pub(crate) use place::IdleOption;
@@ -94,21 +94,29 @@ fn open(global: &Global) -> Result<Store> {
 }
 
 /// Opens the store of an environment, which has one, with the password that the function gives.
+/// `is_at_hand`: the function asks nobody.
 fn open_with(
     global: &Global,
     env: &Env,
     reads_content: bool,
+    cache: Option<CacheOptions>,
     place: &str,
-    credential: &dyn Fn() -> Result<Credential>,
+    (credential, is_at_hand): (&dyn Fn() -> Result<Credential>, bool),
 ) -> Result<Store> {
-    // Check that there is a store before asking for its password.
-    Store::probe(env).with_context(|| place.to_owned())?;
-    let credential = credential()?;
+    // Check that there is a store before asking for its password. Otherwise opening it shows that,
+    // with one request less.
+    let credential = if is_at_hand && let Ok(credential) = credential() {
+        credential
+    } else {
+        Store::probe(env).with_context(|| place.to_owned())?;
+        credential()?
+    };
     let options = OpenOptions::default()
         .index_bytes_max(u64::from(global.index_mib) << 20)
         .index_memory_bytes_max(global.index_memory_mib.map(|mib| (mib as usize) << 20))
         .pin_reads(!global.no_pin)
-        .reads_content(reads_content);
+        .reads_content(reads_content)
+        .cache(cache);
     let store = Store::open(env, &credential, &options).with_context(|| place.to_owned())?;
     let output = global.output();
     // Standard error is closed, so nothing can be reported.

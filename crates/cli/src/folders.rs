@@ -20,3 +20,8 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
 pub(crate) fn config() -> Option<PathBuf> {
     folder_for("ONEFOLD_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
 }
+
+/// The folder for what can be read again.
+pub(crate) fn cache() -> Option<PathBuf> {
+    folder_for("ONEFOLD_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
+}

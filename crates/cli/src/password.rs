@@ -23,6 +23,14 @@ pub(crate) fn existing(global: &Global) -> Result<Credential> {
     prompt("password for the store: ")
 }
 
+/// Whether the password is at hand: neither a person nor a command is asked for it.
+pub(crate) fn is_at_hand(global: &Global) -> bool {
+    let is_set = std::env::var_os(PASSWORD_VARIABLE).is_some_and(|password| !password.is_empty());
+    global.insecure_no_password
+        || global.password_file.is_some()
+        || global.password_command.is_none() && is_set
+}
+
 /// The password of a new store; the prompt asks for it twice.
 pub(crate) fn initial(global: &Global) -> Result<Credential> {
     if let Some(credential) = configured(global)? {

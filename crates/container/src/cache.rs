@@ -27,6 +27,7 @@ struct State {
     loading: HashSet<ContainerId>,
     next_use: u64,
     bytes: u64,
+    clears: u64,
 }
 
 #[derive(Debug)]
@@ -91,6 +92,21 @@ impl CatalogCache {
         state.evict(self.budget_bytes);
     }
 
+    /// Like [`Self::insert`], of a catalog whose load began when the cache had been cleared so often
+    /// ([`Self::clears`]). Since then it may have become stale: then nothing is added.
+    pub(crate) fn insert_loaded(&self, view: Arc<CatalogView>, clears: u64) {
+        let mut state = self.lock();
+        if state.clears == clears {
+            state.insert(view);
+            state.evict(self.budget_bytes);
+        }
+    }
+
+    /// How often the cache was cleared.
+    pub(crate) fn clears(&self) -> u64 {
+        self.lock().clears
+    }
+
     /// Drops a catalog that turned out stale.
     pub(crate) fn forget(&self, stale: &CatalogView) {
         let mut state = self.lock();
@@ -111,7 +127,9 @@ impl CatalogCache {
 
     /// Drops every catalog.
     pub(crate) fn clear(&self) {
-        self.lock().evict(0);
+        let mut state = self.lock();
+        state.clears += 1;
+        state.evict(0);
     }
 
     pub(crate) fn bytes(&self) -> u64 {

@@ -165,6 +165,7 @@ impl Containers {
     /// # Errors
     /// `Missing`, or the error of the last copy that was tried.
     pub fn catalog(&self, id: ContainerId) -> Result<Arc<CatalogView>, ContainerError> {
+        let clears = self.inner.cache.clears();
         match self.inner.cache.get_or_load(id) {
             Found::Cached(view) => {
                 add(&self.inner.counters.catalog_hits, 1);
@@ -180,7 +181,7 @@ impl Containers {
                     }
                 });
                 let view = Arc::new(CatalogView::of(loaded?));
-                self.inner.cache.insert(Arc::clone(&view));
+                self.inner.cache.insert_loaded(Arc::clone(&view), clears);
                 drop(loading);
                 Ok(view)
             }
@@ -209,6 +210,7 @@ impl Containers {
     /// # Errors
     /// Errors of the storage, or of the newer generation.
     pub fn newer(&self, view: &CatalogView) -> Result<Option<Arc<CatalogView>>, ContainerError> {
+        let clears = self.inner.cache.clears();
         let highest = self.list_generations(view.id(), CopyOf::Main)?.pop();
         if highest.is_none_or(|highest| highest <= view.generation()) {
             return Ok(None);
@@ -219,7 +221,7 @@ impl Containers {
         }
         let fresh = Arc::new(fresh);
         self.inner.cache.forget(view);
-        self.inner.cache.insert(Arc::clone(&fresh));
+        self.inner.cache.insert_loaded(Arc::clone(&fresh), clears);
         Ok(Some(fresh))
     }
 

@@ -161,8 +161,18 @@ impl Containers {
         Err(error)
     }
 
-    /// Loads one copy of one generation.
+    /// Loads one copy of one generation. If a cache keeps wrong bytes of it, it is read again.
     pub(crate) fn load_copy(&self, at: Identity) -> Result<Contents, ContainerError> {
+        let loaded = self.load_copy_once(at);
+        match &loaded {
+            Err(error) if error.is_damage() && self.env().storage.drop_cached(&at.name()) => {
+                self.load_copy_once(at)
+            }
+            _ => loaded,
+        }
+    }
+
+    fn load_copy_once(&self, at: Identity) -> Result<Contents, ContainerError> {
         let storage = &*self.env().storage;
         let tail = TailBytes::read(storage, at, &mut |bytes| self.counters().read(bytes))?;
         add(&self.counters().catalog_loads, 1);

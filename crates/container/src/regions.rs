@@ -205,10 +205,7 @@ impl Containers {
                     }
                     opened
                 }
-                Err(error) => {
-                    let error = self.explain(view, at, index, row, error);
-                    self.reread_elsewhere(view, at, index, row, plain, error)?
-                }
+                Err(error) => self.read_again(view, at, index, row, plain, error)?,
             };
             regions.push((index, opened.at(stored_at)));
         }
@@ -306,9 +303,9 @@ impl Containers {
         }
     }
 
-    /// Reads one damaged region from the other copy of its generation. Returns the first error if
-    /// there is none.
-    fn reread_elsewhere(
+    /// Reads one damaged region again: from the same copy if a cache had wrong bytes of it, else
+    /// from the other copy of its generation. Returns the first error if that fails.
+    fn read_again(
         &self,
         view: &CatalogView,
         at: Identity,
@@ -317,35 +314,53 @@ impl Containers {
         plain: &mut PlainBuffer,
         error: ContainerError,
     ) -> Result<Opened, ContainerError> {
+        let storage = &self.env().storage;
+        let was_cached = at
+            .names()
+            .fold(false, |was, name| storage.drop_cached(&name) || was);
+        if was_cached && let Ok(opened) = self.reread(view, at, index, row, plain) {
+            return Ok(opened);
+        }
+        let error = self.explain(view, at, index, row, error);
         let Some(other) = at.other() else {
             return Err(error);
         };
-        let range = ByteRange {
-            offset: row.offset,
-            len: u64::from(row.stored_len),
-        };
-        let mut again = AlignedBuffer::with_capacity(0);
-        let opened = self.read_range(view, other, range, &mut again).and_then(|place| {
-            let opened = self.open_region(view, index, row, &mut again[place.clone()], plain)?;
-            Ok(match opened {
-                Opened::Plain(_) => opened,
-                // The read buffer will be dropped, so the bytes are copied beside the others.
-                Opened::InPlace(len) => {
-                    let copied = plain.add(len, |to| {
-                        to.copy_from_slice(&again[place.start..place.start + len]);
-                        Ok::<(), ContainerError>(())
-                    });
-                    Opened::Plain(copied?)
-                }
-            })
-        });
-        match opened {
+        match self.reread(view, other, index, row, plain) {
             Ok(opened) => {
                 self.report_mirror(other, Part::Region(index), &error);
                 Ok(opened)
             }
             Err(_) => Err(error),
         }
+    }
+
+    /// Reads and opens one region into the plain buffer.
+    fn reread(
+        &self,
+        view: &CatalogView,
+        at: Identity,
+        index: RegionIndex,
+        row: &RegionRow,
+        plain: &mut PlainBuffer,
+    ) -> Result<Opened, ContainerError> {
+        let range = ByteRange {
+            offset: row.offset,
+            len: u64::from(row.stored_len),
+        };
+        let mut again = AlignedBuffer::with_capacity(0);
+        let place = self.read_range(view, at, range, &mut again)?;
+        let opened = self.open_region(view, index, row, &mut again[place.clone()], plain)?;
+        Ok(match opened {
+            Opened::Plain(_) => opened,
+            // The read buffer will be dropped, so the bytes are copied beside the others.
+            Opened::InPlace(len) => {
+                let copied = plain.add(len, |to| {
+                    to.copy_from_slice(&again[place.start..place.start + len]);
+                    Ok::<(), ContainerError>(())
+                });
+                Opened::Plain(copied?)
+            }
+        })
     }
 
     /// Opens the seal, decompresses, and checks the length. If the bytes are in `plain`, the

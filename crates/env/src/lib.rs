@@ -6,7 +6,8 @@
 //! [`BlockDevice`] is a file or a disk of blocks, which are overwritten in place.
 //! [`socket::listen`] makes a socket in the file system, on which a server accepts clients.
 //! [`LoggedStorage`] reports the operations of another storage to `tracing`. [`DryRunStorage`]
-//! keeps all changes to itself.
+//! keeps all changes to itself. [`CachedStorage`] keeps some of another storage's objects in a
+//! folder.
 //!
 //! The feature `testing` adds code for tests: crash tests use `fault::FaultStorage` and
 //! `block::fault::FaultMachine`. Every storage must pass the suite `conformance`, and every block
@@ -15,6 +16,7 @@
 mod allocator;
 pub mod block;
 mod buffer;
+mod cached;
 mod clock;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
@@ -38,6 +40,7 @@ use std::sync::Arc;
 pub use allocator::return_large_memory;
 pub use block::{BLOCK_BYTES, BlockDevice, BlockRead, DeviceError, FileCaching, FileDevice, MemoryDevice};
 pub use buffer::{ALIGN_BYTES, AlignedBuffer, AlignedPool};
+pub use cached::{CachePolicy, CachedStorage, Keep, PastCache};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use dry_run::DryRunStorage;
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
@@ -46,7 +49,10 @@ pub use local::{Access, LocalOptions, LocalStorage, PublishWay, cached_bytes};
 pub use logged::LoggedStorage;
 pub use memory::MemoryStorage;
 #[cfg(any(test, feature = "remote"))]
-pub use remote::{LocationError, ObjectStoreLocation, ObjectStoreStorage};
+pub use remote::{
+    LocationError, ObjectStoreLocation, ObjectStoreOptions, ObjectStoreStorage, StorageClass,
+    StorageClassError,
+};
 pub use storage::{LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage};
 
 /// Storage, time and randomness together. Cheap to clone.
@@ -101,8 +107,13 @@ impl Env {
     /// # Errors
     /// As [`ObjectStoreStorage::open`].
     #[cfg(any(test, feature = "remote"))]
-    pub fn object_store(location: &ObjectStoreLocation) -> Result<Self, StorageError> {
-        Ok(Self::system(Arc::new(ObjectStoreStorage::open(location)?)))
+    pub fn object_store(
+        location: &ObjectStoreLocation,
+        options: &ObjectStoreOptions,
+    ) -> Result<Self, StorageError> {
+        Ok(Self::system(Arc::new(ObjectStoreStorage::open(
+            location, options,
+        )?)))
     }
 
     /// Like [`Self::object_store`], for a new store: the object store must create objects once.
@@ -110,8 +121,11 @@ impl Env {
     /// # Errors
     /// As [`ObjectStoreStorage::open`] and [`ObjectStoreStorage::probe_creates`].
     #[cfg(any(test, feature = "remote"))]
-    pub fn create_object_store(location: &ObjectStoreLocation) -> Result<Self, StorageError> {
-        let storage = ObjectStoreStorage::open(location)?;
+    pub fn create_object_store(
+        location: &ObjectStoreLocation,
+        options: &ObjectStoreOptions,
+    ) -> Result<Self, StorageError> {
+        let storage = ObjectStoreStorage::open(location, options)?;
         storage.probe_creates()?;
         Ok(Self::system(Arc::new(storage)))
     }

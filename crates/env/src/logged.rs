@@ -202,6 +202,10 @@ impl Storage for LoggedStorage {
     fn drop_lock(&self, name: &ObjectName) -> Result<(), StorageError> {
         self.change("drop lock", name, None, |inner| inner.drop_lock(name))
     }
+
+    fn drop_cached(&self, name: &ObjectName) -> bool {
+        self.inner.drop_cached(name)
+    }
 }
 
 #[cfg(test)]

@@ -264,4 +264,10 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// # Errors
     /// Errors of the storage.
     fn drop_lock(&self, name: &ObjectName) -> Result<(), StorageError>;
+
+    /// Drops what a cache keeps of the object: its bytes, as they were read, are wrong. Returns
+    /// whether anything was dropped. Then reading again may give other bytes.
+    fn drop_cached(&self, _: &ObjectName) -> bool {
+        false
+    }
 }

@@ -217,6 +217,8 @@ impl Index {
         };
         match Part::open(Arc::clone(&self.inner.storage), object, parsed, self.inner.store) {
             Ok(part) => Ok(Some(Arc::new(part))),
+            // A cache may have kept wrong bytes.
+            Err(_) if self.inner.storage.drop_cached(name) => self.open_part(name),
             Err(why) => {
                 self.note_bad(name.clone(), why);
                 Ok(None)

@@ -72,7 +72,12 @@ impl Sealer {
     /// # Errors
     /// [`ObjectError::is_not_found`]; `Rot`, `Forged`, `WrongKind`, `Newer`; errors of the storage.
     pub fn get(&self, name: &ObjectName, kind: ObjectKind) -> Result<Vec<u8>, ObjectError> {
-        self.open_bytes(name, kind, self.0.env.storage.get(name)?)
+        let storage = &self.0.env.storage;
+        match self.open_bytes(name, kind, storage.get(name)?) {
+            // A cache may have kept wrong bytes.
+            Err(_) if storage.drop_cached(name) => self.open_bytes(name, kind, storage.get(name)?),
+            opened => opened,
+        }
     }
 
     /// Reads, opens and decodes an object.

@@ -159,6 +159,7 @@ impl Store {
         monitor: &Monitor,
         choose: impl Fn(&[ContainerId]) -> Option<Vec<ContainerId>>,
     ) -> Result<CheckReport> {
+        let _past = self.past_cache();
         let reading = Reading::begin(self, |list| {
             let has = |entry: &&ManifestEntry| entry.backup().is_some_and(|backup| scope.has(backup));
             list.backups().filter(has).map(ManifestEntry::session).collect()

@@ -37,6 +37,7 @@ impl Store {
     /// Of the storage. The old index then stays in use.
     pub fn rebuild_index(&self, monitor: &Monitor) -> Result<RebuildReport> {
         self.ensure_writable()?;
+        let _past = self.past_cache();
         let list = self.manifests.list()?;
         let sessions = self.to_index(&list)?;
         let containers = sessions.iter().map(|session| session.containers.len() as u64);

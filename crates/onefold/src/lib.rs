@@ -37,6 +37,7 @@ mod backup_file;
 mod backup_options;
 mod backup_report;
 mod backup_run;
+mod cache;
 pub mod calls;
 mod check;
 mod copy;
@@ -89,6 +90,7 @@ pub use archive::{ArchiveFault, ArchiveFormat, ArchiveReport, ArchiveRequest};
 pub use backup_file::BackupFile;
 pub use backup_options::{BackupOptions, PROGRAM, ParentStream, StreamOptions, TreeOptions};
 pub use backup_report::BackupReport;
+pub use cache::{CacheOptions, DATA_FOLDERS};
 pub use check::{CheckReport, Damage, Finding, ReadData};
 pub use container::Compression;
 pub use copy::{Copied, CopyReport, CopyRequest, CopyStep, NotCopied};
@@ -102,7 +104,10 @@ pub use env::{
     return_large_memory,
 };
 #[cfg(feature = "remote")]
-pub use env::{LocationError, ObjectStoreLocation, ObjectStoreStorage};
+pub use env::{
+    LocationError, ObjectStoreLocation, ObjectStoreOptions, ObjectStoreStorage, StorageClass,
+    StorageClassError,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use find::{FindReport, FindRequest, Found};
 pub use forget::{ForgetReport, ForgetRequest, ForgetWhat};

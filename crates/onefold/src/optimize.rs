@@ -140,6 +140,7 @@ impl Store {
     /// are unchanged.
     pub fn optimize(&self, request: &OptimizeRequest, monitor: &Monitor) -> Result<OptimizeReport> {
         self.ensure_writable()?;
+        let _past = self.past_cache();
         let options = reclaim::OptimizeOptions {
             workers: request.workers.max(1),
             node_cache_bytes: self.options.node_cache_bytes,

@@ -97,6 +97,7 @@ impl Store {
     /// stop; of the storage. The store is as readable as before, and the next prune continues.
     pub fn prune(&self, options: &PruneOptions, monitor: &Monitor) -> Result<(PruneReport, Vec<Warning>)> {
         self.ensure_writable()?;
+        let _past = self.past_cache();
         self.containers.clear_catalogs();
         let (done, was_full) = self.with_reserve(|was_full| {
             let index = self.index()?;
@@ -149,6 +150,7 @@ impl Store {
         forget: &BTreeSet<SessionId>,
         monitor: &Monitor,
     ) -> Result<(PrunePreview, Vec<Warning>)> {
+        let _past = self.past_cache();
         self.reclaiming(None, monitor, |context| {
             reclaim::preview(context, options, forget)
         })

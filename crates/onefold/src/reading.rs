@@ -91,6 +91,7 @@ impl<'a> Reading<'a> {
         store.ensure_writable()?;
         let session =
             Session::begin_read_with(&store.manifests, store.options.process, store.options.policy)?;
+        store.enter_period(&session.view());
         let heartbeats = store.heartbeats.add(&session);
         let (list, chosen) = (&mut self.list, &mut self.chosen);
         let declared = session.choose_parents(|listed| {

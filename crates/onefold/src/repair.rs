@@ -87,6 +87,7 @@ impl Store {
         told: &mut dyn FnMut(RepairStep),
     ) -> Result<RepairReport> {
         self.ensure_writable()?;
+        let _past = self.past_cache();
         told(RepairStep::Checks);
         let before = self.check(ReadData::Share(1.0), monitor)?;
         let mut report = RepairReport {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use chunking::{Cdc, CdcSizes, NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
 use container::Containers;
 use crypto::Argon2Cost;
-use env::{Env, StorageError};
+use env::{CachedStorage, Env, StorageError};
 use format::config::Settings;
 use index::{Index, IndexOptions};
 use ingest::{ClientPools, StorePools};
@@ -22,6 +22,7 @@ use session::{HeartbeatThread, Manifests, ReclaimView, SessionPolicy};
 use tracing::info;
 use types::{Epoch, StoreId};
 
+use crate::cache::{CacheOptions, with_cache};
 use crate::credential::Credential;
 use crate::error::{Error, Result};
 use crate::settings::SettingsChange;
@@ -123,6 +124,8 @@ pub struct OpenOptions {
     /// and nodes alone, as a vault does to a client that may only write. Then a backup has no
     /// parent, and verifies no chunks that it finds stored.
     pub reads_content: bool,
+    /// A cache on this machine, for a store far away.
+    pub cache: Option<CacheOptions>,
 }
 
 types::setters!(OpenOptions {
@@ -136,6 +139,7 @@ types::setters!(OpenOptions {
     process: u32,
     pin_reads: bool,
     reads_content: bool,
+    cache: Option<CacheOptions>,
 });
 
 impl Default for OpenOptions {
@@ -151,6 +155,7 @@ impl Default for OpenOptions {
             process: std::process::id(),
             pin_reads: true,
             reads_content: true,
+            cache: None,
         }
     }
 }
@@ -172,6 +177,8 @@ pub struct KeyInfo {
 /// An open store.
 pub struct Store {
     pub(crate) env: Env,
+    /// `env` reads through it.
+    pub(crate) cache: Option<Arc<CachedStorage>>,
     pub(crate) config: OpenConfig,
     pub(crate) options: OpenOptions,
     pub(crate) sealer: Sealer,
@@ -184,7 +191,7 @@ pub struct Store {
     pub(crate) heartbeats: HeartbeatThread,
     /// Opened by the first who needs it.
     index: Mutex<Option<Index>>,
-    /// The newest epoch that was known when the caches were last empty.
+    /// The oldest epoch whose list was kept when the caches were last empty.
     cached_since: Mutex<Option<Epoch>>,
 }
 
@@ -285,6 +292,11 @@ impl Store {
     }
 
     fn assemble(env: &Env, config: OpenConfig, options: OpenOptions) -> Self {
+        let cache = options
+            .cache
+            .as_ref()
+            .map(|cache| cache.over(env, config.store()));
+        let env = &with_cache(env, cache.as_ref());
         let sealer = config.sealer(env);
         let containers = Containers::new(
             env.clone(),
@@ -301,6 +313,7 @@ impl Store {
             store_pools,
             heartbeats: HeartbeatThread::default(),
             env: env.clone(),
+            cache,
             config,
             options,
             sealer,
@@ -437,6 +450,7 @@ impl Store {
     /// sessions, not for caches. So values that were cached before the oldest list may name removed
     /// slots (docs/protocol-model.md, `ListEpochs`).
     pub(crate) fn refresh_caches(&self, view: &ReclaimView) {
+        self.enter_period(view);
         let mut since = self.cached_since.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = match (view.oldest_epoch(), *since) {
             (None, None) => true,
@@ -446,7 +460,8 @@ impl Store {
         if !is_known || view.is_blind() {
             self.containers.clear_catalogs();
             self.nodes.clear();
-            *since = view.newest_epoch();
+            // A cached container may have slots of any list that is kept.
+            *since = view.oldest_epoch();
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use container::CatalogView;
@@ -148,7 +149,8 @@ pub(crate) fn list(
 }
 
 /// Deletes objects, and returns the bytes of those that still existed. Not durable before the next
-/// barrier.
+/// barrier. If the storage refuses to delete some, the others are deleted first, and then the first
+/// refusal is returned.
 pub(crate) fn delete(storage: &dyn Storage, doomed: &[Doomed]) -> Result<u64, StorageError> {
     // Bodies are deleted last, so that nobody finds a generation without its body.
     let (bodies, others): (Vec<_>, Vec<_>) = doomed
@@ -160,11 +162,16 @@ pub(crate) fn delete(storage: &dyn Storage, doomed: &[Doomed]) -> Result<u64, St
 
 fn delete_all(storage: &dyn Storage, doomed: &[Doomed]) -> Result<u64, StorageError> {
     let (next, freed) = (AtomicUsize::new(0), AtomicU64::new(0));
+    let refused = Mutex::new(None);
     let worker = || {
         while let Some((name, len)) = doomed.get(next.fetch_add(1, Ordering::Relaxed)) {
             match storage.delete(name) {
                 Ok(()) => _ = freed.fetch_add(*len, Ordering::Relaxed),
                 Err(StorageError::NotFound { .. }) => {}
+                Err(error @ StorageError::Denied { .. }) => {
+                    let mut refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
+                    refused.get_or_insert(error);
+                }
                 Err(error) => {
                     // The other threads end after their current object.
                     next.store(doomed.len(), Ordering::Relaxed);
@@ -182,7 +189,10 @@ fn delete_all(storage: &dyn Storage, doomed: &[Doomed]) -> Result<u64, StorageEr
         let others = each.map(|worker| worker.join().expect("a deleting thread does not panic"));
         others.fold(own, Result::and)
     })?;
-    Ok(freed.into_inner())
+    match refused.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(freed.into_inner()),
+    }
 }
 
 /// Whether an object, under its own name or as a body, can be trimmed.

@@ -96,8 +96,8 @@ pub(crate) struct Executed {
 /// Executes a removed list. All changes are durable on return.
 ///
 /// # Errors
-/// Of the storage; `Interrupted`. The store is then as readable as before, and executing again
-/// continues.
+/// Of the storage; `Denied` after all else of a pass was deleted; `Interrupted`. The store is then
+/// as readable as before, and executing again continues.
 pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Execution<'_>) -> Result<Executed> {
     how.progress.set_total(removed.slots.len() as u64);
     let mut run = Removal::new(containers, *how);
@@ -105,6 +105,10 @@ pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Executio
         run.remove_whole(&list)?;
         run.compact(&list)?;
         run.storage.barrier()?;
+        // What the nodes refer to is deleted after all nodes.
+        if let Some(error) = run.refused.take() {
+            return Err(error.into());
+        }
     }
     run.try_again()?;
     Ok(run.out)
@@ -141,6 +145,8 @@ struct Removal<'a> {
     batch: Batch,
     /// The list entries that found no room so far.
     no_room: Vec<ContainerSlots>,
+    /// The storage does not delete an object.
+    refused: Option<StorageError>,
 }
 
 /// New generations that are not durable yet, and the objects to delete once they are.
@@ -174,6 +180,7 @@ impl<'a> Removal<'a> {
             out: Executed::default(),
             batch: Batch::default(),
             no_room: Vec::new(),
+            refused: None,
         }
     }
 }
@@ -208,7 +215,13 @@ impl Removal<'_> {
     fn delete(&mut self, doomed: &mut Vec<Doomed>, gone: &mut Vec<ContainerId>) -> Result<()> {
         for some in doomed.chunks(DOOMED_MAX) {
             self.check_cancelled()?;
-            self.out.freed_bytes += objects::delete(self.storage, some)?;
+            match objects::delete(self.storage, some) {
+                Ok(freed) => self.out.freed_bytes += freed,
+                Err(error @ StorageError::Denied { .. }) => {
+                    self.refused.get_or_insert(error);
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         self.how.progress.add_done(gone.len() as u64);
         gone.drain(..).for_each(|id| self.containers.forget(id));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use env::{Access, Env};
-use onefold::{Credential, InitOptions, ObjectStoreLocation, OpenOptions, Store};
+use onefold::{Credential, InitOptions, ObjectStoreLocation, ObjectStoreOptions, OpenOptions, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ServerError;
@@ -81,7 +81,9 @@ impl Home {
         let place = place.unwrap_or(&own);
         let env = match place {
             StorePlace::Folder(folder) => Env::create_local_for(self.folder.join(folder), Access::Owner),
-            StorePlace::ObjectStore(location) => Env::create_object_store(location),
+            StorePlace::ObjectStore(location) => {
+                Env::create_object_store(location, &ObjectStoreOptions::default())
+            }
         };
         env.map_err(onefold::Error::from)
             .and_then(|env| Store::init(&env, credential, options, None))
@@ -126,7 +128,9 @@ impl Home {
         let place = tenant.place()?;
         let env = match &place {
             StorePlace::Folder(folder) => Store::find_local(&self.folder.join(folder)),
-            StorePlace::ObjectStore(location) => Env::object_store(location).map_err(onefold::Error::from),
+            StorePlace::ObjectStore(location) => {
+                Env::object_store(location, &ObjectStoreOptions::default()).map_err(onefold::Error::from)
+            }
         };
         let opened = env.and_then(|env| Store::open(&env, credential, options));
         opened.map_err(|error| match place {

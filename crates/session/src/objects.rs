@@ -119,6 +119,15 @@ impl Objects {
     }
 
     pub(crate) fn read<P: Payload>(&self, name: &ObjectName) -> Result<Read<P>> {
+        let read = self.read_once(name)?;
+        // A cache may have kept wrong bytes.
+        if matches!(read, Read::Damaged(_)) && self.storage().drop_cached(name) {
+            return self.read_once(name);
+        }
+        Ok(read)
+    }
+
+    fn read_once<P: Payload>(&self, name: &ObjectName) -> Result<Read<P>> {
         let stored = match self.storage().get(name) {
             Ok(stored) => stored,
             Err(StorageError::NotFound { .. }) => return Ok(Read::Missing),

@@ -6,6 +6,7 @@ use cli_support::idle::{Idle, idle_cap, is_typed, option};
 use onefold::Capping;
 
 use super::copy::SOURCE_PASSWORDS;
+use super::far::{Far, OF_FAR};
 use super::series::{LayoutMode, Series};
 use super::typed::is_on_server;
 use super::{ALL, Backup, Cat, Cli, Command, CompressionMode, Find, LATEST, Ls, Man, Server, Tenant};
@@ -45,7 +46,8 @@ pub(super) fn built(mut clap: Clap) -> Clap {
 fn without_store(command: Clap) -> Clap {
     command
         .mut_args(|arg| {
-            let is_idle = OF_STORES.contains(&arg.get_id().as_str());
+            let id = arg.get_id().as_str();
+            let is_idle = OF_STORES.contains(&id) || OF_FAR.contains(&id);
             if is_idle { arg.hide(true) } else { arg }
         })
         .mut_subcommands(without_store)
@@ -58,6 +60,7 @@ impl Cli {
         self.command
             .idle(matches)
             .or_else(|| two_passwords(matches))
+            .or_else(|| Far::idle(self.global.repo.as_deref(), matches))
             .or_else(|| self.command.idle_in_store(matches))
     }
 

@@ -74,7 +74,8 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
             (env, access)
         }
         (Place::ObjectStore(location), _) => {
-            let env = Env::create_object_store(location).map_err(onefold::Error::from)?;
+            let options = global.far.options(location)?;
+            let env = Env::create_object_store(location, &options).map_err(onefold::Error::from)?;
             (env, Access::Owner)
         }
         (_, Some(vault)) => (Env::system(Arc::new(vault)), Access::Owner),

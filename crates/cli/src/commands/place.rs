@@ -7,7 +7,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use client::{Listings, RemoteRepository, RemoteStorage, Target, Tokens};
 use onefold::repository::Repository;
-use onefold::{Credential, Env, ObjectStoreLocation, Store, SystemClock, SystemEntropy};
+use onefold::{
+    CacheOptions, Credential, Env, ObjectStoreLocation, ObjectStoreOptions, Store, SystemClock, SystemEntropy,
+};
 use transport::{Address, Traffic, Tunnel};
 
 use super::{open_with, typed};
@@ -119,32 +121,38 @@ pub(super) fn elsewhere(named: &Path) -> Option<Result<Place>> {
 
 /// Opens the store that the arguments name, wherever it is.
 pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
-    let opened = open_as(global, place(global)?, &|| password::existing(global))?;
+    let is_at_hand = password::is_at_hand(global);
+    let opened = open_as(
+        global,
+        place(global)?,
+        (&|| password::existing(global), is_at_hand),
+    )?;
     match (&opened, &global.idle_on_server) {
         (Opened::Remote(_), Some(idle)) => Err(IdleOption(Arc::clone(idle)).into()),
         _ => Ok(opened),
     }
 }
 
-/// Opens the store at a place, with the password that the function gives.
+/// Opens the store at a place, with the password that the function gives; as of `open_with`.
 pub(super) fn open_as(
     global: &Global,
     place: Place,
-    credential: &dyn Fn() -> Result<Credential>,
+    credential: (&dyn Fn() -> Result<Credential>, bool),
 ) -> Result<Opened> {
     let shown = place.to_string();
-    let open = |env: &Env, reads_content| {
-        let store = open_with(global, env, reads_content, &shown, credential)?;
+    let open = |env: &Env, reads_content, cache: Option<CacheOptions>| {
+        let store = open_with(global, env, reads_content, cache, &shown, credential)?;
         Ok::<_, anyhow::Error>(Box::new(store))
     };
     let target = match place {
         Place::Folder(folder) => {
             let env = Store::find_local(&folder).with_context(|| shown.clone())?;
-            return Ok(Opened::Local(open(&env, true)?));
+            return Ok(Opened::Local(open(&env, true, None)?));
         }
         Place::ObjectStore(location) => {
-            let env = Env::object_store(&location).map_err(onefold::Error::from)?;
-            return Ok(Opened::Local(open(&env, true)?));
+            let options = global.far.options(&location)?;
+            let env = Env::object_store(&location, &options).map_err(onefold::Error::from)?;
+            return Ok(Opened::Local(open(&env, true, global.far.cache())?));
         }
         Place::Server(address) => over_network(&address)?,
         Place::Tunnel(tunnel) => through(tunnel),
@@ -157,12 +165,12 @@ pub(super) fn open_as(
             let traffic = vault.traffic().clone();
             let reads_content = vault.has_right("read") || vault.has_right("maintain");
             let env = Env::system(Arc::new(vault));
-            let store = open(&env, reads_content)?;
+            let store = open(&env, reads_content, None)?;
             return Ok(Opened::Vault { store, traffic });
         }
     };
     // Without such a folder, backups read more from the server.
-    if let Some(folder) = folders::folder_for("ONEFOLD_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
+    if let Some(folder) = folders::cache()
         && let Ok(listings) = Listings::of(&folder, &clock)
     {
         repository = repository.keeping(listings);
@@ -175,15 +183,17 @@ pub(super) fn open_for_dry_run(global: &Global) -> Result<Opened> {
     let place = place(global)?;
     let env = match &place {
         Place::Folder(folder) => Store::find_local(folder).with_context(|| place.to_string())?,
-        Place::ObjectStore(location) => Env::object_store(location).map_err(onefold::Error::from)?,
+        Place::ObjectStore(location) => {
+            let options = global.far.options(location)?;
+            Env::object_store(location, &options).map_err(onefold::Error::from)?
+        }
         Place::Server(_) | Place::Tunnel(_) => {
             bail!("a dry run needs the store itself, and {place} is on a server; leave --dry-run out")
         }
     };
     let env = onefold::dry_run(&env);
-    let store = open_with(global, &env, true, &place.to_string(), &|| {
-        password::existing(global)
-    })?;
+    let credential: (&dyn Fn() -> Result<Credential>, bool) = (&|| password::existing(global), false);
+    let store = open_with(global, &env, true, None, &place.to_string(), credential)?;
     Ok(Opened::Local(Box::new(store)))
 }
 
@@ -202,7 +212,9 @@ fn through(tunnel: Tunnel) -> Target {
 pub(super) fn find_other(named: &Path) -> Result<Env> {
     let env = match elsewhere(named).transpose()? {
         None => Store::find_local(named)?,
-        Some(Place::ObjectStore(location)) => Env::object_store(&location).map_err(onefold::Error::from)?,
+        Some(Place::ObjectStore(location)) => {
+            Env::object_store(&location, &ObjectStoreOptions::default()).map_err(onefold::Error::from)?
+        }
         Some(place) => bail!("{place} is on a server, which has its keys"),
     };
     Ok(env)

@@ -1,17 +1,24 @@
-//! Clients of object stores that speak S3.
+//! Clients of object stores, and the first request of each.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
+use object_store::aws::{AmazonS3Builder, S3ConditionalPut};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
-use object_store::{BackoffConfig, ClientOptions, Error, RetryConfig};
+use object_store::{BackoffConfig, ClientOptions, Error, ObjectStore, RetryConfig};
 
-use super::credentials::{self, Credentials};
+use super::credentials::Credentials;
 use super::failure::at_opening;
-use super::{ObjectStoreLocation, ObjectStoreStorage};
-use crate::StorageError;
+use super::limited::{LimitedConnector, Paces};
+use super::location::Service;
+use super::pace::Pace;
+use super::{
+    AZURE_PUT_ID, ObjectStoreLocation, ObjectStoreOptions, ObjectStoreStorage, azure, credentials, google,
+};
+use crate::{Clock, StorageError, SystemClock};
 
 /// The region that a store gets which has none.
 const REGION: &str = "us-east-1";
@@ -44,15 +51,20 @@ const LONG: Patience = Patience {
     pause_max: Duration::from_secs(15),
 };
 
+/// What the three services' clients have in common.
+trait Client: ObjectStore + PaginatedListStore {}
+
+impl<C: ObjectStore + PaginatedListStore> Client for C {}
+
 impl ObjectStoreStorage {
-    /// The storage at this location. The credentials come from the environment, as the tools of AWS
-    /// take them. Sends a request, to tell early what would fail later.
+    /// The storage at this location. The credentials come from the environment, as the tools of the
+    /// service take them. Sends a request, to tell early what would fail later.
     ///
     /// # Errors
     /// `NoBucket`; `Unusable` if the credentials are missing or wrong, or nothing answers.
-    pub fn open(location: &ObjectStoreLocation) -> Result<Self, StorageError> {
+    pub fn open(location: &ObjectStoreLocation, options: &ObjectStoreOptions) -> Result<Self, StorageError> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        Self::open_with(location, &set)
+        Self::open_with(location, options, &set)
     }
 
     /// Like [`Self::open`], with these variables in place of those of the environment.
@@ -61,6 +73,7 @@ impl ObjectStoreStorage {
     /// As [`Self::open`].
     pub fn open_with(
         location: &ObjectStoreLocation,
+        options: &ObjectStoreOptions,
         set: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, StorageError> {
         let place = location.to_string();
@@ -68,17 +81,24 @@ impl ObjectStoreStorage {
             place: place.clone(),
             why,
         };
-        let credentials = credentials::find(set, location.is_aws()).map_err(unusable)?;
+        let access = Access::find(location, set).map_err(unusable)?;
         // Another part of the program may have installed one.
         drop(rustls::crypto::ring::default_provider().install_default());
         let failed = |error: Error| at_opening(&place, location.host(), &error);
-        let long = client(location, &credentials, LONG).map_err(failed)?;
-        let brief = client(location, &credentials, BRIEF).map_err(failed)?;
-        let mut storage = Self::new(Arc::new(long), location.prefix())?;
+        let paces = paces(options);
+        let long = client(location, &access, &paces, LONG).map_err(failed)?;
+        // The first request is small.
+        let brief = client(location, &access, &Paces::default(), BRIEF).map_err(failed)?;
+        let mut storage = Self::new(long, location.prefix())?;
         storage.place = Place {
             shown: place.clone(),
             host: location.host().to_owned(),
         };
+        storage.class = options.storage_class.clone();
+        storage.is_limited = paces.is_limited();
+        if *location.service() == Service::Azure {
+            storage.put_id = AZURE_PUT_ID;
+        }
         let prefix = (!storage.prefix.is_empty()).then_some(storage.prefix.as_str());
         let options = PaginatedListOptions {
             max_keys: Some(1),
@@ -89,6 +109,15 @@ impl ObjectStoreStorage {
             .block_on(brief.list_paginated(prefix, options))
             .map_err(failed)?;
         Ok(storage)
+    }
+}
+
+fn paces(options: &ObjectStoreOptions) -> Paces {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let pace = |rate| Arc::new(Pace::new(rate, Arc::clone(&clock)));
+    Paces {
+        upload: options.upload_bytes_per_second.map(pace),
+        download: options.download_bytes_per_second.map(pace),
     }
 }
 
@@ -105,19 +134,97 @@ impl fmt::Display for Place {
     }
 }
 
+/// What a client authenticates with. It has secrets, so it is never printed.
+enum Access {
+    S3(Credentials),
+    Google(Vec<(GoogleConfigKey, String)>),
+    Azure(Vec<(AzureConfigKey, String)>),
+}
+
+impl Access {
+    fn find(location: &ObjectStoreLocation, set: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
+        Ok(match location.service() {
+            Service::S3 { .. } => Self::S3(credentials::find(set, location.is_aws())?),
+            Service::Google => Self::Google(google::find(set)?),
+            Service::Azure => Self::Azure(azure::find(set)?),
+        })
+    }
+
+    /// Whether the environment names an endpoint without TLS.
+    fn is_plain(&self) -> bool {
+        let is_plain = |value: &String| value.starts_with("http://");
+        match self {
+            Self::S3(_) => false,
+            Self::Google(settings) => settings
+                .iter()
+                .any(|(key, value)| *key == GoogleConfigKey::BaseUrl && is_plain(value)),
+            Self::Azure(settings) => settings
+                .iter()
+                .any(|(key, value)| *key == AzureConfigKey::Endpoint && is_plain(value)),
+        }
+    }
+}
+
 fn client(
     location: &ObjectStoreLocation,
-    credentials: &Credentials,
+    access: &Access,
+    paces: &Paces,
     patience: Patience,
-) -> Result<AmazonS3, Error> {
-    let region = credentials.region.as_deref().or(location.region());
-    let region = region.unwrap_or(REGION);
-    let endpoint = location.endpoint(region);
+) -> Result<Arc<dyn Client>, Error> {
+    let is_encrypted = location.is_encrypted() && !access.is_plain();
     let options = ClientOptions::new()
-        .with_allow_http(!location.is_encrypted())
+        .with_allow_http(!is_encrypted)
         .with_connect_timeout(CONNECT_TIMEOUT)
         .with_read_timeout(patience.answer)
         .with_timeout_disabled();
+    let connector = paces.is_limited().then(|| LimitedConnector {
+        paces: paces.clone(),
+        connect_timeout: CONNECT_TIMEOUT,
+        read_timeout: patience.answer,
+        // The machines of Google and Azure give tokens without TLS.
+        is_encrypted: is_encrypted && matches!(location.service(), Service::S3 { .. }),
+    });
+    match access {
+        Access::S3(credentials) => s3(location, credentials, options, connector, patience),
+        Access::Google(settings) => {
+            let mut builder = GoogleCloudStorageBuilder::new()
+                .with_client_options(options)
+                .with_retry(patience.into())
+                .with_bucket_name(location.bucket());
+            for (key, value) in settings {
+                builder = builder.with_config(*key, value);
+            }
+            if let Some(connector) = connector {
+                builder = builder.with_http_connector(connector);
+            }
+            Ok(Arc::new(builder.build()?))
+        }
+        Access::Azure(settings) => {
+            let mut builder = MicrosoftAzureBuilder::new()
+                .with_client_options(options)
+                .with_retry(patience.into())
+                .with_container_name(location.bucket());
+            for (key, value) in settings {
+                builder = builder.with_config(*key, value);
+            }
+            if let Some(connector) = connector {
+                builder = builder.with_http_connector(connector);
+            }
+            Ok(Arc::new(builder.build()?))
+        }
+    }
+}
+
+fn s3(
+    location: &ObjectStoreLocation,
+    credentials: &Credentials,
+    options: ClientOptions,
+    connector: Option<LimitedConnector>,
+    patience: Patience,
+) -> Result<Arc<dyn Client>, Error> {
+    let region = credentials.region.as_deref().or(location.region());
+    let region = region.unwrap_or(REGION);
+    let endpoint = location.endpoint(region);
     let mut builder = AmazonS3Builder::new()
         .with_client_options(options)
         .with_retry(patience.into())
@@ -131,7 +238,10 @@ fn client(
     for (key, value) in &credentials.settings {
         builder = builder.with_config(*key, value);
     }
-    builder.build()
+    if let Some(connector) = connector {
+        builder = builder.with_http_connector(connector);
+    }
+    Ok(Arc::new(builder.build()?))
 }
 
 impl From<Patience> for RetryConfig {

@@ -16,8 +16,13 @@ use crate::StorageError;
 
 /// The longest text of an answer that an error repeats.
 const TEXT_CHARS_MAX: usize = 300;
-/// Where a machine of AWS asks for its role.
-const OF_MACHINE: &str = "/latest/";
+/// Where machines of AWS, of Google and of Azure ask for their role.
+const OF_MACHINE: [&str; 4] = [
+    "/latest/",
+    "metadata.google",
+    "computeMetadata",
+    "/metadata/identity",
+];
 
 /// An error, taken apart.
 #[derive(Debug, Default)]
@@ -45,7 +50,7 @@ impl Failure {
         let mut failure = Self::default();
         for cause in chain(error) {
             let text = cause.to_string();
-            failure.is_of_machine |= text.contains(OF_MACHINE);
+            failure.is_of_machine |= OF_MACHINE.iter().any(|place| text.contains(place));
             if let Some(http) = cause.downcast_ref::<HttpError>() {
                 failure.transport = Some(http.kind());
             }
@@ -82,6 +87,54 @@ impl Failure {
     }
 }
 
+/// What a service calls things.
+struct Words {
+    /// Where credentials come from.
+    credentials: &'static str,
+    /// What they must allow.
+    rights: &'static str,
+    /// What to do if the machine has none either.
+    otherwise: Option<&'static str>,
+}
+
+impl Words {
+    /// Those of the service of this place.
+    fn of(place: &str) -> Self {
+        if place.starts_with("gs:") {
+            return Self {
+                credentials: "the file that GOOGLE_APPLICATION_CREDENTIALS names, or GOOGLE_ACCESS_TOKEN",
+                rights: "the role Storage Object Admin on the bucket, or the rights storage.objects.list, .get, .create and \
+                         .delete",
+                otherwise: Some(
+                    "there are no credentials for Google: set GOOGLE_APPLICATION_CREDENTIALS to the file of a service \
+                     account, or run `gcloud auth application-default login`; this machine has no role either",
+                ),
+            };
+        }
+        if place.starts_with("azure:") {
+            return Self {
+                credentials: "AZURE_ACCOUNT_NAME, and AZURE_ACCOUNT_KEY or AZURE_ACCOUNT_SAS",
+                rights: "the role Storage Blob Data Contributor, or a SAS token with the rights to read, create, write, \
+                         delete and list (rcwdl)",
+                otherwise: Some(
+                    "there are no credentials for Azure: set AZURE_ACCOUNT_KEY or AZURE_ACCOUNT_SAS, or those of a service \
+                     principal; this machine has no identity either",
+                ),
+            };
+        }
+        Self {
+            credentials: "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the profile",
+            rights: "s3:ListBucket on it, and s3:GetObject, s3:PutObject and s3:DeleteObject on what is in it",
+            otherwise: None,
+        }
+    }
+
+    /// There are no credentials.
+    fn nobody(&self) -> String {
+        self.otherwise.map_or_else(no_role, str::to_owned)
+    }
+}
+
 /// The text of an element of an answer.
 fn element(answer: &str, name: &str) -> String {
     let text = answer.split_once(&format!("<{name}>")).map(|(_, rest)| rest);
@@ -111,19 +164,23 @@ pub(super) fn at_opening(place: &str, host: &str, error: &Error) -> StorageError
     let failure = Failure::of(error);
     let place = place.to_owned();
     let text = failure.text();
+    let words = Words::of(&place);
     let why = match (failure.code.as_str(), failure.status) {
-        ("NoSuchBucket", _) | ("", Some(404)) => return StorageError::NoBucket { place },
+        ("NoSuchBucket" | "ContainerNotFound", _) | ("", Some(404)) => {
+            return StorageError::NoBucket { place };
+        }
         (
             "InvalidAccessKeyId"
             | "SignatureDoesNotMatch"
             | "ExpiredToken"
             | "InvalidToken"
-            | "TokenRefreshRequired",
+            | "TokenRefreshRequired"
+            | "AuthenticationFailed",
             _,
         )
         | (_, Some(401)) => format!(
-            "the object store does not take the credentials ({text}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and \
-             AWS_SESSION_TOKEN, or the profile"
+            "the object store does not take the credentials ({text}); check {}",
+            words.credentials
         ),
         ("RequestTimeTooSkewed", _) => format!("{text}; set the clock of this machine"),
         ("AuthorizationHeaderMalformed" | "PermanentRedirect" | "IllegalLocationConstraintException", _)
@@ -131,11 +188,11 @@ pub(super) fn at_opening(place: &str, host: &str, error: &Error) -> StorageError
             format!("{text}; the bucket may be in another region: set AWS_REGION to the bucket's region")
         }
         (_, Some(403)) => format!(
-            "the credentials do not allow listing the bucket ({text}); they need s3:ListBucket on it, and s3:GetObject, \
-             s3:PutObject and s3:DeleteObject on what is in it"
+            "the credentials do not allow listing the bucket ({text}); they need {}",
+            words.rights
         ),
         (_, Some(_)) => text,
-        (_, None) if failure.is_of_machine => no_role(),
+        (_, None) if failure.is_of_machine => words.nobody(),
         (_, None) if text.contains("certificate") => format!(
             "{host} cannot be believed: {text}; SSL_CERT_FILE names the certificates of an authority of your own"
         ),

@@ -8,40 +8,66 @@ use std::str::FromStr;
 
 use object_store::path::Path;
 
-/// The beginning of every location.
-const PREFIX: &str = "s3:";
+/// The beginnings of locations.
+const S3: &str = "s3:";
+const GOOGLE: &str = "gs:";
+const AZURE: &str = "azure:";
 /// The host of AWS that stands for all of its regions.
 const AWS: &str = "s3.amazonaws.com";
 
-/// A bucket of an object store that speaks S3, and a prefix in it. Its text is
-/// `s3:https://HOST[:PORT]/BUCKET[/PREFIX]`.
+/// A bucket of an object store, and a prefix in it. Its text is
+/// `s3:https://HOST[:PORT]/BUCKET[/PREFIX]`, `gs:BUCKET[/PREFIX]` or `azure:CONTAINER[/PREFIX]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectStoreLocation {
-    is_encrypted: bool,
-    /// With the port, if one is given.
-    host: String,
+    service: Service,
     bucket: String,
     /// Without a slash at either end.
     prefix: String,
 }
 
+/// Whose object store it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Service {
+    /// One that speaks S3.
+    S3 {
+        is_encrypted: bool,
+        /// With the port, if one is given.
+        host: String,
+    },
+    /// Google Cloud Storage.
+    Google,
+    /// Azure Blob Storage. A bucket is called a container there.
+    Azure,
+}
+
 /// Why a text is no location. It does not repeat the text, which may have a secret in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0}: an object store is s3:https://HOST[:PORT]/BUCKET[/PREFIX], or s3:BUCKET[/PREFIX] at AWS")]
+#[error(
+    "{0}: an object store is s3:https://HOST[:PORT]/BUCKET[/PREFIX], s3:BUCKET[/PREFIX] at AWS, gs:BUCKET[/PREFIX] or \
+     azure:CONTAINER[/PREFIX]"
+)]
 pub struct LocationError(&'static str);
 
 impl ObjectStoreLocation {
     /// Whether the text is meant as a location of an object store, be it a good one or not.
     #[must_use]
     pub fn is_meant(text: &str) -> bool {
-        text.starts_with(PREFIX)
+        [S3, GOOGLE, AZURE].iter().any(|prefix| text.starts_with(prefix))
+    }
+
+    pub(super) const fn service(&self) -> &Service {
+        &self.service
     }
 
     /// Where requests are sent.
     pub(super) fn endpoint(&self, region: &str) -> Endpoint {
-        let scheme = if self.is_encrypted { "https" } else { "http" };
+        let scheme = if self.is_encrypted() { "https" } else { "http" };
         let regional = format!("s3.{region}.amazonaws.com");
-        let host = if self.host == AWS { &regional } else { &self.host };
+        let host = if self.host() == AWS {
+            &regional
+        } else {
+            self.host()
+        };
         // The certificates of AWS are good for one part before the host.
         if self.is_aws() && !self.bucket.contains('.') {
             return Endpoint {
@@ -61,7 +87,7 @@ impl ObjectStoreLocation {
 
     /// The part of the host before that of AWS.
     fn aws_name(&self) -> Option<&str> {
-        let host = self.host.strip_suffix(".cn").unwrap_or(&self.host);
+        let host = self.host().strip_suffix(".cn").unwrap_or(self.host());
         host.strip_suffix(".amazonaws.com")
     }
 
@@ -72,11 +98,18 @@ impl ObjectStoreLocation {
     }
 
     pub(super) fn host(&self) -> &str {
-        &self.host
+        match &self.service {
+            Service::S3 { host, .. } => host,
+            Service::Google => "storage.googleapis.com",
+            Service::Azure => "blob.core.windows.net",
+        }
     }
 
     pub(super) const fn is_encrypted(&self) -> bool {
-        self.is_encrypted
+        match &self.service {
+            Service::S3 { is_encrypted, .. } => *is_encrypted,
+            Service::Google | Service::Azure => true,
+        }
     }
 
     pub(super) fn bucket(&self) -> &str {
@@ -98,8 +131,14 @@ pub(super) struct Endpoint {
 
 impl fmt::Display for ObjectStoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_encrypted { "https" } else { "http" };
-        write!(f, "{PREFIX}{scheme}://{}/{}", self.host, self.bucket)?;
+        match &self.service {
+            Service::S3 { is_encrypted, host } => {
+                let scheme = if *is_encrypted { "https" } else { "http" };
+                write!(f, "{S3}{scheme}://{host}/{}", self.bucket)?;
+            }
+            Service::Google => write!(f, "{GOOGLE}{}", self.bucket)?,
+            Service::Azure => write!(f, "{AZURE}{}", self.bucket)?,
+        }
         if self.prefix.is_empty() {
             return Ok(());
         }
@@ -111,9 +150,19 @@ impl FromStr for ObjectStoreLocation {
     type Err = LocationError;
 
     fn from_str(text: &str) -> Result<Self, LocationError> {
+        for (prefix, service) in [(GOOGLE, Service::Google), (AZURE, Service::Azure)] {
+            if let Some(place) = text.strip_prefix(prefix) {
+                // restic has a colon after the bucket.
+                let (bucket, path) = match place.split_once('/') {
+                    Some((bucket, path)) => (bucket.strip_suffix(':').unwrap_or(bucket), path),
+                    None => (place.strip_suffix(':').unwrap_or(place), ""),
+                };
+                return Self::of_parts(service, bucket, path);
+            }
+        }
         let place = text
-            .strip_prefix(PREFIX)
-            .ok_or(LocationError("it does not begin with `s3:`"))?;
+            .strip_prefix(S3)
+            .ok_or(LocationError("it does not begin with `s3:`, `gs:` or `azure:`"))?;
         if place.contains(['?', '#']) {
             return Err(LocationError("a location has no query"));
         }
@@ -123,7 +172,7 @@ impl FromStr for ObjectStoreLocation {
             (None, None) => {
                 let first = place.split('/').next().unwrap_or_default();
                 if !first.contains(['.', ':', '@']) {
-                    return Self::of_parts(true, AWS, place);
+                    return Self::of_s3(true, AWS, place);
                 }
                 (true, place)
             }
@@ -131,12 +180,12 @@ impl FromStr for ObjectStoreLocation {
         let (host, path) = place
             .split_once('/')
             .ok_or(LocationError("a bucket is missing"))?;
-        Self::of_parts(is_encrypted, host, path)
+        Self::of_s3(is_encrypted, host, path)
     }
 }
 
 impl ObjectStoreLocation {
-    fn of_parts(is_encrypted: bool, host: &str, path: &str) -> Result<Self, LocationError> {
+    fn of_s3(is_encrypted: bool, host: &str, path: &str) -> Result<Self, LocationError> {
         if host.contains('@') {
             return Err(LocationError(
                 "a location has no user and no password in it; the environment has them",
@@ -146,6 +195,11 @@ impl ObjectStoreLocation {
             return Err(LocationError("this is no host"));
         }
         let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
+        let host = host.to_ascii_lowercase();
+        Self::of_parts(Service::S3 { is_encrypted, host }, bucket, prefix)
+    }
+
+    fn of_parts(service: Service, bucket: &str, prefix: &str) -> Result<Self, LocationError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
         if bucket.is_empty() {
             return Err(LocationError("a bucket is missing"));
@@ -159,8 +213,7 @@ impl ObjectStoreLocation {
             return Err(LocationError("this is no prefix of names"));
         }
         Ok(Self {
-            is_encrypted,
-            host: host.to_ascii_lowercase(),
+            service,
             bucket: bucket.to_owned(),
             prefix: prefix.to_owned(),
         })
@@ -214,6 +267,12 @@ mod tests {
             ("s3:minio:9000/b", "s3:https://minio:9000/b"),
             ("s3:bucket/web 1", "s3:https://s3.amazonaws.com/bucket/web 1"),
             ("s3:bucket", "s3:https://s3.amazonaws.com/bucket"),
+            ("gs:bucket", "gs:bucket"),
+            ("gs:bucket:/a/c/", "gs:bucket/a/c"),
+            ("gs:bucket/a", "gs:bucket/a"),
+            ("gs:bucket:/", "gs:bucket"),
+            ("azure:box", "azure:box"),
+            ("azure:box:/a", "azure:box/a"),
         ] {
             assert_eq!(shown(typed), whole);
             assert_eq!(shown(whole), whole);
@@ -242,6 +301,13 @@ mod tests {
             "s3:https://host/b//SECRET",
             "s3:https://host/b/../c",
             "s3:https://host/b c",
+            "gs:",
+            "gs:/a",
+            "gs://bucket/SECRET",
+            "gs:id@SECRET/a",
+            "azure:box?SECRET",
+            "azure:box/a//SECRET",
+            "azure::/a",
         ] {
             let error = text.parse::<ObjectStoreLocation>().unwrap_err();
             let told = format!("{error} {error:?}");

@@ -11,10 +11,15 @@
 //! A put whose answer was lost may have succeeded. So each put has an id of its own, which the
 //! object keeps as metadata. If the name is taken by an object with that id, the put has succeeded.
 
+mod azure;
 mod connect;
 mod credentials;
 mod failure;
+mod google;
+mod limited;
 mod location;
+mod options;
+mod pace;
 mod probe;
 mod profile;
 #[cfg(test)]
@@ -35,12 +40,16 @@ use types::{ByteRange, ObjectName, UnixNanos};
 
 use self::connect::Place;
 use self::failure::{is_unanswered, storage_error};
+use self::limited::PIECE_BYTES;
 pub use self::location::{LocationError, ObjectStoreLocation};
+pub use self::options::{ObjectStoreOptions, StorageClass, StorageClassError};
 use crate::plain::folder_prefix;
 use crate::{Entropy, LockState, ObjectMeta, ProcessLock, Storage, StorageError, SystemEntropy};
 
 /// The metadata with the id of the put that created an object.
 const PUT_ID: &str = "onefold-put";
+/// The same at Azure, where such names are words.
+const AZURE_PUT_ID: &str = "onefoldput";
 /// How often a put without an answer is repeated, and how long each repetition waits.
 const REPEATS_MAX: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
@@ -52,6 +61,10 @@ pub struct ObjectStoreStorage {
     /// Empty, or ending in a slash.
     prefix: String,
     place: Place,
+    put_id: &'static str,
+    class: Option<StorageClass>,
+    /// Objects are sent piece by piece.
+    is_limited: bool,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -85,6 +98,9 @@ impl ObjectStoreStorage {
                 host: String::new(),
             },
             prefix,
+            put_id: PUT_ID,
+            class: None,
+            is_limited: false,
             runtime,
         })
     }
@@ -135,11 +151,19 @@ impl ObjectStoreStorage {
     }
 
     /// Creates an object. `AlreadyExists` if another put has created it.
-    async fn create(&self, path: &Path, payload: PutPayload) -> Result<(), Error> {
+    async fn create(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        class: Option<&StorageClass>,
+    ) -> Result<(), Error> {
         let id = Self::fresh_id();
-        let attribute = Attribute::Metadata(PUT_ID.into());
+        let attribute = Attribute::Metadata(self.put_id.into());
         let mut attributes = Attributes::new();
         attributes.insert(attribute.clone(), id.clone().into());
+        if let Some(class) = class {
+            attributes.insert(Attribute::StorageClass, class.word.clone().into());
+        }
         let mut repeats = 0;
         loop {
             let options = PutOptions {
@@ -274,9 +298,22 @@ impl ObjectStoreStorage {
 
 impl Storage for ObjectStoreStorage {
     fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
-        let payload: PutPayload = parts.iter().map(|part| Bytes::copy_from_slice(part)).collect();
+        // Pieces share the bytes of their part.
+        let pieces = |part: &&[u8]| {
+            let whole = Bytes::copy_from_slice(part);
+            let step = if self.is_limited {
+                PIECE_BYTES
+            } else {
+                whole.len().max(1)
+            };
+            let begins = (0..whole.len()).step_by(step);
+            let pieces = begins.map(|begin| whole.slice(begin..whole.len().min(begin + step)));
+            pieces.collect::<Vec<Bytes>>()
+        };
+        let payload: PutPayload = parts.iter().flat_map(pieces).collect();
         let path = self.path(name);
-        match self.runtime.block_on(self.create(&path, payload)) {
+        let class = self.class.as_ref().filter(|class| class.is_of(name.as_str()));
+        match self.runtime.block_on(self.create(&path, payload, class)) {
             Ok(()) => Ok(()),
             Err(Error::AlreadyExists { .. }) => Err(StorageError::AlreadyExists { name: name.clone() }),
             Err(error) => Err(storage_error("put", name.as_str(), error)),

@@ -18,7 +18,7 @@ impl ObjectStoreStorage {
     pub fn probe_creates(&self) -> Result<(), StorageError> {
         let path = Path::from(format!("{}.probe-{}", self.prefix, Self::fresh_id()));
         let failed = |error: Error| at_opening(&self.place.shown, &self.place.host, &error);
-        let create = |bytes| self.create(&path, PutPayload::from_static(bytes));
+        let create = |bytes| self.create(&path, PutPayload::from_static(bytes), None);
         self.runtime.block_on(async {
             match create(b"1").await {
                 Err(error) if is_unknown_request(&error) => return Err(self.overwrites()),

@@ -1,5 +1,6 @@
 //! Object stores that are less permissive than the one in memory.
 
+mod cloud;
 mod scripted;
 mod server;
 

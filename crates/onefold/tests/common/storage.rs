@@ -68,6 +68,8 @@ pub struct Watched {
     requests: Mutex<Vec<Request>>,
     /// Whether it gives parts of objects back.
     trims: AtomicBool,
+    /// Objects that it does not delete, as a bucket with a retention rule.
+    retained: Mutex<BTreeSet<String>>,
 }
 
 impl Watched {
@@ -79,6 +81,7 @@ impl Watched {
             once: Mutex::new(None),
             requests: Mutex::default(),
             trims: AtomicBool::new(true),
+            retained: Mutex::default(),
         }
     }
 
@@ -93,6 +96,11 @@ impl Watched {
     /// Sets whether the storage gives parts of objects back.
     pub fn set_trims(&self, trims: bool) {
         self.trims.store(trims, Ordering::Relaxed);
+    }
+
+    /// From now on these objects cannot be deleted, and all others can.
+    pub fn retain(&self, names: impl IntoIterator<Item = String>) {
+        *self.retained.lock().unwrap_or_else(PoisonError::into_inner) = names.into_iter().collect();
     }
 
     /// Calls `before` ahead of every put, barrier, delete and trim.
@@ -198,6 +206,12 @@ impl Storage for Watched {
         self.note(Asked::List, folder).list_folders(folder)
     }
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
+        let retained = self.retained.lock().unwrap_or_else(PoisonError::into_inner);
+        if retained.contains(name.as_str()) {
+            let name = name.to_string();
+            return Err(StorageError::Denied { name });
+        }
+        drop(retained);
         self.note(Asked::Delete, name.as_str()).delete(name)
     }
     fn can_trim(&self, name: &ObjectName) -> Result<bool, StorageError> {

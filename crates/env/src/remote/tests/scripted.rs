@@ -93,7 +93,8 @@ fn put_at(answers: &'static [Answer]) -> (Result<(), StorageError>, Vec<String>)
     let location: ObjectStoreLocation = place.parse().unwrap();
     let keys = |name: &str| name.ends_with("KEY_ID").then(|| "i".to_owned());
     let keys = |name: &str| keys(name).or_else(|| name.ends_with("ACCESS_KEY").then(|| "s".to_owned()));
-    let storage = ObjectStoreStorage::open_with(&location, &keys).unwrap();
+    let storage =
+        ObjectStoreStorage::open_with(&location, &crate::ObjectStoreOptions::default(), &keys).unwrap();
     let put = storage.put(&ObjectName::new("a").unwrap(), &[b"own"]);
     (put, server.join().unwrap())
 }

@@ -5,11 +5,11 @@ use types::ObjectName;
 
 use crate::Storage;
 
-use super::{ObjectStoreLocation, ObjectStoreStorage, StorageError};
+use super::{ObjectStoreLocation, ObjectStoreOptions, ObjectStoreStorage, StorageError};
 
 fn open(location: &str, keys: &Keys) -> Result<ObjectStoreStorage, StorageError> {
     let location: ObjectStoreLocation = location.parse().unwrap();
-    ObjectStoreStorage::open_with(&location, &|name| match name {
+    ObjectStoreStorage::open_with(&location, &ObjectStoreOptions::default(), &|name| match name {
         "AWS_ACCESS_KEY_ID" => Some(keys.id.clone()),
         "AWS_SECRET_ACCESS_KEY" => Some(keys.secret.clone()),
         _ => None,
@@ -58,7 +58,8 @@ fn what_is_wrong_is_told_at_once() {
     ));
     let none = |_: &str| None;
     let location: ObjectStoreLocation = place.parse().unwrap();
-    let without = ObjectStoreStorage::open_with(&location, &none).unwrap_err();
+    let without =
+        ObjectStoreStorage::open_with(&location, &ObjectStoreOptions::default(), &none).unwrap_err();
     assert!(without.to_string().contains("no credentials"), "{without}");
     let all = server.all.clone();
     drop(server);

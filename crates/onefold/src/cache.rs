@@ -1,0 +1,149 @@
+//! A cache on this machine of what every command reads again from a store far away.
+//!
+//! | kept | counts while |
+//! |---|---|
+//! | manifests, removed lists, runs of the index | a listing of this process shows the object with its length and time |
+//! | ends of containers, and all that is read of containers with nodes | the oldest list of removed slots is not newer than what was the oldest when it was read |
+//!
+//! The second rule is that of the caches in memory ([`Store::refresh_caches`]): after the read,
+//! slots leave a container only if a later list names them, and a session honours all lists that are
+//! kept (docs/decisions/0058). Until a session has seen the lists, nothing of containers is taken
+//! from the cache. Commands that judge the store, or delete in it, pass the cache.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use env::{CachePolicy, CachedStorage, Env, Keep, PastCache};
+use format::container::{ContainerTail, TailParse};
+use format::frame::Frame;
+use format::names;
+use session::ReclaimView;
+use types::{ContainerKind, ObjectName, StoreId};
+
+use crate::store::Store;
+
+/// The folder of a cache, and how large it may grow.
+///
+/// ```
+/// let cache = onefold::CacheOptions::new("/home/ann/.cache/onefold").bytes_max(1 << 30);
+/// let options = onefold::OpenOptions::default().cache(Some(cache));
+/// # assert!(options.cache.is_some());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheOptions {
+    /// The folder. Stores and processes may share it, and it may be deleted at any time.
+    pub folder: PathBuf,
+    /// About how many bytes the cache takes at most, of all stores together.
+    pub bytes_max: u64,
+}
+
+types::setters!(CacheOptions {
+    folder: PathBuf,
+    bytes_max: u64,
+});
+
+impl CacheOptions {
+    /// The usual bound: 1 GiB.
+    pub const BYTES_MAX: u64 = 1 << 30;
+
+    /// A cache of the usual size.
+    #[must_use]
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            bytes_max: Self::BYTES_MAX,
+        }
+    }
+
+    /// The storage with this cache.
+    pub(crate) fn over(&self, env: &Env, store: StoreId) -> Arc<CachedStorage> {
+        let digits: String = store
+            .as_bytes()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Arc::new(CachedStorage::new(
+            Arc::clone(&env.storage),
+            &self.folder.join("objects"),
+            &digits,
+            self.bytes_max,
+            Box::new(StorePolicy),
+            Arc::clone(&env.clock),
+        ))
+    }
+}
+
+/// The environment with this cache as its storage.
+pub(crate) fn with_cache(env: &Env, cache: Option<&Arc<CachedStorage>>) -> Env {
+    let mut env = env.clone();
+    if let Some(cache) = cache {
+        env.storage = Arc::<CachedStorage>::clone(cache);
+    }
+    env
+}
+
+/// The folders of objects that have content of files alone. They are read when that is restored,
+/// and so may have a cheaper storage class.
+pub const DATA_FOLDERS: [&str; 2] = [ContainerKind::Data.folder(), ContainerKind::Archive.folder()];
+
+/// What is kept of a store's objects.
+#[derive(Debug)]
+struct StorePolicy;
+
+impl CachePolicy for StorePolicy {
+    fn keep(&self, name: &ObjectName) -> Keep {
+        if let Some((container, _)) = names::parse_container(name) {
+            return match container.kind {
+                ContainerKind::Data | ContainerKind::Archive => Keep::OfPeriod { ranges: false },
+                ContainerKind::Recipe | ContainerKind::Small => Keep::OfPeriod { ranges: true },
+                // Read by repairs alone.
+                ContainerKind::Catalog => Keep::Nothing,
+            };
+        }
+        let is_ours = names::parse_manifest(name).is_some() || names::parse_index_run(name).is_some();
+        if is_ours || names::parse_removed(name).is_some() {
+            return Keep::Listed { when_put: is_ours };
+        }
+        Keep::Nothing
+    }
+
+    fn is_whole(&self, name: &ObjectName, bytes: &[u8]) -> bool {
+        // The index checks its runs, and drops bad ones from the cache.
+        names::parse_index_run(name).is_some() || Frame::split(bytes).is_ok()
+    }
+
+    fn end_bytes(&self, name: &ObjectName, tail: &[u8], object_len: u64) -> Option<u64> {
+        let Ok(TailParse::Whole(end)) = ContainerTail::parse(tail, object_len) else {
+            return None;
+        };
+        let holds_nodes = matches!(self.keep(name), Keep::OfPeriod { ranges: true });
+        if holds_nodes && tail.len() as u64 == object_len {
+            return Some(object_len);
+        }
+        object_len.checked_sub(end.footer.catalog_offset)
+    }
+}
+
+impl Store {
+    /// Tells the cache which lists of removed slots are kept.
+    pub(crate) fn enter_period(&self, view: &ReclaimView) {
+        if let Some(cache) = &self.cache
+            && !view.is_blind()
+        {
+            // Before there is any list, nothing was ever removed.
+            cache.enter(
+                view.oldest_epoch()
+                    .map_or(0, |oldest| oldest.get().saturating_add(1)),
+            );
+        }
+    }
+
+    /// Passes the cache while the returned value exists, also for what it has put into memory.
+    pub(crate) fn past_cache(&self) -> Option<PastCache<'_>> {
+        let past = self.cache.as_ref()?.pass();
+        self.containers.clear_catalogs();
+        self.nodes().clear();
+        Some(past)
+    }
+}
