@@ -187,7 +187,7 @@ pub fn copy(
             }
             Outcome::Failed(failed) => {
                 told(CopyStep::Failed(&failed));
-                report.failed.push(failed);
+                report.failed.push(*failed);
             }
         }
         monitor.add_done(bytes_of(&snapshot.backup));
@@ -224,7 +224,7 @@ fn bytes_of(backup: &Backup) -> u64 {
 /// What became of a backup.
 enum Outcome {
     Copied(Box<Copied>),
-    Failed(NotCopied),
+    Failed(Box<NotCopied>),
 }
 
 /// The copy of one backup.
@@ -376,11 +376,11 @@ impl Copying<'_> {
             pinned.note_missing(error);
         }
         let files = lost::files_with(pinned.reader()?, &snapshot.backup, &lost);
-        Ok(Outcome::Failed(NotCopied {
+        Ok(Outcome::Failed(Box::new(NotCopied {
             from: snapshot.clone(),
             why: error.to_string(),
             files,
-        }))
+        })))
     }
 
     /// The streams of the copy, and the length of their fixed chunks.

@@ -9,8 +9,8 @@ use super::typed::own_store;
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// Share the fingerprint domain of this store, and its chunk length: `copy` between the two then
-    /// moves only what the other one lacks
+    /// Share the fingerprint domain of this store, and its chunk length: `copy` between the two
+    /// then moves only what the other one lacks
     #[arg(long, value_name = "STORE", value_parser = own_store())]
     pub(crate) domain_of: Option<PathBuf>,
     /// File with the password of the store named by --domain-of (default: the same password)

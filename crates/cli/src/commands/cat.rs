@@ -111,7 +111,9 @@ fn manifest(snapshot: &Snapshot) -> Value {
         "adopted": backup.adopted.iter().map(|(session, checkpoint)| {
             json!({"session": session.get(), "checkpoint": checkpoint})
         }).collect::<Vec<_>>(),
-        "origin": backup.origin,
+        "origin": backup.origin.map(|origin| {
+            json!({"repository_id": origin.store.to_string(), "snapshot_id": origin.backup.get()})
+        }),
         "parents": backup.parents.iter().map(|(parent, revision)| {
             json!({"id": parent.get(), "revision": revision.get()})
         }).collect::<Vec<_>>(),

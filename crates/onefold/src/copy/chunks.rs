@@ -1,8 +1,9 @@
 //! Reads chosen chunks of a store, wherever they are in it.
 //!
 //! As a restore reads: containers in the order that needs fewest reads, several at a time, and each
-//! chunk compared with its fingerprint (INV-5). The caller gets the chunks in its own order. A chunk
-//! that cannot be read costs no other chunk. One thread calls; the memory is that of the assembly.
+//! chunk compared with its fingerprint (INV-5). The caller gets the chunks in its own order. A
+//! chunk that cannot be read costs no other chunk. One thread calls; the memory is that of the
+//! assembly.
 
 use std::sync::Arc;
 

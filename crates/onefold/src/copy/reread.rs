@@ -1,10 +1,10 @@
 //! Copies streams across fingerprint domains: reads them, and stores them as a backup does.
 //!
 //! The destination cuts and fingerprints in its own way, so it needs bytes. It gets those of an
-//! earlier backup by reference (B3): where the recipes of the source show that a range equals one of
-//! the source's previous backup, and the destination has a copy of that, nothing is read. A copied
-//! range begins and ends where chunks of the earlier copy do, so that its ends become no small
-//! chunks.
+//! earlier backup by reference (B3): where the recipes of the source show that a range equals one
+//! of the source's previous backup, and the destination has a copy of that, nothing is read. A
+//! copied range begins and ends where chunks of the earlier copy do, so that its ends become no
+//! small chunks.
 
 use std::sync::Arc;
 

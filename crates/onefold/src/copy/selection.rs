@@ -1,8 +1,8 @@
 //! Chooses the backups to copy: those that the destination does not have.
 //!
 //! A backup is known by its origin: the store and number of the backup that was made from files. A
-//! copy of a copy has the origin of the copy. So what was copied away and back is recognized, and so
-//! is what came by two ways.
+//! copy of a copy has the origin of the copy. So what was copied away and back is recognized, and
+//! so is what came by two ways.
 
 use std::collections::{BTreeMap, BTreeSet};
 
