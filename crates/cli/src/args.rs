@@ -8,6 +8,7 @@ mod filter;
 mod idle;
 mod init;
 mod key;
+mod mount;
 mod optimize;
 mod pool;
 mod profiled;
@@ -40,6 +41,7 @@ pub(crate) use documents::{Completions, Man, ShellName};
 pub(crate) use filter::{ALL, Filter, LATEST};
 pub(crate) use init::Init;
 pub(crate) use key::{Key, NewPassword};
+pub(crate) use mount::Mount;
 pub(crate) use optimize::Optimize;
 pub(crate) use pool::{Pool, PoolInit, PoolStats};
 pub(crate) use profiled::Typed;
@@ -200,6 +202,8 @@ pub(crate) enum Command {
     Restore(Restore),
     /// Write one file of a backup, its stream, or a folder as an archive, to standard output
     Dump(Dump),
+    /// Show backups as a read-only file system, until Ctrl-C or umount
+    Mount(Mount),
     /// List the backups
     Snapshots(Filter),
     /// List the files in a backup

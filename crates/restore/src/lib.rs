@@ -39,7 +39,7 @@ mod tree_tests;
 pub use assemble::{AssembleOptions, assemble};
 pub use counters::RestoreCounters;
 pub use error::RestoreError;
-pub use listing::{BackupListing, Entries, FenceFault, Wanted, for_each_difference};
+pub use listing::{BackupListing, Children, Entries, FenceFault, Wanted, for_each_difference};
 pub use message::AssembleStats;
 pub use references::references;
 pub use send::Sink;

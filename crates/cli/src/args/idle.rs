@@ -116,6 +116,7 @@ impl Command {
             self,
             Self::Restore(_)
                 | Self::Dump(_)
+                | Self::Mount(_)
                 | Self::Ls(_)
                 | Self::Diff(_)
                 | Self::Find(_)
