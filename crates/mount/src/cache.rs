@@ -101,7 +101,9 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
     pub(crate) fn turn(&self, key: K) -> Option<Turn<'_, K, V>> {
         let mut held = self.held();
         let is_due = held.get(key).is_none() && held.making.insert(key);
-        is_due.then_some(Turn { cache: self, key })
+        // Dropping a turn takes the lock.
+        drop(held);
+        is_due.then(|| Turn { cache: self, key })
     }
 
     /// Memory of the values.
