@@ -113,12 +113,6 @@ impl Nodes {
             known.remove(&number);
         }
     }
-
-    /// How many there are.
-    #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
-        self.known().len()
-    }
 }
 
 /// The number of this inode, or the next one that is free.

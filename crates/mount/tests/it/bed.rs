@@ -8,16 +8,18 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use env::{
-    LockState, ManualClock, MemoryStorage, ObjectMeta, ProcessLock, SeededEntropy, Storage, StorageError,
+    Clock, LockState, MemoryStorage, ObjectMeta, ProcessLock, SeededEntropy, Storage, StorageError,
+    SystemClock,
 };
 use mount::{FileSystem, Kind, Listed, MountOptions};
 use onefold::{
     BackupOptions, Compression, Credential, Env, IngestOptions, InitOptions, Monitor, OpenOptions,
     ReaderSource, Store, StreamOptions, TreeOptions,
 };
-use types::{ByteRange, ObjectName};
+use types::{ByteRange, ObjectName, UnixNanos};
 
 /// A storage that counts what is read, and falsifies the data of containers if it is told to.
 #[derive(Debug)]
@@ -34,7 +36,9 @@ impl Watched {
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.bytes.fetch_add(bytes.len() as u64, Ordering::SeqCst);
         let name = name.to_string();
-        let is_data = name.starts_with("data/") || name.starts_with("mirror/");
+        let is_data = ["data/", "small/", "mirror/"]
+            .iter()
+            .any(|folder| name.starts_with(folder));
         if is_data && self.is_rotten.load(Ordering::SeqCst) {
             let middle = bytes.len() / 2;
             bytes[middle] ^= 1;
@@ -86,10 +90,35 @@ impl Storage for Watched {
     }
 }
 
+/// A clock that only the test moves. Who sleeps waits for a moment of real time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HandClock(Arc<AtomicU64>);
+
+impl HandClock {
+    pub(crate) fn advance(&self, time: Duration) {
+        self.0.fetch_add(time.as_secs(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for HandClock {
+    fn wall(&self) -> UnixNanos {
+        UnixNanos::new(1_700_000_000_000_000_000 + i64::try_from(self.monotonic().as_nanos()).unwrap())
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::SeqCst))
+    }
+    fn monotonic_with_suspend(&self) -> Duration {
+        self.monotonic()
+    }
+    fn sleep(&self, _: Duration) {
+        SystemClock.sleep(Duration::from_millis(1));
+    }
+}
+
 /// A store, and what a test does with it.
 pub(crate) struct Bed {
     pub(crate) storage: Arc<Watched>,
-    pub(crate) clock: ManualClock,
+    pub(crate) clock: HandClock,
     env: Env,
     /// What cannot be read was told of: paths.
     pub(crate) faults: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -98,7 +127,7 @@ pub(crate) struct Bed {
 impl Bed {
     /// Everything in the store is small, so that there is some of everything.
     pub(crate) fn new() -> Self {
-        let clock = ManualClock::default();
+        let clock = HandClock::default();
         let storage = Arc::new(Watched {
             storage: MemoryStorage::with_clock(Arc::new(clock.clone())),
             reads: AtomicU64::new(0),

@@ -15,6 +15,15 @@ use onefold::{BackupOptions, Credential, Env, InitOptions, Monitor, OpenOptions,
 
 use crate::bed::noise;
 
+/// Ends the file system when it is dropped.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn paths_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -65,6 +74,8 @@ fn the_kernel_reads_what_was_backed_up_and_an_end_leaves_nothing_mounted() {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| mounted.wait(&stop));
+        // A failed assertion ends it, too.
+        let _ending = Ending(&stop);
         let shown = at
             .join("snapshots/latest")
             .join(source.strip_prefix("/").unwrap());
@@ -107,7 +118,8 @@ fn the_kernel_reads_what_was_backed_up_and_an_end_leaves_nothing_mounted() {
             SystemClock.sleep(std::time::Duration::from_millis(50));
             new.exists()
         });
-        assert!(appeared && at.join("ids/2").exists());
+        assert!(appeared);
+        assert_eq!(fs::read_dir(at.join("ids")).unwrap().count(), 2);
 
         // A program that works in it does not keep it from ending.
         let open = fs::File::open(shown.join("large")).unwrap();
@@ -119,7 +131,7 @@ fn the_kernel_reads_what_was_backed_up_and_an_end_leaves_nothing_mounted() {
 
     // It also ends by umount.
     let mounted = mount(store, &at, options()).unwrap();
-    assert!(at.join("ids/1").exists());
+    assert_eq!(fs::read_dir(at.join("ids/1")).unwrap().count(), 1);
     let done = Command::new("umount").arg(&at).status().unwrap();
     assert!(done.success());
     mounted.wait(&AtomicBool::new(false)).unwrap();
