@@ -1,6 +1,8 @@
 //! Mounting, and the end of it.
 
+use std::ffi::CString;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,10 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 use fuser::{Config, MountOption, Session, SessionACL};
 use onefold::repository::Repository;
-use rustix::mount::UnmountFlags;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::file_system::FileSystem;
 use crate::fuse::Fuse;
@@ -75,6 +79,8 @@ pub struct Mounted {
     files: Arc<FileSystem>,
     repository: &'static dyn Repository,
     ended: Receiver<io::Result<()>>,
+    /// Whether a program has mounted it: then the session unmounts at its end, by the path.
+    is_helped: bool,
     is_ended: bool,
 }
 
@@ -102,29 +108,31 @@ pub fn mount(
         return Err(MountError::NoFuse);
     }
     let absolute = at.canonicalize().map_err(|error| no_folder(error.to_string()))?;
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::RO,
-        MountOption::NoSuid,
-        MountOption::NoDev,
-        MountOption::NoAtime,
-        MountOption::FSName("onefold".to_owned()),
-    ];
     let checks = options.is_for_all && options.checks_permissions;
-    if checks {
-        config.mount_options.push(MountOption::DefaultPermissions);
-    }
-    if options.is_for_all {
-        config.acl = SessionACL::All;
-    }
-    config.n_threads = Some(THREADS);
-    config.clone_fd = true;
+    let is_for_all = options.is_for_all;
     let files = Arc::new(FileSystem::new(repository, options)?);
     let refused = |source| MountError::Refused {
         at: at.to_owned(),
         source,
     };
-    let session = Session::new(Fuse::new(Arc::clone(&files), checks), &absolute, &config);
+    let mut config = Config::default();
+    config.n_threads = Some(THREADS);
+    config.clone_fd = true;
+    config.acl = if is_for_all {
+        SessionACL::All
+    } else {
+        SessionACL::Owner
+    };
+    let fuse = Fuse::new(Arc::clone(&files), checks);
+    let device = mount_here(&absolute, is_for_all, checks).map_err(refused)?;
+    let is_helped = device.is_none();
+    let session = match device {
+        Some(device) => Session::from_fd(fuse, device, config.acl, config),
+        None => {
+            config.mount_options = options_of(checks);
+            Session::new(fuse, &absolute, &config)
+        }
+    };
     let session = session.map_err(refused)?;
     let (tell, ended) = bounded(1);
     let serve = move || {
@@ -139,8 +147,52 @@ pub fn mount(
         files,
         repository,
         ended,
+        is_helped,
         is_ended: false,
     })
+}
+
+/// Mounts as the superuser may. `None`: this user may not, and a program has to help.
+///
+/// The session that mounts itself also unmounts at its end, and by the path: by then another file
+/// system may be mounted there.
+fn mount_here(at: &Path, is_for_all: bool, checks: bool) -> io::Result<Option<OwnedFd>> {
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={}",
+        device.as_raw_fd(),
+        user.as_raw(),
+        group.as_raw()
+    );
+    for (is_set, option) in [(is_for_all, ",allow_other"), (checks, ",default_permissions")] {
+        if is_set {
+            data.push_str(option);
+        }
+    }
+    let data = CString::new(data)?;
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOATIME;
+    match rustix::mount::mount("onefold", at, "fuse", flags, Some(&*data)) {
+        Ok(()) => Ok(Some(device)),
+        Err(Errno::PERM) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// The same options for the program that helps.
+fn options_of(checks: bool) -> Vec<MountOption> {
+    let name = MountOption::FSName("onefold".to_owned());
+    let mut options = vec![
+        MountOption::RO,
+        MountOption::NoSuid,
+        MountOption::NoDev,
+        MountOption::NoAtime,
+        name,
+    ];
+    if checks {
+        options.push(MountOption::DefaultPermissions);
+    }
+    options
 }
 
 /// Lets the kernel read further ahead, if this process may say so.
@@ -183,6 +235,11 @@ impl Mounted {
         self.end()
     }
 
+    /// Whether the kernel's requests have ended.
+    fn is_served(&self) -> bool {
+        !matches!(self.ended.try_recv(), Err(TryRecvError::Empty))
+    }
+
     /// Unmounts it. If a program still uses it, its folder is free all the same, and that program
     /// gets errors as soon as this process ends.
     fn end(&mut self) -> Result<(), MountError> {
@@ -191,7 +248,9 @@ impl Mounted {
         self.files.close();
         let clock = self.repository.clock();
         let began = clock.monotonic();
-        while !self.files.is_idle() && clock.monotonic().saturating_sub(began) < LAST_READS {
+        while !(self.files.is_idle() && self.is_served())
+            && clock.monotonic().saturating_sub(began) < LAST_READS
+        {
             clock.sleep(Duration::from_millis(5));
         }
         unmounted.map_err(|source| MountError::Refused {
@@ -214,7 +273,7 @@ fn unmount(at: &Path) -> io::Result<()> {
     let Err(errno) = rustix::mount::unmount(at, UnmountFlags::DETACH) else {
         return Ok(());
     };
-    if errno != rustix::io::Errno::PERM {
+    if errno != Errno::PERM {
         return Err(errno.into());
     }
     let done = std::process::Command::new("fusermount3")

@@ -1,7 +1,5 @@
 //! `mount`: what it shows is what was backed up, and a signal ends it.
 
-#![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,5 +1,10 @@
 //! Bytes of files, read by many threads at once.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper of tests that fails is a test that fails"
+)]
+
 use std::fs;
 use std::sync::LazyLock;
 use std::thread;
@@ -11,8 +16,8 @@ use crate::bed::{Bed, noise, number, read, walk};
 
 /// Large and small files, and zeros among them.
 fn contents() -> Vec<Vec<u8>> {
-    let mut contents: Vec<Vec<u8>> = (0..40)
-        .map(|seed| noise(seed, 13 * (seed as usize) * 17))
+    let mut contents: Vec<Vec<u8>> = (0..40_usize)
+        .map(|seed| noise(seed as u64, 13 * seed * 17))
         .collect();
     let mut large = noise(100, 700_000);
     large[200_000..450_000].fill(0);

@@ -1,5 +1,10 @@
 //! How much of the store is read.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper of tests that fails is a test that fails"
+)]
+
 use std::fs;
 
 use crate::bed::{Bed, list, noise, number, read};

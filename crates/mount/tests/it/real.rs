@@ -1,6 +1,9 @@
 //! A mounted file system, used by the kernel.
 
-#![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper of tests that fails is a test that fails"
+)]
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -131,7 +134,7 @@ fn the_kernel_reads_what_was_backed_up_and_an_end_leaves_nothing_mounted() {
 
     // It also ends by umount.
     let mounted = mount(store, &at, options()).unwrap();
-    assert_eq!(fs::read_dir(at.join("ids/1")).unwrap().count(), 1);
+    assert!(fs::metadata(at.join("ids/1")).unwrap().is_dir());
     let done = Command::new("umount").arg(&at).status().unwrap();
     assert!(done.success());
     mounted.wait(&AtomicBool::new(false)).unwrap();

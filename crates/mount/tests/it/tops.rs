@@ -1,5 +1,10 @@
 //! The folders above the backups.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper of tests that fails is a test that fails"
+)]
+
 use std::fs;
 use std::time::Duration;
 
