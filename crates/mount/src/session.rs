@@ -248,9 +248,8 @@ impl Mounted {
         self.files.close();
         let clock = self.repository.clock();
         let began = clock.monotonic();
-        while !(self.files.is_idle() && self.is_served())
-            && clock.monotonic().saturating_sub(began) < LAST_READS
-        {
+        let is_over = || self.files.is_idle() && (!self.is_helped || self.is_served());
+        while !is_over() && clock.monotonic().saturating_sub(began) < LAST_READS {
             clock.sleep(Duration::from_millis(5));
         }
         unmounted.map_err(|source| MountError::Refused {
