@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use format::manifest::StreamRole;
 use onefold::repository::{Pinned, Repository};
 use onefold::{Error, Monitor, Snapshot};
-use recipe::{StoreReader, TreeRoot};
+use recipe::{RecipeError, StoreReader, TreeRoot};
+use tree::TreeError;
 
 use crate::content::Stream;
 
@@ -165,28 +166,47 @@ impl Pins {
         snapshot: &Snapshot,
         read: impl Fn(&Arc<Pin>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut attempt = 0;
-        loop {
-            let pin = self.pin(snapshot);
-            let done = pin
-                .as_ref()
-                .map_err(|_| None)
-                .and_then(|pin| read(pin).map_err(Some));
-            let error = match (done, pin) {
-                (Ok(done), _) => return Ok(done),
-                (Err(Some(error)), Ok(pin)) => {
-                    let may_recover = attempt < ATTEMPTS_MAX;
-                    if may_recover && self.repository.recover(&error, attempt, &self.monitor) {
-                        self.drop_pin(pin.number);
-                        attempt += 1;
-                        continue;
-                    }
-                    pin.pinned().explain(error)
-                }
-                (_, Err(error)) => error,
-                (Err(None), Ok(_)) => unreachable!("only a missing pin has no error of its own"),
+        for attempt in 0.. {
+            let pinned = self.pin(snapshot);
+            let (error, pin) = match pinned {
+                Ok(pin) => match read(&pin) {
+                    Ok(done) => return Ok(done),
+                    Err(error) => (of_reader(error), Some(pin)),
+                },
+                Err(error) => (error, None),
             };
-            return Err(error);
+            let may_recover = attempt < ATTEMPTS_MAX;
+            if may_recover && self.repository.recover(&error, attempt, &self.monitor) {
+                if let Some(pin) = pin {
+                    self.drop_pin(pin.number);
+                }
+                continue;
+            }
+            return Err(match pin {
+                Some(pin) => pin.pinned().explain(error),
+                None => error,
+            });
         }
+        unreachable!("the attempts end")
+    }
+}
+
+/// The error of the reader, if the error of a listing has one in it: that says whether the
+/// connection broke.
+fn of_reader(error: Error) -> Error {
+    match error {
+        Error::Tree(TreeError::Stream {
+            stream,
+            offset,
+            source,
+        }) => match source.downcast::<RecipeError>() {
+            Ok(error) => error.into(),
+            Err(source) => Error::Tree(TreeError::Stream {
+                stream,
+                offset,
+                source,
+            }),
+        },
+        error => error,
     }
 }

@@ -133,7 +133,13 @@ pub fn mount(
             Session::new(fuse, &absolute, &config)
         }
     };
-    let session = session.map_err(refused)?;
+    let session = session.map_err(|source| {
+        if !is_helped {
+            // Nobody serves it.
+            drop(unmount(&absolute));
+        }
+        refused(source)
+    })?;
     let (tell, ended) = bounded(1);
     let serve = move || {
         // Nobody may be left to hear it.
