@@ -27,6 +27,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("nbd", 7),
     ("simulate", 7),
     ("cli-support", 8),
+    ("mount", 8),
     ("transport", 8),
     // Above `transport`: it records and replays what clients and servers say to each other.
     ("lab", 9),

@@ -312,6 +312,13 @@ pub fn local_time(nanos: i64) -> String {
     formatted(nanos, "%Y-%m-%d %H:%M:%S")
 }
 
+/// Local time with its offset from UTC as RFC 3339 has it: `2026-01-31T13:05:09+01:00`. It sorts by
+/// time.
+#[must_use]
+pub fn local_moment(nanos: i64) -> String {
+    formatted(nanos, "%Y-%m-%dT%H:%M:%S%:z")
+}
+
 /// Local time in the format that `strftime` takes.
 fn formatted(nanos: i64, format: &str) -> String {
     match jiff::Timestamp::from_nanosecond(i128::from(nanos)) {

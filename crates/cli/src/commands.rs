@@ -15,6 +15,7 @@ mod init;
 mod join;
 mod key;
 mod ls;
+mod mount;
 mod on_pool;
 mod optimize;
 mod pipeline;
@@ -53,6 +54,7 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Restore(args) => restore::run(global, args, output),
         Command::Dump(args) => dump::run(global, args, output),
         Command::Copy(args) => copy::run(global, args, output),
+        Command::Mount(args) => mount::run(global, args, output),
         Command::Snapshots(args) => snapshots::run(global, args, output),
         Command::Ls(args) => ls::run(global, args, output),
         Command::Cat(args) => cat::run(global, args, output),

@@ -208,7 +208,7 @@ impl fmt::Debug for RemoteRepository {
 fn is_recoverable(error: &Error) -> bool {
     let cause = match error {
         Error::Elsewhere { is_broken, .. } => return *is_broken,
-        Error::Ingest(IngestError::Connection(cause)) => cause,
+        Error::Ingest(IngestError::Connection(cause)) | Error::Recipe(RecipeError::Other(cause)) => cause,
         // The parent could not be read over the connection.
         Error::Ingest(
             IngestError::Recipe(RecipeError::Other(cause)) | IngestError::Previous(RecipeError::Other(cause)),

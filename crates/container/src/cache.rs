@@ -92,8 +92,8 @@ impl CatalogCache {
         state.evict(self.budget_bytes);
     }
 
-    /// Like [`Self::insert`], of a catalog whose load began when the cache had been cleared so often
-    /// ([`Self::clears`]). Since then it may have become stale: then nothing is added.
+    /// Like [`Self::insert`], of a catalog whose load began when the cache had been cleared so
+    /// often ([`Self::clears`]). Since then it may have become stale: then nothing is added.
     pub(crate) fn insert_loaded(&self, view: Arc<CatalogView>, clears: u64) {
         let mut state = self.lock();
         if state.clears == clears {

@@ -5,22 +5,19 @@
 //! | manifests, removed lists, runs of the index | a listing of this process shows the object with its length and time |
 //! | ends of containers, and all that is read of containers with nodes | the oldest list of removed slots is not newer than what was the oldest when it was read |
 //!
-//! The second rule is that of the caches in memory ([`Store::refresh_caches`]): after the read,
-//! slots leave a container only if a later list names them, and a session honours all lists that are
-//! kept (docs/decisions/0058). Until a session has seen the lists, nothing of containers is taken
-//! from the cache. Commands that judge the store, or delete in it, pass the cache.
+//! The second rule is that of the caches in memory ([`crate::past_cache`]): after the read,
+//! slots leave a container only if a later list names them, and a session honours all lists that
+//! are kept (docs/decisions/0058). Until a session has seen the lists, nothing of containers is
+//! taken from the cache. Commands that judge the store, or delete in it, pass the cache.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use env::{CachePolicy, CachedStorage, Env, Keep, PastCache};
+use env::{CachePolicy, CachedStorage, Env, Keep};
 use format::container::{ContainerTail, TailParse};
 use format::frame::Frame;
 use format::names;
-use session::ReclaimView;
 use types::{ContainerKind, ObjectName, StoreId};
-
-use crate::store::Store;
 
 /// The folder of a cache, and how large it may grow.
 ///
@@ -122,28 +119,5 @@ impl CachePolicy for StorePolicy {
             return Some(object_len);
         }
         object_len.checked_sub(end.footer.catalog_offset)
-    }
-}
-
-impl Store {
-    /// Tells the cache which lists of removed slots are kept.
-    pub(crate) fn enter_period(&self, view: &ReclaimView) {
-        if let Some(cache) = &self.cache
-            && !view.is_blind()
-        {
-            // Before there is any list, nothing was ever removed.
-            cache.enter(
-                view.oldest_epoch()
-                    .map_or(0, |oldest| oldest.get().saturating_add(1)),
-            );
-        }
-    }
-
-    /// Passes the cache while the returned value exists, also for what it has put into memory.
-    pub(crate) fn past_cache(&self) -> Option<PastCache<'_>> {
-        let past = self.cache.as_ref()?.pass();
-        self.containers.clear_catalogs();
-        self.nodes().clear();
-        Some(past)
     }
 }

@@ -59,6 +59,7 @@ mod index_rebuild;
 mod monitor;
 pub mod operations;
 mod optimize;
+mod past_cache;
 mod prune;
 mod reading;
 mod repair;

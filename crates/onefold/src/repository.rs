@@ -177,8 +177,8 @@ pub trait Repository: Send + Sync {
     fn begin(&self, how: &Beginning<'_>, monitor: &Monitor) -> Result<Box<dyn RunningBackup + '_>>;
 }
 
-/// Backups that are pinned while they are read. Dropping this releases them.
-pub trait Pinned: Sync {
+/// Backups that are pinned while they are read. Dropping this releases them. Threads may share it.
+pub trait Pinned: Send + Sync {
     /// The backups, in the revisions that are read, by id.
     fn snapshots(&self) -> &[Snapshot];
 

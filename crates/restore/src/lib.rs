@@ -41,7 +41,7 @@ mod tree_tests;
 pub use assemble::{AssembleOptions, assemble};
 pub use counters::RestoreCounters;
 pub use error::RestoreError;
-pub use listing::{BackupListing, Entries, FenceFault, Wanted, for_each_difference};
+pub use listing::{BackupListing, Children, Entries, FenceFault, Wanted, for_each_difference};
 pub use message::AssembleStats;
 pub use preview::{Preview, preview_tree, remove_surplus};
 pub use references::references;

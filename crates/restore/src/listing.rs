@@ -8,6 +8,7 @@
 //! say. Then the listing is read on from the current place, as far as needed, and
 //! [`BackupListing::fault`] says why. This costs only time.
 
+mod children;
 mod differences;
 mod entries;
 mod wanted;
@@ -19,6 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use recipe::{RecipeError, StoreReader, StreamBytes, TreeRoot};
 use tree::{Fences, ListingPlace, ListingReader, ReadRange, TreeError};
 
+pub use children::Children;
 pub use differences::for_each_difference;
 pub use entries::Entries;
 pub use wanted::Wanted;
@@ -80,6 +82,15 @@ impl<'a> BackupListing<'a> {
     /// [`TreeError::Stream`].
     pub fn entries(&self, wanted: Wanted) -> Result<Entries<'_>, TreeError> {
         Entries::new(self, wanted)
+    }
+
+    /// The entries directly in a folder, in listing order: all of them, or those behind the one at
+    /// the path `after`. What is below them is passed over by the fences.
+    ///
+    /// # Errors
+    /// [`TreeError::Stream`].
+    pub fn children(&self, folder: &[u8], after: Option<&[u8]>) -> Result<Children<'_>, TreeError> {
+        Children::new(self, folder, after)
     }
 
     /// Why the fences could not be used, if they were needed.

@@ -128,6 +128,7 @@ impl Command {
             Self::Restore(_)
                 | Self::Copy(_)
                 | Self::Dump(_)
+                | Self::Mount(_)
                 | Self::Ls(_)
                 | Self::Diff(_)
                 | Self::Find(_)

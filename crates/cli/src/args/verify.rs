@@ -2,26 +2,22 @@
 
 use onefold::VerifyKnown;
 
-use super::Backup;
-
 /// The default share.
 const VERIFIED_SHARE: f64 = 0.01;
 /// The default limit in bytes.
 const VERIFIED_BYTES_MAX: u64 = 1 << 30;
 
-impl Backup {
-    /// The share to read, and its limit in bytes.
-    pub(crate) fn verify_known(&self) -> VerifyKnown {
-        match self.verify_known {
-            Some(share) => VerifyKnown {
-                share,
-                bytes_max: u64::MAX,
-            },
-            None => VerifyKnown {
-                share: VERIFIED_SHARE,
-                bytes_max: VERIFIED_BYTES_MAX,
-            },
-        }
+/// What a backup reads: the typed share, or the default one.
+pub(super) fn known(share: Option<f64>) -> VerifyKnown {
+    match share {
+        Some(share) => VerifyKnown {
+            share,
+            bytes_max: u64::MAX,
+        },
+        None => VerifyKnown {
+            share: VERIFIED_SHARE,
+            bytes_max: VERIFIED_BYTES_MAX,
+        },
     }
 }
 

@@ -62,6 +62,14 @@ pub(super) enum Opened {
 }
 
 impl Opened {
+    /// The repository, for all of the process's life.
+    pub(super) fn leaked(self) -> &'static dyn Repository {
+        match self {
+            Self::Local(store) | Self::Vault { store, .. } => Box::leak(store),
+            Self::Remote(remote) => Box::leak(remote),
+        }
+    }
+
     pub(super) fn repository(&self) -> &dyn Repository {
         match self {
             Self::Local(store) | Self::Vault { store, .. } => &**store,

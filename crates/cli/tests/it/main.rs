@@ -31,6 +31,7 @@ mod json;
 mod listed;
 mod log;
 mod main_job;
+mod mounted;
 mod names;
 mod object_stores;
 mod optimize;

@@ -1,9 +1,9 @@
 //! The folder of a cache: a file for each entry, within a bound for all stores together.
 //!
 //! An entry gets its name when it is whole, and is never changed. So any number of processes share
-//! the folder without a lock, and it may be deleted at any time. The file's time is that of its last
-//! use, to an hour. Whoever has written a sixteenth of the bound deletes those that were used least
-//! recently. An error of the folder costs the entry: no operation on the store fails for it.
+//! the folder without a lock, and it may be deleted at any time. The file's time is that of its
+//! last use, to an hour. Whoever has written a sixteenth of the bound deletes those that were used
+//! least recently. An error of the folder costs the entry: no operation on the store fails for it.
 
 use std::fs::{self, File, FileTimes};
 use std::io;

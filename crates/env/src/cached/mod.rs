@@ -107,9 +107,9 @@ fn from_offset(parts: &[&[u8]], offset: u64) -> Vec<u8> {
 }
 
 impl CachedStorage {
-    /// A cache of `inner` in a folder that caches of other stores may share. `store` names the store
-    /// in it, in digits and letters. All entries of the folder take about `bytes_max` bytes at most.
-    /// Makes no folder before something is kept.
+    /// A cache of `inner` in a folder that caches of other stores may share. `store` names the
+    /// store in it, in digits and letters. All entries of the folder take about `bytes_max` bytes
+    /// at most. Makes no folder before something is kept.
     #[must_use]
     pub fn new(
         inner: Arc<dyn Storage>,

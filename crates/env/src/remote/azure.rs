@@ -1,5 +1,5 @@
-//! Credentials for Azure Blob Storage, from where Azure's tools and restic take them. No error has a
-//! secret in it.
+//! Credentials for Azure Blob Storage, from where Azure's tools and restic take them. No error has
+//! a secret in it.
 
 use object_store::azure::AzureConfigKey as Key;
 

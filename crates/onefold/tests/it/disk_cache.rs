@@ -95,8 +95,8 @@ struct Beside<'a> {
 }
 
 impl Beside<'_> {
-    /// Forgets a backup, prunes without a cache, or makes a backup of some parts. Returns whether it
-    /// pruned.
+    /// Forgets a backup, prunes without a cache, or makes a backup of some parts. Returns whether
+    /// it pruned.
     fn step(&self, step: u64, live: &mut BTreeMap<SessionId, (String, Vec<u8>)>) -> bool {
         let roll = self.roll;
         match roll(5) {

@@ -1,0 +1,179 @@
+//! Bytes of streams, at any offset, by several threads at once.
+//!
+//! A stream is divided into windows. The references of a window come from the verified tree once,
+//! and then stay in memory, so a read opens no nodes where it reads again. If a node of a window
+//! cannot be read, a read follows only the references that it needs: damage beside a file is no
+//! damage of the file.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use recipe::{ChunkRef, ChunkRefs, Place, RecipeError, StoreReader, TreeRoot};
+
+use crate::cache::Cache;
+use crate::regions::Regions;
+
+/// A window's length in bytes.
+pub(crate) const WINDOW_BYTES: u64 = 1 << 20;
+
+/// A stream of a pinned backup.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stream {
+    /// The number of the pin. What a stream refers forward to may be elsewhere when the backup is
+    /// pinned again.
+    pub(crate) pin: u64,
+    /// The root of the stream, which also names it.
+    pub(crate) root: TreeRoot,
+}
+
+/// The number of a pin, the root's fingerprint, the number of a window.
+type Key = (u64, types::Fingerprint, u64);
+
+/// What is kept of streams in memory.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    windows: Cache<Key, Vec<ChunkRef>>,
+    pub(crate) regions: Regions,
+}
+
+impl Contents {
+    /// A sixteenth of the budget is for references.
+    pub(crate) fn new(budget_bytes: u64) -> Self {
+        let windows = budget_bytes / 16;
+        Self {
+            windows: Cache::new(windows),
+            regions: Regions::new(budget_bytes - windows),
+        }
+    }
+
+    /// The references of a window.
+    fn window(
+        &self,
+        reader: &dyn StoreReader,
+        stream: &Stream,
+        number: u64,
+    ) -> Result<Arc<Vec<ChunkRef>>, RecipeError> {
+        match self
+            .windows
+            .get_or_turn((stream.pin, stream.root.fingerprint, number))
+        {
+            Ok(window) => Ok(window),
+            Err(turn) => {
+                let begin = number.saturating_mul(WINDOW_BYTES);
+                let len = WINDOW_BYTES.min(stream.root.len.saturating_sub(begin));
+                let references = references(reader, &stream.root, begin..begin + len)?;
+                let bytes = (references.capacity() * size_of::<ChunkRef>()) as u64 + 64;
+                Ok(turn.keep(references, bytes))
+            }
+        }
+    }
+
+    /// The references of a range that is within one window, and perhaps others around them.
+    fn of_range(
+        &self,
+        reader: &dyn StoreReader,
+        stream: &Stream,
+        range: &Range<u64>,
+    ) -> Result<Arc<Vec<ChunkRef>>, RecipeError> {
+        match self.window(reader, stream, range.start / WINDOW_BYTES) {
+            Ok(window) => Ok(window),
+            Err(RecipeError::Other(error)) => Err(RecipeError::Other(error)),
+            Err(_) => references(reader, &stream.root, range.clone()).map(Arc::new),
+        }
+    }
+
+    /// Reads a range of a stream.
+    ///
+    /// # Errors
+    /// Of the first byte that cannot be read. `out` then has the bytes before it.
+    pub(crate) fn read(
+        &self,
+        reader: &dyn StoreReader,
+        stream: &Stream,
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RecipeError> {
+        for part in windows_of(&range) {
+            let references = self.of_range(reader, stream, &part)?;
+            let needed = within(&references, &part);
+            if needed.len() > 1 {
+                self.regions.load(reader, needed.iter());
+            }
+            for reference in needed {
+                let begin = part.start.max(reference.offset);
+                let len = part.end.min(reference.offset + reference.len) - begin;
+                match reference.place {
+                    Place::Zeros => {
+                        let len = usize::try_from(len).expect("a window fits in memory");
+                        out.resize(out.len() + len, 0);
+                    }
+                    Place::At(at) => {
+                        let skip = reference.skip + (begin - reference.offset);
+                        self.regions.append(reader, at, reference, (skip, len), out)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings a range into memory, as far as that is possible. Errors are left to the reads.
+    pub(crate) fn fetch(&self, reader: &dyn StoreReader, stream: &Stream, range: &Range<u64>) {
+        for part in windows_of(range) {
+            let Ok(references) = self.of_range(reader, stream, &part) else {
+                return;
+            };
+            let needed = within(&references, &part);
+            self.regions.load(reader, needed.iter());
+            for reference in needed {
+                self.regions.verify(reader, reference);
+            }
+        }
+    }
+}
+
+/// The first byte at `from` or behind it that is in a hole, or in none. The end of the stream if
+/// there is none. A hole is a run of zeros of at least a block.
+///
+/// # Errors
+/// If the stream's tree cannot be read.
+pub(crate) fn seek(
+    reader: &dyn StoreReader,
+    root: &TreeRoot,
+    from: u64,
+    is_hole_sought: bool,
+) -> Result<u64, RecipeError> {
+    let references = ChunkRefs::new(reader, root, from, root.len.saturating_sub(from))?;
+    for reference in references {
+        let reference = reference?;
+        if (reference.place == Place::Zeros) == is_hole_sought {
+            return Ok(reference.offset);
+        }
+    }
+    Ok(root.len)
+}
+
+fn references(
+    reader: &dyn StoreReader,
+    root: &TreeRoot,
+    range: Range<u64>,
+) -> Result<Vec<ChunkRef>, RecipeError> {
+    ChunkRefs::new(reader, root, range.start, range.end - range.start)?.collect()
+}
+
+/// The parts of a range, each within one window.
+fn windows_of(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let Range { mut start, end } = *range;
+    std::iter::from_fn(move || {
+        let begin = (start < end).then_some(start)?;
+        start = (begin / WINDOW_BYTES + 1).saturating_mul(WINDOW_BYTES).min(end);
+        Some(begin..start)
+    })
+}
+
+/// The references with bytes of the range.
+fn within<'r>(references: &'r [ChunkRef], range: &Range<u64>) -> &'r [ChunkRef] {
+    let begin = references.partition_point(|reference| reference.offset + reference.len <= range.start);
+    let end = references.partition_point(|reference| reference.offset < range.end);
+    references.get(begin..end).unwrap_or_default()
+}

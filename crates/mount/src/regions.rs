@@ -1,0 +1,239 @@
+//! Decoded regions of the store, and the chunks in them.
+//!
+//! A region is read, decrypted and decompressed once while it is in the cache. Each of its chunks
+//! is compared with its fingerprint before its bytes leave for the first time (INV-5). Slots change
+//! neither number nor content (INV-2), so a cached region stays right whatever is pruned.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use container::{CatalogView, ContainerError, PlainRegion, RegionBuffer};
+use recipe::{ChunkRef, Place, RecipeError, StoreReader};
+use types::{ChunkLocation, ContainerId, Generation, RegionIndex};
+
+use crate::cache::{Cache, Turn};
+
+/// One read takes regions with at most so many stored bytes between them.
+const GAP_BYTES_MAX: u64 = 128 << 10;
+/// ... and so many regions.
+const REGIONS_MAX: usize = 32;
+
+/// A region as a container's catalog names it.
+type Key = (ContainerId, Generation, RegionIndex);
+
+/// A region in memory.
+#[derive(Debug)]
+pub(crate) struct Region {
+    view: Arc<CatalogView>,
+    plain: PlainRegion,
+    positions: Range<usize>,
+    /// Whether a chunk was compared with its fingerprint, by its position.
+    is_verified: Box<[AtomicBool]>,
+}
+
+impl Region {
+    fn new(view: Arc<CatalogView>, plain: PlainRegion) -> Self {
+        let positions = view.positions_in(plain.index());
+        Self {
+            view,
+            plain,
+            is_verified: positions.clone().map(|_| AtomicBool::new(false)).collect(),
+            positions,
+        }
+    }
+
+    /// Memory that it takes, without the catalog.
+    fn bytes(&self) -> u64 {
+        (self.plain.bytes().len() + self.is_verified.len() + size_of::<Self>()) as u64
+    }
+
+    /// The bytes of the chunk that a reference names.
+    fn chunk(
+        &self,
+        reader: &dyn StoreReader,
+        at: ChunkLocation,
+        reference: &ChunkRef,
+    ) -> Result<&[u8], RecipeError> {
+        let view = &self.view;
+        let position = view.position(at.slot).ok_or_else(|| no_slot(view, at))?;
+        let bytes = { self.plain.slot_bytes(view, at.slot) }.ok_or_else(|| no_slot(view, at))?;
+        // The catalog may belong to another generation than the one that verified the reference.
+        let is_named = view.entries().get(position).is_some_and(|entry| {
+            entry.fingerprint == reference.fingerprint && u64::from(entry.len) == reference.chunk_len
+        });
+        if !is_named {
+            return Err(no_slot(view, at));
+        }
+        let nth = position.checked_sub(self.positions.start);
+        let is_verified = nth.and_then(|nth| self.is_verified.get(nth));
+        if is_verified.is_none_or(|is_verified| !is_verified.load(Ordering::Relaxed)) {
+            reader.verify(view, at.slot, bytes)?;
+            if let Some(is_verified) = is_verified {
+                is_verified.store(true, Ordering::Relaxed);
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// The cache of regions.
+#[derive(Debug)]
+pub(crate) struct Regions {
+    cache: Cache<Key, Region>,
+}
+
+impl Regions {
+    pub(crate) fn new(budget_bytes: u64) -> Self {
+        Self {
+            cache: Cache::new(budget_bytes),
+        }
+    }
+
+    /// The region that holds a slot.
+    pub(crate) fn region(
+        &self,
+        reader: &dyn StoreReader,
+        at: ChunkLocation,
+    ) -> Result<Arc<Region>, RecipeError> {
+        let view = reader.catalog(at.container)?;
+        let Some(index) = view.region_of(at.slot) else {
+            // A newer generation may have it.
+            let (view, plain) = reader.region(at)?;
+            return Ok(Arc::new(Region::new(view, plain)));
+        };
+        match self.cache.get_or_turn((view.id(), view.generation(), index)) {
+            Ok(region) => Ok(region),
+            Err(turn) => {
+                let (view, plain) = reader.region(at)?;
+                let region = Region::new(view, plain);
+                let bytes = region.bytes();
+                Ok(turn.keep(region, bytes))
+            }
+        }
+    }
+
+    /// A copy of the region that holds a slot, with its catalog.
+    pub(crate) fn copy(
+        &self,
+        reader: &dyn StoreReader,
+        at: ChunkLocation,
+    ) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
+        let region = self.region(reader, at)?;
+        Ok((Arc::clone(&region.view), region.plain.clone()))
+    }
+
+    /// Reads regions that these references need and that are not here, several with one read where
+    /// they are near each other. It is an attempt: [`Self::region`] reads again what fails here,
+    /// and has the error.
+    pub(crate) fn load<'r>(&self, reader: &dyn StoreReader, references: impl Iterator<Item = &'r ChunkRef>) {
+        let mut wanted: Vec<(Arc<CatalogView>, RegionIndex)> = Vec::new();
+        for reference in references {
+            let Place::At(at) = reference.place else { continue };
+            let Ok(view) = reader.catalog(at.container) else {
+                continue;
+            };
+            let Some(index) = view.region_of(at.slot) else {
+                continue;
+            };
+            let is_last = wanted
+                .last()
+                .is_some_and(|(last, region)| last.id() == view.id() && *region == index);
+            if !is_last {
+                wanted.push((view, index));
+            }
+        }
+        wanted.sort_by_key(|(view, index)| (view.id(), *index));
+        wanted.dedup_by_key(|(view, index)| (view.id(), *index));
+        let mut run: Vec<(RegionIndex, Turn<'_, Key, Region>)> = Vec::new();
+        let mut of: Option<Arc<CatalogView>> = None;
+        for (view, index) in wanted {
+            let Some(turn) = self.cache.turn((view.id(), view.generation(), index)) else {
+                continue;
+            };
+            let is_near = of.as_ref().is_some_and(|of| {
+                let last = run.last().map(|(last, _)| *last);
+                of.id() == view.id() && last.is_some_and(|last| are_near(&view, last, index))
+            });
+            if !is_near || run.len() >= REGIONS_MAX {
+                read_run(reader, of.as_ref(), &mut run);
+            }
+            of = Some(view);
+            run.push((index, turn));
+        }
+        read_run(reader, of.as_ref(), &mut run);
+    }
+
+    /// Appends the bytes of a chunk that a reference names: `len` of them from `skip` on.
+    pub(crate) fn append(
+        &self,
+        reader: &dyn StoreReader,
+        at: ChunkLocation,
+        reference: &ChunkRef,
+        (skip, len): (u64, u64),
+        out: &mut Vec<u8>,
+    ) -> Result<(), RecipeError> {
+        let region = self.region(reader, at)?;
+        let bytes = region.chunk(reader, at, reference)?;
+        let part = usize::try_from(skip).ok().and_then(|skip| {
+            let len = usize::try_from(len).ok()?;
+            bytes.get(skip..skip.checked_add(len)?)
+        });
+        out.extend_from_slice(part.ok_or_else(|| no_slot(&region.view, at))?);
+        Ok(())
+    }
+
+    /// Compares a chunk with its fingerprint ahead of its use. What is wrong is told when it is
+    /// used.
+    pub(crate) fn verify(&self, reader: &dyn StoreReader, reference: &ChunkRef) {
+        if let Place::At(at) = reference.place
+            && let Ok(region) = self.region(reader, at)
+        {
+            drop(region.chunk(reader, at, reference).map(<[u8]>::len));
+        }
+    }
+}
+
+/// Reads regions of one container with one read, and keeps them.
+fn read_run(
+    reader: &dyn StoreReader,
+    view: Option<&Arc<CatalogView>>,
+    run: &mut Vec<(RegionIndex, Turn<'_, Key, Region>)>,
+) {
+    let Some(view) = view.filter(|_| !run.is_empty()) else {
+        return;
+    };
+    let indices: Vec<RegionIndex> = run.iter().map(|(index, _)| *index).collect();
+    let mut buffer = RegionBuffer::default();
+    if reader.read_regions_into(view, &indices, &mut buffer).is_ok() {
+        let mut turns = run.drain(..);
+        for (index, bytes) in buffer.regions() {
+            let Some((_, turn)) = turns.by_ref().find(|(of, _)| *of == index) else {
+                break;
+            };
+            let region = Region::new(Arc::clone(view), PlainRegion::from_sent(index, bytes.to_vec()));
+            let bytes = region.bytes();
+            turn.keep(region, bytes);
+        }
+    }
+    // The turns that are left end here.
+    run.clear();
+}
+
+/// Whether one read shall take both regions, of which the second comes later.
+fn are_near(view: &CatalogView, first: RegionIndex, second: RegionIndex) -> bool {
+    let (Some(first), Some(second)) = (view.row(first), view.row(second)) else {
+        return false;
+    };
+    let end = first.offset.saturating_add(u64::from(first.stored_len));
+    second.offset.saturating_sub(end) <= GAP_BYTES_MAX
+}
+
+fn no_slot(view: &CatalogView, at: ChunkLocation) -> RecipeError {
+    let missing = ContainerError::NoSlot {
+        container: at.container,
+        generation: view.generation(),
+        slot: at.slot,
+    };
+    missing.into()
+}
