@@ -315,9 +315,7 @@ impl Containers {
         error: ContainerError,
     ) -> Result<Opened, ContainerError> {
         let storage = &self.env().storage;
-        let was_cached = at
-            .names()
-            .fold(false, |was, name| storage.drop_cached(&name) || was);
+        let was_cached = at.names().filter(|name| storage.drop_cached(name)).count() > 0;
         if was_cached && let Ok(opened) = self.reread(view, at, index, row, plain) {
             return Ok(opened);
         }

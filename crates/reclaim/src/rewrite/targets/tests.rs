@@ -70,6 +70,7 @@ fn rewrite(parents: Vec<Parent>) -> Rewrite {
             .iter()
             .map(|parent| (parent.of, Revision::FIRST))
             .collect(),
+        origin: None,
         next: None,
         rewritten: Some(7),
         totals: BackupTotals::default(),
