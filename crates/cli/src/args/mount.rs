@@ -23,7 +23,7 @@ pub(crate) struct Mount {
     pub(crate) owner_root: bool,
     /// Memory for data that was read, in bytes; K, M and G are multiples of 1024
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = memory)]
-    pub(crate) cache_size: u64,
+    pub(crate) memory: u64,
     #[command(flatten)]
     pub(crate) filter: Filter,
 }

@@ -20,7 +20,7 @@ pub(crate) fn run(global: &Global, args: &Mount, output: Output) -> Result<Code>
     let filter = super::filter(&args.filter)?;
     let options = MountOptions {
         filter,
-        cache_bytes: args.cache_size,
+        cache_bytes: args.memory,
         is_for_all: args.allow_other,
         checks_permissions: !args.no_default_permissions,
         is_owner_root: args.owner_root,

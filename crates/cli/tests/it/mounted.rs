@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -21,6 +22,7 @@ fn a_mounted_backup_equals_its_source_and_a_signal_ends_it() {
     for nth in 0..50 {
         fs::write(bed.path(format!("source/in/{nth}")), noise(1000, nth)).unwrap();
     }
+    chown(bed.path("source"), Some(1234), None).unwrap();
     fs::hard_link(bed.path("source/large"), bed.path("source/in/other name")).unwrap();
     bed.ok(["backup", "--host", "one", "source"]);
     bed.ok(["backup", "--host", "two", "source"]);
@@ -29,13 +31,26 @@ fn a_mounted_backup_equals_its_source_and_a_signal_ends_it() {
     let missing = bed.run(["mount", "nowhere"]);
     missing.expect(1).says(&["nowhere: "]);
 
-    let mut command = bed.command(["mount", "--json", "--host", "two", "at"]);
+    let mount = [
+        "mount",
+        "--json",
+        "--host",
+        "two",
+        "--memory",
+        "8M",
+        "--owner-root",
+        "at",
+    ];
+    let others = ["--allow-other", "--no-default-permissions"];
+    bed.run(["mount", "at", "--no-default-permissions"]).expect(2);
+    let mut command = bed.command(mount.iter().chain(&others));
     let mut running = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(running.stdout.take().unwrap()).lines();
     let first = lines.next().unwrap().unwrap();
     assert!(first.contains(r#""message_type":"mounted""#), "{first}");
     assert_eq!(fs::read_dir(bed.path("at/ids")).unwrap().count(), 1);
     let shown = bed.restored("at/snapshots/latest", "source");
+    assert_eq!(fs::metadata(&shown).unwrap().uid(), 0);
     let difference = Command::new("diff")
         .arg("-r")
         .arg(bed.path("source"))

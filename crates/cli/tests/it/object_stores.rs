@@ -15,7 +15,7 @@ fn set_keys(bed: &mut Bed, keys: &Keys) {
 }
 
 /// A bed whose commands work on a place of the server, as the user who may do everything.
-fn bed_at(server: &S3Server, place: &str) -> Bed {
+pub(crate) fn bed_at(server: &S3Server, place: &str) -> Bed {
     let mut bed = Bed::bare();
     let home = bed.path("");
     bed.set("HOME", home.to_str().unwrap());
