@@ -286,8 +286,16 @@ impl Store {
         monitor: &Monitor,
         report: &mut RepairReport,
     ) -> Result<()> {
+        let list = self.snapshots()?.snapshots;
+        let streams = |id: &SessionId| -> Option<Vec<_>> {
+            let snapshot = list.iter().find(|snapshot| snapshot.id == *id)?;
+            let streams = snapshot.backup.streams.iter();
+            Some(streams.map(|stream| (stream.role, stream.len)).collect())
+        };
         for (lost, copy) in copies {
-            if seen.damaged_backups.contains(copy) {
+            // What is known of the damaged one must be the same in its copy.
+            let is_same = streams(lost).is_none_or(|known| streams(copy) == Some(known));
+            if seen.damaged_backups.contains(copy) || !is_same {
                 report.missing.insert(*lost);
                 continue;
             }
