@@ -219,6 +219,27 @@ fn limits_of_a_server_are_taken() {
     bed.run(["serve", "srv", "--patience", "long"]).expect(2);
 }
 
+/// The bytes in base 64, between lines that say what they are.
+fn pem(what: &str, bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let word =
+            three.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for at in 0..4 {
+            let letter = LETTERS[(word >> (18 - 6 * at)) as usize & 63];
+            text.push(if at <= three.len() { letter as char } else { '=' });
+        }
+        if text.len() % 65 == 64 {
+            text.push('\n');
+        }
+    }
+    format!(
+        "-----BEGIN {what}-----\n{}\n-----END {what}-----\n",
+        text.trim_end()
+    )
+}
+
 /// Whether a client without TLS reads a volume of a server with these arguments.
 fn is_served_without_tls(pooled: &mut Pooled, more: &[&str]) -> bool {
     let place = ["--listen", "tcp:127.0.0.1:0"];
@@ -238,8 +259,12 @@ fn clients_without_tls_are_served_if_that_was_asked() {
     pooled.ok(&["volume", "create", "pool", "a", "8M"]);
     let names = vec!["localhost".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).unwrap();
-    fs::write(pooled.bed.path("cert"), made.cert.pem()).unwrap();
-    fs::write(pooled.bed.path("key"), made.signing_key.serialize_pem()).unwrap();
+    fs::write(pooled.bed.path("cert"), pem("CERTIFICATE", made.cert.der())).unwrap();
+    fs::write(
+        pooled.bed.path("key"),
+        pem("PRIVATE KEY", &made.signing_key.serialize_der()),
+    )
+    .unwrap();
     let tls = ["--tls-certificate", "cert", "--tls-key", "key"];
     let with = |more: &[&'static str]| [&tls[..], more].concat();
     assert!(!is_served_without_tls(&mut pooled, &with(&[])));
