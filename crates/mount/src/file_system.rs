@@ -190,6 +190,16 @@ impl FileSystem {
     /// # Errors
     /// `IO` if a byte cannot be read or is not what was stored; `INVAL`, `STALE`.
     pub fn read_file(&self, number: u64, offset: u64, len: u32) -> Answer<Vec<u8>> {
+        self.read_bytes(number, offset, len, true)
+    }
+
+    /// Like [`Self::read_file`], for a read that no program has made: it says nothing about what
+    /// will be read.
+    pub(crate) fn read_around(&self, number: u64, offset: u64, len: u32) -> Answer<Vec<u8>> {
+        self.read_bytes(number, offset, len, false)
+    }
+
+    fn read_bytes(&self, number: u64, offset: u64, len: u32, is_asked: bool) -> Answer<Vec<u8>> {
         let Place::In(root, item) = self.place(number)? else {
             return Err(Errno::ISDIR);
         };
@@ -209,7 +219,9 @@ impl FileSystem {
         self.read(&root, &item.path, |pin| {
             let stream = stream_of(pin)?;
             let reader = pin.reader()?;
-            self.ahead.note(pin, &stream, &range);
+            if is_asked {
+                self.ahead.note(pin, &stream, &range);
+            }
             let mut bytes = Vec::with_capacity(len as usize);
             self.contents.read(reader, &stream, range.clone(), &mut bytes)?;
             Ok(bytes)

@@ -17,6 +17,7 @@ use types::FileTime;
 
 use crate::attributes::{Attributes, Kind};
 use crate::file_system::{FileSystem, KEPT};
+use crate::warm::Warmer;
 
 /// Requests that the kernel may send ahead of their answers.
 const BACKGROUND_MAX: u16 = 64;
@@ -29,15 +30,18 @@ pub(crate) struct Fuse {
     pub(crate) files: Arc<FileSystem>,
     /// Whether the kernel checks access lists, too.
     pub(crate) checks_access: bool,
+    /// Is told of reads.
+    warmer: Warmer,
     /// Whether the kernel need not open files, or folders.
     opens_nothing: (AtomicBool, AtomicBool),
 }
 
 impl Fuse {
-    pub(crate) fn new(files: Arc<FileSystem>, checks_access: bool) -> Self {
+    pub(crate) fn new(files: Arc<FileSystem>, checks_access: bool, warmer: Warmer) -> Self {
         Self {
             files,
             checks_access,
+            warmer,
             opens_nothing: (AtomicBool::new(false), AtomicBool::new(false)),
         }
     }
@@ -128,7 +132,10 @@ impl Filesystem for Fuse {
         reply: ReplyData,
     ) {
         match self.files.read_file(number.0, offset, size) {
-            Ok(bytes) => reply.data(&bytes),
+            Ok(bytes) => {
+                reply.data(&bytes);
+                self.warmer.note(number.0, offset, size);
+            }
             Err(errno) => reply.error(error(errno)),
         }
     }

@@ -26,6 +26,7 @@ mod pins;
 mod read_ahead;
 mod regions;
 mod session;
+mod warm;
 
 pub use attributes::{Attributes, Kind};
 pub use fault::Fault;

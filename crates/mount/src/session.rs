@@ -20,6 +20,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use crate::file_system::FileSystem;
 use crate::fuse::Fuse;
 use crate::options::MountOptions;
+use crate::warm::{self, Warmer};
 
 /// Threads that take requests. Most of them wait for the storage.
 const THREADS: usize = 8;
@@ -123,7 +124,8 @@ pub fn mount(
     } else {
         SessionACL::Owner
     };
-    let fuse = Fuse::new(Arc::clone(&files), checks);
+    let (warmer, wishes) = Warmer::new();
+    let fuse = Fuse::new(Arc::clone(&files), checks, warmer);
     let device = mount_here(&absolute, is_for_all, checks).map_err(refused)?;
     let is_helped = device.is_none();
     let session = match device {
@@ -140,6 +142,11 @@ pub fn mount(
         }
         refused(source)
     })?;
+    let warms = warm::start(wishes, Arc::clone(&files), session.notifier());
+    if let Err(error) = warms {
+        // Reads are slower without it, and right.
+        tracing::debug!(target: crate::TARGET, "{error}");
+    }
     let (tell, ended) = bounded(1);
     let serve = move || {
         // Nobody may be left to hear it.
