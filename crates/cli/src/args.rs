@@ -39,7 +39,7 @@ use crate::log;
 pub(crate) use backup::{Backup, CompressionMode, EvictionMode};
 pub(crate) use cat::Cat;
 pub(crate) use comparing::{Diff, Find};
-pub(crate) use copy::{Copy, From as Source};
+pub(crate) use copy::{Copy, FromPassword};
 pub(crate) use documents::{Completions, Man, ShellName};
 pub(crate) use far::Far;
 pub(crate) use filter::{ALL, Filter, LATEST};

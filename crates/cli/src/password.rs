@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use cli_support::output::Output;
 use onefold::Credential;
 
-use crate::args::{Global, NewPassword, Source};
+use crate::args::{FromPassword, Global, NewPassword};
 use crate::profile::PASSWORD_VARIABLE;
 
 /// The variable with the password of the store to copy from.
@@ -51,7 +51,7 @@ pub(crate) fn further(new: &NewPassword) -> Result<Credential> {
 }
 
 /// The password of the store to copy from, if anything says it.
-pub(crate) fn of_source(from: &Source) -> Result<Option<Credential>> {
+pub(crate) fn of_source(from: &FromPassword) -> Result<Option<Credential>> {
     if from.from_insecure_no_password {
         return Ok(Some(Credential::None));
     }
@@ -65,7 +65,7 @@ pub(crate) fn of_source(from: &Source) -> Result<Option<Credential>> {
 }
 
 /// Whether anything says the password of the store to copy from.
-pub(crate) fn source_is_said(from: &Source) -> bool {
+pub(crate) fn source_is_said(from: &FromPassword) -> bool {
     from.from_insecure_no_password
         || from.from_password_file.is_some()
         || from.from_password_command.is_some()

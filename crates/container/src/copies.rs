@@ -53,16 +53,11 @@ impl CatalogCopies {
 
     /// Adds the copy of one container's catalog.
     pub fn add(&mut self, view: &CatalogView) {
-        let entries = view.entries().iter().map(|entry| CatalogCopyEntry {
-            slot: entry.slot,
-            fingerprint_prefix: entry.fingerprint.prefix16(),
-            len: entry.len,
-        });
-        let copy = CatalogCopy {
-            container: view.id(),
-            generation: view.generation(),
-            entries: entries.collect(),
-        };
+        self.add_copy(&copy_of(view));
+    }
+
+    /// Adds a copy that was read.
+    pub fn add_copy(&mut self, copy: &CatalogCopy) {
         let before = self.plain.len();
         copy.encode(&mut self.plain);
         let bytes = &self.plain[before..];
@@ -107,6 +102,20 @@ impl CatalogCopies {
     pub fn seal(mut self, containers: &Containers) -> Result<SealedContainer, ContainerError> {
         self.close_region();
         self.builder.seal(containers)
+    }
+}
+
+/// The copy of a catalog.
+fn copy_of(view: &CatalogView) -> CatalogCopy {
+    let entries = view.entries().iter().map(|entry| CatalogCopyEntry {
+        slot: entry.slot,
+        fingerprint_prefix: entry.fingerprint.prefix16(),
+        len: entry.len,
+    });
+    CatalogCopy {
+        container: view.id(),
+        generation: view.generation(),
+        entries: entries.collect(),
     }
 }
 

@@ -141,14 +141,16 @@ impl Store {
         })
     }
 
-    /// Checks the structure, and the bytes of these containers.
-    pub(crate) fn check_containers(
+    /// Checks the structure, and the bytes of these containers and of those of these sessions.
+    pub(crate) fn check_some(
         &self,
         ids: &BTreeSet<ContainerId>,
+        sessions: &BTreeSet<SessionId>,
         monitor: &Monitor,
     ) -> Result<CheckReport> {
+        let is_chosen = |id: &ContainerId| ids.contains(id) || sessions.contains(&id.session);
         self.check_chosen(&Scope::default(), monitor, |containers| {
-            Some(containers.iter().copied().filter(|id| ids.contains(id)).collect())
+            Some(containers.iter().copied().filter(is_chosen).collect())
         })
     }
 

@@ -8,7 +8,7 @@ use types::ObjectName;
 
 /// The same environment for a dry run: what a store over it puts or deletes, nobody else sees, and
 /// it is gone with the environment. A backup costs the memory of its small objects, and stores no
-/// container.
+/// container. Open the store without a cache on this machine: it would outlive the dry run.
 ///
 /// ```
 /// use std::sync::Arc;

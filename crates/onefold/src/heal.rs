@@ -43,6 +43,7 @@ impl Store {
     /// new ones.
     pub(crate) fn list_met(&self, count_max: usize) -> Result<Vec<ContainerId>> {
         let met = self.containers.take_met();
+        let _past = (!met.is_empty()).then(|| self.past_cache());
         if met.is_empty() || !self.options.pin_reads || self.ensure_writable().is_err() {
             return Ok(Vec::new());
         }
@@ -183,6 +184,8 @@ impl Store {
         if self.env.storage.list(names::DAMAGED_FOLDER)?.is_empty() {
             return Ok(<_>::default());
         }
+        // What is stored counts, not what this machine has kept of it.
+        let _past = self.past_cache();
         let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
         let heartbeats = self.heartbeats.add(&session)?;
         let healed = self.heal_as(&session, index, fresh, monitor);

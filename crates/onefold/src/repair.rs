@@ -12,15 +12,16 @@
 //! 5. What was damaged, and what is new, is read again.
 //!
 //! Nothing is removed before its replacement is durable and was read. A repair that ends early
-//! leaves the store at least as readable as it was, and the next one continues.
+//! leaves the store at least as readable as it was. It may leave copies besides the backups that
+//! they are of.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use format::manifest::Origin;
+use format::manifest::{Backup, Origin};
 use format::names::LeaseRole;
 use index::Index;
 use reclaim::Healed;
-use session::Session;
+use session::{Session, SessionError};
 use types::{ContainerId, SessionId};
 
 use crate::check::{CheckReport, Damage, Finding, ReadData};
@@ -29,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::forget::ForgetRequest;
 use crate::monitor::Monitor;
 use crate::repository::Repository;
+use crate::revise::{HoldEnd, TagChange, Which};
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 use crate::warning::Warning;
@@ -100,20 +102,20 @@ impl Store {
         }
         told(RepairStep::Heals);
         report.is_config_mended = self.mend_config()?;
-        let mut touched = report.before.damaged_containers.clone();
+        let touched = report.before.damaged_containers.clone();
+        let mut sessions = BTreeSet::new();
         self.heal_and_rewrite(&touched, monitor, &mut report)?;
         let lost = report.before.damaged_backups.clone();
         if let (Some(other), false) = (other, lost.is_empty()) {
-            let since = self.newest()?;
             let copies = self.copy_back(other, &lost, monitor, told, &mut report)?;
             self.heal_and_rewrite(&touched, monitor, &mut report)?;
-            touched.extend(self.containers_since(since)?);
+            sessions = self.sessions_of(&copies)?;
             told(RepairStep::ChecksAgain);
-            let seen = self.check_containers(&touched, monitor)?;
+            let seen = self.check_some(&touched, &sessions, monitor)?;
             self.settle(&copies, &seen, monitor, &mut report)?;
         }
         told(RepairStep::ChecksAgain);
-        report.after = self.check_containers(&touched, monitor)?;
+        report.after = self.check_some(&touched, &sessions, monitor)?;
         if report.is_config_mended {
             // This handle remembers what it found when it was opened.
             let is_of_config = |found: &Finding| matches!(found.what, Damage::ConfigCopy { .. });
@@ -166,7 +168,14 @@ impl Store {
         ids: &BTreeSet<ContainerId>,
         monitor: &Monitor,
     ) -> Result<(Vec<ContainerId>, Vec<Warning>)> {
-        let lease = session.acquire_lease(LeaseRole::Reclaim)?;
+        let lease = match session.acquire_lease(LeaseRole::Reclaim) {
+            Ok(lease) => lease,
+            Err(SessionError::LeaseTaken { .. }) => {
+                let why = "another process prunes or heals now; run the repair again".to_owned();
+                return Ok((Vec::new(), vec![Warning::NotHealed { why }]));
+            }
+            Err(error) => return Err(error.into()),
+        };
         let written = self.reclaiming(Some(index), monitor, |context| {
             reclaim::rewrite(context, &lease, ids)
         });
@@ -176,23 +185,15 @@ impl Store {
         Ok(written)
     }
 
-    /// The newest backup.
-    fn newest(&self) -> Result<Option<SessionId>> {
-        Ok(self.snapshots()?.snapshots.last().map(|snapshot| snapshot.id))
-    }
-
-    /// The containers of backups that are newer.
-    fn containers_since(&self, since: Option<SessionId>) -> Result<BTreeSet<ContainerId>> {
-        let list = self.snapshots()?.snapshots.into_iter();
-        let newer = list.filter(|snapshot| since.is_none_or(|since| snapshot.id > since));
-        Ok(newer
-            .flat_map(|snapshot| {
-                let spans = snapshot.backup.containers.clone();
-                spans
-                    .into_iter()
-                    .flat_map(move |span| span.ids(snapshot.id).collect::<Vec<_>>())
-            })
-            .collect())
+    /// The sessions with containers of these copies: their own, and those that they took over.
+    fn sessions_of(&self, copies: &BTreeMap<SessionId, SessionId>) -> Result<BTreeSet<SessionId>> {
+        let mut sessions: BTreeSet<SessionId> = copies.values().copied().collect();
+        for snapshot in self.snapshots()?.snapshots {
+            if sessions.contains(&snapshot.id) {
+                sessions.extend(snapshot.backup.adopted.iter().map(|(adopted, _)| *adopted));
+            }
+        }
+        Ok(sessions)
     }
 
     /// Copies the damaged backups again that the other store has. Returns the copies, by the
@@ -274,7 +275,17 @@ impl Store {
                 None => ours.store.map(|store| Origin { store, backup: *id }),
             }
         };
-        let pair = |id: &SessionId| Some((*id, *by_origin.get(&wanted(id)?)?));
+        let time = |list: &[Snapshot], id: SessionId| {
+            let found = list.iter().find(|snapshot| snapshot.id == id);
+            found.map(|snapshot| snapshot.backup.source_time)
+        };
+        let pair = |id: &SessionId| {
+            let their = *by_origin.get(&wanted(id)?)?;
+            // A store that was put back to an earlier state gives out numbers anew.
+            let known = time(&ours.snapshots, *id);
+            let is_same = known.is_none() || known == time(&theirs.snapshots, their);
+            is_same.then_some((*id, their))
+        };
         Ok(lost.iter().filter_map(pair).collect())
     }
 
@@ -300,15 +311,45 @@ impl Store {
                 continue;
             }
             let is_healed = !seen.damaged_backups.contains(lost);
-            let needless = if is_healed { copy } else { lost };
-            // The other one is held as long.
-            self.hold(&[needless.to_string()], None).ok();
-            let request = ForgetRequest::named([needless.to_string()]).force_unreadable(true);
-            self.forget(&request, monitor)?;
-            if !is_healed {
-                report.replaced.insert(*lost, *copy);
+            let forgotten = if is_healed {
+                self.drop_backup(*copy, monitor)
+            } else {
+                let known = list.iter().find(|snapshot| snapshot.id == *lost);
+                let kept = known.map_or(Ok(()), |known| self.hand_on(&known.backup, *copy));
+                kept.and_then(|()| self.drop_backup(*lost, monitor))
+            };
+            match forgotten {
+                Ok(()) if is_healed => {}
+                Ok(()) => _ = report.replaced.insert(*lost, *copy),
+                Err(error) => report.warnings.push(Warning::NotHealed {
+                    why: format!("of backup {lost} and its copy {copy}, none could be forgotten: {error}"),
+                }),
             }
         }
+        Ok(())
+    }
+
+    /// Gives the copy the tags of the damaged backup, and the later hold.
+    fn hand_on(&self, of: &Backup, copy: SessionId) -> Result<()> {
+        let ids = [copy.to_string()];
+        let list = self.snapshots()?.snapshots;
+        let Some(now) = list.iter().find(|snapshot| snapshot.id == copy) else {
+            return Ok(());
+        };
+        if let Some(until) = of.hold_until.filter(|_| of.hold_until > now.backup.hold_until) {
+            self.hold(&ids, Some(HoldEnd::At(until)))?;
+        }
+        if of.tags != now.backup.tags {
+            self.tag(&Which::Named(ids.to_vec()), &TagChange::Set(of.tags.clone()))?;
+        }
+        Ok(())
+    }
+
+    fn drop_backup(&self, id: SessionId, monitor: &Monitor) -> Result<()> {
+        let named = [id.to_string()];
+        // One whose manifest is lost has none.
+        self.hold(&named, None).ok();
+        self.forget(&ForgetRequest::named(named).force_unreadable(true), monitor)?;
         Ok(())
     }
 }

@@ -275,33 +275,37 @@ fn drop_manifest(context: &Context<'_>, session: &Session, entry: &ManifestEntry
 /// Deletes lists of epochs before the newest, if no running session may remember catalogs from
 /// before them. The newest list keeps the names on record. A list stays while one of its slots
 /// still exists. A list that has rotted may name any slot. It stays until a newer list replaces it.
+///
+/// The oldest goes first, durably, and the first that stays ends it: while a list is kept, all later
+/// ones are. By that, a process knows from the oldest list alone whether what it has read of
+/// containers still counts.
 fn drop_old_lists(context: &Context<'_>, epochs: &Epochs, replaced: Option<Epoch>) -> Result<()> {
-    for epoch in epochs.finished().skip(1) {
+    let old: Vec<Epoch> = epochs.finished().skip(1).collect();
+    for epoch in old.into_iter().rev() {
         let name = names::removed(epoch);
-        let list = match context.sealer.read(&name, ObjectKind::Removed, Removed::decode) {
-            Ok(list) => list,
+        match context.sealer.read(&name, ObjectKind::Removed, Removed::decode) {
+            Ok(list) if may_go(context, &list) => {}
             Err(error) if error.is_not_found() => continue,
-            Err(error) if error.is_damage() => {
-                if Some(epoch) < replaced {
-                    epochs::delete(context.sealer, &name)?;
-                }
-                continue;
-            }
+            Err(error) if error.is_damage() && Some(epoch) < replaced => {}
             // The storage may give the list later, and one of its slots may still exist.
-            Err(_) => continue,
-        };
-        let in_part: Vec<_> = list.slots.iter().filter(|one| one.slots.is_some()).collect();
-        // None of these catalogs is cached, and they may be many.
-        let containers = context.containers;
-        let stand = object::several(in_part.len(), |at| {
-            Ok::<_, std::convert::Infallible>(still_stands(containers, in_part[at]))
-        });
-        let Ok(stand) = stand;
-        if !stand.contains(&true) {
-            epochs::delete(context.sealer, &name)?;
+            Ok(_) | Err(_) => return Ok(()),
         }
+        epochs::delete(context.sealer, &name)?;
+        context.sealer.barrier()?;
     }
     Ok(())
+}
+
+/// Whether none of the slots of a list exists any more.
+fn may_go(context: &Context<'_>, list: &Removed) -> bool {
+    let in_part: Vec<_> = list.slots.iter().filter(|one| one.slots.is_some()).collect();
+    // None of these catalogs is cached, and they may be many.
+    let containers = context.containers;
+    let stand = object::several(in_part.len(), |at| {
+        Ok::<_, std::convert::Infallible>(still_stands(containers, in_part[at]))
+    });
+    let Ok(stand) = stand;
+    !stand.contains(&true)
 }
 
 /// Whether a slot of the list still exists, or may exist.

@@ -51,6 +51,13 @@ pub(crate) struct From {
         value_parser = store_place()
     )]
     pub(crate) from_repo: PathBuf,
+    #[command(flatten)]
+    pub(crate) password: FromPassword,
+}
+
+/// How the other store is opened.
+#[derive(Debug, Args)]
+pub(crate) struct FromPassword {
     /// Read its password from the first line of this file (default: the password of the other
     /// store)
     #[arg(long, value_name = "FILE", env = "ONEFOLD_FROM_PASSWORD_FILE")]

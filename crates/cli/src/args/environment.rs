@@ -65,8 +65,8 @@ fn variable(clap: &Clap, option: &str, value: &str) -> Option<String> {
 /// Drops values from the environment if another option was typed for the same thing.
 pub(super) fn give_way(cli: &mut Cli, matches: &ArgMatches) {
     let from = match &mut cli.command {
-        Command::Copy(copy) => Some(&mut copy.from),
-        Command::Repair(repair) => repair.from.as_mut(),
+        Command::Copy(copy) => Some(&mut copy.from.password),
+        Command::Repair(repair) => Some(&mut repair.password),
         _ => None,
     };
     if let Some(from) = from

@@ -76,9 +76,9 @@ impl Far {
     }
 
     /// An option was typed, and the store is in no object store.
-    pub(super) fn idle(repo: Option<&Path>, matches: &ArgMatches) -> Option<Idle> {
+    pub(super) fn idle(repos: [Option<&Path>; 2], matches: &ArgMatches) -> Option<Idle> {
         let is_there = |repo: &Path| repo.to_str().is_some_and(ObjectStoreLocation::is_meant);
-        if repo.is_some_and(is_there) {
+        if repos.into_iter().flatten().any(is_there) {
             let both = is_typed(matches, "no_cache") && is_typed(matches, "cache_size");
             let why = "--cache-size concerns the cache, and --no-cache uses none";
             return both.then(|| (ErrorKind::ArgumentConflict, why.to_owned()));

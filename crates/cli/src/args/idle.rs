@@ -1,5 +1,7 @@
 //! Options that could have no effect, as far as clap cannot detect them.
 
+use std::path::Path;
+
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command as Clap};
 use cli_support::idle::{Idle, idle_cap, is_typed, option};
@@ -60,7 +62,7 @@ impl Cli {
         self.command
             .idle(matches)
             .or_else(|| two_passwords(matches))
-            .or_else(|| Far::idle(self.global.repo.as_deref(), matches))
+            .or_else(|| Far::idle([self.global.repo.as_deref(), self.command.source()], matches))
             .or_else(|| self.command.idle_in_store(matches))
     }
 
@@ -109,6 +111,15 @@ fn two_of(ids: &[&str], matches: &ArgMatches) -> Option<Idle> {
 }
 
 impl Command {
+    /// The other store that the command reads.
+    fn source(&self) -> Option<&Path> {
+        match self {
+            Self::Copy(copy) => Some(&copy.from.from_repo),
+            Self::Repair(repair) => repair.from_repo.as_deref(),
+            _ => None,
+        }
+    }
+
     /// A global option was typed that this command does not use.
     fn idle_in_store(&self, matches: &ArgMatches) -> Option<Idle> {
         let has_index = matches!(
@@ -178,6 +189,14 @@ impl Command {
             {
                 let why = "--compression-level says how to compress, and --compression is `off`";
                 Some((ErrorKind::ArgumentConflict, why.to_owned()))
+            }
+            Self::Repair(repair) if repair.from_repo.is_none() => {
+                let typed = SOURCE_PASSWORDS.iter().find(|id| is_typed(matches, id))?;
+                let why = format!(
+                    "{} is of the store that --from-repo names, and none is named",
+                    option(typed)
+                );
+                Some((ErrorKind::MissingRequiredArgument, why))
             }
             Self::Repair(_) => two_of(&SOURCE_PASSWORDS, matches),
             Self::Copy(_) => two_of(&SOURCE_PASSWORDS, matches).or_else(|| self.idle_filter()),

@@ -1,5 +1,7 @@
 //! `onefold copy`
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use cli_support::Code;
 use cli_support::output::{Output, bytes, count, local_time, lossy, utc_time};
@@ -12,7 +14,7 @@ use serde::Serialize;
 
 use super::backup::compression;
 use super::place::{Opened, open_as, place_of};
-use crate::args::{Copy, Global, Source};
+use crate::args::{Copy, FromPassword, Global};
 use crate::password;
 
 #[derive(Serialize)]
@@ -78,7 +80,11 @@ struct Summary {
 
 pub(crate) fn run(global: &Global, args: &Copy, output: Output) -> Result<Code> {
     let to = super::open_anywhere(global)?;
-    let from = open_source(global, &args.from, to.local().is_some())?;
+    let from = open_source(
+        global,
+        (&args.from.from_repo, &args.from.password),
+        to.local().is_some(),
+    )?;
     let request = CopyRequest::default()
         .ids(args.ids.clone())
         .filter(super::filter(&args.filter)?)
@@ -135,8 +141,11 @@ pub(crate) fn run(global: &Global, args: &Copy, output: Output) -> Result<Code> 
 }
 
 /// Opens the store to copy from. `may_share`: the destination's password may be its own, too.
-pub(super) fn open_source(global: &Global, source: &Source, may_share: bool) -> Result<Opened> {
-    let named = &source.from_repo;
+pub(super) fn open_source(
+    global: &Global,
+    (named, source): (&Path, &FromPassword),
+    may_share: bool,
+) -> Result<Opened> {
     let place = place_of(named)?;
     let shown = place.to_string();
     let is_said = password::source_is_said(source);

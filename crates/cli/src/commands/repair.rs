@@ -40,10 +40,9 @@ struct Summary {
 
 pub(crate) fn run(global: &Global, args: &Repair, output: Output) -> Result<Code> {
     let store = super::open(global)?;
-    let from = args
-        .from
-        .as_ref()
-        .map(|from| open_source(global, from, true))
+    let from = args.from_repo.as_deref();
+    let from = from
+        .map(|named| open_source(global, (named, &args.password), true))
         .transpose()?;
     let other = from.as_ref().map(super::place::Opened::repository);
     let monitor = Monitor::new(super::cancel_flag()?);

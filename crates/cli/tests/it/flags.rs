@@ -120,7 +120,9 @@ fn data_of_lost_backups_are_removed_if_that_was_asked() {
     for manifest in bed.objects("backups") {
         fs::remove_file(manifest).unwrap();
     }
-    bed.run(["prune"]).expect(1).says(&["--allow-missing-manifests"]);
+    bed.run(["prune", "--all"])
+        .expect(1)
+        .says(&["--allow-missing-manifests"]);
     assert!(!bed.objects("data").is_empty());
     bed.ok(["prune", "--allow-missing-manifests"]);
     assert!(bed.objects("data").is_empty());

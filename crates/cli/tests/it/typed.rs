@@ -80,8 +80,6 @@ fn a_place_on_another_machine_is_refused_and_no_folder_is_made() {
         "rest:http://host:8000/",
         "rclone:remote:path",
         "b2:bucket",
-        "gs:bucket:/",
-        "azure:box:/",
         "swift:box:/",
         "http://nas/backup",
         "https://nas/backup",

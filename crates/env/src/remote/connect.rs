@@ -51,6 +51,25 @@ const LONG: Patience = Patience {
     pause_max: Duration::from_secs(15),
 };
 
+/// About how many bytes are on their way at once: containers of several writers.
+const ON_THE_WAY_BYTES: u64 = 128 << 20;
+
+impl Patience {
+    /// With a limited rate, an answer may take as long as all that is on its way.
+    fn at(self, options: &ObjectStoreOptions) -> Self {
+        let slowest = options
+            .upload_bytes_per_second
+            .into_iter()
+            .chain(options.download_bytes_per_second)
+            .min();
+        let needed = slowest.map_or(0, |rate| ON_THE_WAY_BYTES / rate.get());
+        Self {
+            answer: self.answer.max(Duration::from_secs(needed)),
+            ..self
+        }
+    }
+}
+
 /// What the three services' clients have in common.
 trait Client: ObjectStore + PaginatedListStore {}
 
@@ -86,7 +105,7 @@ impl ObjectStoreStorage {
         drop(rustls::crypto::ring::default_provider().install_default());
         let failed = |error: Error| at_opening(&place, location.host(), &error);
         let paces = paces(options);
-        let long = client(location, &access, &paces, LONG).map_err(failed)?;
+        let long = client(location, &access, &paces, LONG.at(options)).map_err(failed)?;
         // The first request is small.
         let brief = client(location, &access, &Paces::default(), BRIEF).map_err(failed)?;
         let mut storage = Self::new(long, location.prefix())?;

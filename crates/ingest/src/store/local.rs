@@ -274,6 +274,11 @@ impl BackupSession for LocalSession {
         let totals = self.counters.with_stored(about.counted);
         if about.only_if_changed
             && let Some((backup, roots)) = self.store.same_as(&closed.roots)
+            && session
+                .manifests()
+                .list()?
+                .get(backup)
+                .is_some_and(|entry| !entry.is_forgotten())
         {
             session.end()?;
             let streams = self.streams.iter().zip(roots).map(root).collect();

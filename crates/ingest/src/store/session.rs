@@ -155,9 +155,12 @@ impl StoreSession {
         self
     }
 
-    /// The previous backup and its streams, if these equal them, and nothing of it was found
-    /// damaged.
+    /// The previous backup and its streams, if these equal them, and no damage of it is known.
     pub(crate) fn same_as(&self, streams: &[TreeRoot]) -> Option<(SessionId, &[TreeRoot])> {
+        let is_damaged = self.is_suspect || !self.previous.iter().all(|root| self.is_sound(root));
+        if is_damaged {
+            return None;
+        }
         let mut pairs = streams.iter().zip(&self.previous);
         let is_same = streams.len() == self.previous.len()
             && pairs.all(|(new, old)| (new.fingerprint, new.len) == (old.fingerprint, old.len));

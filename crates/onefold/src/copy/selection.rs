@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::manifest::{Backup, Origin, SeriesName};
-use types::{SessionId, StoreId};
+use types::{SessionId, StoreId, UnixNanos};
 
 use super::CopyRequest;
 use crate::error::Result;
@@ -38,6 +38,24 @@ struct Copy {
     id: SessionId,
     /// It refers forward to another one, so no backup can take ranges from it.
     is_archival: bool,
+    /// When its source began. A store that was put back to an earlier state gives out numbers anew,
+    /// so the origin alone does not tell backups apart.
+    source_time: UnixNanos,
+}
+
+impl Copy {
+    fn of(id: SessionId, backup: &Backup) -> Self {
+        Self {
+            id,
+            is_archival: backup.next.is_some(),
+            source_time: backup.source_time,
+        }
+    }
+
+    /// Whether it is a copy of this backup.
+    fn is_of(&self, snapshot: &Snapshot) -> bool {
+        self.source_time == snapshot.backup.source_time
+    }
 }
 
 /// The origin of a backup in this store. `None` if nobody knows the store.
@@ -68,21 +86,16 @@ impl Selection {
         let mut copies = BTreeMap::new();
         for one in &destination.snapshots {
             if let Some(origin) = origin_of(destination.store, one.id, &one.backup) {
-                let is_archival = one.backup.next.is_some();
-                copies.insert(
-                    origin,
-                    Copy {
-                        id: one.id,
-                        is_archival,
-                    },
-                );
+                copies.insert(origin, Copy::of(one.id, &one.backup));
             }
         }
         let (mut due, mut skipped) = (Vec::new(), Vec::new());
         for one in chosen.into_values() {
             let origin = origin_of(source.store, one.id, &one.backup);
             match origin.and_then(|origin| copies.get(&origin)) {
-                Some(copy) if !request.again.contains(&one.id) => skipped.push((one, copy.id)),
+                Some(copy) if copy.is_of(&one) && !request.again.contains(&one.id) => {
+                    skipped.push((one, copy.id));
+                }
                 _ => due.push(one),
             }
         }
@@ -122,15 +135,18 @@ impl Selection {
         });
         before.find_map(|one| {
             let copy = self.copies.get(&self.origin(one)?)?;
-            (!copy.is_archival).then(|| (one.clone(), copy.id))
+            (!copy.is_archival && copy.is_of(one)).then(|| (one.clone(), copy.id))
         })
     }
 
     /// Notes a copy that was made.
     pub(super) fn note(&mut self, snapshot: &Snapshot, id: SessionId) {
         if let Some(origin) = self.origin(snapshot) {
-            let is_archival = false;
-            self.copies.insert(origin, Copy { id, is_archival });
+            let copy = Copy {
+                is_archival: false,
+                ..Copy::of(id, &snapshot.backup)
+            };
+            self.copies.insert(origin, copy);
         }
     }
 }

@@ -5,9 +5,9 @@
 //! The order is that of [`super::heal`]: the new generation is durable in all copies before older
 //! objects are deleted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use container::{CatalogCopies, ContainerError, SealedContainer};
+use container::{CatalogCopies, ContainerError, Depth, SealedContainer};
 use format::names;
 use session::HeldLease;
 use types::{ContainerId, ContainerKind, Generation};
@@ -84,6 +84,12 @@ fn replace(
         Err(error) => return Err(error.into()),
     }
     context.sealer.barrier()?;
+    context.containers.forget(id);
+    let verified = context.containers.verify(id, Depth::Full)?;
+    if verified.generation != Some(sealed.generation()) || !verified.is_sound() {
+        // The disk does not give back what was written to it. All older objects stay.
+        return Ok(false);
+    }
     let doomed = found.but(id, Some(StandingObjects::of(&sealed.catalog())));
     objects::delete(&*context.sealer.env().storage, &doomed)?;
     context.containers.forget(id);
@@ -91,7 +97,7 @@ fn replace(
 }
 
 /// A container with the copies of the catalogs of its session that no other container has. `None`:
-/// there are none.
+/// there are none, or a catalog is lost of which this container may have the only copy.
 fn copies(context: &Context<'_>, id: ContainerId, generation: Generation) -> Result<Option<SealedContainer>> {
     let mut elsewhere = BTreeSet::new();
     for other in containers_of(context, id, ContainerKind::Catalog)? {
@@ -103,15 +109,23 @@ fn copies(context: &Context<'_>, id: ContainerId, generation: Generation) -> Res
                 .ok();
         }
     }
+    let mut own = BTreeMap::new();
+    // As far as they can be read.
+    let read = context.containers.catalog_copies(id, |copy| {
+        own.insert(copy.container, copy);
+    });
+    read.ok();
     let mut copies = CatalogCopies::again(context.containers, (id, generation), context.packing.compression);
-    for data in containers_of(context, id, ContainerKind::Data)? {
-        if elsewhere.contains(&data) {
-            continue;
-        }
-        match context.containers.catalog(data) {
-            Ok(view) => copies.add(&view),
-            Err(error) if error.is_gone() => {}
-            Err(error) => return Err(error.into()),
+    let mut described: BTreeSet<ContainerId> = own.keys().copied().collect();
+    for kind in [ContainerKind::Data, ContainerKind::Archive] {
+        described.extend(containers_of(context, id, kind)?);
+    }
+    for container in described.difference(&elsewhere) {
+        match (context.containers.catalog(*container), own.get(container)) {
+            (Ok(view), _) => copies.add(&view),
+            (Err(_), Some(copy)) => copies.add_copy(copy),
+            (Err(error), None) if error.is_gone() => return Ok(None),
+            (Err(error), None) => return Err(error.into()),
         }
     }
     if copies.is_empty() {
