@@ -281,17 +281,22 @@ fn drop_manifest(context: &Context<'_>, session: &Session, entry: &ManifestEntry
 /// containers still counts.
 fn drop_old_lists(context: &Context<'_>, epochs: &Epochs, replaced: Option<Epoch>) -> Result<()> {
     let old: Vec<Epoch> = epochs.finished().skip(1).collect();
+    let mut is_first = true;
     for epoch in old.into_iter().rev() {
         let name = names::removed(epoch);
         match context.sealer.read(&name, ObjectKind::Removed, Removed::decode) {
-            Ok(list) if may_go(context, &list) => {}
+            Ok(list) if Some(epoch) < replaced || may_go(context, &list) => {}
             Err(error) if error.is_not_found() => continue,
             Err(error) if error.is_damage() && Some(epoch) < replaced => {}
             // The storage may give the list later, and one of its slots may still exist.
             Ok(_) | Err(_) => return Ok(()),
         }
+        if !is_first {
+            // A power cut must not bring back the one before without this one.
+            context.sealer.barrier()?;
+        }
+        is_first = false;
         epochs::delete(context.sealer, &name)?;
-        context.sealer.barrier()?;
     }
     Ok(())
 }

@@ -193,7 +193,7 @@ fn say_in_words(report: &CheckReport, read_data: ReadData, output: Output) -> Re
     }
     output.line(format!(
         "{words}. If the files still exist on their source, back them up again: that heals the older backups too. \
-         Otherwise restore them from another copy."
+         Otherwise `onefold repair --from-repo` takes them from a copy in another store."
     ))?;
     Ok(())
 }

@@ -87,6 +87,12 @@ struct BackupLine {
 pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code> {
     let opened = super::open_anywhere(global)?;
     let store = opened.repository();
+    if args.exclusive && opened.local().is_none() {
+        bail!("--exclusive needs the store itself, and this one is on a server: run it on the server");
+    }
+    if let Some(file) = args.svg.as_deref().filter(|file| file.symlink_metadata().is_ok()) {
+        bail!("{} exists; name a new file", file.display());
+    }
     let backups = match opened.local() {
         Some(store) => {
             let stats = store.stats()?;
@@ -115,10 +121,7 @@ pub(crate) fn run(global: &Global, args: &Stats, output: Output) -> Result<Code>
     if let Some(file) = &args.svg {
         history::draw(&chosen, &layouts, file)?;
     }
-    if args.exclusive {
-        let Some(store) = opened.local() else {
-            bail!("--exclusive needs the store itself, and this one is on a server: run it on the server")
-        };
+    if let Some(store) = opened.local().filter(|_| args.exclusive) {
         show_shares(store, &chosen, output)?;
     }
     Ok(Code::Success)

@@ -189,7 +189,7 @@ fn what_is_kept_is_not_read_again() {
         (
             "restore",
             &|store| assert_restores(store, &newest(store), &tree.root(), &picture, "restored"),
-            20,
+            12,
         ),
         (
             "backup",
