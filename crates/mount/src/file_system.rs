@@ -7,7 +7,7 @@
 
 mod list;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use onefold::repository::Repository;
 use onefold::{Error, Filter, Snapshot, UnixNanos};
 use rustix::io::Errno;
 use tree::order;
-use types::FileTime;
+use types::{FileTime, SessionId};
 
 use crate::attributes::Attributes;
 use crate::content::{self, Contents, Stream};
@@ -39,6 +39,8 @@ pub(crate) const KEPT_SHORT: Duration = Duration::from_secs(1);
 const LISTED_AGAIN: Duration = Duration::from_secs(3);
 /// Faults are told of so many files, each once.
 const FAULTS_MAX: usize = 4096;
+/// The top folders of so many backups are kept.
+const TOPS_MAX: usize = 4096;
 
 type Answer<T> = Result<T, Errno>;
 
@@ -75,6 +77,8 @@ pub struct FileSystem {
     nodes: Nodes,
     ahead: ReadAhead,
     told: Mutex<HashSet<u64>>,
+    /// The top folders of backups that were looked up, as their listings have them.
+    tops: Mutex<HashMap<SessionId, Arc<Item>>>,
 }
 
 impl FileSystem {
@@ -101,6 +105,7 @@ impl FileSystem {
             nodes: Nodes::new(),
             ahead,
             told: Mutex::default(),
+            tops: Mutex::default(),
             options,
         })
     }
@@ -130,7 +135,7 @@ impl FileSystem {
                     return Err(Errno::NOENT);
                 };
                 let top = entries.get(name).ok_or(Errno::NOENT)?;
-                let place = self.place_of_top(&layout, &below(&path, name), top)?;
+                let place = self.place_of_top(&layout, &below(&path, name), top, true)?;
                 Ok(self.tell(place))
             }
             Place::In(root, item) => {
@@ -271,7 +276,9 @@ impl FileSystem {
         self.nodes.get(number).ok_or(Errno::STALE)
     }
 
-    fn place_of_top(&self, layout: &Layout, path: &[u8], top: &Top) -> Answer<Place> {
+    /// A place above the backups, or the top folder of one. Unless the listing `is_read`, which
+    /// pins the backup, a top folder that is not known yet shows the time of the backup.
+    fn place_of_top(&self, layout: &Layout, path: &[u8], top: &Top, is_read: bool) -> Answer<Place> {
         let Top::Backup(id) = top else {
             return Ok(Place::Top(path.to_vec()));
         };
@@ -279,7 +286,23 @@ impl FileSystem {
             at: path.to_vec(),
             snapshot: layout.snapshots.get(id).ok_or(Errno::STALE)?.clone(),
         });
-        let item = self.item(&root, b"/")?.ok_or(Errno::IO)?;
+        let known = locked(&self.tops).get(id).cloned();
+        let item = match known {
+            Some(item) => item,
+            None if is_read => {
+                let item = self.item(&root, b"/")?.ok_or(Errno::IO)?;
+                let mut tops = locked(&self.tops);
+                if tops.len() >= TOPS_MAX {
+                    tops.clear();
+                }
+                tops.insert(*id, Arc::clone(&item));
+                item
+            }
+            None => {
+                let time = file_time(root.snapshot.backup.source_time);
+                Arc::new(Item::made(b"/".to_vec(), Body::Folder, time))
+            }
+        };
         Ok(Place::In(root, item))
     }
 
@@ -343,7 +366,9 @@ impl FileSystem {
                 let attributes = Attributes::of(number, item, names, owner);
                 let is_top = item.path == b"/";
                 let name_kept = if is_top { KEPT_SHORT } else { KEPT };
-                (attributes, name_kept, if is_known { KEPT } else { KEPT_SHORT })
+                // A top folder may get the attributes that its listing has.
+                let is_final = is_known && !is_top;
+                (attributes, name_kept, if is_final { KEPT } else { KEPT_SHORT })
             }
         };
         Entry {

@@ -103,7 +103,8 @@ impl Item {
         }
     }
 
-    /// A folder that no listing has, above a stream.
+    /// A file or folder that no listing has: a stream, a folder above it, or the top folder of a
+    /// backup whose listing was not read yet.
     pub(crate) fn made(path: Vec<u8>, body: Body, time: FileTime) -> Self {
         Self {
             path,

@@ -102,11 +102,18 @@ impl Regions {
             let (view, plain) = reader.region(at)?;
             return Ok(Arc::new(Region::new(view, plain)));
         };
-        match self.cache.get_or_turn((view.id(), view.generation(), index)) {
+        let key = (view.id(), view.generation(), index);
+        match self.cache.get_or_turn(key) {
             Ok(region) => Ok(region),
             Err(turn) => {
                 let (view, plain) = reader.region(at)?;
+                let found = (view.id(), view.generation(), plain.index());
                 let region = Region::new(view, plain);
+                if found != key {
+                    // It is of a newer generation. Under this key it would be taken for the region
+                    // that has other slots.
+                    return Ok(Arc::new(region));
+                }
                 let bytes = region.bytes();
                 Ok(turn.keep(region, bytes))
             }
@@ -121,6 +128,18 @@ impl Regions {
     ) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
         let region = self.region(reader, at)?;
         Ok((Arc::clone(&region.view), region.plain.clone()))
+    }
+
+    /// Whether the region that a reference needs is here. Zeros need none.
+    pub(crate) fn has(&self, reader: &dyn StoreReader, reference: &ChunkRef) -> bool {
+        let Place::At(at) = reference.place else {
+            return true;
+        };
+        let Ok(view) = reader.catalog(at.container) else {
+            return false;
+        };
+        { view.region_of(at.slot) }
+            .is_some_and(|index| self.cache.get((view.id(), view.generation(), index)).is_some())
     }
 
     /// Reads regions that these references need and that are not here, several with one read where
