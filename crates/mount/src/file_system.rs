@@ -199,7 +199,7 @@ impl FileSystem {
     }
 
     /// Like [`Self::read_file`], for a read that no program has made: it says nothing about what
-    /// will be read.
+    /// will be read, and nobody is told of what fails.
     pub(crate) fn read_around(&self, number: u64, offset: u64, len: u32) -> Answer<Vec<u8>> {
         self.read_bytes(number, offset, len, false)
     }
@@ -221,7 +221,7 @@ impl FileSystem {
             return Ok(Vec::new());
         }
         let range = begin + offset..begin + end;
-        self.read(&root, &item.path, |pin| {
+        let read = |pin: &Arc<Pin>| {
             let stream = stream_of(pin)?;
             let reader = pin.reader()?;
             if is_asked {
@@ -230,7 +230,12 @@ impl FileSystem {
             let mut bytes = Vec::with_capacity(len as usize);
             self.contents.read(reader, &stream, range.clone(), &mut bytes)?;
             Ok(bytes)
-        })
+        };
+        if is_asked {
+            self.read(&root, &item.path, read)
+        } else {
+            { self.pins.with(&root.snapshot, read) }.map_err(|error| errno_of(&error))
+        }
     }
 
     /// The next byte of a file from an offset on that is in a hole, or in none.

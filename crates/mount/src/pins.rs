@@ -3,8 +3,8 @@
 //! A backup is pinned when something in it is asked for, and stays pinned until so many others were
 //! asked for later. No prune removes data of a pinned backup, even if it is forgotten meanwhile.
 //! Threads share the pins. One thread pins a backup, and those that want the same one wait for it;
-//! no lock is held meanwhile, so the others go on. If the connection to a server breaks, [`Pins::with`] pins again over
-//! another one.
+//! no lock is held meanwhile, so the others go on. If the connection to a server breaks,
+//! [`Pins::with`] pins again over another one.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -1,9 +1,9 @@
 //! Reads ahead of sequential readers, on threads of its own.
 //!
-//! A reader that goes on where a read of the same stream ended, twice, is sequential. The files of a
-//! tree lie in one stream in the order of the listing. So a program that reads one small file after
-//! another is sequential too. Reads in no order hardly ever are: one that leaves out more than it
-//! reads begins anew.
+//! A reader that goes on where a read of the same stream ended, twice, is sequential. The files of
+//! a tree lie in one stream in the order of the listing. So a program that reads one small file
+//! after another is sequential too. Reads in no order hardly ever are: one that leaves out more
+//! than it reads begins anew.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
