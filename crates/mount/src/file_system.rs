@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use onefold::repository::Repository;
-use onefold::{Error, Filter, Snapshot, UnixNanos};
+use onefold::{Error, Filter, Snapshot};
 use rustix::io::Errno;
 use tree::order;
 use types::{FileTime, SessionId};
@@ -22,7 +22,7 @@ use crate::content::{self, Contents, Stream};
 use crate::fault::{Fault, errno_of};
 use crate::folders::Folders;
 use crate::identity::hash_of;
-use crate::item::{Body, Item};
+use crate::item::{Body, Item, file_time};
 use crate::layout::{Layout, Top};
 use crate::nodes::{Nodes, Place, Root};
 use crate::options::MountOptions;
@@ -460,12 +460,6 @@ fn seek_in(holes: &[(u64, u64)], len: u64, from: u64, is_hole_sought: bool) -> u
         None if is_hole_sought => len,
         _ => from,
     }
-}
-
-pub(crate) fn file_time(time: UnixNanos) -> FileTime {
-    const NANOS: i64 = 1_000_000_000;
-    let (seconds, nanos) = (time.get().div_euclid(NANOS), time.get().rem_euclid(NANOS));
-    FileTime::new(seconds, u32::try_from(nanos).unwrap_or(0))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -15,9 +15,8 @@ use types::{FileTime, SessionId};
 
 use crate::cache::Cache;
 use crate::cached_reader::CachedReader;
-use crate::file_system::file_time;
 use crate::identity::hash_of;
-use crate::item::{Body, Item, PART};
+use crate::item::{Body, Item, PART, file_time};
 use crate::pins::Pin;
 use crate::regions::Regions;
 
