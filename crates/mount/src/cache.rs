@@ -106,6 +106,11 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         is_due.then(|| Turn { cache: self, key })
     }
 
+    /// Keeps a value that no other thread waits for, which takes so many bytes.
+    pub(crate) fn put(&self, key: K, value: Arc<V>, bytes: u64) {
+        self.keep(key, value, bytes);
+    }
+
     /// Memory of the values.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {

@@ -15,6 +15,9 @@ use crate::regions::Regions;
 
 /// A window's length in bytes.
 pub(crate) const WINDOW_BYTES: u64 = 1 << 20;
+/// So many bytes of a stream are searched for a hole. A program may always be told that the file
+/// has no hole, and a search costs the nodes of all that is searched.
+const HOLE_SOUGHT_BYTES: u64 = 4 << 30;
 
 /// A stream of a pinned backup.
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +99,8 @@ impl Contents {
         for part in windows_of(&range) {
             let references = self.of_range(reader, stream, &part)?;
             let needed = within(&references, &part);
-            if needed.len() > 1 {
+            let is_here = |reference: &ChunkRef| self.regions.has(reader, reference);
+            if needed.len() > 1 && !needed.iter().all(is_here) {
                 self.regions.load(reader, needed.iter());
             }
             for reference in needed {
@@ -123,8 +127,10 @@ impl Contents {
             let Ok(references) = self.of_range(reader, stream, &part) else {
                 return;
             };
-            let needed = within(&references, &part);
-            self.regions.load(reader, needed.iter());
+            // Who decoded the other regions compares what it uses of them.
+            let is_missing = |reference: &&ChunkRef| !self.regions.has(reader, reference);
+            let needed: Vec<&ChunkRef> = { within(&references, &part).iter() }.filter(is_missing).collect();
+            self.regions.load(reader, needed.iter().copied());
             for reference in needed {
                 self.regions.verify(reader, reference);
             }
@@ -133,7 +139,8 @@ impl Contents {
 }
 
 /// The first byte at `from` or behind it that is in a hole, or in none. The end of the stream if
-/// there is none. A hole is a run of zeros of at least a block.
+/// there is none, and for a hole also if there is none in the next [`HOLE_SOUGHT_BYTES`]. A hole is
+/// a run of zeros of at least a block.
 ///
 /// # Errors
 /// If the stream's tree cannot be read.
@@ -144,13 +151,25 @@ pub(crate) fn seek(
     is_hole_sought: bool,
 ) -> Result<u64, RecipeError> {
     let references = ChunkRefs::new(reader, root, from, root.len.saturating_sub(from))?;
+    first_of(references, root.len, from, is_hole_sought)
+}
+
+fn first_of(
+    references: impl Iterator<Item = Result<ChunkRef, RecipeError>>,
+    len: u64,
+    from: u64,
+    is_hole_sought: bool,
+) -> Result<u64, RecipeError> {
     for reference in references {
         let reference = reference?;
+        if is_hole_sought && reference.offset.saturating_sub(from) >= HOLE_SOUGHT_BYTES {
+            break;
+        }
         if (reference.place == Place::Zeros) == is_hole_sought {
             return Ok(reference.offset);
         }
     }
-    Ok(root.len)
+    Ok(len)
 }
 
 fn references(
@@ -176,4 +195,44 @@ fn within<'r>(references: &'r [ChunkRef], range: &Range<u64>) -> &'r [ChunkRef] 
     let begin = references.partition_point(|reference| reference.offset + reference.len <= range.start);
     let end = references.partition_point(|reference| reference.offset < range.end);
     references.get(begin..end).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use types::Fingerprint;
+
+    use super::*;
+
+    #[test]
+    fn a_hole_is_sought_in_the_next_gibibytes_and_data_everywhere() {
+        const GIB: u64 = 1 << 30;
+        let seek = |from: u64, is_zero: &dyn Fn(u64) -> bool, is_hole_sought| {
+            let seen = Cell::new(0);
+            let references = (from / GIB..1000).map(|nth| {
+                seen.set(seen.get() + 1);
+                Ok(ChunkRef {
+                    place: if is_zero(nth) {
+                        Place::Zeros
+                    } else {
+                        Place::At(types::ChunkLocation {
+                            container: types::ContainerId::from_u64(1).unwrap(),
+                            slot: types::Slot::new(0).unwrap(),
+                        })
+                    },
+                    fingerprint: Fingerprint::from_bytes([0; 32]),
+                    offset: nth * GIB,
+                    len: GIB,
+                    skip: 0,
+                    chunk_len: GIB,
+                })
+            });
+            let found = first_of(references, 1000 * GIB, from, is_hole_sought).unwrap();
+            (found / GIB, seen.get())
+        };
+        assert_eq!(seek(GIB, &|nth| nth == 3, true), (3, 3));
+        assert_eq!(seek(GIB, &|nth| nth == 900, true), (1000, 5));
+        assert_eq!(seek(0, &|nth| nth != 900, false), (900, 901));
+    }
 }

@@ -7,22 +7,22 @@
 
 mod list;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use onefold::repository::Repository;
-use onefold::{Error, Filter, Snapshot, UnixNanos};
+use onefold::{Error, Filter, Snapshot};
 use rustix::io::Errno;
 use tree::order;
-use types::FileTime;
+use types::{FileTime, SessionId};
 
 use crate::attributes::Attributes;
 use crate::content::{self, Contents, Stream};
 use crate::fault::{Fault, errno_of};
 use crate::folders::Folders;
 use crate::identity::hash_of;
-use crate::item::{Body, Item};
+use crate::item::{Body, Item, file_time};
 use crate::layout::{Layout, Top};
 use crate::nodes::{Nodes, Place, Root};
 use crate::options::MountOptions;
@@ -39,6 +39,8 @@ pub(crate) const KEPT_SHORT: Duration = Duration::from_secs(1);
 const LISTED_AGAIN: Duration = Duration::from_secs(3);
 /// Faults are told of so many files, each once.
 const FAULTS_MAX: usize = 4096;
+/// The top folders of so many backups are kept.
+const TOPS_MAX: usize = 4096;
 
 type Answer<T> = Result<T, Errno>;
 
@@ -75,6 +77,8 @@ pub struct FileSystem {
     nodes: Nodes,
     ahead: ReadAhead,
     told: Mutex<HashSet<u64>>,
+    /// The top folders of backups that were looked up, as their listings have them.
+    tops: Mutex<HashMap<SessionId, Arc<Item>>>,
 }
 
 impl FileSystem {
@@ -101,6 +105,7 @@ impl FileSystem {
             nodes: Nodes::new(),
             ahead,
             told: Mutex::default(),
+            tops: Mutex::default(),
             options,
         })
     }
@@ -130,7 +135,7 @@ impl FileSystem {
                     return Err(Errno::NOENT);
                 };
                 let top = entries.get(name).ok_or(Errno::NOENT)?;
-                let place = self.place_of_top(&layout, &below(&path, name), top)?;
+                let place = self.place_of_top(&layout, &below(&path, name), top, true)?;
                 Ok(self.tell(place))
             }
             Place::In(root, item) => {
@@ -194,7 +199,7 @@ impl FileSystem {
     }
 
     /// Like [`Self::read_file`], for a read that no program has made: it says nothing about what
-    /// will be read.
+    /// will be read, and nobody is told of what fails.
     pub(crate) fn read_around(&self, number: u64, offset: u64, len: u32) -> Answer<Vec<u8>> {
         self.read_bytes(number, offset, len, false)
     }
@@ -216,7 +221,7 @@ impl FileSystem {
             return Ok(Vec::new());
         }
         let range = begin + offset..begin + end;
-        self.read(&root, &item.path, |pin| {
+        let read = |pin: &Arc<Pin>| {
             let stream = stream_of(pin)?;
             let reader = pin.reader()?;
             if is_asked {
@@ -225,7 +230,12 @@ impl FileSystem {
             let mut bytes = Vec::with_capacity(len as usize);
             self.contents.read(reader, &stream, range.clone(), &mut bytes)?;
             Ok(bytes)
-        })
+        };
+        if is_asked {
+            self.read(&root, &item.path, read)
+        } else {
+            { self.pins.with(&root.snapshot, read) }.map_err(|error| errno_of(&error))
+        }
     }
 
     /// The next byte of a file from an offset on that is in a hole, or in none.
@@ -271,7 +281,9 @@ impl FileSystem {
         self.nodes.get(number).ok_or(Errno::STALE)
     }
 
-    fn place_of_top(&self, layout: &Layout, path: &[u8], top: &Top) -> Answer<Place> {
+    /// A place above the backups, or the top folder of one. Unless the listing `is_read`, which
+    /// pins the backup, a top folder that is not known yet shows the time of the backup.
+    fn place_of_top(&self, layout: &Layout, path: &[u8], top: &Top, is_read: bool) -> Answer<Place> {
         let Top::Backup(id) = top else {
             return Ok(Place::Top(path.to_vec()));
         };
@@ -279,7 +291,23 @@ impl FileSystem {
             at: path.to_vec(),
             snapshot: layout.snapshots.get(id).ok_or(Errno::STALE)?.clone(),
         });
-        let item = self.item(&root, b"/")?.ok_or(Errno::IO)?;
+        let known = locked(&self.tops).get(id).cloned();
+        let item = match known {
+            Some(item) => item,
+            None if is_read => {
+                let item = self.item(&root, b"/")?.ok_or(Errno::IO)?;
+                let mut tops = locked(&self.tops);
+                if tops.len() >= TOPS_MAX {
+                    tops.clear();
+                }
+                tops.insert(*id, Arc::clone(&item));
+                item
+            }
+            None => {
+                let time = file_time(root.snapshot.backup.source_time);
+                Arc::new(Item::made(b"/".to_vec(), Body::Folder, time))
+            }
+        };
         Ok(Place::In(root, item))
     }
 
@@ -343,7 +371,9 @@ impl FileSystem {
                 let attributes = Attributes::of(number, item, names, owner);
                 let is_top = item.path == b"/";
                 let name_kept = if is_top { KEPT_SHORT } else { KEPT };
-                (attributes, name_kept, if is_known { KEPT } else { KEPT_SHORT })
+                // A top folder may get the attributes that its listing has.
+                let is_final = is_known && !is_top;
+                (attributes, name_kept, if is_final { KEPT } else { KEPT_SHORT })
             }
         };
         Entry {
@@ -430,12 +460,6 @@ fn seek_in(holes: &[(u64, u64)], len: u64, from: u64, is_hole_sought: bool) -> u
         None if is_hole_sought => len,
         _ => from,
     }
-}
-
-pub(crate) fn file_time(time: UnixNanos) -> FileTime {
-    const NANOS: i64 = 1_000_000_000;
-    let (seconds, nanos) = (time.get().div_euclid(NANOS), time.get().rem_euclid(NANOS));
-    FileTime::new(seconds, u32::try_from(nanos).unwrap_or(0))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

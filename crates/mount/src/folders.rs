@@ -16,7 +16,7 @@ use types::{FileTime, SessionId};
 use crate::cache::Cache;
 use crate::cached_reader::CachedReader;
 use crate::identity::hash_of;
-use crate::item::{Body, Item, PART};
+use crate::item::{Body, Item, PART, file_time};
 use crate::pins::Pin;
 use crate::regions::Regions;
 
@@ -24,19 +24,30 @@ use crate::regions::Regions;
 pub(crate) const BATCH_MAX: usize = 1024;
 /// Memory for batches.
 const BATCHES_BYTES: u64 = 32 << 20;
+/// Memory for the ends of batches: of about a hundred thousand batches.
+const ENDS_BYTES: u64 = 16 << 20;
 /// Memory for counts of links.
 const LINKS_BYTES: u64 = 32 << 20;
-const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// Some entries of a folder, in listing order.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) items: Vec<Arc<Item>>,
-    /// The listing's path of the last entry.
-    last: Vec<u8>,
     /// Whether the folder ends with it.
     pub(crate) is_last: bool,
 }
+
+/// Where a batch ends. It is small, so it stays in memory longer than the batch: the next batch is
+/// read from there.
+#[derive(Debug)]
+struct End {
+    /// The listing's path of the last entry.
+    last: Vec<u8>,
+    is_last: bool,
+}
+
+/// Backup, hash of the folder's path, and number of the batch.
+type BatchKey = (SessionId, u64, usize);
 
 /// How many names each file with hard links has, by the hash of its first name.
 pub(crate) type LinkCounts = HashMap<u64, u32>;
@@ -44,15 +55,20 @@ pub(crate) type LinkCounts = HashMap<u64, u32>;
 /// The batches and counts that stay in memory.
 #[derive(Debug)]
 pub(crate) struct Folders {
-    /// By backup, hash of the folder's path, and number of the batch.
-    batches: Cache<(SessionId, u64, usize), Batch>,
+    batches: Cache<BatchKey, Batch>,
+    ends: Cache<BatchKey, End>,
     links: Cache<SessionId, LinkCounts>,
 }
 
 impl Folders {
     pub(crate) fn new() -> Self {
+        Self::with(BATCHES_BYTES, ENDS_BYTES)
+    }
+
+    fn with(batches_bytes: u64, ends_bytes: u64) -> Self {
         Self {
-            batches: Cache::new(BATCHES_BYTES),
+            batches: Cache::new(batches_bytes),
+            ends: Cache::new(ends_bytes),
             links: Cache::new(LINKS_BYTES),
         }
     }
@@ -91,25 +107,56 @@ impl Folders {
         folder: &[u8],
         number: usize,
     ) -> Result<Option<Arc<Batch>>, Error> {
-        let hash = hash_of(folder);
-        let mut before: Option<Arc<Batch>> = None;
-        // Mostly the batches before are still there.
-        for each in 0..=number {
-            let key = (pin.snapshot().id, hash, each);
-            let batch = match self.batches.get_or_turn(key) {
-                Ok(batch) => batch,
-                Err(turn) => {
-                    let batch = read_batch(pin, regions, folder, before.as_deref())?;
+        let key = (pin.snapshot().id, hash_of(folder), number);
+        self.batch_of(key, |after| read_batch(pin, regions, folder, after))
+    }
+
+    /// The batch with this key. `read` reads the batch behind a path, or the first one.
+    fn batch_of(
+        &self,
+        (id, folder, number): BatchKey,
+        read: impl Fn(Option<&[u8]>) -> Result<(Batch, End), Error>,
+    ) -> Result<Option<Arc<Batch>>, Error> {
+        // The last batch before this one whose end is known. Mostly it is the next one before.
+        let known = (0..number).rev().find_map(|each| {
+            let end = self.ends.get((id, folder, each))?;
+            Some((each, end))
+        });
+        let (first, mut before) = known.map_or((0, None), |(each, end)| (each + 1, Some(end)));
+        for each in first..=number {
+            if before.as_ref().is_some_and(|end| end.is_last) {
+                return Ok(None);
+            }
+            let key = (id, folder, each);
+            let turn = match self.batches.get_or_turn(key) {
+                Ok(batch) if each == number => return Ok(Some(batch)),
+                Ok(_) => None,
+                Err(turn) => Some(turn),
+            };
+            // The end of a batch that is here may be gone.
+            if turn.is_none()
+                && let Some(end) = self.ends.get(key)
+            {
+                before = Some(end);
+                continue;
+            }
+            let (batch, end) = read(before.as_ref().map(|end| &end.last[..]))?;
+            let end_bytes = end.last.len() + size_of::<End>() + 200;
+            let end = Arc::new(end);
+            self.ends.put(key, Arc::clone(&end), end_bytes as u64);
+            let batch = match turn {
+                Some(turn) => {
                     let bytes = batch.items.iter().map(|item| item.bytes() + 16).sum::<u64>();
                     turn.keep(batch, bytes + 200)
                 }
+                None => Arc::new(batch),
             };
-            if each < number && batch.is_last {
-                return Ok(None);
+            if each == number {
+                return Ok(Some(batch));
             }
-            before = Some(batch);
+            before = Some(end);
         }
-        Ok(before)
+        Ok(None)
     }
 
     /// The counts of [`Self::links`], if they are there.
@@ -180,7 +227,13 @@ fn items(listing: &BackupListing<'_>, listed: Vec<Listed>) -> Result<Vec<Item>, 
     Ok(listed.into_iter().filter_map(item).collect())
 }
 
-fn read_batch(pin: &Pin, regions: &Regions, folder: &[u8], before: Option<&Batch>) -> Result<Batch, Error> {
+/// The entries of a folder behind a path, or the first ones.
+fn read_batch(
+    pin: &Pin,
+    regions: &Regions,
+    folder: &[u8],
+    after: Option<&[u8]>,
+) -> Result<(Batch, End), Error> {
     if let Some(stream) = StreamFile::of(pin) {
         return Ok(stream.batch(folder));
     }
@@ -189,7 +242,7 @@ fn read_batch(pin: &Pin, regions: &Regions, folder: &[u8], before: Option<&Batch
         regions,
     };
     let listing = listing(pin, &reader)?;
-    let mut children = listing.children(folder, before.map(|batch| &batch.last[..]))?;
+    let mut children = listing.children(folder, after)?;
     let mut listed = Vec::new();
     let mut is_last = false;
     while listed.len() < BATCH_MAX {
@@ -203,11 +256,9 @@ fn read_batch(pin: &Pin, regions: &Regions, folder: &[u8], before: Option<&Batch
     }
     let last = listed.last().map(|last| last.entry.path.clone());
     drop(children);
-    Ok(Batch {
-        items: items(&listing, listed)?.into_iter().map(Arc::new).collect(),
-        last: last.unwrap_or_default(),
-        is_last,
-    })
+    let items = items(&listing, listed)?.into_iter().map(Arc::new).collect();
+    let last = last.unwrap_or_default();
+    Ok((Batch { items, is_last }, End { last, is_last }))
 }
 
 fn count_links(pin: &Pin, regions: &Regions) -> Result<LinkCounts, Error> {
@@ -249,13 +300,10 @@ impl StreamFile {
         } else {
             names
         };
-        let nanos = snapshot.backup.source_time.get();
-        let seconds = nanos.div_euclid(NANOS_PER_SECOND);
-        let rest = u32::try_from(nanos.rem_euclid(NANOS_PER_SECOND)).unwrap_or(0);
         Some(Self {
             path: [&b"/"[..], &names.join(&b'/')].concat(),
             len,
-            time: FileTime::new(seconds, rest),
+            time: file_time(snapshot.backup.source_time),
         })
     }
 
@@ -275,16 +323,68 @@ impl StreamFile {
     }
 
     /// The next name on the way to the file.
-    fn batch(&self, folder: &[u8]) -> Batch {
+    fn batch(&self, folder: &[u8]) -> (Batch, End) {
         let depth = order::components(folder).count();
         let names: Vec<&[u8]> = order::components(&self.path).take(depth + 1).collect();
         let path = [&b"/"[..], &names.join(&b'/')].concat();
         let below = path.len() > folder.len() && order::is_within(&path, folder);
         let item = below.then(|| self.item(&path)).flatten();
-        Batch {
-            items: item.into_iter().map(Arc::new).collect(),
-            last: path,
-            is_last: true,
+        let items = item.into_iter().map(Arc::new).collect();
+        let is_last = true;
+        (Batch { items, is_last }, End { last: path, is_last })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A folder of 300 batches, each of one entry named by its number, with a cache for ten.
+    #[test]
+    fn a_long_folder_is_read_once_and_read_again_from_the_nearest_known_end() {
+        const COUNT: usize = 300;
+        let reads = Cell::new(0);
+        let read = |after: Option<&[u8]>| {
+            reads.set(reads.get() + 1);
+            let number = after.map_or(0, |after| {
+                String::from_utf8(after.to_vec())
+                    .unwrap()
+                    .parse::<usize>()
+                    .unwrap()
+                    + 1
+            });
+            let (last, is_last) = (number.to_string().into_bytes(), number + 1 == COUNT);
+            let item = Item::made(last.clone(), Body::Folder, FileTime::default());
+            let items = vec![Arc::new(item)];
+            Ok((Batch { items, is_last }, End { last, is_last }))
+        };
+        let bytes = Item::made(Vec::new(), Body::Folder, FileTime::default()).bytes();
+        let folders = Folders::with(10 * (bytes + 230), ENDS_BYTES);
+        let id = SessionId::new(1).unwrap();
+        let of = |folders: &Folders, number: usize| {
+            let batch = folders.batch_of((id, 7, number), read).unwrap();
+            batch.map(|batch| batch.items[0].path.clone())
+        };
+        let name = |number: usize| Some(number.to_string().into_bytes());
+        // The kernel asks for each batch several times.
+        for number in (0..COUNT).flat_map(|number| [number; 3]) {
+            assert_eq!(of(&folders, number), name(number));
         }
+        assert_eq!(of(&folders, COUNT), None);
+        assert_eq!(of(&folders, COUNT + 5), None);
+        assert_eq!(reads.get(), COUNT);
+        // From the middle, and backwards.
+        assert_eq!((of(&folders, 150), reads.get()), (name(150), COUNT + 1));
+        for number in (50..100).rev() {
+            assert_eq!(of(&folders, number), name(number));
+        }
+        assert_eq!(reads.get(), COUNT + 51);
+        // Where no ends are left it is read from the beginning.
+        let folders = Folders::with(10 * (bytes + 230), 1);
+        assert_eq!(of(&folders, 20), name(20));
+        assert_eq!(of(&folders, 15), name(15));
+        assert_eq!(of(&folders, 20), name(20));
     }
 }

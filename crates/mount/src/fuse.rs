@@ -134,7 +134,7 @@ impl Filesystem for Fuse {
         match self.files.read_file(number.0, offset, size) {
             Ok(bytes) => {
                 reply.data(&bytes);
-                self.warmer.note(number.0, offset, size);
+                self.warmer.note(number.0, offset, size, bytes.len());
             }
             Err(errno) => reply.error(error(errno)),
         }

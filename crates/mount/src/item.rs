@@ -2,7 +2,7 @@
 
 use format::listing::{Content, EntryKind, ListingEntry};
 use tree::Listed;
-use types::FileTime;
+use types::{FileTime, UnixNanos};
 
 /// The end of the name of a file of which the backup has only a part, as in a restore. So nobody
 /// mistakes it for the file.
@@ -103,7 +103,8 @@ impl Item {
         }
     }
 
-    /// A folder that no listing has, above a stream.
+    /// A file or folder that no listing has: a stream, a folder above it, or the top folder of a
+    /// backup whose listing was not read yet.
     pub(crate) fn made(path: Vec<u8>, body: Body, time: FileTime) -> Self {
         Self {
             path,
@@ -159,4 +160,11 @@ impl Item {
         let names = self.path.len() + self.first_name.as_ref().map_or(0, Vec::len);
         (size_of::<Self>() + names + holes + xattrs.sum::<usize>()) as u64
     }
+}
+
+/// A time of a backup as a time of a file.
+pub(crate) fn file_time(time: UnixNanos) -> FileTime {
+    const NANOS: i64 = 1_000_000_000;
+    let (seconds, nanos) = (time.get().div_euclid(NANOS), time.get().rem_euclid(NANOS));
+    FileTime::new(seconds, u32::try_from(nanos).unwrap_or(0))
 }

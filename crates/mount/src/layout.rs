@@ -7,6 +7,8 @@ use types::SessionId;
 
 /// The name of the link to the latest backup of a folder.
 const LATEST: &[u8] = b"latest";
+/// The folder of all backups by number.
+pub(crate) const IDS: &[u8] = b"ids";
 
 /// An entry of the folders above the backups.
 #[derive(Debug, Clone, PartialEq, Eq)]

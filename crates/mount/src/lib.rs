@@ -4,10 +4,11 @@
 //! the kernel. A repository may be a store in this process or on a server.
 //!
 //! The top has `ids/N`, `snapshots/TIME`, `hosts/HOST/TIME` and `tags/TAG/TIME`; each folder by
-//! time has a link `latest`. Below a backup nothing changes, so the kernel keeps what it was told.
-//! Bytes are compared with the fingerprints of their chunks before they leave (INV-5): a read of
-//! damaged data fails with `EIO`, and [`Fault`] names the file. Memory is bounded by the cache and
-//! by what the kernel remembers.
+//! time has a link `latest`. Nothing is read of a backup, and it is not pinned, until something in
+//! it or its top folder is looked up. Below a backup nothing changes, so the kernel keeps what it
+//! was told. Bytes are compared with the fingerprints of their chunks before they leave (INV-5): a
+//! read of damaged data fails with `EIO`, and [`Fault`] names the file. Memory is bounded by the
+//! cache and by what the kernel remembers.
 
 mod attributes;
 mod cache;

@@ -30,6 +30,11 @@ pub(crate) enum Place {
 }
 
 impl Place {
+    /// Whether it is the top folder of a backup, which may be known better than before.
+    fn is_top_of_backup(&self) -> bool {
+        matches!(self, Self::In(_, item) if item.path == b"/")
+    }
+
     /// Two hashes that name the inode.
     ///
     /// A file is one inode at all places of its backup, so that the page cache has it once. A
@@ -91,6 +96,7 @@ impl Nodes {
     /// The number of an inode that the kernel is told of.
     pub(crate) fn tell(&self, place: Place) -> u64 {
         let (number, check) = place.identity();
+        let newer = place.is_top_of_backup().then(|| place.clone());
         let mut known = self.known();
         let number = free(&known, number, check);
         let entry = known.entry(number).or_insert_with(|| Known {
@@ -99,6 +105,9 @@ impl Nodes {
             looked_up: 0,
         });
         entry.looked_up += 1;
+        if let Some(newer) = newer {
+            entry.place = newer;
+        }
         number
     }
 

@@ -2,17 +2,20 @@
 //!
 //! A backup is pinned when something in it is asked for, and stays pinned until so many others were
 //! asked for later. No prune removes data of a pinned backup, even if it is forgotten meanwhile.
-//! Threads share the pins. If the connection to a server breaks, [`Pins::with`] pins again over
-//! another one.
+//! Threads share the pins. One thread pins a backup, and those that want the same one wait for it;
+//! no lock is held meanwhile, so the others go on. If the connection to a server breaks,
+//! [`Pins::with`] pins again over another one.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use format::manifest::StreamRole;
 use onefold::repository::{Pinned, Repository};
 use onefold::{Error, Monitor, Snapshot};
 use recipe::{RecipeError, StoreReader, TreeRoot};
 use tree::TreeError;
+use types::SessionId;
 
 use crate::content::Stream;
 
@@ -29,8 +32,7 @@ pub(crate) struct Pin {
     /// How many folders of it were listed.
     pub(crate) listed: AtomicU32,
     pinned: Option<Box<dyn Pinned>>,
-    /// How many pins there are.
-    alive: Arc<AtomicUsize>,
+    _alive: Alive,
 }
 
 impl Pin {
@@ -75,7 +77,43 @@ impl Drop for Pin {
         for note in monitor.notes() {
             tracing::warn!(target: crate::TARGET, "{note}");
         }
-        self.alive.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Counts a pin from before it is made until after it has ended.
+struct Alive(Arc<AtomicUsize>);
+
+impl Alive {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[derive(Default)]
+struct Held {
+    /// The latest use first.
+    pins: Vec<Arc<Pin>>,
+    /// The backups that threads are pinning now.
+    making: HashSet<SessionId>,
+}
+
+/// The turn to pin a backup. Dropping it ends the wait of others.
+struct Turn<'a> {
+    pins: &'a Pins,
+    id: SessionId,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.pins.held().making.remove(&self.id);
+        self.pins.made.notify_all();
     }
 }
 
@@ -83,8 +121,9 @@ impl Drop for Pin {
 pub(crate) struct Pins {
     repository: &'static dyn Repository,
     monitor: Monitor,
-    /// The latest use first.
-    held: Mutex<Vec<Arc<Pin>>>,
+    held: Mutex<Held>,
+    /// Signals that a thread has pinned a backup, or failed to, and the end.
+    made: Condvar,
     next: AtomicU64,
     is_closed: AtomicBool,
     alive: Arc<AtomicUsize>,
@@ -96,13 +135,14 @@ impl Pins {
             repository,
             monitor: Monitor::default(),
             held: Mutex::default(),
+            made: Condvar::new(),
             next: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
             alive: Arc::default(),
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<Arc<Pin>>> {
+    fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,48 +151,69 @@ impl Pins {
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.monitor.cancel().store(true, Ordering::SeqCst);
-        let held = std::mem::take(&mut *self.held());
-        drop(held);
+        let pins = std::mem::take(&mut self.held().pins);
+        self.made.notify_all();
+        drop(pins);
     }
 
-    /// How many backups are pinned.
+    /// How many backups are pinned or being pinned.
     pub(crate) fn alive(&self) -> usize {
         self.alive.load(Ordering::SeqCst)
     }
 
     fn pin(&self, snapshot: &Snapshot) -> Result<Arc<Pin>, Error> {
-        // The lock is held while a backup is pinned, so that no backup is pinned twice. This takes
-        // moments, once for each backup.
+        let id = snapshot.id;
         let mut held = self.held();
-        if self.is_closed.load(Ordering::SeqCst) {
-            return Err(Error::NotFound("the file system has ended".to_owned()));
+        loop {
+            self.ensure_open()?;
+            if let Some(at) = held.pins.iter().position(|pin| pin.snapshot.id == id) {
+                held.pins[..=at].rotate_right(1);
+                return Ok(Arc::clone(&held.pins[0]));
+            }
+            if held.making.insert(id) {
+                break;
+            }
+            held = self.made.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
-        if let Some(at) = held.iter().position(|pin| pin.snapshot.id == snapshot.id) {
-            held[..=at].rotate_right(1);
-            return Ok(Arc::clone(&held[0]));
-        }
+        drop(held);
+        let turn = Turn { pins: self, id };
+        let alive = Alive::new(&self.alive);
         let pinned = self.repository.pin(snapshot, &self.monitor)?;
-        self.alive.fetch_add(1, Ordering::SeqCst);
         let pin = Arc::new(Pin {
             number: self.next.fetch_add(1, Ordering::Relaxed),
             snapshot: pinned.snapshot().clone(),
             listed: AtomicU32::new(0),
             pinned: Some(pinned),
-            alive: Arc::clone(&self.alive),
+            _alive: alive,
         });
-        held.insert(0, Arc::clone(&pin));
-        let kept = PINS_MAX.min(held.len());
-        let old = held.split_off(kept);
+        let mut held = self.held();
+        if let Err(error) = self.ensure_open() {
+            // The pin ends at the return, after the lock.
+            drop(held);
+            return Err(error);
+        }
+        held.pins.insert(0, Arc::clone(&pin));
+        let kept = PINS_MAX.min(held.pins.len());
+        let old = held.pins.split_off(kept);
         drop(held);
+        // Nobody waits for the ends of the old ones.
+        drop(turn);
         drop(old);
         Ok(pin)
+    }
+
+    fn ensure_open(&self) -> Result<(), Error> {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Err(Error::NotFound("the file system has ended".to_owned()));
+        }
+        Ok(())
     }
 
     /// Drops a pin that cannot be used any more.
     fn drop_pin(&self, number: u64) {
         let mut held = self.held();
-        let at = held.iter().position(|pin| pin.number == number);
-        let dropped = at.map(|at| held.remove(at));
+        let at = held.pins.iter().position(|pin| pin.number == number);
+        let dropped = at.map(|at| held.pins.remove(at));
         drop(held);
         drop(dropped);
     }

@@ -102,11 +102,18 @@ impl Regions {
             let (view, plain) = reader.region(at)?;
             return Ok(Arc::new(Region::new(view, plain)));
         };
-        match self.cache.get_or_turn((view.id(), view.generation(), index)) {
+        let key = (view.id(), view.generation(), index);
+        match self.cache.get_or_turn(key) {
             Ok(region) => Ok(region),
             Err(turn) => {
                 let (view, plain) = reader.region(at)?;
+                let found = (view.id(), view.generation(), plain.index());
                 let region = Region::new(view, plain);
+                if found != key {
+                    // It is of a newer generation. Under this key it would be taken for the region
+                    // that has other slots.
+                    return Ok(Arc::new(region));
+                }
                 let bytes = region.bytes();
                 Ok(turn.keep(region, bytes))
             }
@@ -121,6 +128,18 @@ impl Regions {
     ) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
         let region = self.region(reader, at)?;
         Ok((Arc::clone(&region.view), region.plain.clone()))
+    }
+
+    /// Whether the region that a reference needs is here. Zeros need none.
+    pub(crate) fn has(&self, reader: &dyn StoreReader, reference: &ChunkRef) -> bool {
+        let Place::At(at) = reference.place else {
+            return true;
+        };
+        let Ok(view) = reader.catalog(at.container) else {
+            return false;
+        };
+        { view.region_of(at.slot) }
+            .is_some_and(|index| self.cache.get((view.id(), view.generation(), index)).is_some())
     }
 
     /// Reads regions that these references need and that are not here, several with one read where
@@ -236,4 +255,126 @@ fn no_slot(view: &CatalogView, at: ChunkLocation) -> RecipeError {
         slot: at.slot,
     };
     missing.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::{DomainKey, Fingerprinter};
+    use format::container::{CatalogEntry, Codec, RegionRow};
+    use format::node::Node;
+    use recipe::NodeSource;
+    use types::{Level, Slot};
+
+    use super::*;
+
+    /// Two chunks that the first generation has in one region, and the second one in two. The
+    /// catalog is that of the first, of which the regions are gone.
+    #[derive(Debug)]
+    struct Rewritten {
+        fingerprinter: Fingerprinter,
+        views: [Arc<CatalogView>; 2],
+    }
+
+    const CHUNKS: [&[u8]; 2] = [b"one", b"two"];
+
+    impl Rewritten {
+        fn new() -> Self {
+            let fingerprinter = Fingerprinter::new(&DomainKey::from_bytes([5; 32]));
+            let entries: Vec<CatalogEntry> = { (0..).zip(CHUNKS) }
+                .map(|(slot, bytes)| CatalogEntry {
+                    slot: Slot::new(slot).unwrap(),
+                    fingerprint: fingerprinter.chunk(bytes),
+                    len: 3,
+                    level: Level::new(0).unwrap(),
+                    logical_len: 3,
+                })
+                .collect();
+            let row = |first_entry, entry_count| RegionRow {
+                offset: 100 + u64::from(first_entry) * 20,
+                stored_len: 20,
+                first_entry,
+                entry_count,
+                codec: Codec::Raw,
+                digest: 0,
+            };
+            let view = |generation, rows| {
+                let entries = entries.clone();
+                Arc::new(CatalogView::from_rows(id(), generation, entries, rows).unwrap())
+            };
+            let first = view(Generation::FIRST, vec![row(0, 2)]);
+            let second = view(Generation::FIRST.next(), vec![row(0, 1), row(1, 1)]);
+            Self {
+                fingerprinter,
+                views: [first, second],
+            }
+        }
+    }
+
+    fn id() -> ContainerId {
+        ContainerId::from_u64(1 << 27).unwrap()
+    }
+
+    impl NodeSource for Rewritten {
+        fn node(&self, _: ChunkLocation) -> Result<Arc<Node>, RecipeError> {
+            unreachable!("only regions are read")
+        }
+
+        fn catalog(&self, _: ContainerId) -> Result<Arc<CatalogView>, RecipeError> {
+            Ok(Arc::clone(&self.views[0]))
+        }
+
+        fn fingerprinter(&self) -> &Fingerprinter {
+            &self.fingerprinter
+        }
+    }
+
+    impl StoreReader for Rewritten {
+        fn region(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
+            let index = self.views[1].region_of(at.slot).unwrap();
+            let bytes = CHUNKS[at.slot.get() as usize].to_vec();
+            Ok((Arc::clone(&self.views[1]), PlainRegion::from_sent(index, bytes)))
+        }
+
+        fn read_regions_into(
+            &self,
+            _: &CatalogView,
+            _: &[RegionIndex],
+            _: &mut RegionBuffer,
+        ) -> Result<(), RecipeError> {
+            unreachable!("regions are read one by one")
+        }
+
+        fn newer_catalog(&self, _: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError> {
+            Ok(Some(Arc::clone(&self.views[1])))
+        }
+
+        fn chunk(&self, _: ChunkLocation) -> Result<Vec<u8>, RecipeError> {
+            unreachable!("only regions are read")
+        }
+    }
+
+    #[test]
+    fn a_region_of_a_newer_generation_is_not_taken_for_that_of_the_old_one() {
+        let (reader, regions) = (Rewritten::new(), Regions::new(1 << 20));
+        for slot in [0, 1, 0] {
+            let at = ChunkLocation {
+                container: id(),
+                slot: Slot::new(slot).unwrap(),
+            };
+            let chunk = CHUNKS[slot as usize];
+            let reference = ChunkRef {
+                place: Place::At(at),
+                fingerprint: reader.fingerprinter.chunk(chunk),
+                offset: 0,
+                len: 3,
+                skip: 0,
+                chunk_len: 3,
+            };
+            let mut read = Vec::new();
+            regions
+                .append(&reader, at, &reference, (0, 3), &mut read)
+                .unwrap();
+            assert_eq!(read, chunk);
+        }
+    }
 }

@@ -6,7 +6,9 @@
 //! requests: it waits while the kernel has one of these pages locked for a request, which another
 //! thread answers.
 //!
-//! The contents never change, so no page can become wrong. Under pressure the kernel drops such
+//! The contents never change, so no page can become wrong. A window begins at a page, and its bytes
+//! end at the file's end at the latest: the kernel takes a page that is not whole only there, and
+//! would make the file longer by what is behind. Under pressure the kernel drops such
 //! pages as any others. At most [`WAITING_MAX`] windows wait; more are left to the reads.
 
 use std::collections::HashSet;
@@ -52,9 +54,11 @@ impl Warmer {
         (warmer, Wishes(wishes))
     }
 
-    /// Notes a read that was answered.
-    pub(crate) fn note(&self, file: u64, offset: u64, size: u32) {
-        if size > SMALL_BYTES_MAX {
+    /// Notes a read of `size` bytes that was answered with `len` bytes.
+    pub(crate) fn note(&self, file: u64, offset: u64, size: u32, len: usize) {
+        // A short answer ends the file: of a small file the kernel has all.
+        let has_all = len < size as usize && offset.is_multiple_of(WINDOW_BYTES.into());
+        if size > SMALL_BYTES_MAX || has_all {
             return;
         }
         let window = (file, offset / u64::from(WINDOW_BYTES));
@@ -95,17 +99,21 @@ mod tests {
     fn each_window_is_wished_for_once_and_large_reads_are_not() {
         let (warmer, Wishes(wishes)) = Warmer::new();
         for offset in [0, 4096, 200_000, 140_000, 8192] {
-            warmer.note(7, offset, 4096);
+            warmer.note(7, offset, 4096, 4096);
         }
-        warmer.note(7, 1 << 20, 128 << 10);
-        warmer.note(8, 0, 4096);
-        assert_eq!(wishes.try_iter().collect::<Vec<_>>(), [(7, 0), (7, 1), (8, 0)]);
+        warmer.note(7, 1 << 20, 128 << 10, 128 << 10);
+        // All of a small file, and the end of a longer one.
+        warmer.note(6, 0, 8192, 5000);
+        warmer.note(5, 4096, 8192, 5000);
+        warmer.note(8, 0, 4096, 4096);
+        let wished = wishes.try_iter().collect::<Vec<_>>();
+        assert_eq!(wished, [(7, 0), (7, 1), (5, 0), (8, 0)]);
         // What found no place is wished for again.
         for window in 0..100 {
-            warmer.note(9, window * u64::from(WINDOW_BYTES), 4096);
+            warmer.note(9, window * u64::from(WINDOW_BYTES), 4096, 4096);
         }
         assert_eq!(wishes.try_iter().count(), WAITING_MAX);
-        warmer.note(9, 99 * u64::from(WINDOW_BYTES), 4096);
+        warmer.note(9, 99 * u64::from(WINDOW_BYTES), 4096, 4096);
         assert_eq!(wishes.try_iter().collect::<Vec<_>>(), [(9, 99)]);
     }
 }

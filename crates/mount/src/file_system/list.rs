@@ -11,7 +11,7 @@ use super::{Answer, Entry, FileSystem, below, folder_path};
 use crate::attributes::Kind;
 use crate::folders::BATCH_MAX;
 use crate::item::Item;
-use crate::layout::Top;
+use crate::layout::{IDS, Top};
 use crate::nodes::{Place, Root};
 
 /// A listing of at most so many bytes is read for the counts of links when a first folder of it is
@@ -52,7 +52,10 @@ impl FileSystem {
     ) -> Answer<()> {
         match self.place(folder)? {
             Place::Top(path) => {
-                self.list_again();
+                // What was listed after the beginning goes on in the same backups, if it can.
+                if offset == 0 {
+                    self.list_again();
+                }
                 self.list_top(&path, offset, is_told, each)
             }
             Place::In(root, item) => self.list_below(&root, &item, offset, is_told, each),
@@ -71,13 +74,15 @@ impl FileSystem {
             return Err(Errno::STALE);
         };
         let first = usize::try_from(offset).unwrap_or(usize::MAX);
-        for (at, (name, top)) in entries.iter().enumerate().skip(first) {
-            // A backup that cannot be read now is listed all the same.
+        let mut entries: Vec<_> = entries.iter().collect();
+        if path == IDS {
+            // By number: new backups come behind those that were listed.
+            entries.sort_by_key(|(name, _)| (name.len(), *name));
+        }
+        for (at, (name, top)) in entries.into_iter().enumerate().skip(first) {
+            // Nothing of a backup is read, so one that cannot be read is listed all the same.
             let place = if is_told {
-                match self.place_of_top(&layout, &below(path, name), top) {
-                    Ok(place) => place,
-                    Err(_) => continue,
-                }
+                self.place_of_top(&layout, &below(path, name), top, false)?
             } else {
                 Place::Top(below(path, name))
             };

@@ -29,6 +29,10 @@ pub(crate) struct Watched {
     pub(crate) bytes: AtomicU64,
     /// Flips a bit of what is read of every container of data.
     pub(crate) is_rotten: AtomicBool,
+    /// While a test has it, nobody begins a session.
+    pub(crate) sessions: Mutex<()>,
+    /// How many sessions were begun.
+    pub(crate) sessions_begun: AtomicU64,
 }
 
 impl Watched {
@@ -49,6 +53,11 @@ impl Watched {
 
 impl Storage for Watched {
     fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
+        let text = name.to_string();
+        if text.starts_with("sessions/") && text.ends_with("/claim") {
+            self.sessions_begun.fetch_add(1, Ordering::SeqCst);
+            drop(self.sessions.lock().unwrap());
+        }
         self.storage.put(name, parts)
     }
     fn barrier(&self) -> Result<(), StorageError> {
@@ -133,6 +142,8 @@ impl Bed {
             reads: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             is_rotten: AtomicBool::new(false),
+            sessions: Mutex::default(),
+            sessions_begun: AtomicU64::new(0),
         });
         let env = Env {
             storage: storage.clone(),

@@ -6,6 +6,9 @@
 )]
 
 use std::fs;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use onefold::Filter;
@@ -103,6 +106,122 @@ fn inodes_are_kept_while_the_kernel_knows_them() {
     let inner = at.strip_prefix("ids/1").unwrap();
     assert_eq!(number(&files, &format!("{time}{inner}/letter")), letter);
     assert_ne!(number(&files, &format!("{time}{inner}")), folder);
+}
+
+#[test]
+fn the_tops_of_many_backups_are_listed_without_a_session() {
+    let bed = Bed::new();
+    for _ in 0..50 {
+        bed.back_up_stream(b"bytes", "name", &onefold::StreamOptions::default());
+        bed.clock.advance(Duration::from_secs(5));
+    }
+    let files = bed.files();
+    let begun = || bed.storage.sessions_begun.load(Ordering::SeqCst);
+    let before = begun();
+    // By number, not by name.
+    let ids = names(&files, "ids");
+    assert!(ids.is_sorted_by_key(|id| id.parse::<u64>().unwrap()), "{ids:?}");
+    for folder in ["ids", "snapshots", "hosts/host"] {
+        let listed = list(&files, number(&files, folder), true);
+        assert!(listed.len() >= 50, "{} in {folder}", listed.len());
+        let told = |listed: &mount::Listed| {
+            let attributes = files.attributes(listed.number).unwrap().attributes;
+            let mut seconds = attributes.mtime.seconds() - 1_700_000_000;
+            if listed.name == b"latest" {
+                seconds = 0;
+            }
+            (attributes.kind == listed.kind, seconds)
+        };
+        let told: Vec<_> = listed.iter().map(told).collect();
+        assert!(told.iter().all(|(is_right, _)| *is_right));
+        // The time is that of the backup.
+        assert!((0..50).all(|nth| told.contains(&(true, nth * 5))), "{told:?}");
+    }
+    assert!(files.is_idle());
+    assert_eq!(begun(), before);
+    // One that is looked up is read.
+    number(&files, &format!("ids/{}/name", ids[7]));
+    assert!(begun() > before && !files.is_idle());
+}
+
+#[test]
+fn a_top_folder_that_was_listed_gets_the_attributes_of_its_listing_when_it_is_looked_up() {
+    let (bed, _folder) = bed();
+    let files = bed.files();
+    let ids = number(&files, "ids");
+    let listed = list(&files, ids, true)[0].clone();
+    let looked_up = files.look_up(ids, &listed.name).unwrap();
+    assert_eq!(looked_up.attributes.number, listed.number);
+    assert_ne!(
+        Some(looked_up.attributes),
+        listed.entry.map(|entry| entry.attributes)
+    );
+    let now = files.attributes(listed.number).unwrap().attributes;
+    assert_eq!(now, looked_up.attributes);
+    assert_eq!(list(&files, ids, true)[0].entry.as_ref().unwrap().attributes, now);
+}
+
+#[test]
+fn a_damaged_backup_is_listed() {
+    let (bed, _folder) = bed();
+    let files = bed.files();
+    bed.storage.is_rotten.store(true, Ordering::SeqCst);
+    let ids = number(&files, "ids");
+    assert_eq!(list(&files, ids, true).len(), 3);
+    assert_eq!(files.look_up(ids, b"1"), Err(Errno::IO));
+    assert_eq!(list(&files, ids, true).len(), 3);
+}
+
+#[test]
+fn a_pin_that_hangs_stops_neither_reads_of_other_backups_nor_the_end() {
+    let (bed, folder) = bed();
+    let files = bed.files();
+    let letter = number(&files, &format!("ids/1{}/letter", folder.path().display()));
+    let ids = number(&files, "ids");
+    let second = names(&files, "ids")[1].clone();
+    thread::scope(|scope| {
+        let gate = bed.storage.sessions.lock().unwrap();
+        let before = bed.storage.sessions_begun.load(Ordering::SeqCst);
+        // Two want the same backup.
+        let hanging = [0, 1].map(|_| scope.spawn(|| files.look_up(ids, second.as_bytes())));
+        while bed.storage.sessions_begun.load(Ordering::SeqCst) == before {
+            thread::yield_now();
+        }
+        let (done, is_done) = mpsc::channel();
+        let files = &files;
+        scope.spawn(move || {
+            done.send(files.read_file(letter, 0, 100).map(|bytes| bytes.len()))
+                .unwrap();
+        });
+        let read = is_done.recv_timeout(Duration::from_secs(10));
+        drop(gate);
+        assert_eq!(read, Ok(Ok(11)), "it went on");
+        let [one, other] = hanging.map(|thread| thread.join().unwrap().unwrap());
+        assert_eq!(one.attributes.number, other.attributes.number);
+        let begun = bed.storage.sessions_begun.load(Ordering::SeqCst);
+        assert_eq!(begun, before + 1, "one pin for both");
+    });
+    let third = names(&files, "ids")[2].clone();
+    thread::scope(|scope| {
+        let gate = bed.storage.sessions.lock().unwrap();
+        let before = bed.storage.sessions_begun.load(Ordering::SeqCst);
+        let hanging = scope.spawn(|| files.look_up(ids, third.as_bytes()));
+        while bed.storage.sessions_begun.load(Ordering::SeqCst) == before {
+            thread::yield_now();
+        }
+        let (done, is_done) = mpsc::channel();
+        let files = &files;
+        scope.spawn(move || {
+            files.close();
+            done.send(()).unwrap();
+        });
+        let closed = is_done.recv_timeout(Duration::from_secs(10));
+        assert!(!files.is_idle(), "the pin that hangs counts");
+        drop(gate);
+        assert_eq!(closed, Ok(()));
+        assert_eq!(hanging.join().unwrap(), Err(Errno::IO));
+    });
+    assert!(files.is_idle());
 }
 
 #[test]
