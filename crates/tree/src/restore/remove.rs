@@ -1,7 +1,7 @@
 //! Removes an existing entry with everything below it.
 //!
-//! It follows no link, enters no other mount, and leaves the spared folders and the excluded entries
-//! alone. A folder with something that stays, stays too. It works deepest first, without recursion,
+//! It follows no link, enters no other mount, and leaves spared folders and excluded entries alone.
+//! A folder with something that stays, stays too. It works deepest first, without recursion,
 //! and holds the names of the folders on the way.
 
 use std::collections::HashSet;

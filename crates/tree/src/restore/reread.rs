@@ -73,9 +73,9 @@ impl Reread {
             && self.filter.below_base(&entry.path).is_some()
     }
 
-    /// The first name of a file of which an entry is a requested further name, and whether the first
-    /// one is requested too. If it is not, the restore makes a file of the further names. Call it in
-    /// listing order.
+    /// The first name of a file of which an entry is a requested further name, and whether the
+    /// first one is requested too. If it is not, the restore makes a file of the further names.
+    /// Call it in listing order.
     pub fn first_name<'e>(&mut self, entry: &'e ListingEntry) -> Option<(&'e [u8], bool)> {
         let EntryKind::HardLink { target } = &entry.kind else {
             return None;

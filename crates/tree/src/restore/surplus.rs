@@ -5,7 +5,7 @@
 //!
 //! - in the folders above these, and in a folder whose names the backup could not read in full;
 //! - that an exclude pattern matches, because the user left it out;
-//! - that is the entry of a name in the backup on a file system for which two spellings are one name;
+//! - whose name is that of an entry of the backup in another spelling, on a file system that folds;
 //! - on another mount than the target or the source path above it, because a backup of one file
 //!   system has each mount point as an empty folder;
 //! - in a spared folder, such as the store;
