@@ -1,5 +1,6 @@
 //! Restores a backup, and lists its entries.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -248,14 +249,21 @@ fn restore_entries(
     let mut run = || -> Result<TreeStats> {
         ensure_folder(&listing, snapshot, &request.base, hint)?;
         let again = options.clone();
-        let stats = restore::restore_tree(source, target, again, assembling, counters, cancel, report)?;
+        let mut failed = HashSet::new();
+        let mut note = |fault: Fault| {
+            if request.verify {
+                failed.extend(fault.unrestored().map(<[u8]>::to_vec));
+            }
+            report(fault);
+        };
+        let stats = restore::restore_tree(source, target, again, assembling, counters, cancel, &mut note)?;
         if request.delete {
             let mut tell = |path: &[u8]| monitor.tell_restored(RestoreFate::Delete, path);
             after.deleted = restore::remove_surplus(&listing, target, &options, true, &mut tell, report)?;
         }
         if request.verify {
-            let verified =
-                restore::verify_tree(source, target, &options, assembling, counters, cancel, report)?;
+            let at = (target, &failed);
+            let verified = restore::verify_tree(source, at, &options, assembling, counters, cancel, report)?;
             after.verified = Some(verified);
         }
         Ok(stats)

@@ -95,7 +95,7 @@ pub(crate) fn verify_whole(
         counters,
         cancel,
     )?;
-    match output.fault {
+    match output.finish(root.len) {
         None => (stats.files, stats.bytes) = (1, root.len),
         Some(fault) => {
             stats.unlike = 1;
@@ -138,6 +138,28 @@ impl CompareFile {
                 offset: at + differs as u64,
             }),
         };
+    }
+}
+
+impl CompareFile {
+    /// What is not as in the backup, after the whole stream.
+    fn finish(self, expected: u64) -> Option<Fault> {
+        if self.fault.is_some() {
+            return self.fault;
+        }
+        let found = match self.file.metadata() {
+            Ok(facts) => facts.len(),
+            Err(error) => {
+                let fault = TreeError::of_io(&self.path, Action::ReadMetadata, &error);
+                return Some(Fault::Tree(fault));
+            }
+        };
+        let path = self.path;
+        (found != expected).then_some(Fault::Tree(TreeError::OtherLength {
+            path,
+            expected,
+            found,
+        }))
     }
 }
 
@@ -265,5 +287,34 @@ impl Drop for PartialFile {
             // partial.
             drop(std::fs::remove_file(&self.partial));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_longer_than_its_stream_differs() {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, b"stream, and more").unwrap();
+        let differs = |compared: &[u8]| {
+            let mut output = CompareFile {
+                file: file.try_clone().unwrap(),
+                offset: 0,
+                fault: None,
+                path: b"/stream".to_vec(),
+                buffer: Vec::new(),
+            };
+            output.write(compared).unwrap();
+            output.finish(compared.len() as u64)
+        };
+        assert!(differs(b"stream, and more").is_none());
+        let fault = differs(b"stream").unwrap().to_string();
+        assert!(fault.contains("16 bytes instead of 6"), "{fault}");
+        assert!(matches!(
+            differs(b"strewn"),
+            Some(Fault::Unlike { offset: 4, .. })
+        ));
     }
 }

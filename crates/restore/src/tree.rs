@@ -60,6 +60,18 @@ pub enum Fault {
     },
 }
 
+impl Fault {
+    /// The entry that the target lacks for this fault, or has with other content. `None`: only its
+    /// metadata is concerned.
+    #[must_use]
+    pub fn unrestored(&self) -> Option<&[u8]> {
+        match self {
+            Self::Tree(fault) => fault.path().filter(|_| fault.is_of_entry()),
+            Self::Lost { path, .. } | Self::Unlike { path, .. } => Some(path),
+        }
+    }
+}
+
 /// Counts of a tree's restore.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TreeStats {

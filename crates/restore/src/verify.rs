@@ -3,6 +3,7 @@
 //! The content is assembled once more, and each restored file is read beside it. So what is
 //! compared is what the target's disk holds with what the store holds.
 
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -10,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use format::listing::ListingEntry;
+use format::listing::{EntryKind, ListingEntry};
+use recipe::StreamBytes;
 use tree::{Action, Reread, RestoreOptions, Restored, TreeError};
 use types::ByteRange;
 
@@ -37,13 +39,14 @@ pub struct VerifyStats {
 }
 
 /// Compares the files below `target` with a tree that was restored there with these options. Files
-/// that were left as the options say are not compared, nor are further names of a file.
+/// that were left as the options say are not compared, nor are further names of a file, nor the
+/// entries in `failed`, which the restore has reported.
 ///
 /// # Errors
 /// If nothing further can be compared. A file that differs is passed to `faults`.
 pub fn verify_tree(
     source: TreeSource<'_>,
-    target: &Path,
+    (target, failed): (&Path, &HashSet<Vec<u8>>),
     options: &RestoreOptions,
     assembling: AssembleOptions,
     counters: &RestoreCounters,
@@ -58,6 +61,8 @@ pub fn verify_tree(
     let mut sink = CompareSink {
         entries: source.listing.entries(Wanted::by_restore(options))?,
         files: Reread::new(target, options)?,
+        failed,
+        links: BTreeMap::new(),
         current: Current::default(),
         buffer: vec![0; BLOCK_BYTES],
         stats: VerifyStats::default(),
@@ -81,6 +86,7 @@ pub fn verify_tree(
     while sink.next()? {
         sink.close();
     }
+    sink.compare_links(source)?;
     Ok(sink.stats)
 }
 
@@ -121,6 +127,9 @@ struct Current {
 struct CompareSink<'a> {
     entries: Entries<'a>,
     files: Reread,
+    failed: &'a HashSet<Vec<u8>>,
+    /// Further names of files whose first name was not restored, by the first name.
+    links: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
     current: Current,
     buffer: Vec<u8>,
     stats: VerifyStats,
@@ -137,9 +146,12 @@ impl CompareSink<'_> {
                 return Err(RestoreError::Interrupted);
             }
             if !self.files.is_asked(&listed.entry) {
+                self.note_link(&listed.entry);
                 continue;
             }
+            let is_failed = self.failed.contains(&listed.entry.path);
             let open = match self.files.open(&listed.entry) {
+                _ if is_failed => None,
                 Restored::File(file) => Some(file),
                 Restored::Left => None,
                 Restored::Fault(fault) => {
@@ -155,6 +167,82 @@ impl CompareSink<'_> {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    fn note_link(&mut self, entry: &ListingEntry) {
+        if let Some((first, is_asked)) = self.files.first_name(entry)
+            && (!is_asked || self.failed.contains(first))
+        {
+            let names = self.links.entry(first.to_vec()).or_default();
+            names.push(entry.path.clone());
+        }
+    }
+
+    /// Compares the files that the restore made of further names.
+    fn compare_links(&mut self, source: TreeSource<'_>) -> Result<(), RestoreError> {
+        let mut links = std::mem::take(&mut self.links);
+        if links.is_empty() {
+            return Ok(());
+        }
+        let mut firsts = source.listing.entries(Wanted::just(links.keys().cloned()))?;
+        while let Some(listed) = firsts.next_entry()? {
+            let names = links.remove(&listed.entry.path).unwrap_or_default();
+            if !matches!(listed.entry.kind, EntryKind::File { .. }) {
+                continue;
+            }
+            for path in names {
+                if self.cancel.load(Ordering::Relaxed) {
+                    return Err(RestoreError::Interrupted);
+                }
+                if self.failed.contains(&path) {
+                    continue;
+                }
+                let entry = ListingEntry {
+                    path,
+                    ..listed.entry.clone()
+                };
+                match self.files.open(&entry) {
+                    Restored::File(file) => {
+                        self.compare_all(source, file, entry, listed.content_offset);
+                        // The others are names of this file.
+                        break;
+                    }
+                    Restored::Left => {}
+                    Restored::Fault(fault) => self.tell(Fault::Tree(fault)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares a file with its content from an offset on.
+    fn compare_all(&mut self, source: TreeSource<'_>, file: File, entry: ListingEntry, from: u64) {
+        let (path, len) = (entry.path.clone(), entry.file_len());
+        self.counters.bytes_total.fetch_add(len, Ordering::Relaxed);
+        self.current = Current {
+            open: Some((file, entry)),
+            offset: 0,
+            left: len,
+        };
+        let compared = StreamBytes::new(source.reader, source.content, from, len).and_then(|mut bytes| {
+            loop {
+                let mut piece = bytes.next_bytes()?;
+                if piece.is_empty() {
+                    return Ok(());
+                }
+                while !piece.is_empty() {
+                    let (now, later) = piece.split_at(self.piece(piece.len() as u64));
+                    self.compare(now.len(), Some(now));
+                    piece = later;
+                }
+            }
+        });
+        if let Err(error) = compared {
+            self.current.open = None;
+            let error = Arc::new(error.into());
+            self.tell(Fault::Lost { path, error });
+        }
+        self.close();
     }
 
     fn tell(&mut self, fault: Fault) {

@@ -262,6 +262,28 @@ impl TreeError {
             if *action != Action::SetAttributes && matches!(*errno, Errno::NOSPC | Errno::DQUOT))
     }
 
+    /// Whether a restore with this error lacks the entry, and not only some of its metadata.
+    #[must_use]
+    pub fn is_of_entry(&self) -> bool {
+        let is_of_metadata = matches!(
+            self,
+            Self::TimeNotHeld { .. }
+                | Self::StoredInPart { .. }
+                | Self::FolderInPart { .. }
+                | Self::AttributesInPart { .. }
+                | Self::SetIdDropped { .. }
+                | Self::System {
+                    action: Action::SetAttributes
+                        | Action::SetOwner
+                        | Action::SetMode
+                        | Action::SetTimes
+                        | Action::SetFlags,
+                    ..
+                }
+        );
+        !is_of_metadata
+    }
+
     /// The entry concerned, where there is one.
     #[must_use]
     pub fn path(&self) -> Option<&[u8]> {

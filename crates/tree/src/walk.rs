@@ -34,6 +34,7 @@ use crate::{Excludes, Roots, TreeError};
 
 pub use list::Lister;
 pub use look::{Looked, Looker};
+pub(crate) use mount::MountOf;
 pub(crate) use names::NameReader;
 use step::Step;
 pub use step::Stretch;

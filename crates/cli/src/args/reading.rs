@@ -34,6 +34,10 @@ pub(crate) struct Restore {
     /// --exclude matches
     #[arg(long)]
     pub(crate) delete: bool,
+    /// Delete also if the backup lacks entries that could not be read when it was made: it then
+    /// deletes these from the target
+    #[arg(long, requires = "delete")]
+    pub(crate) delete_unread: bool,
     /// Restore and delete nothing, and say what a restore would do; with -vv, for each entry
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,

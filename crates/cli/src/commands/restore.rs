@@ -70,18 +70,11 @@ pub(crate) fn run(global: &Global, args: &Restore, output: Output) -> Result<Cod
     if snapshot.single_stream().is_some() {
         refuse_of_trees(args, snapshot.id)?;
     }
+    ensure_all_read(args, &snapshot)?;
     let request = request(args)?.spared(folder.into_iter().collect());
     let monitor = Monitor::new(super::cancel_flag()?);
     if global.verbosity() > 1 {
         tell_entries(&monitor, output);
-    }
-    let failed = snapshot.backup.totals.files_failed;
-    if args.delete && failed > 0 {
-        output.warn(format!(
-            "warning: backup {} lacks what could not be read when it was made ({}): --delete deletes that from the target",
-            snapshot.id,
-            count(failed, "entry", "entries")
-        ))?;
     }
     if args.dry_run {
         return preview(store, &snapshot, (args, &request), &monitor, output);
@@ -164,15 +157,18 @@ fn print(output: Output, snapshot: &Snapshot, args: &Restore, report: &RestoreRe
             .unwrap_or_default()
     ))?;
     if let Some(verified) = &report.verified {
-        output.line(format!(
-            "read {} again, {}: {}",
-            count(verified.files + verified.unlike, "file", "files"),
-            bytes(verified.bytes),
-            match verified.unlike {
-                0 => "all are as in the backup".to_owned(),
-                unlike => count(unlike, "is not as in the backup", "are not as in the backup"),
-            }
-        ))?;
+        output.line(match (verified.files, verified.unlike) {
+            (0, 0) => "read no file again: there was none to compare".to_owned(),
+            (files, unlike) => format!(
+                "read {} again, {}: {}",
+                count(files + unlike, "file", "files"),
+                bytes(verified.bytes),
+                match unlike {
+                    0 => "all are as in the backup".to_owned(),
+                    unlike => count(unlike, "is not as in the backup", "are not as in the backup"),
+                }
+            ),
+        })?;
     }
     if report.faults > 0 {
         output.line(count(
@@ -288,6 +284,19 @@ fn unmet<'a>(args: &'a Restore, request: &RestoreRequest, is_included: &[bool]) 
     let met = args.include.iter().zip(is_included);
     let unmet = met.filter(|(path, is_included)| !**is_included && !is_met(path));
     unmet.map(|(path, _)| path).collect()
+}
+
+/// Refuses to delete what the backup may lack only because it could not be read.
+fn ensure_all_read(args: &Restore, snapshot: &Snapshot) -> Result<()> {
+    let failed = snapshot.backup.totals.files_failed;
+    if args.delete && !args.delete_unread && failed > 0 {
+        bail!(
+            "{} could not be read when backup {} was made, so --delete could delete good files that the backup lacks; nothing was restored: leave out --delete, or add --delete-unread",
+            count(failed, "entry", "entries"),
+            snapshot.id
+        );
+    }
+    Ok(())
 }
 
 /// Refuses options that have no meaning for a stream.

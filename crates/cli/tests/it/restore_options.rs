@@ -4,7 +4,10 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
+use testfs::{Names, Options, mount};
+
 use crate::bed::{Bed, last, lines};
+use crate::sources::with_mounts;
 
 /// Every path below a folder, with the content of files and links.
 fn tree(top: &Path) -> Vec<(PathBuf, Vec<u8>)> {
@@ -240,4 +243,185 @@ fn a_restored_stream_is_read_again_if_that_was_asked() {
         "{}",
         ran.err()
     );
+}
+
+/// `backup -x` records a mount point as an empty folder of the backup.
+#[test]
+fn nothing_is_deleted_on_another_mount() {
+    let bed = Bed::new();
+    let script = "
+        onefold() { \"$ONEFOLD\" --insecure-no-password \"$@\"; }
+        mkdir -p src/usb src/whole/below real/box
+        echo 1 > src/one; echo 2 > src/two; echo 3 > src/whole/below/three; echo r > real/box/precious
+        onefold backup -x src > log
+        onefold restore 1 --target to > log
+        to=to$PWD/src
+        echo x > $to/extra
+        mount -t tmpfs none $to/usb; echo u > $to/usb/precious
+        mount -t tmpfs none $to/whole; mkdir $to/whole/below; echo w > $to/whole/below/precious
+        mkdir -p $to/more/bound; echo x > $to/more/file; mount --bind real $to/more/bound
+        rm $to/one; mkdir $to/one; mount --bind real $to/one
+        onefold restore 1 --target to --delete > log 2> errors && exit 9
+        [ ! -e $to/extra ]; [ ! -e $to/more/file ]
+        cat $to/usb/precious $to/whole/below/precious $to/more/bound/box/precious $to/one/box/precious real/box/precious
+        # The path that was backed up may be a mount of its own.
+        mkdir -p own$PWD/src; mount -t tmpfs none own$PWD/src; echo x > own$PWD/src/extra
+        onefold restore 1 --target own --delete > log
+        [ ! -e own$PWD/src/extra ]; cat own$PWD/src/one";
+    let Some(ran) = with_mounts(&bed, script) else {
+        return;
+    };
+    assert_eq!(ran.expect(0).out(), "u\nw\nr\nr\nr\n1\n");
+}
+
+#[test]
+fn a_name_that_the_file_system_folds_is_not_deleted() {
+    let bed = Bed::new();
+    fs::create_dir_all(bed.path("src/Sub")).unwrap();
+    fs::write(bed.path("src/README"), "of the backup").unwrap();
+    fs::write(bed.path("src/Sub/One"), "1").unwrap();
+    bed.ok(["backup", "src"]);
+    let Some(disk) = mount(Options {
+        names: Names::CaseInsensitive,
+        ..Options::default()
+    }) else {
+        return;
+    };
+    let there = disk.path().join(bed.path("src").strip_prefix("/").unwrap());
+    fs::create_dir_all(there.join("sub")).unwrap();
+    for name in ["readme", "sub/one", "extra", "sub/extra"] {
+        fs::write(there.join(name), "there").unwrap();
+    }
+    let target = disk.path().to_str().unwrap();
+    bed.ok([
+        "restore",
+        "1",
+        "--target",
+        target,
+        "--delete",
+        "--overwrite",
+        "never",
+    ]);
+    let names: Vec<PathBuf> = tree(&there).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(names, ["readme", "sub", "sub/one"].map(PathBuf::from));
+}
+
+#[test]
+fn an_excluded_entry_stays_wherever_it_is() {
+    let bed = bed();
+    let to = bed.restored("to", "src");
+    fs::write(to.join("more/below/kept.o"), "x").unwrap();
+    let args = ["restore", "1", "--target", "to", "--delete", "--exclude", "*.o"];
+    let ran = bed.ok(args.iter().chain(&["--dry-run", "--json"]));
+    // A file, a file and a link.
+    assert_eq!(last(&ran)["files_deleted"], 3);
+    bed.ok(args);
+    assert!(to.join("more/below/kept.o").exists() && to.join("sub/extra.o").exists());
+    assert!(!to.join("more/below/file").exists());
+    // It also stays in a folder in the place of a file.
+    fs::remove_file(to.join("one")).unwrap();
+    fs::create_dir_all(to.join("one/was")).unwrap();
+    fs::write(to.join("one/was/kept.o"), "x").unwrap();
+    let ran = bed.run(args).expect(1);
+    assert!(ran.err().contains("src/one: cannot replace"), "{}", ran.err());
+    assert!(to.join("one/was/kept.o").exists());
+}
+
+/// What a backup could not read looks as if it had been deleted.
+#[test]
+fn nothing_is_deleted_by_a_backup_with_unread_entries_unless_that_was_asked() {
+    let bed = Bed::new();
+    let Some(disk) = mount(Options {
+        unreadable: Some(("bad".to_owned(), 0)),
+        ..Options::default()
+    }) else {
+        return;
+    };
+    fs::write(disk.backing().join("bad"), "x").unwrap();
+    fs::write(disk.backing().join("one"), "1").unwrap();
+    bed.run(["backup", disk.path().to_str().unwrap()]).expect(3);
+    let to = bed.path("to").join(disk.path().strip_prefix("/").unwrap());
+    fs::create_dir_all(&to).unwrap();
+    fs::write(to.join("more"), "x").unwrap();
+    let args = ["restore", "1", "--target", "to", "--delete"];
+    for more in [&[][..], &["--dry-run"]] {
+        let ran = bed.run(args.iter().chain(more)).expect(1);
+        assert!(ran.err().contains("1 entry could not be read"), "{}", ran.err());
+        assert!(ran.err().contains("--delete-unread"), "{}", ran.err());
+        assert!(to.join("more").exists() && !to.join("one").exists());
+    }
+    // That the file is not there whole is an error of its own.
+    bed.run(args.iter().chain(&["--delete-unread"]));
+    assert!(!to.join("more").exists() && to.join("one").exists());
+    bed.run(["restore", "1", "--target", "to", "--delete-unread"])
+        .expect(2);
+}
+
+#[test]
+fn a_dry_run_takes_a_file_in_the_place_of_a_folder_as_replaced() {
+    let bed = bed();
+    let to = bed.restored("to", "src");
+    fs::remove_dir_all(to.join("sub")).unwrap();
+    fs::write(to.join("sub"), "a file").unwrap();
+    fs::remove_dir(to.join("empty")).unwrap();
+    symlink("/", to.join("empty")).unwrap();
+    let ran = bed.ok(["restore", "1", "--target", "to", "--delete", "--dry-run"]);
+    assert_eq!(ran.err(), "");
+    // The folder `more` with two entries.
+    assert!(ran.out().contains("would delete 3 entries"), "{}", ran.out());
+}
+
+#[test]
+fn what_is_not_compared_is_not_called_equal() {
+    let bed = Bed::new();
+    fs::create_dir_all(bed.path("src/a")).unwrap();
+    fs::create_dir(bed.path("src/b")).unwrap();
+    fs::write(bed.path("src/a/first"), "linked").unwrap();
+    fs::write(bed.path("src/b/file"), "of its own").unwrap();
+    fs::hard_link(bed.path("src/a/first"), bed.path("src/b/second")).unwrap();
+    fs::hard_link(bed.path("src/a/first"), bed.path("src/b/third")).unwrap();
+    bed.ok(["backup", "src"]);
+    let b = bed.path("src/b").display().to_string();
+    let args = ["restore", "1", "--include", &b, "--verify", "--target"];
+    let ran = bed.ok(args.iter().chain(&["part"]));
+    assert!(
+        ran.out().contains("read 2 files again, 16 B: all are as"),
+        "{}",
+        ran.out()
+    );
+    // The link as a file of the same length and time, and other bytes.
+    let second = bed.restored("part", "src/b/second");
+    let time = fs::metadata(&second).unwrap().modified().unwrap();
+    let file = fs::File::options().write(true).open(&second).unwrap();
+    file.write_all_at(b"LINK", 0).unwrap();
+    file.set_modified(time).unwrap();
+    let ran = bed
+        .run(args.iter().chain(&["part", "--overwrite", "if-changed"]))
+        .expect(1);
+    assert!(
+        ran.err()
+            .contains("second: differs from the backup from byte 0 on"),
+        "{}",
+        ran.err()
+    );
+    // Nothing is compared.
+    for name in ["file", "second", "third"] {
+        let path = bed.restored("part", "src/b").join(name);
+        fs::remove_file(&path).unwrap();
+        fs::write(path, "mine").unwrap();
+    }
+    let ran = bed.ok(args.iter().chain(&["part", "--overwrite", "never"]));
+    assert!(ran.out().contains("read no file again"), "{}", ran.out());
+    assert!(!ran.out().contains("as in the backup"), "{}", ran.out());
+}
+
+#[test]
+fn a_file_that_was_not_restored_is_one_fault_also_if_files_are_compared() {
+    let bed = bed();
+    let ran = bed
+        .run(["restore", "1", "--target", "to", "--verify", "--json"])
+        .expect(1);
+    // A folder that is not empty is in the place of `one`.
+    assert_eq!(last(&ran)["faults"], 1, "{}", ran.err());
+    assert_eq!(last(&ran)["files_verified"], 2);
 }

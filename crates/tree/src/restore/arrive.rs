@@ -221,8 +221,8 @@ fn settle_or_leave(
                 let mut is_folder = there
                     .as_ref()
                     .is_some_and(|there| there.kind == FileType::Directory);
-                if let Some(there) = there.filter(|_| is_folder && context.clears_folders) {
-                    clear(context, place, name, path, there.device)?;
+                if is_folder && context.clears_folders {
+                    clear(context, place, name, path)?;
                     is_folder = false;
                 }
                 replace(context, at, arrival, name, path, is_folder)?;
@@ -258,10 +258,14 @@ fn came_meanwhile(
 }
 
 /// Removes what is in an existing folder, and the folder.
-fn clear(context: &Context, place: &Place, name: &[u8], path: &[u8], device: u64) -> Result<(), TreeError> {
-    let mut remover = Remover::new(true, &context.spared);
-    remover.remove(&place.folder, name, path, device);
-    remover.faults.into_iter().next().map_or(Ok(()), Err)
+fn clear(context: &Context, place: &Place, name: &[u8], path: &[u8]) -> Result<(), TreeError> {
+    let mut remover = Remover::new(true, &context.spared, &context.excludes);
+    let stays = remover.remove(&place.folder, name, path);
+    match remover.faults.into_iter().next() {
+        Some(fault) => Err(fault),
+        None if stays => Err(TreeError::system(path, Action::Replace, Errno::NOTEMPTY)),
+        None => Ok(()),
+    }
 }
 
 fn replace(

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, readlinkat};
 use super::{Overwrite, Owners, RestoreOptions, Sparse, leftovers, newborn};
 use crate::folder::Folder;
 use crate::retry::retry;
-use crate::{Accounts, FolderId, TreeError};
+use crate::{Accounts, Excludes, FolderId, TreeError};
 
 /// The shared state.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(super) struct Context {
     pub(super) clears_folders: bool,
     /// ... unless it is one of these, or has it below.
     pub(super) spared: HashSet<FolderId>,
+    /// The same holds for what these match.
+    pub(super) excludes: Excludes,
 }
 
 impl Context {
@@ -61,6 +63,7 @@ impl Context {
             is_broken_off: AtomicBool::new(false),
             clears_folders: options.clears_folders,
             spared: options.spared.clone(),
+            excludes: options.excludes.clone(),
         }
     }
 

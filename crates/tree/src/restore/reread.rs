@@ -73,6 +73,20 @@ impl Reread {
             && self.filter.below_base(&entry.path).is_some()
     }
 
+    /// The first name of a file of which an entry is a requested further name, and whether the
+    /// first one is requested too. If it is not, the restore makes a file of the further names.
+    /// Call it in listing order.
+    pub fn first_name<'e>(&mut self, entry: &'e ListingEntry) -> Option<(&'e [u8], bool)> {
+        let EntryKind::HardLink { target } = &entry.kind else {
+            return None;
+        };
+        let is_asked = order::is_clean(&entry.path)
+            && self.filter.wants(&entry.path, false)
+            && self.filter.below_base(&entry.path).is_some();
+        let is_restored = self.filter.wants_link_target(target) && self.filter.below_base(target).is_some();
+        is_asked.then_some((target, is_restored))
+    }
+
     /// Opens a requested file.
     #[must_use]
     pub fn open(&self, entry: &ListingEntry) -> Restored {

@@ -5,7 +5,10 @@
 //!
 //! - in the folders above these, and in a folder whose names the backup could not read in full;
 //! - that an exclude pattern matches, because the user left it out;
-//! - on another file system that is mounted below, and in a spared folder, such as the store;
+//! - whose name is that of an entry of the backup in another spelling, on a file system that folds;
+//! - on another mount than the target or the source path above it, because a backup of one file
+//!   system has each mount point as an empty folder;
+//! - in a spared folder, such as the store;
 //! - behind a link: no link is followed, wherever it leads.
 //!
 //! A folder from which something was removed keeps its time of modification and its mode. Of a
@@ -17,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use format::listing::{Content, EntryKind, ListingEntry};
-use rustix::fs::fstat;
+use rustix::fs::{AtFlags, fstat, statat};
 use rustix::io::Errno;
 
 use super::filter::Filter;
@@ -26,10 +29,12 @@ use super::subject::Subject;
 use super::{RestoreOptions, leftovers, metadata, part};
 use crate::folder::Folder;
 use crate::metadata::Facts;
-use crate::{Action, TreeError, order};
+use crate::retry::retry;
+use crate::walk::MountOf;
+use crate::{Action, FolderId, TreeError, order};
 
 /// Receives the path of each surplus entry, as the backup would have it. What is below a folder is
-/// not told.
+/// not told, even if something in it stays, and so the folder.
 pub type SurplusObserver<'a> = dyn FnMut(&[u8]) + 'a;
 
 /// Finds surplus entries, and removes them if it is said to.
@@ -52,6 +57,10 @@ struct Level {
     folder: Option<Arc<Folder>>,
     /// Its names in the backup. `None`: nothing is removed here.
     names: Option<HashSet<Vec<u8>>>,
+    /// `None`: there is no such folder.
+    mount: Option<MountOf>,
+    /// Whether it is on another mount than what the user requested.
+    is_elsewhere: bool,
 }
 
 impl<'a> Surplus<'a> {
@@ -72,13 +81,15 @@ impl<'a> Surplus<'a> {
                 } else {
                     base.to_vec()
                 },
+                mount: top.as_ref().and_then(|top| mount_of(top).ok()),
+                is_elsewhere: false,
                 folder: top.clone(),
                 names: None,
             }],
             top,
             filter: Filter::new(options),
             options,
-            remover: Remover::new(removes, &options.spared),
+            remover: Remover::new(removes, &options.spared, &options.excludes),
             observer,
         }
     }
@@ -142,7 +153,9 @@ impl<'a> Surplus<'a> {
         let path = order::join(&above.path, name);
         let entered = above.folder.as_ref().map(|above| above.enter(name, false, false));
         let folder = match entered {
-            Some(Ok(entered)) => Some(entered.folder),
+            Some(Ok(entered)) => Some(entered),
+            // Another entry is in its place, which a restore would have replaced.
+            Some(Err(Errno::NOTDIR | Errno::LOOP)) if !self.remover.removes => None,
             Some(Err(errno)) if is_asked && errno != Errno::NOENT => {
                 self.remover
                     .faults
@@ -151,12 +164,29 @@ impl<'a> Surplus<'a> {
             }
             _ => None,
         };
+        let mount = folder
+            .as_ref()
+            .map(|entered| MountOf::of(&entered.descriptor, entered.facts.device));
+        let is_elsewhere = !self.may_be_a_mount(&path)
+            && (above.is_elsewhere
+                || match (mount, above.mount) {
+                    (Some(mount), Some(above)) => !mount.is_same(above),
+                    _ => false,
+                });
         self.levels.push(Level {
             name: name.to_vec(),
             path,
-            names: (is_asked && folder.is_some()).then(HashSet::new),
-            folder,
+            names: (is_asked && folder.is_some() && !is_elsewhere).then(HashSet::new),
+            mount,
+            is_elsewhere,
+            folder: folder.map(|entered| entered.folder),
         });
+    }
+
+    /// Whether a folder may be another mount than the folder above it: the user requested a source
+    /// path by its name, wherever it leads, and it may be below any number of mounts.
+    fn may_be_a_mount(&self, path: &[u8]) -> bool {
+        self.options.sources.iter().any(|source| source == path) || self.filter.is_above_sources(path)
     }
 
     /// Handles a folder whose names in the backup are all known.
@@ -184,7 +214,9 @@ impl<'a> Surplus<'a> {
         kept: &HashSet<Vec<u8>>,
     ) -> Result<(), Errno> {
         let mut surplus = Vec::new();
-        for name in self.remover.names_in(folder)? {
+        let names = self.remover.names_in(folder)?;
+        let folded = folded(folder, kept, &names)?;
+        for name in names {
             let is_spared = || {
                 let id = folder
                     .enter(&name, false, false)
@@ -195,6 +227,7 @@ impl<'a> Surplus<'a> {
                 && !leftovers::is_ours(&name)
                 && !self.options.excludes.excludes(&order::join(path, &name))
                 && !is_spared()
+                && (folded.is_empty() || id_of(folder, &name).is_ok_and(|id| !folded.contains(&id)))
             {
                 surplus.push(name);
             }
@@ -208,8 +241,11 @@ impl<'a> Surplus<'a> {
         let opened = removes && open_up(&at, &before);
         for name in surplus {
             let path = order::join(path, &name);
-            (self.observer)(&path);
-            self.remover.remove(folder, &name, &path, before.device);
+            let found = self.remover.found;
+            self.remover.remove(folder, &name, &path);
+            if self.remover.found > found {
+                (self.observer)(&path);
+            }
         }
         if removes {
             let subject = Subject::Handle(&at);
@@ -220,4 +256,36 @@ impl<'a> Surplus<'a> {
         }
         Ok(())
     }
+}
+
+fn mount_of(folder: &Arc<Folder>) -> Result<MountOf, Errno> {
+    let at = folder.descriptor()?;
+    let device = Facts::of(&fstat(&*at)?).device;
+    Ok(MountOf::of(&at, device))
+}
+
+/// The entries that the folder has under names of the backup, and lists under other ones: its file
+/// system does not distinguish letters of either case, or two Unicode forms.
+fn folded(
+    folder: &Arc<Folder>,
+    kept: &HashSet<Vec<u8>>,
+    names: &[Vec<u8>],
+) -> Result<HashSet<FolderId>, Errno> {
+    let listed: HashSet<&[u8]> = names.iter().map(|name| &name[..]).collect();
+    let mut folded = HashSet::new();
+    for name in kept.iter().filter(|name| !listed.contains(&name[..])) {
+        match id_of(folder, name) {
+            Ok(id) => drop(folded.insert(id)),
+            // The folder has no such entry, or can have none.
+            Err(Errno::NOENT | Errno::INVAL | Errno::NAMETOOLONG | Errno::ILSEQ) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(folded)
+}
+
+fn id_of(folder: &Arc<Folder>, name: &[u8]) -> Result<FolderId, Errno> {
+    let at = folder.descriptor()?;
+    let stat = retry(|| statat(&*at, name, AtFlags::SYMLINK_NOFOLLOW))?;
+    Ok(id(&Facts::of(&stat)))
 }

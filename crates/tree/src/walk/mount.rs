@@ -5,6 +5,8 @@
 //! `st_dev` is not enough. On an overlay each file shows the device of its layer, and a folder that
 //! is bound in from elsewhere may show the same device as its parent.
 
+use std::os::fd::OwnedFd;
+
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, fstatfs, openat, statx};
 use rustix::io::Errno;
 
@@ -64,6 +66,33 @@ impl Mount {
         match id(place) {
             Some(there) if there != own => Ok(Found::Elsewhere),
             _ => place.facts().map(Found::Here),
+        }
+    }
+}
+
+/// The mount of an open folder, to compare with that of another one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MountOf {
+    /// `None`: the system does not tell. Then folders are distinguished by their devices.
+    id: Option<u64>,
+    device: u64,
+}
+
+impl MountOf {
+    /// The mount of a folder that shows this device.
+    pub(crate) fn of(folder: &OwnedFd, device: u64) -> Self {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = retry(|| statx(folder, "", flags, StatxFlags::empty())).ok();
+        Self {
+            id: found.and_then(|found| id_in(&found)),
+            device,
+        }
+    }
+
+    pub(crate) fn is_same(self, other: Self) -> bool {
+        match (self.id, other.id) {
+            (Some(id), Some(other)) => id == other,
+            _ => self.device == other.device,
         }
     }
 }
