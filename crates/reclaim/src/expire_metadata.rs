@@ -276,8 +276,8 @@ fn drop_manifest(context: &Context<'_>, session: &Session, entry: &ManifestEntry
 /// before them. The newest list keeps the names on record. A list stays while one of its slots
 /// still exists. A list that has rotted may name any slot. It stays until a newer list replaces it.
 ///
-/// The oldest goes first, durably, and the first that stays ends it: while a list is kept, all later
-/// ones are. By that, a process knows from the oldest list alone whether what it has read of
+/// The oldest goes first, durably, and the first that stays ends it: while a list is kept, all
+/// later ones are. By that, a process knows from the oldest list alone whether what it has read of
 /// containers still counts.
 fn drop_old_lists(context: &Context<'_>, epochs: &Epochs, replaced: Option<Epoch>) -> Result<()> {
     let old: Vec<Epoch> = epochs.finished().skip(1).collect();

@@ -273,12 +273,7 @@ impl BackupSession for LocalSession {
         let session = self.store.session();
         let totals = self.counters.with_stored(about.counted);
         if about.only_if_changed
-            && let Some((backup, roots)) = self.store.same_as(&closed.roots)
-            && session
-                .manifests()
-                .list()?
-                .get(backup)
-                .is_some_and(|entry| !entry.is_forgotten())
+            && let Some((backup, roots)) = self.store.same_as(&closed.roots)?
         {
             session.end()?;
             let streams = self.streams.iter().zip(roots).map(root).collect();

@@ -155,17 +155,25 @@ impl StoreSession {
         self
     }
 
-    /// The previous backup and its streams, if these equal them, and no damage of it is known.
-    pub(crate) fn same_as(&self, streams: &[TreeRoot]) -> Option<(SessionId, &[TreeRoot])> {
+    /// The previous backup and its streams, if these equal them, no damage of it is known, and it
+    /// is not forgotten.
+    pub(crate) fn same_as(
+        &self,
+        streams: &[TreeRoot],
+    ) -> Result<Option<(SessionId, &[TreeRoot])>, IngestError> {
         let is_damaged = self.is_suspect || !self.previous.iter().all(|root| self.is_sound(root));
-        if is_damaged {
-            return None;
+        if is_damaged || !self.verified().bad.is_empty() {
+            return Ok(None);
         }
         let mut pairs = streams.iter().zip(&self.previous);
         let is_same = streams.len() == self.previous.len()
             && pairs.all(|(new, old)| (new.fingerprint, new.len) == (old.fingerprint, old.len));
-        let backup = self.previous_backup.filter(|_| is_same)?;
-        self.verified().bad.is_empty().then_some((backup, &self.previous))
+        let Some(backup) = self.previous_backup.filter(|_| is_same) else {
+            return Ok(None);
+        };
+        let listed = self.session.manifests().list()?;
+        let is_kept = listed.get(backup).is_some_and(|entry| !entry.is_forgotten());
+        Ok(is_kept.then_some((backup, &self.previous)))
     }
 
     /// The session.
