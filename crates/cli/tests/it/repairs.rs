@@ -27,10 +27,13 @@ fn bed() -> Bed {
     bed
 }
 
-/// Cuts the objects of a folder in the store short.
-fn cut(bed: &Bed, folder: &str) {
+/// Cuts the objects of a folder in the store short, if they have at least so many bytes.
+fn cut(bed: &Bed, folder: &str, at_least: usize) {
     for path in bed.objects(folder) {
         let bytes = fs::read(&path).unwrap();
+        if bytes.len() < at_least {
+            continue;
+        }
         fs::remove_file(&path).unwrap();
         fs::write(path, &bytes[..bytes.len() / 3]).unwrap();
     }
@@ -51,7 +54,8 @@ fn lost_data_come_back_from_a_copy() {
     let bed = bed();
     // The source is gone, so no backup can heal.
     fs::rename(bed.path("src"), bed.path("was")).unwrap();
-    cut(&bed, "data");
+    // The small ones hold listings, which tell what is lost.
+    cut(&bed, "data", 64 << 10);
     let ran = bed.run(["repair"]).expect(1);
     for said in ["cannot be restored whole", "src/one", "src/two", "--from-repo"] {
         assert!(ran.out().contains(said), "{}", ran.out());
@@ -72,7 +76,7 @@ fn lost_data_come_back_from_a_copy() {
 fn backups_without_nodes_are_replaced_by_copies() {
     let bed = bed();
     for folder in ["small", "recipe", "mirror", "data"] {
-        cut(&bed, folder);
+        cut(&bed, folder, 0);
     }
     let ids = bed.backups();
     let ran = bed.ok(FROM.iter().chain(&["--json"]));
@@ -94,7 +98,7 @@ fn backups_without_nodes_are_replaced_by_copies() {
 #[test]
 fn bad_second_copies_are_written_anew() {
     let bed = bed();
-    cut(&bed, "mirror");
+    cut(&bed, "mirror", 0);
     bed.run(["check", "--read-data"]).expect(1);
     let ran = bed.ok(["repair"]);
     assert!(ran.out().contains("which had a bad copy"), "{}", ran.out());

@@ -76,7 +76,6 @@ fn a_place_on_another_machine_is_refused_and_no_folder_is_made() {
     let bed = Bed::bare();
     for place in [
         "sftp:me@nas:/backup",
-        "gs:bucket/prefix",
         "rest:http://host:8000/",
         "rclone:remote:path",
         "b2:bucket",
