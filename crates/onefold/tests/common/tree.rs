@@ -113,10 +113,17 @@ pub struct Tree {
 impl Tree {
     /// Some twenty entries with about so many bytes in all.
     pub fn plant(seed: u64, bytes: usize) -> Self {
-        let tree = Self {
-            folder: scratch(),
-            seed,
-        };
+        Self::plant_in(scratch(), seed, bytes)
+    }
+
+    /// The same where no other test changes the folders above, whose times a backup has, too.
+    pub fn plant_apart(seed: u64, bytes: usize) -> Self {
+        let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        Self::plant_in(folder, seed, bytes)
+    }
+
+    fn plant_in(folder: TempDir, seed: u64, bytes: usize) -> Self {
+        let tree = Self { folder, seed };
         let root = tree.root();
         for folder in ["", "a", "a/deep/er", "b", "empty"] {
             fs::create_dir_all(root.join(folder)).unwrap();
