@@ -1,9 +1,9 @@
 //! A storage for dry runs: it reads what another storage has, and changes nothing there.
 //!
-//! What is put stays in memory, and so does the knowledge of what is deleted. So an operation sees
-//! its own changes, and nobody else does. The caller chooses whose bytes are kept: of large objects
-//! that the operation never reads again, the names and lengths are enough. Locks are this value's
-//! own. Many threads may call it.
+//! It keeps objects that are put, and the names of objects that are deleted, in memory. So an
+//! operation sees its own changes, and no other process does. The caller chooses the objects whose
+//! bytes are kept. Of others only names and lengths are: of large ones that the operation never
+//! reads again. Locks are this value's own. Many threads may call it.
 //!
 //! Except for durability, and for the bytes that it does not keep, it fulfils the contract of
 //! [`Storage`] towards its own callers. Changes in the other storage show through.

@@ -96,8 +96,8 @@ pub(crate) struct Executed {
 /// Executes a removed list. All changes are durable on return.
 ///
 /// # Errors
-/// Of the storage; `Denied` after all else of a pass was deleted; `Interrupted`. The store is then
-/// as readable as before, and executing again continues.
+/// Those of the storage; `Interrupted`; `Denied`, after the pass has deleted all that it may. After
+/// each, the store is as readable as before, and executing again continues.
 pub(crate) fn execute(containers: &Containers, removed: &Removed, how: &Execution<'_>) -> Result<Executed> {
     how.progress.set_total(removed.slots.len() as u64);
     let mut run = Removal::new(containers, *how);

@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use recipe::{RecipeError, StoreReader, StreamBytes, TreeRoot};
-use tree::{Fences, ListingPlace, ListingReader, ReadRange, TreeError};
+use tree::{Fences, Listed, ListingPlace, ListingReader, ReadRange, TreeError};
 
 pub use children::Children;
 pub use differences::for_each_difference;
@@ -140,6 +140,33 @@ impl<'a> BackupListing<'a> {
             fault: FenceFault::Astray,
             is_met: true,
         };
+    }
+
+    /// Moves a reader to the part in which the path would be, if that is ahead. The first entry of
+    /// that part is then in `peeked`.
+    fn seek(
+        &self,
+        path: &[u8],
+        reader: &mut ListingReader<StreamBytes<'a, dyn StoreReader + 'a>>,
+        peeked: &mut Option<Listed>,
+    ) -> Result<(), TreeError> {
+        let place = self.place(path);
+        let Some(place) = place.filter(|place| place.listing_offset > reader.offset()) else {
+            return Ok(());
+        };
+        let mut ahead = self.read_from(&place)?;
+        match ahead.next_entry() {
+            Ok(Some(first)) if first.entry.path == place.path => {
+                *reader = ahead;
+                *peeked = Some(first);
+                Ok(())
+            }
+            Ok(_) | Err(TreeError::Damaged { .. }) => {
+                self.give_up();
+                Ok(())
+            }
+            Err(fault) => Err(fault),
+        }
     }
 
     /// The whole listing.

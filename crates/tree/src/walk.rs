@@ -81,8 +81,8 @@ impl Marker {
     }
 }
 
-/// What to walk, and what to leave out. No pattern, ignore file, marker, size or device leaves out
-/// a root.
+/// What to walk, and what to leave out. A root is always walked: patterns, ignore files, markers,
+/// sizes and devices leave out only what is below it.
 #[derive(Debug, Clone, Default)]
 pub struct WalkOptions {
     /// The paths to begin at.

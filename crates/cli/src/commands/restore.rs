@@ -137,14 +137,7 @@ fn print(output: Output, snapshot: &Snapshot, args: &Restore, report: &RestoreRe
         ))?;
     }
     if args.delete {
-        output.line(format!(
-            "deleted {}",
-            count(
-                report.deleted,
-                "entry that the backup does not have",
-                "entries that the backup does not have"
-            )
-        ))?;
+        output.line(format!("deleted {}", surplus(report.deleted)))?;
     }
     output.line(format!(
         "{} in {}{}, from {}{}",
@@ -233,14 +226,7 @@ fn preview(
         ))?;
     }
     if args.delete {
-        output.line(format!(
-            "would delete {}",
-            count(
-                seen.deleted,
-                "entry that the backup does not have",
-                "entries that the backup does not have"
-            )
-        ))?;
+        output.line(format!("would delete {}", surplus(seen.deleted)))?;
     }
     output.object(&PreviewSummary {
         message_type: "summary",
@@ -358,4 +344,13 @@ fn keep_out_of_store(store: &Path, target: &Path) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// So many entries to delete.
+fn surplus(entries: u64) -> String {
+    count(
+        entries,
+        "entry that the backup does not have",
+        "entries that the backup does not have",
+    )
 }

@@ -2,8 +2,9 @@
 //!
 //! An entry gets its name when it is whole, and is never changed. So any number of processes share
 //! the folder without a lock, and it may be deleted at any time. The file's time is that of its
-//! last use, to an hour. Whoever has written a sixteenth of the bound deletes those that were used
-//! least recently. An error of the folder costs the entry: no operation on the store fails for it.
+//! last use, to an hour. A process that has written a sixteenth of the bound deletes the entries
+//! that were used least recently. An error of the folder costs the entry: no operation on the store
+//! fails for it.
 
 use std::fs::{self, File, FileTimes};
 use std::io;

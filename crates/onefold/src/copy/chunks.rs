@@ -30,7 +30,7 @@ pub(crate) type EachChunk<'a> =
 /// Reads these chunks, and passes each on in their order.
 ///
 /// # Errors
-/// Of `each`; if the reader itself failed, so that no more can be read; if there are no threads.
+/// Those of `each`. The reader failed, and reads no more chunks. The system starts no thread.
 pub(crate) fn read_chunks(
     reader: &dyn StoreReader,
     chunks: &[WantedChunk],

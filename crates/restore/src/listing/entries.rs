@@ -78,22 +78,6 @@ impl<'a> Entries<'a> {
 
     /// Jumps to the beginning of the path, if that is ahead.
     fn seek(&mut self, path: &[u8]) -> Result<(), TreeError> {
-        let place = self.listing.place(path);
-        let Some(place) = place.filter(|place| place.listing_offset > self.reader.offset()) else {
-            return Ok(());
-        };
-        let mut reader = self.listing.read_from(&place)?;
-        match reader.next_entry() {
-            Ok(Some(first)) if first.entry.path == place.path => {
-                self.reader = reader;
-                self.peeked = Some(first);
-                Ok(())
-            }
-            Ok(_) | Err(TreeError::Damaged { .. }) => {
-                self.listing.give_up();
-                Ok(())
-            }
-            Err(fault) => Err(fault),
-        }
+        self.listing.seek(path, &mut self.reader, &mut self.peeked)
     }
 }
