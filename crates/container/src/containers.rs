@@ -16,6 +16,7 @@ use crate::ContainerError;
 use crate::cache::{CatalogCache, Found};
 use crate::error::Part;
 use crate::identity::{CopyOf, Identity};
+use crate::load::TailGuess;
 use crate::remembered::Generations;
 use crate::sealed::SealedContainer;
 use crate::stats::{ContainerStats, Counters, MirrorRead, add};
@@ -40,6 +41,7 @@ struct Inner {
     cache: Arc<CatalogCache>,
     generations: Generations,
     counters: Counters,
+    tail_guess: TailGuess,
     mirror_observer: OnceLock<MirrorObserver>,
     met: Mutex<BTreeSet<ContainerId>>,
 }
@@ -62,6 +64,7 @@ impl Containers {
             cache: Arc::new(CatalogCache::new(catalog_cache_bytes)),
             generations: Generations::default(),
             counters: Counters::default(),
+            tail_guess: TailGuess::default(),
             mirror_observer: OnceLock::new(),
             met: Mutex::default(),
         };
@@ -102,6 +105,10 @@ impl Containers {
 
     pub(crate) fn encryption(&self) -> &EncryptionKey {
         &self.inner.encryption
+    }
+
+    pub(crate) fn tail_guess(&self) -> &TailGuess {
+        &self.inner.tail_guess
     }
 
     pub(crate) fn cache(&self) -> &CatalogCache {

@@ -20,7 +20,7 @@ use types::{ContainerId, ContainerKind, Generation};
 use crate::containers::Containers;
 use crate::error::{ContainerError, Part};
 use crate::identity::{CopyOf, Identity};
-use crate::load::TailBytes;
+use crate::load::{TAIL_GUESS_BYTES, TailBytes};
 use crate::stats::add;
 use crate::view::Contents;
 
@@ -174,7 +174,11 @@ impl Containers {
 
     fn load_copy_once(&self, at: Identity) -> Result<Contents, ContainerError> {
         let storage = &*self.env().storage;
-        let tail = TailBytes::read(storage, at, &mut |bytes| self.counters().read(bytes))?;
+        let guess = self.tail_guess().of(storage);
+        let tail = TailBytes::read(storage, at, guess, &mut |bytes| self.counters().read(bytes))?;
+        if tail.len() > guess {
+            self.tail_guess().learn(tail.len());
+        }
         add(&self.counters().catalog_loads, 1);
         tail.check(at, Some(self.store()))?
             .open(at, self.store(), self.encryption())
@@ -200,7 +204,9 @@ pub fn container_of_mirror(
         let Some(at) = Identity::mirror(id, mirror.generation) else {
             continue;
         };
-        match TailBytes::read(storage, at, &mut |_| {}).and_then(|tail| tail.check(at, None)) {
+        match TailBytes::read(storage, at, TAIL_GUESS_BYTES, &mut |_| {})
+            .and_then(|tail| tail.check(at, None))
+        {
             Ok(_) => return Ok(Some(id)),
             Err(error @ ContainerError::Storage(_)) => return Err(error),
             Err(_) => {}

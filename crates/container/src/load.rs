@@ -6,6 +6,8 @@
 //! some 6,000 entries), two otherwise. If a sector before the trailer cannot be read, only the
 //! trailer is read.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crypto::EncryptionKey;
 use env::Storage;
 use format::container::{
@@ -20,6 +22,36 @@ use crate::view::{Contents, Regions};
 
 /// How much of an object's end is read at first.
 pub const TAIL_GUESS_BYTES: u64 = 256 << 10;
+/// The most that is read at first on a far storage, where longer trailers were met.
+const LEARNED_BYTES_MAX: u64 = 2 << 20;
+
+/// How much of an object's end to read at first on a far storage: what the longest trailer so far
+/// needed. A second read costs more there than some bytes too many.
+#[derive(Debug)]
+pub(crate) struct TailGuess(AtomicU64);
+
+impl Default for TailGuess {
+    fn default() -> Self {
+        Self(AtomicU64::new(TAIL_GUESS_BYTES))
+    }
+}
+
+impl TailGuess {
+    pub(crate) fn of(&self, storage: &dyn Storage) -> u64 {
+        if storage.is_far() {
+            self.0.load(Ordering::Relaxed)
+        } else {
+            TAIL_GUESS_BYTES
+        }
+    }
+
+    /// Learns from a trailer that needed so many bytes.
+    pub(crate) fn learn(&self, bytes: u64) {
+        let rounded = bytes.next_multiple_of(TAIL_GUESS_BYTES / 4);
+        self.0
+            .fetch_max(rounded.min(LEARNED_BYTES_MAX), Ordering::Relaxed);
+    }
+}
 
 /// The end of an object, as read and unchecked.
 pub(crate) struct TailBytes {
@@ -38,11 +70,12 @@ pub(crate) struct Trailer {
 }
 
 impl TailBytes {
-    /// Reads the end of the object, as far as its trailer needs. Passes the length of each read to
-    /// the callback.
+    /// Reads the end of the object, as far as its trailer needs: so many bytes at first. Passes the
+    /// length of each read to the callback.
     pub(crate) fn read(
         storage: &dyn Storage,
         at: Identity,
+        guess: u64,
         note_read: &mut dyn FnMut(u64),
     ) -> Result<Self, ContainerError> {
         let name = at.name();
@@ -51,7 +84,7 @@ impl TailBytes {
             note_read(bytes.len() as u64);
             Ok(Self { bytes, object_len })
         };
-        let tail = match read(TAIL_GUESS_BYTES) {
+        let tail = match read(guess) {
             // The unreadable sector may be in the regions before the trailer.
             Err(error) if error.is_damage() => read(FOOTER_BYTES as u64).map_err(|_| error)?,
             other => other?,
@@ -67,6 +100,11 @@ impl TailBytes {
             let rows_at = self.object_len.saturating_sub(self.bytes.len() as u64);
             at.refused(Part::Trailer, rows_at, self.object_len, e)
         })
+    }
+
+    /// The number of bytes that were read.
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes.len() as u64
     }
 
     /// Checks digest, places and identity.

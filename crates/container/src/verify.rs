@@ -19,7 +19,7 @@ use crate::containers::Containers;
 use crate::error::{ContainerError, Part};
 use crate::generations::is_absent;
 use crate::identity::{CopyOf, Identity};
-use crate::load::{TailBytes, Trailer};
+use crate::load::{TAIL_GUESS_BYTES, TailBytes, Trailer};
 use crate::regions::check_digest;
 use crate::view::CatalogView;
 
@@ -185,7 +185,9 @@ impl Scan<'_> {
     fn trailer(&mut self, store: Option<StoreId>) -> Result<Option<Trailer>, ContainerError> {
         let at = self.at;
         let bytes_read = &mut self.out.bytes_read;
-        let tail = TailBytes::read(self.storage, at, &mut |bytes| *bytes_read += bytes);
+        let tail = TailBytes::read(self.storage, at, TAIL_GUESS_BYTES, &mut |bytes| {
+            *bytes_read += bytes
+        });
         match tail.and_then(|tail| tail.check(at, store)) {
             Ok(trailer) => Ok(Some(trailer)),
             Err(error) if is_absent(&error) => {

@@ -28,6 +28,7 @@ pub mod fault;
 mod local;
 mod logged;
 mod memory;
+mod moment;
 mod plain;
 #[cfg(any(test, feature = "remote"))]
 mod remote;
@@ -48,6 +49,7 @@ pub use error::StorageError;
 pub use local::{Access, LocalOptions, LocalStorage, PublishWay, cached_bytes};
 pub use logged::LoggedStorage;
 pub use memory::MemoryStorage;
+pub use moment::{ListingOf, Moment};
 #[cfg(any(test, feature = "remote"))]
 pub use remote::{
     LocationError, ObjectStoreLocation, ObjectStoreOptions, ObjectStoreStorage, StorageClass,

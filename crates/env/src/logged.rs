@@ -7,7 +7,7 @@
 //! no clock is read.
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,10 @@ use std::time::Duration;
 use tracing::{Level, debug, enabled, trace};
 use types::{ByteRange, ObjectName};
 
-use crate::{AlignedBuffer, Clock, LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
+use crate::{
+    AlignedBuffer, Clock, ListingOf, LockState, Moment, ObjectBytes, ObjectMeta, ProcessLock, Storage,
+    StorageError,
+};
 
 /// The target of all events of the storage.
 const TARGET: &str = "onefold::storage";
@@ -106,6 +109,19 @@ fn shown(folder: &str) -> &str {
     if folder.is_empty() { "/" } else { folder }
 }
 
+/// Names with spaces in between.
+struct Names<'a>(&'a [ObjectName]);
+
+impl Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, name) in self.0.iter().enumerate() {
+            let space = if at > 0 { " " } else { "" };
+            write!(f, "{space}{name}")?;
+        }
+        Ok(())
+    }
+}
+
 impl Storage for LoggedStorage {
     fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
         let bytes = parts.iter().map(|part| part.len() as u64).sum();
@@ -172,8 +188,53 @@ impl Storage for LoggedStorage {
         )
     }
 
+    fn is_far(&self) -> bool {
+        self.inner.is_far()
+    }
+
+    fn moment(&self) -> Moment {
+        self.inner.moment()
+    }
+
+    fn look_ahead(&self, all: &[ListingOf<'_>]) {
+        let looked = self.read(
+            "look ahead",
+            &format_args!("{} listings", all.len()),
+            |()| None,
+            |inner| {
+                inner.look_ahead(all);
+                Ok(())
+            },
+        );
+        debug_assert!(looked.is_ok(), "looking ahead reports no errors");
+    }
+
+    fn list_since(&self, folder: &str, since: Moment) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.read(
+            "list",
+            &shown(folder),
+            |_| None,
+            |inner| inner.list_since(folder, since),
+        )
+    }
+
+    fn list_folders_since(&self, folder: &str, since: Moment) -> Result<Vec<String>, StorageError> {
+        self.read(
+            "list folders",
+            &shown(folder),
+            |_| None,
+            |inner| inner.list_folders_since(folder, since),
+        )
+    }
+
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
         self.change("delete", name, None, |inner| inner.delete(name))
+    }
+
+    fn delete_many(&self, names: &[ObjectName]) -> Result<(), StorageError> {
+        self.change("delete many", &Names(names), None, |inner| {
+            inner.delete_many(names)
+        })
     }
 
     fn can_trim(&self, name: &ObjectName) -> Result<bool, StorageError> {

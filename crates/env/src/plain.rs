@@ -110,3 +110,19 @@ pub(crate) fn tail_of(bytes: &[u8], len: u64) -> &[u8] {
     let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
     &bytes[bytes.len() - len..]
 }
+
+/// Deletes one object after another, as [`crate::Storage::delete_many`] says.
+pub(crate) fn each_deleted(
+    names: &[ObjectName],
+    delete: impl Fn(&ObjectName) -> Result<(), StorageError>,
+) -> Result<(), StorageError> {
+    let mut denied = Ok(());
+    for name in names {
+        match delete(name) {
+            Ok(()) | Err(StorageError::NotFound { .. }) => {}
+            Err(error @ StorageError::Denied { .. }) => denied = denied.and(Err(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    denied
+}

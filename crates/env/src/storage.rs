@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use types::{ByteRange, ObjectName, UnixNanos};
 
-use crate::plain::{folder_prefix, folders_in, is_in};
-use crate::{AlignedBuffer, StorageError};
+use crate::plain::{each_deleted, folder_prefix, folders_in, is_in};
+use crate::{AlignedBuffer, ListingOf, Moment, StorageError};
 
 /// Up to so many sub-folders are listed by a request each. With more, the whole folder is listed.
 const REQUESTS_MAX: usize = 8;
@@ -188,11 +188,54 @@ pub trait Storage: Send + Sync + fmt::Debug {
     /// As [`Storage::list`].
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError>;
 
+    /// Whether every request takes a round trip over a network. Then few large requests are better
+    /// than many small ones, and many at once better than one after another.
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// This moment of the handle, for [`Self::list_since`].
+    fn moment(&self) -> Moment {
+        Moment::default()
+    }
+
+    /// Makes these listings now, side by side, if the storage is far and its puts are durable when
+    /// they return. [`Self::list_since`] then answers from them. Else it does nothing. A listing
+    /// that fails is made again when somebody asks for it.
+    fn look_ahead(&self, _: &[ListingOf<'_>]) {}
+
+    /// Like [`Self::list`], but the answer may be what the folder had at any moment after `since`.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    fn list_since(&self, folder: &str, _since: Moment) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.list(folder)
+    }
+
+    /// Like [`Self::list_folders`], but the answer may be what the folder had at any moment after
+    /// `since`.
+    ///
+    /// # Errors
+    /// As [`Self::list_folders`].
+    fn list_folders_since(&self, folder: &str, _since: Moment) -> Result<Vec<String>, StorageError> {
+        self.list_folders(folder)
+    }
+
     /// Deletes an object.
     ///
     /// # Errors
     /// `NotFound`; others.
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError>;
+
+    /// Deletes objects in any order, in few requests if the storage is far. Objects that do not
+    /// exist are passed over.
+    ///
+    /// # Errors
+    /// Of the first object whose deletion failed. `Denied` only if all others are deleted; after
+    /// another error some may be left.
+    fn delete_many(&self, names: &[ObjectName]) -> Result<(), StorageError> {
+        each_deleted(names, |name| self.delete(name))
+    }
 
     /// Whether [`Storage::trim`] can give back parts of this object without copying the rest. This
     /// must be false if the bytes also have another name.

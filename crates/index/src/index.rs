@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use env::{Storage, StorageError};
+use env::{Moment, Storage, StorageError};
 use format::names;
 use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId, UnixNanos};
 
@@ -91,6 +91,8 @@ struct Inner {
     has_unread: AtomicBool,
     /// Useless objects, which the next merge deletes.
     bad: Mutex<Vec<ObjectName>>,
+    /// A moment before the last listing of runs.
+    listed_since: Mutex<Moment>,
     warnings: Mutex<Vec<Warning>>,
     lookups: AtomicU64,
 }
@@ -105,6 +107,20 @@ impl Index {
         store: StoreId,
         options: IndexOptions,
     ) -> Result<Self, IndexError> {
+        let since = storage.moment();
+        Self::open_since(storage, store, options, since)
+    }
+
+    /// Like [`Self::open`], with the runs that exist at any moment after `since`.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn open_since(
+        storage: Arc<dyn Storage>,
+        store: StoreId,
+        options: IndexOptions,
+        since: Moment,
+    ) -> Result<Self, IndexError> {
         let inner = Inner {
             storage,
             store,
@@ -115,6 +131,7 @@ impl Index {
             pending: RwLock::default(),
             has_unread: AtomicBool::new(false),
             bad: Mutex::default(),
+            listed_since: Mutex::default(),
             warnings: Mutex::default(),
             lookups: AtomicU64::new(0),
         };
@@ -129,7 +146,7 @@ impl Index {
         for (name, why) in bad.into_iter().flatten() {
             index.note_bad(name, why);
         }
-        index.reload()?;
+        index.reload_since(since)?;
         Ok(index)
     }
 
@@ -138,9 +155,18 @@ impl Index {
     /// # Errors
     /// Errors of the storage.
     pub fn reload(&self) -> Result<(), IndexError> {
+        self.reload_since(self.inner.storage.moment())
+    }
+
+    /// Like [`Self::reload`], as of any moment after `since`.
+    ///
+    /// # Errors
+    /// Those of [`Self::reload`].
+    pub fn reload_since(&self, mut since: Moment) -> Result<(), IndexError> {
         loop {
             let before = self.inner.changes.load(Ordering::Acquire);
-            let listed = self.list_runs()?;
+            let listed = self.list_runs(since)?;
+            since = self.inner.storage.moment();
             if let Some(held) = self.held() {
                 for run in &listed {
                     if let Some(damaged) = held.fill(run)? {
@@ -156,7 +182,16 @@ impl Index {
         }
     }
 
-    fn list_runs(&self) -> Result<Vec<Arc<Run>>, IndexError> {
+    /// A moment before the last listing of runs.
+    pub(crate) fn listed_since(&self) -> Moment {
+        *self
+            .inner
+            .listed_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn list_runs(&self, since: Moment) -> Result<Vec<Arc<Run>>, IndexError> {
         let known: BTreeMap<_, _> = self
             .runs()
             .iter()
@@ -167,7 +202,12 @@ impl Index {
         // The writer of a run puts whole parts. So a broken part belongs to no run that is still
         // being written.
         let mut broken = BTreeSet::new();
-        let listed = self.inner.storage.list(names::INDEX_FOLDER)?;
+        let listed = self.inner.storage.list_since(names::INDEX_FOLDER, since)?;
+        *self
+            .inner
+            .listed_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = since;
         // An object that another process removed is no longer bad.
         self.bad()
             .retain(|name| listed.iter().any(|object| object.name == *name));

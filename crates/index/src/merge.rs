@@ -157,7 +157,10 @@ impl Index {
             Err(Fault::Damaged(part)) => return Ok(Written::Damaged(part)),
             Err(Fault::Storage(error)) => return Err(error.into()),
         };
-        let taken = self.storage().list(names::INDEX_FOLDER)?;
+        // A number that was taken since is found when its object is put.
+        let taken = self
+            .storage()
+            .list_since(names::INDEX_FOLDER, self.listed_since())?;
         let taken = taken
             .iter()
             .filter_map(|object| names::parse_index_run(&object.name))

@@ -20,4 +20,4 @@ mod slot_id;
 pub use error::ObjectError;
 pub use revisions::{Head, Next, Outcome, Revisions};
 pub use sealer::{Sealer, list_named};
-pub use several::several;
+pub use several::{several, threaded};

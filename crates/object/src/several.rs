@@ -9,16 +9,29 @@ const THREADS_MAX: usize = 8;
 /// With fewer requests for each thread, threads cost more than they save.
 const A_THREAD_MIN: usize = 8;
 
-/// Calls `one` for each number below `count`, concurrently if there are many. The results are in
-/// order.
+/// Calls `one` for each number below `count`, concurrently if there are many, or if each call takes
+/// a round trip (`is_far`, as [`env::Storage::is_far`] says). The results are in order.
 ///
 /// # Errors
 /// The error of the lowest number that was tried.
 pub fn several<T: Send, E: Send>(
+    is_far: bool,
     count: usize,
     one: impl Fn(usize) -> Result<T, E> + Sync,
 ) -> Result<Vec<T>, E> {
-    let threads = (count / A_THREAD_MIN).min(THREADS_MAX);
+    let a_thread = if is_far { 1 } else { A_THREAD_MIN };
+    threaded(count, (count / a_thread).min(THREADS_MAX), one)
+}
+
+/// Calls `one` for each number below `count`, on so many threads. The results are in order.
+///
+/// # Errors
+/// The error of the lowest number that was tried.
+pub fn threaded<T: Send, E: Send>(
+    count: usize,
+    threads: usize,
+    one: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
     if threads < 2 {
         return (0..count).map(one).collect();
     }
@@ -61,9 +74,16 @@ mod tests {
 
     #[test]
     fn results_are_in_order_and_each_is_asked_for_once() {
-        for count in [0, 1, 15, 16, 1000] {
+        for (is_far, count) in [
+            (false, 0),
+            (false, 1),
+            (false, 15),
+            (true, 15),
+            (false, 16),
+            (false, 1000),
+        ] {
             let asked = AtomicUsize::new(0);
-            let done: Result<Vec<usize>, ()> = several(count, |at| {
+            let done: Result<Vec<usize>, ()> = several(is_far, count, |at| {
                 asked.fetch_add(1, Ordering::Relaxed);
                 Ok(at)
             });
@@ -76,7 +96,7 @@ mod tests {
     fn an_error_ends_it() {
         for (count, asked_max) in [(3, 3), (1000, 500)] {
             let asked = AtomicUsize::new(0);
-            let done = several(count, |at| {
+            let done = several(false, count, |at| {
                 asked.fetch_add(1, Ordering::Relaxed);
                 if at == 2 {
                     return Err(at);

@@ -8,8 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use env::{ListingOf, Moment};
 use format::manifest::{Backup, ContainerSpan, SeriesName, StreamRole};
-use format::names::LeaseRole;
+use format::names::{self, LeaseRole};
 use format::series::{Layout, SeriesSettings};
 use format::session::{OpenStream, SpineNode};
 use index::Index;
@@ -18,7 +19,9 @@ use ingest::{
     VerifyKnown,
 };
 use recipe::{Child, TreeBuilder, TreeRoot};
-use session::{Begin, HeartbeatTask, ManifestEntry, ManifestList, NamedContainers, Session, SessionError};
+use session::{
+    Begin, HeartbeatTask, Listing, ManifestEntry, ManifestList, NamedContainers, Session, SessionError,
+};
 use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 
 use crate::backup_options::BackupOptions;
@@ -36,6 +39,8 @@ use crate::warning::Warning;
 /// A running backup.
 pub(crate) struct BegunBackup {
     pub(crate) local: LocalSession,
+    /// A moment after its session had begun.
+    since: Moment,
     pub(crate) parents: Vec<ManifestEntry>,
     /// Dropped when the backup ends. The session then puts no more heartbeats.
     _heartbeat: HeartbeatTask,
@@ -68,22 +73,33 @@ impl Store {
         let began = self.env.clock.monotonic();
         let source_time = self.env.clock.wall();
         let series = self.sealer.key().series_id(&how.name.to_bytes());
-        let set = AllSettings::read(self, |other| other == series)?;
+        let since = self.look_ahead(&[
+            ListingOf::Objects(names::SERIES_FOLDER),
+            ListingOf::Folders(names::SESSIONS_FOLDER),
+            ListingOf::Objects(names::BACKUPS_FOLDER),
+        ]);
+        let set = AllSettings::read_since(self, since, |other| other == series)?;
         let (settings, _) = set.of(Some(series), Some(&how.name));
         check_cap(&settings, how.options)?;
-        let (session, heartbeat) = self.claim(series, &how.name)?;
+        let (session, heartbeat, listing) = self.claim(series, &how.name, since)?;
+        // For what is chosen after the session has begun.
+        let since = self.look_ahead(&[
+            ListingOf::Objects(names::BACKUPS_FOLDER),
+            ListingOf::Objects(names::INDEX_FOLDER),
+            ListingOf::Objects(names::DAMAGED_FOLDER),
+        ]);
         let mut warnings = set.damaged;
         warnings.extend(met);
         let Adopted {
             containers: adopted,
             positions,
-        } = adopt(&session, &mut warnings)?;
+        } = adopt(&session, &listing, &mut warnings)?;
         let reads_content = self.options.reads_content;
         let choice = match how.parents {
             ParentChoice::LatestTree if !reads_content => ParentChoice::Named(&[]),
             choice => choice,
         };
-        let (list, parents) = choose_parents(&session, series, choice)?;
+        let (list, parents) = choose_parents(&session, since, series, choice)?;
         let previous = list.backups().rev().find(|entry| entry.series() == series);
         let after = previous.map(ManifestEntry::session);
         if let Some(lost) = session.manifests().lost_after(&list, series, after)? {
@@ -92,8 +108,8 @@ impl Store {
             });
         }
         let mut named = NamedContainers::load(session.manifests(), &list)?;
-        let index = self.index()?;
-        self.maintain(&session, &list, &index, &mut warnings)?;
+        let index = self.index_since(since)?;
+        self.maintain(&session, (&list, &listing), &index, &mut warnings)?;
         for (session, span) in &adopted {
             named.add(*session, [*span]);
         }
@@ -143,6 +159,7 @@ impl Store {
         )?;
         Ok(BegunBackup {
             local,
+            since,
             parents,
             _heartbeat: heartbeat,
             name: how.name.clone(),
@@ -186,21 +203,34 @@ impl Store {
         streams.iter().map(tree).collect()
     }
 
-    /// Claims a number, and starts the heartbeats of the session.
-    fn claim(&self, series: SeriesId, name: &SeriesName) -> Result<(Session, HeartbeatTask)> {
+    /// Makes these listings together, if that pays. Returns a moment before them.
+    fn look_ahead(&self, listings: &[ListingOf<'_>]) -> Moment {
+        let now = self.env.storage.moment();
+        self.env.storage.look_ahead(listings);
+        now
+    }
+
+    /// Claims a number, and starts the heartbeats of the session. Listings for the number are as of
+    /// any moment after `since`.
+    fn claim(
+        &self,
+        series: SeriesId,
+        name: &SeriesName,
+        since: Moment,
+    ) -> Result<(Session, HeartbeatTask, Listing)> {
         let begin = Begin {
             series,
             name: name.clone(),
             process: self.options.process,
             policy: self.options.policy,
         };
-        let session = Session::begin(&self.sealer, begin)?;
+        let (session, listing) = Session::begin_listed(&self.sealer, begin, since)?;
         self.refresh_caches(&session.view());
         let heartbeat = self.heartbeats.add(&session)?;
         // The first heartbeat is durable before any container is put: who left containers and no
         // trace besides had a manifest.
         self.sealer.barrier()?;
-        Ok((session, heartbeat))
+        Ok((session, heartbeat, listing))
     }
 
     /// The store's maintenance, which each backup does beside its own work: a reserve for full
@@ -209,7 +239,7 @@ impl Store {
     fn maintain(
         &self,
         session: &Session,
-        list: &ManifestList,
+        (list, listing): (&ManifestList, &Listing),
         index: &Index,
         warnings: &mut Vec<Warning>,
     ) -> Result<()> {
@@ -228,7 +258,7 @@ impl Store {
         }));
         warnings.extend(
             session
-                .gc_sessions()
+                .gc_sessions_by(listing)
                 .err()
                 .map(|error| Warning::traces_left(&error)),
         );
@@ -255,7 +285,7 @@ impl Store {
         // The store's half counts until its last stage has ended.
         let committed = begun.local.commit(about)?;
         let mut warnings = begun.warnings;
-        let healed = self.after_commit(&committed, &begun.index, monitor, &mut warnings);
+        let healed = self.after_commit(&committed, begun.since, &begun.index, monitor, &mut warnings);
         let parent = begun.parents.first().map(ManifestEntry::session);
         let resumed = begun.local.terms().resumed.first().map(|stream| stream.len);
         let made = BackupReport::of(
@@ -278,6 +308,7 @@ impl Store {
     pub(crate) fn after_commit(
         &self,
         committed: &Committed,
+        since: Moment,
         index: &Index,
         monitor: &Monitor,
         warnings: &mut Vec<Warning>,
@@ -293,7 +324,7 @@ impl Store {
         }
         let fresh = committed.containers.iter();
         let fresh: Vec<ContainerId> = fresh.flat_map(|span| span.ids(committed.session)).collect();
-        let healed = self.mend(&committed.verified, index, &fresh, monitor, warnings);
+        let healed = self.mend(since, &committed.verified, index, &fresh, monitor, warnings);
         // The manifests may name containers that prune has removed. `check` knows which containers
         // must exist.
         let met = index.take_warnings().into_iter();
@@ -304,9 +335,9 @@ impl Store {
 }
 
 /// Takes over the data of dead sessions of the series, as of their last checkpoints.
-fn adopt(session: &Session, warnings: &mut Vec<Warning>) -> Result<Adopted> {
+fn adopt(session: &Session, listing: &Listing, warnings: &mut Vec<Warning>) -> Result<Adopted> {
     let mut all = Adopted::default();
-    for dead in session.find_adoptable()? {
+    for dead in session.find_adoptable_by(listing)? {
         match session.adopt(&dead) {
             Ok(adopted) => {
                 all.containers.extend(adopted.containers);
@@ -330,6 +361,7 @@ fn adopt(session: &Session, warnings: &mut Vec<Warning>) -> Result<Adopted> {
 /// The listed backups, and the parents among them.
 fn choose_parents(
     session: &Session,
+    since: Moment,
     series: SeriesId,
     choice: ParentChoice<'_>,
 ) -> Result<(ManifestList, Vec<ManifestEntry>)> {
@@ -349,7 +381,7 @@ fn choose_parents(
         let mut fitting = sure.filter(|entry| entry.backup().is_some_and(fits));
         fitting.next().map(ManifestEntry::session).into_iter().collect()
     };
-    let parents = session.choose_parents(choose)?;
+    let parents = session.choose_parents_since(since, choose)?;
     for parent in &parents {
         if parent.is_in_doubt() || parent.backup().is_some_and(|backup| backup.next.is_some()) {
             return Err(Error::Setting(format!(

@@ -249,7 +249,7 @@ impl Store {
         monitor: &Monitor,
     ) -> Result<Vec<Forgetting>> {
         self.sealer.barrier()?;
-        let all = object::several(doomed.len(), |at| {
+        let all = object::several(self.env.storage.is_far(), doomed.len(), |at| {
             // An earlier attempt that ran out of space put it. If it were put again, it would look
             // like another process's tombstone.
             if let Some(done) = done[at].get() {

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use container::{ContainerError, Depth};
+use env::Moment;
 use format::frame::ObjectKind;
 use format::names::{self, LeaseRole};
 use format::reclaim::Removed;
@@ -127,16 +128,18 @@ impl Store {
     }
 
     /// Lists the damage that a backup has found, and heals it with the chunks that the backup has
-    /// stored again. The backup is safe, so an error becomes a warning.
+    /// stored again. Other listed damage is healed if it was listed at some moment after `since`.
+    /// The backup is safe, so an error becomes a warning.
     pub(crate) fn mend(
         &self,
+        since: Moment,
         verified: &VerifiedKnown,
         index: &Index,
         fresh: &[ContainerId],
         monitor: &Monitor,
         warnings: &mut Vec<Warning>,
     ) -> Vec<Healed> {
-        let healed = self.try_mend(verified, index, fresh, monitor, warnings);
+        let healed = self.try_mend(since, verified, index, fresh, monitor, warnings);
         healed.unwrap_or_else(|error| {
             warnings.push(Warning::NotHealed {
                 why: error.to_string(),
@@ -147,6 +150,7 @@ impl Store {
 
     fn try_mend(
         &self,
+        since: Moment,
         verified: &VerifiedKnown,
         index: &Index,
         fresh: &[ContainerId],
@@ -158,7 +162,10 @@ impl Store {
             self.list_damaged(&bad)?;
         }
         let met = self.list_met(usize::MAX)?;
-        let (report, more) = self.heal(index, fresh, monitor)?;
+        // What this backup has met is listed now. What others have met, a later one may heal.
+        let is_new = !bad.is_empty() || !met.is_empty();
+        let since = if is_new { self.env.storage.moment() } else { since };
+        let (report, more) = self.heal_since(since, index, fresh, monitor)?;
         let is_whole = |id: &ContainerId| {
             let mut healed = report.healed.iter();
             healed.any(|healed| healed.container == *id && healed.left == 0)
@@ -181,7 +188,19 @@ impl Store {
         fresh: &[ContainerId],
         monitor: &Monitor,
     ) -> Result<(HealReport, Vec<Warning>)> {
-        if self.env.storage.list(names::DAMAGED_FOLDER)?.is_empty() {
+        self.heal_since(self.env.storage.moment(), index, fresh, monitor)
+    }
+
+    /// Like [`Self::heal`]. It does nothing if no damage was listed at some moment after `since`.
+    fn heal_since(
+        &self,
+        since: Moment,
+        index: &Index,
+        fresh: &[ContainerId],
+        monitor: &Monitor,
+    ) -> Result<(HealReport, Vec<Warning>)> {
+        let listed = self.env.storage.list_since(names::DAMAGED_FOLDER, since)?;
+        if listed.is_empty() {
             return Ok(<_>::default());
         }
         // What is stored counts, not what this machine has kept of it.

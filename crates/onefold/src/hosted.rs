@@ -109,7 +109,8 @@ impl HostedBackup {
     pub fn after_commit(&self, store: &Store, committed: &Committed) -> (Vec<Healed>, Vec<Warning>) {
         let mut warnings = Vec::new();
         let index = &self.begun.index;
-        let healed = store.after_commit(committed, index, &Monitor::default(), &mut warnings);
+        let now = store.env.storage.moment();
+        let healed = store.after_commit(committed, now, index, &Monitor::default(), &mut warnings);
         (healed, warnings)
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use chunking::{NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
-use env::StorageError;
+use env::{Moment, StorageError};
 use format::frame::ObjectKind;
 use format::manifest::SeriesName;
 use format::names;
@@ -69,9 +69,19 @@ pub(crate) struct AllSettings {
 impl AllSettings {
     /// Reads the settings of the wanted series, and the default.
     pub(crate) fn read(store: &Store, wanted: impl Fn(SeriesId) -> bool) -> Result<Self> {
+        Self::read_since(store, store.env.storage.moment(), wanted)
+    }
+
+    /// Like [`Self::read`], by a listing as of any moment after `since`.
+    pub(crate) fn read_since(
+        store: &Store,
+        since: Moment,
+        wanted: impl Fn(SeriesId) -> bool,
+    ) -> Result<Self> {
         let mut revisions: BTreeMap<Option<SeriesId>, Vec<Revision>> = BTreeMap::new();
-        let listed = store.sealer.list(names::SERIES_FOLDER, names::parse_settings)?;
-        for ((series, revision), _) in listed {
+        let listed = store.env.storage.list_since(names::SERIES_FOLDER, since)?;
+        let listed = listed.iter().filter_map(|meta| names::parse_settings(&meta.name));
+        for (series, revision) in listed {
             if series.is_none_or(&wanted) {
                 revisions.entry(series).or_default().push(revision);
             }

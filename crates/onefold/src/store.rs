@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use chunking::{Cdc, CdcSizes, NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
 use container::Containers;
 use crypto::Argon2Cost;
-use env::{CachedStorage, Env, StorageError};
+use env::{CachedStorage, Env, Moment, StorageError};
 use format::config::Settings;
 use index::{Index, IndexOptions};
 use ingest::{ClientPools, StorePools};
@@ -434,13 +434,18 @@ impl Store {
 
     /// The index. It is opened once, and then follows the changes of other processes.
     pub(crate) fn index(&self) -> Result<Index> {
+        self.index_since(self.env.storage.moment())
+    }
+
+    /// The index as of any moment after `since`.
+    pub(crate) fn index_since(&self, since: Moment) -> Result<Index> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = &*index {
-            index.reload()?;
+            index.reload_since(since)?;
             return Ok(index.clone());
         }
         let storage = Arc::clone(&self.env.storage);
-        let opened = Index::open(storage, self.id(), self.index_options())?;
+        let opened = Index::open_since(storage, self.id(), self.index_options(), since)?;
         Ok(index.insert(opened).clone())
     }
 

@@ -27,10 +27,14 @@ pub(crate) use len::len_of;
 
 /// Stored bytes of one read.
 const READ_BYTES_MAX: u64 = 1 << 20;
+/// The same on a far storage: as a rule a whole container.
+const FAR_READ_BYTES_MAX: u64 = 32 << 20;
 /// A read of at least so many stored bytes runs on another thread.
 const THREAD_BYTES_MIN: u64 = 1 << 20;
 /// If the gap between two regions is at most so many stored bytes, one read covers both.
 const GAP_BYTES_MAX: u64 = 256 << 10;
+/// The same on a far storage.
+const FAR_GAP_BYTES_MAX: u64 = 2 << 20;
 
 /// How survivors are packed: the store's settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,7 +198,8 @@ fn read(
     mut each: impl FnMut(Fill<'_>) -> Result<ControlFlow<()>, ContainerError>,
 ) -> Result<(), ContainerError> {
     let view = survivors.view;
-    for together in reads(view, &survivors.regions()) {
+    let is_far = containers.env().storage.is_far();
+    for together in reads(view, &survivors.regions(), is_far) {
         let fill = |buffer: &mut RegionBuffer| {
             containers.read_regions_into(view, together, buffer)?;
             for (region, bytes) in buffer.regions() {
@@ -212,7 +217,12 @@ fn read(
 }
 
 /// Regions that are read at once.
-fn reads<'a>(view: &CatalogView, mut wanted: &'a [RegionIndex]) -> Vec<&'a [RegionIndex]> {
+fn reads<'a>(view: &CatalogView, mut wanted: &'a [RegionIndex], is_far: bool) -> Vec<&'a [RegionIndex]> {
+    let (gap_max, read_max) = if is_far {
+        (FAR_GAP_BYTES_MAX, FAR_READ_BYTES_MAX)
+    } else {
+        (GAP_BYTES_MAX, READ_BYTES_MAX)
+    };
     let place = |region: RegionIndex| {
         let row = view.row(region);
         row.map_or((0, 0), |row| (row.offset, row.offset + u64::from(row.stored_len)))
@@ -222,7 +232,7 @@ fn reads<'a>(view: &CatalogView, mut wanted: &'a [RegionIndex]) -> Vec<&'a [Regi
         let begin = place(*first).0;
         let ends = wanted.windows(2).position(|pair| {
             let (end, (next, next_end)) = (place(pair[0]).1, place(pair[1]));
-            next - end > GAP_BYTES_MAX || next_end - begin > READ_BYTES_MAX
+            next - end > gap_max || next_end - begin > read_max
         });
         let (together, rest) = wanted.split_at(ends.map_or(wanted.len(), |at| at + 1));
         out.push(together);

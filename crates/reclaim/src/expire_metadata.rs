@@ -306,7 +306,7 @@ fn may_go(context: &Context<'_>, list: &Removed) -> bool {
     let in_part: Vec<_> = list.slots.iter().filter(|one| one.slots.is_some()).collect();
     // None of these catalogs is cached, and they may be many.
     let containers = context.containers;
-    let stand = object::several(in_part.len(), |at| {
+    let stand = object::several(containers.env().storage.is_far(), in_part.len(), |at| {
         Ok::<_, std::convert::Infallible>(still_stands(containers, in_part[at]))
     });
     let Ok(stand) = stand;

@@ -93,7 +93,7 @@ pub(crate) fn decide(
         }
     }
     let whole = &deciding.whole;
-    let bytes = object::several(whole.len(), |at| {
+    let bytes = object::several(context.containers.env().storage.is_far(), whole.len(), |at| {
         stored_len(context.containers, whole[at].0.container)
     })?;
     for ((_, of_one), bytes) in deciding.whole.iter_mut().zip(bytes) {

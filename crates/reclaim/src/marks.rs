@@ -122,7 +122,7 @@ impl InForce {
         let wanted = all.listed.iter().filter(|(group, _)| is_wanted(group));
         let wanted: Vec<(GroupId, &Vec<Revision>)> = wanted.map(|(group, listed)| (*group, listed)).collect();
         let budget = Arc::new(Budget::new(bytes_max));
-        let read = object::several(wanted.len(), |at| {
+        let read = object::several(sealer.env().storage.is_far(), wanted.len(), |at| {
             let (group, revisions) = wanted[at];
             in_force(sealer, group, revisions, named.get(&group).copied(), &budget)
         })?;
@@ -149,7 +149,7 @@ impl InForce {
     /// revision covered counts as uncovered: a decision by these marks walks it again.
     pub(crate) fn named(sealer: &Sealer, marks: &[(GroupId, Revision)], bytes_max: u64) -> Result<Self> {
         let budget = Budget::new(bytes_max);
-        let read = object::several(marks.len(), |at| {
+        let read = object::several(sealer.env().storage.is_far(), marks.len(), |at| {
             let (group, revision) = marks[at];
             let marks = read(sealer, group, revision)?;
             Ok::<_, ReclaimError>(marks.map(|marks| (group, Arc::new(budget.hold(revision, marks)))))

@@ -36,9 +36,6 @@ use trimming::Trim;
 
 pub(crate) use forecast::forecast;
 
-/// How often a container is looked at: once to rewrite it, once to see that no rival has changed
-/// it, and some more times because of rivals.
-const ROUNDS_MAX: usize = 5;
 /// Objects to delete that are gathered over folders.
 const DOOMED_MAX: usize = 1024;
 /// Folders that are listed before their objects are deleted.
@@ -58,7 +55,7 @@ pub(crate) struct Execution<'a> {
     pub is_again: bool,
     /// Returns the slots of a container that lists of damage name. It is asked if several
     /// generations exist.
-    pub damaged: &'a dyn Fn(ContainerId) -> Result<SlotSet>,
+    pub damaged: &'a (dyn Fn(ContainerId) -> Result<SlotSet> + Sync),
     /// Watches and stops the run.
     pub progress: &'a dyn Progress,
 }
@@ -199,7 +196,9 @@ impl Removal<'_> {
         let each: Vec<_> = folders(&whole).collect();
         for some in each.chunks(FOLDERS_MAX) {
             self.check_cancelled()?;
-            let listed = object::several(some.len(), |at| list_folder(self.storage, some[at]))?;
+            let listed = object::several(self.storage.is_far(), some.len(), |at| {
+                list_folder(self.storage, some[at])
+            })?;
             for (id, found) in listed.into_iter().flatten() {
                 doomed.extend(found.but(id, None));
                 self.out.removed += 1;
@@ -226,53 +225,6 @@ impl Removal<'_> {
         self.how.progress.add_done(gone.len() as u64);
         gone.drain(..).for_each(|id| self.containers.forget(id));
         doomed.clear();
-        Ok(())
-    }
-
-    /// Rewrites the containers of which some slots are listed. Looks at them again until no rival
-    /// has changed them.
-    fn compact(&mut self, list: &[&ContainerSlots]) -> Result<()> {
-        let mut open: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_some()).copied().collect();
-        let parts = open.len() as u64;
-        let waiting = self.no_room.len() as u64;
-        let mut ours: BTreeMap<ContainerId, StandingObjects> = BTreeMap::new();
-        for _ in 0..ROUNDS_MAX {
-            if open.is_empty() {
-                break;
-            }
-            let mut again = Vec::new();
-            for folder in folders(&open) {
-                let found = list_folder(self.storage, folder)?;
-                for entry in folder {
-                    self.check_cancelled()?;
-                    let (id, dead) = (entry.container, entry.slots.as_deref().unwrap_or_default());
-                    let Some(objects) = found.get(&id) else {
-                        continue;
-                    };
-                    match self.settle(id, dead, objects, ours.get(&id).copied())? {
-                        Settled::Fine => self.out.kept.push(id),
-                        Settled::Over => {}
-                        Settled::Again => again.push(*entry),
-                        Settled::NoRoom => self.no_room.push((*entry).clone()),
-                        Settled::Replaced(kept) => {
-                            ours.insert(id, kept);
-                            again.push(*entry);
-                        }
-                    }
-                    if self.batch.bytes >= self.how.copies_bytes_max {
-                        self.finish_batch()?;
-                    }
-                }
-            }
-            self.finish_batch()?;
-            open = again;
-        }
-        if !open.is_empty() {
-            return Err(ReclaimError::Overtaken);
-        }
-        self.how
-            .progress
-            .add_done(parts - (self.no_room.len() as u64).saturating_sub(waiting));
         Ok(())
     }
 
@@ -487,6 +439,7 @@ impl Removal<'_> {
 }
 
 mod forecast;
+mod rounds;
 mod scarce;
 mod short;
 mod trimming;

@@ -42,12 +42,15 @@ fn sizes(container_bytes: u32) -> [usize; 5] {
 
 /// Makes a reserve larger when the store has grown, or makes it again after it was given up. It
 /// always takes a small part of the stored bytes. A reserve of another length was requested by a
-/// user, and stays as it is. A store without a reserve stays without one. Not durable before the
-/// next barrier.
+/// user, and stays as it is. A store without a reserve stays without one, and on a far storage none
+/// grows. Not durable before the next barrier.
 ///
 /// # Errors
 /// Of the storage. If there is no room for more, nothing changes.
 pub fn grow(env: &Env, stored_bytes: u64, container_bytes: u32) -> Result<(), StorageError> {
+    if env.storage.is_far() {
+        return Ok(());
+    }
     let len = match env.storage.head(&names::reserve()) {
         Ok(meta) => meta.len,
         Err(StorageError::NotFound { .. }) => return Ok(()),

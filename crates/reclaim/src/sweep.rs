@@ -218,7 +218,7 @@ pub(crate) fn dead(
     let sessions: BTreeSet<SessionId> = swept.iter().map(|id| id.session).collect();
     let is_over = |session: &SessionId| !merged.alive.contains(session) && is_ended(*session);
     let over: Vec<SessionId> = sessions.into_iter().filter(is_over).collect();
-    let copies = object::several(over.len(), |at| {
+    let copies = object::several(containers.env().storage.is_far(), over.len(), |at| {
         listed_kind(containers, over[at], ContainerKind::Catalog)
     })?;
     dead.extend(copies.into_iter().flatten().map(|id| entry(id, None)));

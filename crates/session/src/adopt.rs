@@ -23,6 +23,7 @@ use types::{ContainerId, SessionId, SlotRange};
 use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::Read;
 use crate::session::{Session, TARGET, locked};
+use crate::session_listing::Listing;
 use crate::session_table::{self, SessionInfo, SessionTable};
 use crate::watch::Life;
 
@@ -65,7 +66,23 @@ impl Session {
     /// Those of [`Session::ensure_running`]; of the storage.
     pub fn find_adoptable(&self) -> Result<Vec<Adoptable>> {
         self.ensure_running()?;
-        let table = SessionTable::read(&self.inner.objects)?;
+        self.adoptable_in(SessionTable::read(&self.inner.objects)?)
+    }
+
+    /// Like [`Self::find_adoptable`], by the listing from when this session began. Sessions that
+    /// have ended since may be among the dead: [`Self::adopt`] takes over none of them.
+    ///
+    /// # Errors
+    /// Those of [`Self::find_adoptable`].
+    pub fn find_adoptable_by(&self, listing: &Listing) -> Result<Vec<Adoptable>> {
+        self.ensure_running()?;
+        let lower = listing.numbers.iter().copied().filter(|id| *id < self.id());
+        let lower: Vec<SessionId> = lower.collect();
+        let table = SessionTable::among(&self.inner.objects, &listing.manifests, &lower)?;
+        self.adoptable_in(table)
+    }
+
+    fn adoptable_in(&self, table: SessionTable) -> Result<Vec<Adoptable>> {
         self.inner.watch.keep_only(&table.running);
         let candidates = table.running.into_iter().rev();
         let of_series =

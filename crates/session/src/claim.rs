@@ -26,7 +26,7 @@
 //! process on this host finds the session dead at once. The claim is not deleted, because it may be
 //! the highest.
 
-use env::{ProcessLock, StorageError};
+use env::{ListingOf, Moment, ProcessLock, StorageError};
 use format::manifest::{Manifest, SeriesName};
 use format::names;
 use format::session::{ARCHIVAL_SERIES, Claim, READ_SERIES};
@@ -66,12 +66,21 @@ impl Session {
     /// # Errors
     /// `Contended` if other sessions take the number too often; `NumbersExhausted`; of the storage.
     pub fn begin(sealer: &Sealer, begin: Begin) -> Result<Self> {
-        let (session, _) = Self::begin_with(&Manifests::new(sealer), begin)?;
+        let (session, _) = Self::begin_with(&Manifests::new(sealer), begin, None)?;
         Ok(session)
     }
 
+    /// Like [`Self::begin`], for a number by listings that were made at any moment after `since`.
+    /// It also returns them.
+    ///
+    /// # Errors
+    /// Those of [`Session::begin`].
+    pub fn begin_listed(sealer: &Sealer, begin: Begin, since: Moment) -> Result<(Self, Listing)> {
+        Self::begin_with(&Manifests::new(sealer), begin, Some(since))
+    }
+
     /// Begins a session. Returns it with the listing for its number.
-    fn begin_with(manifests: &Manifests, begin: Begin) -> Result<(Self, Listing)> {
+    fn begin_with(manifests: &Manifests, begin: Begin, since: Option<Moment>) -> Result<(Self, Listing)> {
         let objects = manifests.objects().clone();
         let spoke_at = objects.clock().monotonic_with_suspend();
         let mut claim = Claim {
@@ -80,9 +89,9 @@ impl Session {
             process: begin.process,
             has_lock: false,
         };
-        let (held, listed) = claim_number(&objects, &mut claim)?;
+        let (held, listed) = claim_number(&objects, &mut claim, since)?;
         let id = held.id;
-        match establish(manifests, held, begin, spoke_at) {
+        match establish(manifests, held, begin, spoke_at, listed.since) {
             Ok(session) => Ok((session, listed)),
             Err(error) => {
                 withdraw(&objects, id, claim.series);
@@ -105,7 +114,7 @@ impl Session {
     /// # Errors
     /// Those of [`Session::begin`].
     pub fn begin_read_with(manifests: &Manifests, process: u32, policy: SessionPolicy) -> Result<Self> {
-        let (session, _) = Self::begin_with(manifests, to_read(process, policy))?;
+        let (session, _) = Self::begin_with(manifests, to_read(process, policy), None)?;
         Ok(session)
     }
 
@@ -119,7 +128,7 @@ impl Session {
         process: u32,
         policy: SessionPolicy,
     ) -> Result<(Self, Listing)> {
-        Self::begin_with(manifests, to_read(process, policy))
+        Self::begin_with(manifests, to_read(process, policy), None)
     }
 
     /// Whether this session only reads.
@@ -168,10 +177,14 @@ impl ClaimedId {
     }
 }
 
-fn claim_number(objects: &Objects, claim: &mut Claim) -> Result<(ClaimedId, Listing)> {
+fn claim_number(
+    objects: &Objects,
+    claim: &mut Claim,
+    mut since: Option<Moment>,
+) -> Result<(ClaimedId, Listing)> {
     let (mut name, mut passed) = (String::new(), None);
     for _ in 0..CLAIMS_MAX {
-        let (id, manifests) = free_number(objects, passed)?;
+        let (id, manifests) = free_number(objects, passed, since.take())?;
         let Some(held) = ClaimedId::take(objects, id)? else {
             name = names::session_lock(id).to_string();
             passed = Some(id);
@@ -179,7 +192,14 @@ fn claim_number(objects: &Objects, claim: &mut Claim) -> Result<(ClaimedId, List
         };
         claim.has_lock = held.lock.is_some();
         match put_claim(objects, &held, claim) {
-            Ok(Some(numbers)) => return Ok((held, Listing { manifests, numbers })),
+            Ok(Some((numbers, since))) => {
+                let listing = Listing {
+                    manifests,
+                    numbers,
+                    since,
+                };
+                return Ok((held, listing));
+            }
             Ok(None) => held.give_back(objects),
             // The name of the lock stays as long as the claim may exist, because it shows that the
             // process has ended.
@@ -190,9 +210,12 @@ fn claim_number(objects: &Objects, claim: &mut Claim) -> Result<(ClaimedId, List
     Err(SessionError::Contended { name })
 }
 
+/// Numbers of sessions that were listed after a claim, and the moment of the claim.
+type After = (Vec<SessionId>, Moment);
+
 /// Puts the claim, and returns the numbers of sessions listed after it. `None`: the number was
 /// taken, or is given up.
-fn put_claim(objects: &Objects, held: &ClaimedId, claim: &Claim) -> Result<Option<Vec<SessionId>>> {
+fn put_claim(objects: &Objects, held: &ClaimedId, claim: &Claim) -> Result<Option<After>> {
     let object = names::claim(held.id);
     match objects.put(&object, claim) {
         Ok(Put::Created) => {}
@@ -214,11 +237,16 @@ fn put_claim(objects: &Objects, held: &ClaimedId, claim: &Claim) -> Result<Optio
 }
 
 /// Whether a claim that was just put is the highest, and durable.
-fn stands(objects: &Objects, id: SessionId) -> Result<Option<Vec<SessionId>>> {
-    let numbers = session_table::numbers(objects)?;
+fn stands(objects: &Objects, id: SessionId) -> Result<Option<After>> {
+    let since = objects.storage().moment();
+    objects.storage().look_ahead(&[
+        ListingOf::Folders(names::SESSIONS_FOLDER),
+        ListingOf::Objects(names::CONDEMNED_FOLDER),
+    ]);
+    let numbers = session_table::numbers_since(objects, since)?;
     if numbers.last() <= Some(&id) {
         objects.barrier()?;
-        return Ok(Some(numbers));
+        return Ok(Some((numbers, since)));
     }
     // The claim is not the highest, and it named nothing. If the deletion fails or is undone, a
     // session stays that never spoke.
@@ -241,10 +269,22 @@ fn withdraw(objects: &Objects, id: SessionId, series: SeriesId) {
 
 /// One more than the highest number in the names of sessions and manifests, and above `passed`. The
 /// highest claim is never deleted, so no number is free twice at this moment. Manifests count for a
-/// store that has lost its claims.
-fn free_number(objects: &Objects, passed: Option<SessionId>) -> Result<(SessionId, Vec<Listed>)> {
-    let claimed = session_table::numbers(objects)?.last().copied();
-    let manifests = listed::list(objects, names::BACKUPS_FOLDER)?;
+/// store that has lost its claims. Both listings are as of any moment after `since`, or new.
+fn free_number(
+    objects: &Objects,
+    passed: Option<SessionId>,
+    since: Option<Moment>,
+) -> Result<(SessionId, Vec<Listed>)> {
+    let since = since.unwrap_or_else(|| {
+        let now = objects.storage().moment();
+        objects.storage().look_ahead(&[
+            ListingOf::Folders(names::SESSIONS_FOLDER),
+            ListingOf::Objects(names::BACKUPS_FOLDER),
+        ]);
+        now
+    });
+    let claimed = session_table::numbers_since(objects, since)?.last().copied();
+    let manifests = listed::list_since(objects, names::BACKUPS_FOLDER, since)?;
     let ended = manifests.iter().map(|one| one.session).max();
     let id = match claimed.max(ended).max(passed) {
         None => SessionId::new(1).map_err(|_| SessionError::NumbersExhausted)?,
@@ -259,10 +299,11 @@ fn establish(
     held: ClaimedId,
     begin: Begin,
     spoke_at: std::time::Duration,
+    since: Moment,
 ) -> Result<Session> {
     let objects = manifests.objects();
     let ClaimedId { id, lock } = held;
-    let (epochs, view) = epochs::load(objects, id)?;
+    let (epochs, view) = epochs::load(objects, id, since)?;
     let Begin {
         series,
         name,

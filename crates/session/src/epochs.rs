@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use env::{ListingOf, Moment};
 use format::names;
 use format::reclaim::{Condemned, Damaged, Removed};
 use types::{Epoch, ObjectName, SessionId};
@@ -26,40 +27,69 @@ pub(crate) struct EpochNames {
 
 impl EpochNames {
     pub(crate) fn list(objects: &Objects) -> Result<Self> {
-        let condemned = epochs(objects, names::CONDEMNED_FOLDER, names::parse_condemned)?;
-        let removed = epochs(objects, names::REMOVED_FOLDER, names::parse_removed)?;
+        let condemned = condemned(objects, objects.storage().moment())?;
+        let removed = removed(objects, objects.storage().moment())?;
         Ok(Self { condemned, removed })
     }
+}
+
+fn condemned(objects: &Objects, since: Moment) -> Result<BTreeSet<Epoch>> {
+    epochs(objects, names::CONDEMNED_FOLDER, names::parse_condemned, since)
+}
+
+/// As of any moment after `since`, which must be after the listing of condemned lists.
+fn removed(objects: &Objects, since: Moment) -> Result<BTreeSet<Epoch>> {
+    epochs(objects, names::REMOVED_FOLDER, names::parse_removed, since)
 }
 
 fn epochs(
     objects: &Objects,
     folder: &str,
     parse: fn(&ObjectName) -> Option<Epoch>,
+    since: Moment,
 ) -> Result<BTreeSet<Epoch>> {
     Ok(objects
         .storage()
-        .list(folder)?
+        .list_since(folder, since)?
         .iter()
         .filter_map(|meta| parse(&meta.name))
         .collect())
 }
 
-/// Lists epochs, and builds their view for session `own`.
-pub(crate) fn load(objects: &Objects, own: SessionId) -> Result<(EpochNames, ReclaimView)> {
+/// Lists epochs as of any moment after `since`, and builds their view for session `own`.
+pub(crate) fn load(
+    objects: &Objects,
+    own: SessionId,
+    mut since: Moment,
+) -> Result<(EpochNames, ReclaimView)> {
+    let storage = objects.storage();
     for _ in 0..LISTINGS_MAX {
-        let listed = EpochNames::list(objects)?;
-        if let Some(view) = read(objects, own, &listed)? {
+        let condemned = condemned(objects, since)?;
+        let then = storage.moment();
+        storage.look_ahead(&[
+            ListingOf::Objects(names::REMOVED_FOLDER),
+            ListingOf::Objects(names::DAMAGED_FOLDER),
+        ]);
+        let removed = removed(objects, then)?;
+        let listed = EpochNames { condemned, removed };
+        if let Some(view) = read(objects, own, &listed, then)? {
             return Ok((listed, view));
         }
+        since = storage.moment();
     }
     Err(SessionError::Contended {
         name: names::CONDEMNED_FOLDER.to_owned(),
     })
 }
 
-/// `None`: a list vanished.
-fn read(objects: &Objects, own: SessionId, listed: &EpochNames) -> Result<Option<ReclaimView>> {
+/// The view of these lists, and of lists of damage as of any moment after `since`. `None`: a list
+/// vanished.
+fn read(
+    objects: &Objects,
+    own: SessionId,
+    listed: &EpochNames,
+    since: Moment,
+) -> Result<Option<ReclaimView>> {
     let mut view = ViewBuilder::new(own);
     for epoch in listed.condemned.union(&listed.removed).copied() {
         view.saw(epoch);
@@ -90,7 +120,7 @@ fn read(objects: &Objects, own: SessionId, listed: &EpochNames) -> Result<Option
             view.blind();
         }
     }
-    for meta in objects.storage().list(names::DAMAGED_FOLDER)? {
+    for meta in objects.storage().list_since(names::DAMAGED_FOLDER, since)? {
         let Some((container, _)) = names::parse_damaged(&meta.name) else {
             continue;
         };

@@ -27,7 +27,7 @@ use crate::error::{EndedBy, Result, SessionError};
 use crate::listed::{self, endings};
 use crate::objects::{Objects, Read};
 use crate::session::Session;
-use crate::session_listing::SessionListing;
+use crate::session_listing::{Listing, SessionListing};
 use crate::session_table::{self, Folder};
 
 /// How many numbers below the own one every run looks at.
@@ -62,6 +62,14 @@ impl Session {
     /// Those of [`Self::gc_sessions`].
     pub fn gc_sessions_after(&self, listing: &SessionListing) -> Result<CollectedSessions> {
         self.gc_sessions_of(&listing.endings)
+    }
+
+    /// Like [`Self::gc_sessions_after`], by the listing from when this session began.
+    ///
+    /// # Errors
+    /// Those of [`Self::gc_sessions`].
+    pub fn gc_sessions_by(&self, listing: &Listing) -> Result<CollectedSessions> {
+        self.gc_sessions_of(&endings(&listing.manifests))
     }
 
     fn gc_sessions_of(&self, endings: &[(SeriesId, SessionId)]) -> Result<CollectedSessions> {
@@ -196,14 +204,12 @@ fn is_in_turn(id: SessionId, own: SessionId) -> bool {
 
 /// Removes heartbeats and checkpoints, except the checkpoint `keep`.
 pub(crate) fn remove(objects: &Objects, id: SessionId, folder: &Folder, keep: Option<u32>) -> Result<usize> {
-    let mut removed = 0;
-    for counter in &folder.heartbeats {
-        objects.delete(&names::heartbeat(id, *counter))?;
-        removed += 1;
+    let heartbeats = folder.heartbeats.iter();
+    let mut doomed: Vec<_> = heartbeats.map(|counter| names::heartbeat(id, *counter)).collect();
+    let checkpoints = folder.checkpoints.iter().filter(|number| Some(**number) != keep);
+    doomed.extend(checkpoints.map(|number| names::checkpoint(id, *number)));
+    if !doomed.is_empty() {
+        objects.storage().delete_many(&doomed)?;
     }
-    for number in folder.checkpoints.iter().filter(|number| Some(**number) != keep) {
-        objects.delete(&names::checkpoint(id, *number))?;
-        removed += 1;
-    }
-    Ok(removed)
+    Ok(doomed.len())
 }

@@ -96,7 +96,8 @@ impl Inner {
         if is_same {
             return Ok(None);
         }
-        let (listed, view) = epochs::load(&self.objects, self.id)?;
+        let since = self.objects.storage().moment();
+        let (listed, view) = epochs::load(&self.objects, self.id, since)?;
         let (before, now) = (self.gate.view().newest_epoch(), view.newest_epoch());
         let epoch = now.map(tracing::field::display);
         info!(target: TARGET, session = %self.id, epoch, "honours other lists of epochs from now on");

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use env::{ObjectMeta, StorageError};
+use env::{Moment, ObjectMeta, StorageError};
 use format::frame::FRAME_OVERHEAD_BYTES;
 use format::manifest::Manifest;
 use format::names;
@@ -55,6 +55,16 @@ impl Listed {
 /// The manifests of the store, or of one series, sorted by name. Skips foreign names.
 pub(crate) fn list(objects: &Objects, folder: &str) -> Result<Vec<Listed>, StorageError> {
     let listed = objects.storage().list(folder)?;
+    Ok(listed.iter().filter_map(Listed::of).collect())
+}
+
+/// Like [`list`], as of any moment after `since`.
+pub(crate) fn list_since(
+    objects: &Objects,
+    folder: &str,
+    since: Moment,
+) -> Result<Vec<Listed>, StorageError> {
+    let listed = objects.storage().list_since(folder, since)?;
     Ok(listed.iter().filter_map(Listed::of).collect())
 }
 

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use env::StorageError;
+use env::{Moment, StorageError};
 use format::manifest::Manifest;
 use format::reclaim::CoveredManifest;
 use format::session::READ_SERIES;
@@ -58,7 +58,15 @@ impl Manifests {
     /// # Errors
     /// Of the storage. An unreadable manifest is no error; it is in the list's `damaged`.
     pub fn list(&self) -> Result<ManifestList> {
-        let list = self.list_folder(names::BACKUPS_FOLDER)?;
+        self.list_since(self.objects.storage().moment())
+    }
+
+    /// Like [`Self::list`], as of any moment after `since`.
+    ///
+    /// # Errors
+    /// Those of [`Self::list`].
+    pub fn list_since(&self, since: Moment) -> Result<ManifestList> {
+        let list = self.list_folder(names::BACKUPS_FOLDER, since)?;
         self.remember(&list);
         Ok(list)
     }
@@ -80,7 +88,7 @@ impl Manifests {
     /// # Errors
     /// Those of [`Self::list`].
     pub fn list_series(&self, series: SeriesId) -> Result<ManifestList> {
-        self.list_folder(&names::backups_folder(series))
+        self.list_folder(&names::backups_folder(series), self.objects.storage().moment())
     }
 
     /// One revision, with its digest.
@@ -103,12 +111,13 @@ impl Manifests {
         }
     }
 
-    fn list_folder(&self, folder: &str) -> Result<ManifestList> {
+    fn list_folder(&self, folder: &str, mut since: Moment) -> Result<ManifestList> {
         for _ in 0..LISTINGS_MAX {
-            let listed = listed::list(&self.objects, folder)?;
+            let listed = listed::list_since(&self.objects, folder, since)?;
             if let Some(list) = self.read_listed(&listed, &Covers::new())? {
                 return Ok(list);
             }
+            since = self.objects.storage().moment();
         }
         Err(contended(folder))
     }
@@ -222,7 +231,7 @@ impl Manifests {
         &self,
         wanted: &[(SeriesId, SessionId, Revision)],
     ) -> Result<Vec<Read<Arc<StoredManifest>>>> {
-        object::several(wanted.len(), |at| {
+        object::several(self.objects.storage().is_far(), wanted.len(), |at| {
             let (series, session, revision) = wanted[at];
             self.fetch(series, session, revision)
         })

@@ -9,6 +9,7 @@
 //! the one before it refers forward to, in the revision that counts (R2). A reader of the archival
 //! backup reads those too, and they may be rewritten meanwhile.
 
+use env::Moment;
 use types::{Revision, SessionId};
 
 use crate::checkpoint::Draft;
@@ -30,13 +31,30 @@ impl Session {
     /// those of [`Session::ensure_running`]; `Contended`; of the storage.
     pub fn choose_parents(
         &self,
+        choose: impl FnMut(&ManifestList) -> Vec<SessionId>,
+    ) -> Result<Vec<ManifestEntry>> {
+        self.choose_parents_since(self.sealer().env().storage.moment(), choose)
+    }
+
+    /// Like [`Self::choose_parents`], from manifests as of any moment after `since`, which must be
+    /// after this session has begun.
+    ///
+    /// # Errors
+    /// Those of [`Self::choose_parents`].
+    pub fn choose_parents_since(
+        &self,
+        since: Moment,
         mut choose: impl FnMut(&ManifestList) -> Vec<SessionId>,
     ) -> Result<Vec<ManifestEntry>> {
         let inner = &self.inner;
+        let mut listed_since = Some(since);
         for _ in 0..CHOICES_MAX {
             inner.ensure_running()?;
             let answers = locked(&inner.record).answers;
-            let list = inner.manifests.list()?;
+            let list = match listed_since.take() {
+                Some(since) if answers == 0 => inner.manifests.list_since(since)?,
+                _ => inner.manifests.list()?,
+            };
             let chosen = choose(&list)
                 .into_iter()
                 .map(|id| {

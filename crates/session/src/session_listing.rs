@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use env::Moment;
 use format::names;
 use format::reclaim::CoveredManifest;
 use types::{SeriesId, SessionId};
@@ -36,6 +37,8 @@ pub struct Listing {
     pub(crate) manifests: Vec<Listed>,
     /// The numbers of sessions, listed afterwards.
     pub(crate) numbers: Vec<SessionId>,
+    /// A moment after the claim and before that listing.
+    pub(crate) since: Moment,
 }
 
 impl Manifests {

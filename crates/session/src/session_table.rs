@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use env::{ObjectMeta, StorageError};
+use env::{Moment, ObjectMeta, StorageError};
 use format::names::{self, SessionObject};
 use format::session::{Checkpoint, Claim, Heartbeat, READ_SERIES};
 use object::Sealer;
@@ -240,7 +240,14 @@ fn one(objects: &Objects, id: SessionId) -> Result<Option<SessionInfo>> {
 
 /// The numbers that have a folder, in order.
 pub(crate) fn numbers(objects: &Objects) -> Result<Vec<SessionId>> {
-    let folders = objects.storage().list_folders(names::SESSIONS_FOLDER)?;
+    numbers_since(objects, objects.storage().moment())
+}
+
+/// The numbers that have a folder, in order, as of any moment after `since`.
+pub(crate) fn numbers_since(objects: &Objects, since: Moment) -> Result<Vec<SessionId>> {
+    let folders = objects
+        .storage()
+        .list_folders_since(names::SESSIONS_FOLDER, since)?;
     let parsed = folders.iter().filter_map(|folder| names::parse_session(folder));
     let mut numbers: Vec<SessionId> = parsed.collect();
     numbers.sort_unstable();

@@ -28,9 +28,10 @@ pub(crate) struct Init {
     #[arg(long, default_value_t = 16, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) container_mib: u32,
     /// Space to set aside in MiB, given up when the disk is full so that pruning can begin: 1 grows
-    /// with the store, up to 64; any other size stays; 0 for none
-    #[arg(long, default_value_t = 1, value_name = "MIB", value_parser = clap::value_parser!(u16).range(0..=1024))]
-    pub(crate) reserve_mib: u16,
+    /// with the store, up to 64; any other size stays; 0 for none (default: 1; none in object
+    /// stores, which do not fill up)
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub(crate) reserve_mib: Option<u16>,
     /// What holds for every series for which nothing else is set
     #[command(flatten)]
     pub(crate) series: Change,

@@ -61,11 +61,18 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
     if let Some(kib) = args.chunk_kib {
         options = options.chunk_avg_bytes(kib.saturating_mul(1024));
     }
+    let reserve_mib = match (&place, args.reserve_mib) {
+        (Place::ObjectStore(_), Some(1..)) => {
+            bail!("an object store does not fill up, so it has no reserve: leave --reserve-mib out")
+        }
+        (Place::ObjectStore(_), _) => 0,
+        (_, given) => given.unwrap_or(1),
+    };
     let options = options
         .container_bytes(args.container_mib.saturating_mul(1 << 20))
         .label(label())
         .series(args.series.change())
-        .reserve_bytes(usize::from(args.reserve_mib) << 20);
+        .reserve_bytes(usize::from(reserve_mib) << 20);
     let shown = place.to_string();
     let (env, access) = match (&place, vault) {
         (Place::Folder(folder), _) => {

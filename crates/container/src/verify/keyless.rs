@@ -8,7 +8,7 @@ use super::{Scan, Verified};
 use crate::error::ContainerError;
 use crate::generations::is_absent;
 use crate::identity::Identity;
-use crate::load::TailBytes;
+use crate::load::{TAIL_GUESS_BYTES, TailBytes};
 
 /// Checks one object by its digests. This needs no key, and finds every rotten byte.
 ///
@@ -59,7 +59,9 @@ fn identity_of_mirror(
         let Some(at) = Identity::mirror(id, generation) else {
             continue;
         };
-        match TailBytes::read(storage, at, &mut |_| {}).and_then(|tail| tail.check(at, None)) {
+        match TailBytes::read(storage, at, TAIL_GUESS_BYTES, &mut |_| {})
+            .and_then(|tail| tail.check(at, None))
+        {
             Ok(_) => return Ok(at),
             Err(error) if is_absent(&error) => return Err(error),
             Err(ContainerError::WrongIdentity { .. }) => {}

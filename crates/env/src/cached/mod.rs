@@ -29,7 +29,10 @@ use types::{ByteRange, ObjectName, UnixNanos};
 use self::entry::{Entry, Header, Stamp};
 use self::folder::{Folder, Which};
 use crate::plain::folder_prefix;
-use crate::{AlignedBuffer, Clock, LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
+use crate::{
+    AlignedBuffer, Clock, ListingOf, LockState, Moment, ObjectBytes, ObjectMeta, ProcessLock, Storage,
+    StorageError,
+};
 
 /// The most objects whose listing is remembered (INV-7).
 const LISTED_MAX: usize = 1 << 17;
@@ -289,6 +292,14 @@ impl CachedStorage {
         Ok((bytes, object_len))
     }
 
+    /// Forgets an object that is being deleted.
+    fn forget_deleted(&self, name: &ObjectName) {
+        if self.policy.keep(name) != Keep::Nothing {
+            self.listed().remove(name);
+            self.folder.forget(name);
+        }
+    }
+
     /// Keeps what was put.
     fn keep_put(&self, name: &ObjectName, parts: &[&[u8]], period: Option<u64>) {
         let object_len: u64 = parts.iter().map(|part| part.len() as u64).sum();
@@ -410,12 +421,36 @@ impl Storage for CachedStorage {
         self.inner.list_folders(folder)
     }
 
+    fn is_far(&self) -> bool {
+        self.inner.is_far()
+    }
+
+    fn moment(&self) -> Moment {
+        self.inner.moment()
+    }
+
+    fn look_ahead(&self, all: &[ListingOf<'_>]) {
+        self.inner.look_ahead(all);
+    }
+
+    fn list_since(&self, folder: &str, since: Moment) -> Result<Vec<ObjectMeta>, StorageError> {
+        let metas = self.inner.list_since(folder, since)?;
+        self.note_listing(&metas, &folder_prefix(folder)?, |_| true);
+        Ok(metas)
+    }
+
+    fn list_folders_since(&self, folder: &str, since: Moment) -> Result<Vec<String>, StorageError> {
+        self.inner.list_folders_since(folder, since)
+    }
+
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
-        if self.policy.keep(name) != Keep::Nothing {
-            self.listed().remove(name);
-            self.folder.forget(name);
-        }
+        self.forget_deleted(name);
         self.inner.delete(name)
+    }
+
+    fn delete_many(&self, names: &[ObjectName]) -> Result<(), StorageError> {
+        names.iter().for_each(|name| self.forget_deleted(name));
+        self.inner.delete_many(names)
     }
 
     fn can_trim(&self, name: &ObjectName) -> Result<bool, StorageError> {
@@ -445,6 +480,7 @@ impl Storage for CachedStorage {
     }
 
     fn drop_cached(&self, name: &ObjectName) -> bool {
-        self.policy.keep(name) != Keep::Nothing && self.folder.forget(name)
+        let was_here = self.policy.keep(name) != Keep::Nothing && self.folder.forget(name);
+        self.inner.drop_cached(name) || was_here
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use types::{OBJECT_NAME_BYTES_MAX, ObjectName};
 
 use super::{get, name, names_of, put};
-use crate::Storage;
+use crate::{ListingOf, Storage};
 
 pub(super) fn lists_are_sorted_and_by_folder(storage: &dyn Storage, folder: &str) {
     // In the order of their bytes: '-' before '.' before '/' before digits before letters.
@@ -213,4 +213,35 @@ pub(super) fn every_name_is_taken(storage: &dyn Storage, folder: &str) {
         names_of(storage, folder),
         expected.into_iter().collect::<Vec<_>>()
     );
+}
+
+pub(super) fn a_listing_since_a_moment_has_what_was_put_before(storage: &dyn Storage, folder: &str) {
+    let list_since = |since| {
+        let listed = storage.list_since(folder, since).expect("list");
+        let folders = storage.list_folders_since(folder, since).expect("list");
+        let names: Vec<ObjectName> = listed.into_iter().map(|meta| meta.name).collect();
+        (names, folders)
+    };
+    let all = [ListingOf::Objects(folder), ListingOf::Folders(folder)];
+    let mut put_so_far = Vec::new();
+    for rest in ["a/1", "b/2", "c/3"] {
+        storage.look_ahead(&all);
+        let name = name(folder, rest);
+        put(storage, &name, b"1");
+        put_so_far.push(name);
+        // Listings from before the put do not serve.
+        let since = storage.moment();
+        assert_eq!(list_since(since).0, put_so_far);
+        storage.look_ahead(&all);
+        let (names, folders) = list_since(since);
+        assert_eq!((&names, folders.len()), (&put_so_far, put_so_far.len()));
+    }
+    let since = storage.moment();
+    storage.delete(&put_so_far[0]).expect("delete");
+    assert!(list_since(storage.moment()).0 == put_so_far[1..]);
+    // The other handle's state may be older, but not older than the moment.
+    assert!(list_since(since).0.ends_with(&put_so_far[1..]));
+    // A folder that could not exist is an error, not an empty one.
+    storage.look_ahead(&[ListingOf::Objects("no//folder")]);
+    assert!(storage.list_since("no//folder", since).is_err());
 }

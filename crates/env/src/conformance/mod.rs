@@ -49,6 +49,14 @@ pub const CASES: &[Case] = &[
     ),
     ("names", listings::every_name_is_taken),
     ("delete", objects::what_is_deleted_is_gone),
+    (
+        "delete-many",
+        objects::many_are_deleted_and_missing_ones_passed_over,
+    ),
+    (
+        "moments",
+        listings::a_listing_since_a_moment_has_what_was_put_before,
+    ),
     ("trim", objects::what_is_trimmed_has_another_name),
     ("missing", objects::what_is_missing_is_not_found),
     ("barriers", rivals::barriers_and_puts_at_once),

@@ -163,6 +163,25 @@ pub(super) fn what_is_deleted_is_gone(storage: &dyn Storage, folder: &str) {
     storage.barrier().expect("barrier");
 }
 
+pub(super) fn many_are_deleted_and_missing_ones_passed_over(storage: &dyn Storage, folder: &str) {
+    let names: Vec<_> = (0..20)
+        .map(|n| name(folder, &format!("f{}/{n}", n % 3)))
+        .collect();
+    for name in names.iter().filter(|name| !name.as_str().ends_with('7')) {
+        put(storage, name, b"1");
+    }
+    storage
+        .delete_many(&names[..15])
+        .expect("missing ones are no error");
+    let mut left: Vec<_> = names[15..].to_vec();
+    left.retain(|name| !name.as_str().ends_with('7'));
+    left.sort();
+    assert_eq!(names_of(storage, folder), left);
+    storage.delete_many(&[]).expect("nothing to do");
+    storage.delete_many(&names).expect("all others");
+    assert_eq!(names_of(storage, folder), []);
+}
+
 pub(super) fn what_is_missing_is_not_found(storage: &dyn Storage, folder: &str) {
     put(storage, &name(folder, "there"), b"");
     for rest in ["missing", "no/such/folder", "there/below", "th"] {

@@ -11,12 +11,14 @@
 //! A put whose answer was lost may have succeeded. So each put has an id of its own, which the
 //! object keeps as metadata. If the name is taken by an object with that id, the put has succeeded.
 
+mod ahead;
 mod azure;
 mod connect;
 mod credentials;
 mod failure;
 mod google;
 mod limited;
+mod listings;
 mod location;
 mod options;
 mod pace;
@@ -30,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::TryStreamExt;
+use futures::{StreamExt, future};
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, Error, GetOptions, GetRange, GetResult, ObjectMeta as RemoteMeta, ObjectStore,
@@ -38,13 +40,17 @@ use object_store::{
 };
 use types::{ByteRange, ObjectName, UnixNanos};
 
+use self::ahead::{Ahead, Step};
 use self::connect::Place;
 use self::failure::{is_unanswered, storage_error};
 use self::limited::PIECE_BYTES;
+use self::listings::{Listings, folders_of, objects_of};
 pub use self::location::{LocationError, ObjectStoreLocation};
 pub use self::options::{ObjectStoreOptions, StorageClass, StorageClassError};
-use crate::plain::folder_prefix;
-use crate::{Entropy, LockState, ObjectMeta, ProcessLock, Storage, StorageError, SystemEntropy};
+use crate::plain::{each_deleted, folder_prefix};
+use crate::{
+    Entropy, ListingOf, LockState, Moment, ObjectMeta, ProcessLock, Storage, StorageError, SystemEntropy,
+};
 
 /// The metadata with the id of the put that created an object.
 const PUT_ID: &str = "onefold-put";
@@ -65,6 +71,8 @@ pub struct ObjectStoreStorage {
     class: Option<StorageClass>,
     /// Objects are sent piece by piece.
     is_limited: bool,
+    listings: Listings,
+    ahead: Ahead,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -101,6 +109,8 @@ impl ObjectStoreStorage {
             put_id: PUT_ID,
             class: None,
             is_limited: false,
+            listings: Listings::default(),
+            ahead: Ahead::default(),
             runtime,
         })
     }
@@ -256,6 +266,20 @@ impl ObjectStoreStorage {
         }
     }
 
+    /// Reads up to `wanted` bytes from the begin of the range on, and keeps them. `None` if that
+    /// fails, or gives less than the range.
+    async fn read_ahead(&self, name: &ObjectName, range: ByteRange, wanted: u64) -> Option<Vec<u8>> {
+        let asked = range.offset..range.offset.checked_add(wanted)?;
+        let result = self.request(name, Some(GetRange::Bounded(asked))).await.ok()?;
+        if result.range.start != range.offset {
+            return None;
+        }
+        let bytes: Vec<u8> = result.bytes().await.ok()?.into();
+        let own = bytes.get(..usize::try_from(range.len).ok()?)?.to_vec();
+        self.ahead.keep(name, range.offset, Arc::new(bytes));
+        Some(own)
+    }
+
     async fn read_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError> {
         let result = match len {
             0 => None,
@@ -311,6 +335,7 @@ impl Storage for ObjectStoreStorage {
             pieces.collect::<Vec<Bytes>>()
         };
         let payload: PutPayload = parts.iter().flat_map(pieces).collect();
+        self.ahead.forget(name);
         let path = self.path(name);
         let class = self.class.as_ref().filter(|class| class.is_of(name.as_str()));
         match self.runtime.block_on(self.create(&path, payload, class)) {
@@ -339,7 +364,18 @@ impl Storage for ObjectStoreStorage {
     }
 
     fn get_range(&self, name: &ObjectName, range: ByteRange) -> Result<Vec<u8>, StorageError> {
-        self.runtime.block_on(self.read_range(name, range))
+        let wanted = match self.ahead.step(name, range) {
+            Step::Kept(bytes) => return Ok(bytes),
+            Step::Read(wanted) => wanted,
+        };
+        self.runtime.block_on(async {
+            if wanted > range.len
+                && let Some(bytes) = self.read_ahead(name, range, wanted).await
+            {
+                return Ok(bytes);
+            }
+            self.read_range(name, range).await
+        })
     }
 
     fn get_tail(&self, name: &ObjectName, len: u64) -> Result<(Vec<u8>, u64), StorageError> {
@@ -352,42 +388,63 @@ impl Storage for ObjectStoreStorage {
     }
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
-        let path = self.folder_path(folder)?;
-        let metas: Vec<RemoteMeta> = self
-            .runtime
-            .block_on(self.store.list(path.as_ref()).try_collect())
-            .map_err(|error| storage_error("list", folder, error))?;
-        let named = metas
-            .iter()
-            .filter_map(|meta| Some(Self::meta_of(self.name_of(&meta.location)?, meta)));
-        let mut objects: Vec<ObjectMeta> = named.collect();
-        objects.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(objects)
+        Ok(objects_of(self.listed(ListingOf::Objects(folder), None)?))
     }
 
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
-        let path = self.folder_path(folder)?;
-        let listed = self
-            .runtime
-            .block_on(self.store.list_with_delimiter(path.as_ref()))
-            .map_err(|error| storage_error("list", folder, error))?;
-        let folders = listed
-            .common_prefixes
-            .iter()
-            .filter_map(|path| self.name_of(path));
-        let mut names: Vec<String> = folders
-            .filter_map(|name| name.parts().last().map(str::to_owned))
-            .collect();
-        names.sort_unstable();
-        Ok(names)
+        Ok(folders_of(self.listed(ListingOf::Folders(folder), None)?))
+    }
+
+    fn is_far(&self) -> bool {
+        true
+    }
+
+    fn moment(&self) -> Moment {
+        self.listings.now()
+    }
+
+    fn look_ahead(&self, all: &[ListingOf<'_>]) {
+        let each = all.iter().map(|of| self.list_now(*of));
+        self.runtime.block_on(future::join_all(each));
+    }
+
+    fn list_since(&self, folder: &str, since: Moment) -> Result<Vec<ObjectMeta>, StorageError> {
+        Ok(objects_of(self.listed(ListingOf::Objects(folder), Some(since))?))
+    }
+
+    fn list_folders_since(&self, folder: &str, since: Moment) -> Result<Vec<String>, StorageError> {
+        Ok(folders_of(self.listed(ListingOf::Folders(folder), Some(since))?))
     }
 
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
+        self.ahead.forget(name);
         self.runtime.block_on(async {
             self.head_of(name).await?;
             let deleted = self.store.delete(&self.path(name)).await;
             deleted.map_err(|error| storage_error("delete", name.as_str(), error))
         })
+    }
+
+    fn delete_many(&self, names: &[ObjectName]) -> Result<(), StorageError> {
+        for name in names {
+            self.ahead.forget(name);
+        }
+        let paths: Vec<Result<Path, Error>> = names.iter().map(|name| Ok(self.path(name))).collect();
+        let paths = futures::stream::iter(paths).boxed();
+        let deleted = self.store.delete_stream(paths);
+        let is_done = |done: &Result<Path, Error>| matches!(done, Ok(_) | Err(Error::NotFound { .. }));
+        let done = self
+            .runtime
+            .block_on(deleted.all(|done| future::ready(is_done(&done))));
+        if done {
+            return Ok(());
+        }
+        // Not every object store deletes many at once. One by one shows what is wrong.
+        each_deleted(names, |name| self.delete(name))
+    }
+
+    fn drop_cached(&self, name: &ObjectName) -> bool {
+        self.ahead.forget(name)
     }
 
     fn lock(&self, _: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {

@@ -17,6 +17,7 @@ mod disk_cache;
 mod epochs;
 mod examples;
 mod expiry_together;
+mod far;
 mod forget;
 mod formats;
 mod formats_support;

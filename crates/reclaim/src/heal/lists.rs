@@ -1,7 +1,7 @@
 //! The lists of damage, and the removed lists.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use format::frame::ObjectKind;
 use format::names;
@@ -113,19 +113,19 @@ impl Lists {
 /// The lists of damage, read on first use: only containers with several generations need them.
 pub(crate) struct ListedDamage<'a> {
     sealer: &'a Sealer,
-    lists: RefCell<Option<Lists>>,
+    lists: Mutex<Option<Lists>>,
 }
 
 impl<'a> ListedDamage<'a> {
     pub(crate) fn new(sealer: &'a Sealer) -> Self {
-        let lists = RefCell::default();
+        let lists = Mutex::default();
         Self { sealer, lists }
     }
 
     /// The slots of a container that lists name. A list that names the whole container, or cannot
     /// be read, names all.
     pub(crate) fn of(&self, id: ContainerId) -> Result<SlotSet> {
-        let mut lists = self.lists.borrow_mut();
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         let lists = match &mut *lists {
             Some(lists) => lists,
             unread => unread.insert(Lists::read(self.sealer)?),

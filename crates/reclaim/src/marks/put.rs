@@ -33,7 +33,7 @@ pub(crate) fn put_all(
             Err(ReclaimError::Overtaken)
         }
     };
-    object::several(marked.len(), |at| {
+    object::several(sealer.env().storage.is_far(), marked.len(), |at| {
         let (group, _) = marked[at];
         match after.groups.get(&group) {
             Some(stored) if !stored.is_put() => ours(put(sealer, group, stored, epoch)?),

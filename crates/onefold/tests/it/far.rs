@@ -1,0 +1,205 @@
+//! A store in an object store: how many requests the usual commands make, one after another or side
+//! by side, and that what is rewritten there side by side is right.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::common::{
+    How, Tree, assert_restores_bytes, assert_sound, back_up, back_up_bytes, noise, snapshot, tiny,
+};
+use env::{Env, ObjectStoreStorage, SeededEntropy, SystemClock};
+use futures::stream::BoxStream;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result as RemoteResult,
+};
+use onefold::{
+    Credential, Filter, ForgetRequest, ForgetWhat, InitOptions, Monitor, OpenOptions, PruneLimits,
+    PruneOptions, PruneUnused, Store,
+};
+
+type Answer<'a, T> = Pin<Box<dyn Future<Output = RemoteResult<T>> + Send + 'a>>;
+
+/// An object store in memory that counts requests. Deletes of many are one, as with S3.
+#[derive(Debug, Default)]
+struct Counted {
+    inner: InMemory,
+    requests: AtomicU64,
+}
+
+impl Counted {
+    fn count(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("counted")
+    }
+}
+
+// The trait's own macro is not a dependency. These are the signatures that it makes.
+impl ObjectStore for Counted {
+    fn put_opts<'a, 'b, 'c>(
+        &'a self,
+        path: &'b Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Answer<'c, PutResult>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        self.count();
+        self.inner.put_opts(path, payload, options)
+    }
+
+    fn put_multipart_opts<'a, 'b, 'c>(
+        &'a self,
+        path: &'b Path,
+        options: PutMultipartOptions,
+    ) -> Answer<'c, Box<dyn MultipartUpload>>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        self.inner.put_multipart_opts(path, options)
+    }
+
+    fn get_opts<'a, 'b, 'c>(&'a self, path: &'b Path, options: GetOptions) -> Answer<'c, GetResult>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        self.count();
+        self.inner.get_opts(path, options)
+    }
+
+    fn get_ranges<'a, 'b, 'd, 'c>(
+        &'a self,
+        path: &'b Path,
+        ranges: &'d [Range<u64>],
+    ) -> Answer<'c, Vec<bytes::Bytes>>
+    where
+        'a: 'c,
+        'b: 'c,
+        'd: 'c,
+    {
+        self.inner.get_ranges(path, ranges)
+    }
+
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, RemoteResult<Path>>,
+    ) -> BoxStream<'static, RemoteResult<Path>> {
+        self.count();
+        self.inner.delete_stream(paths)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, RemoteResult<ObjectMeta>> {
+        self.count();
+        self.inner.list(prefix)
+    }
+
+    fn list_with_delimiter<'a, 'b, 'c>(&'a self, prefix: Option<&'b Path>) -> Answer<'c, ListResult>
+    where
+        'a: 'c,
+        'b: 'c,
+    {
+        self.count();
+        self.inner.list_with_delimiter(prefix)
+    }
+
+    fn copy_opts<'a, 'b, 'd, 'c>(
+        &'a self,
+        from: &'b Path,
+        to: &'d Path,
+        options: CopyOptions,
+    ) -> Answer<'c, ()>
+    where
+        'a: 'c,
+        'b: 'c,
+        'd: 'c,
+    {
+        self.inner.copy_opts(from, to, options)
+    }
+}
+
+/// A bucket.
+struct Bucket(Arc<Counted>);
+
+impl Bucket {
+    fn with_store(options: &InitOptions) -> Self {
+        let bucket = Self(Arc::default());
+        Store::init(&bucket.env(), &Credential::None, options, None).unwrap();
+        bucket
+    }
+
+    /// A new handle, as another process has one.
+    fn env(&self) -> Env {
+        let store = Arc::clone(&self.0) as Arc<dyn ObjectStore>;
+        Env {
+            storage: Arc::new(ObjectStoreStorage::new(store, "prefix").unwrap()),
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SeededEntropy::new(7)),
+        }
+    }
+
+    fn open(&self) -> Store {
+        Store::open(&self.env(), &Credential::None, &OpenOptions::default()).unwrap()
+    }
+
+    /// How many requests `work` makes with a new handle.
+    fn requests_of(&self, work: impl FnOnce(&Store)) -> u64 {
+        let before = self.0.requests.load(Ordering::Relaxed);
+        work(&self.open());
+        self.0.requests.load(Ordering::Relaxed) - before
+    }
+}
+
+#[test]
+fn an_unchanged_backup_takes_few_requests() {
+    let bucket = Bucket::with_store(&InitOptions::default());
+    let tree = Tree::plant_apart(1, 3 << 20);
+    back_up(&bucket.open(), &tree, &How::plain()).unwrap();
+    let back_up_again = |store: &Store| {
+        let again = back_up(store, &tree, &How::plain()).unwrap();
+        assert!(again.totals.bytes_stored < 64 << 10, "{:?}", again.totals);
+    };
+    let requests: Vec<u64> = (0..3).map(|_| bucket.requests_of(back_up_again)).collect();
+    // docs/results/far.md lists them.
+    assert!(requests.iter().all(|requests| *requests <= 36), "{requests:?}");
+}
+
+/// Several containers with some dead chunks each are rewritten at once.
+#[test]
+fn prune_rewrites_several_containers_at_once() {
+    let bucket = Bucket::with_store(&tiny().container_bytes(256 << 10));
+    let bytes = noise(2, 4 << 20);
+    let first = back_up_bytes(&bucket.open(), "/file", &bytes, &How::plain()).unwrap();
+    // Each container loses some chunks, and keeps others.
+    let mut changed = bytes;
+    for at in (0..changed.len()).step_by(100 << 10) {
+        changed[at..at + (20 << 10)].copy_from_slice(&noise(at as u64, 20 << 10));
+    }
+    let second = back_up_bytes(&bucket.open(), "/file", &changed, &How::plain()).unwrap();
+    let store = bucket.open();
+    let request = ForgetRequest::new(ForgetWhat::Named(vec![first.id.to_string()]));
+    store.forget(&request, &Monitor::default()).unwrap();
+    let everything = PruneOptions::default().limits(PruneLimits::default().unused_max(PruneUnused::Bytes(0)));
+    let (report, warnings) = store.prune(&everything, &Monitor::default()).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert!(report.containers_compacted >= 8, "{report:?}");
+    let store = bucket.open();
+    assert_sound(&store, "after prune");
+    let left = snapshot(&store, second.id);
+    assert_restores_bytes(&store, &left, "/file", &changed, "after prune");
+    assert!(store.find("1", &Filter::default()).is_err());
+}
