@@ -9,9 +9,11 @@ pub mod conformance;
 mod device;
 #[cfg(any(test, feature = "testing"))]
 pub mod fault;
+#[cfg(unix)]
 mod file;
 mod memory;
 
 pub use device::{BLOCK_BYTES, BlockDevice, BlockRead, DeviceError};
+#[cfg(unix)]
 pub use file::{FileCaching, FileDevice};
 pub use memory::MemoryDevice;

@@ -9,6 +9,9 @@
 //! keeps all changes to itself. [`CachedStorage`] keeps some of another storage's objects in a
 //! folder.
 //!
+//! Whatever opens a local file is there on Unix alone: [`LocalStorage`], [`CachedStorage`],
+//! [`FileDevice`], [`socket`]. What a Unix lacks of Linux's calls is done without them, or refused.
+//!
 //! The feature `testing` adds code for tests: crash tests use `fault::FaultStorage` and
 //! `block::fault::FaultMachine`. Every storage must pass the suite `conformance`, and every block
 //! device `block::conformance`.
@@ -16,6 +19,7 @@
 mod allocator;
 pub mod block;
 mod buffer;
+#[cfg(unix)]
 mod cached;
 mod clock;
 #[cfg(any(test, feature = "testing"))]
@@ -25,6 +29,7 @@ mod entropy;
 mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod fault;
+#[cfg(unix)]
 mod local;
 mod logged;
 mod memory;
@@ -32,20 +37,26 @@ mod moment;
 mod plain;
 #[cfg(any(test, feature = "remote"))]
 mod remote;
+#[cfg(unix)]
 pub mod socket;
 mod storage;
 
+#[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
 
 pub use allocator::return_large_memory;
-pub use block::{BLOCK_BYTES, BlockDevice, BlockRead, DeviceError, FileCaching, FileDevice, MemoryDevice};
+pub use block::{BLOCK_BYTES, BlockDevice, BlockRead, DeviceError, MemoryDevice};
+#[cfg(unix)]
+pub use block::{FileCaching, FileDevice};
 pub use buffer::{ALIGN_BYTES, AlignedBuffer, AlignedPool};
+#[cfg(unix)]
 pub use cached::{CachePolicy, CachedStorage, Keep, PastCache};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use dry_run::DryRunStorage;
 pub use entropy::{Entropy, SeededEntropy, SystemEntropy};
 pub use error::StorageError;
+#[cfg(unix)]
 pub use local::{Access, LocalOptions, LocalStorage, PublishWay, cached_bytes};
 pub use logged::LoggedStorage;
 pub use memory::MemoryStorage;
@@ -83,6 +94,7 @@ impl Env {
     ///
     /// # Errors
     /// As [`LocalStorage::open`].
+    #[cfg(unix)]
     pub fn local(root: impl AsRef<Path>) -> Result<Self, StorageError> {
         Ok(Self::system(Arc::new(LocalStorage::open(root)?)))
     }
@@ -91,6 +103,7 @@ impl Env {
     ///
     /// # Errors
     /// As [`LocalStorage::create`].
+    #[cfg(unix)]
     pub fn create_local(root: impl AsRef<Path>) -> Result<Self, StorageError> {
         Ok(Self::system(Arc::new(LocalStorage::create(root)?)))
     }
@@ -99,6 +112,7 @@ impl Env {
     ///
     /// # Errors
     /// As [`LocalStorage::create_for`].
+    #[cfg(unix)]
     pub fn create_local_for(root: impl AsRef<Path>, access: Access) -> Result<Self, StorageError> {
         Ok(Self::system(Arc::new(LocalStorage::create_for(root, access)?)))
     }

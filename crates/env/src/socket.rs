@@ -57,7 +57,7 @@ impl From<Errno> for SocketError {
 }
 
 /// Listens on a new socket. `mode` tells who may connect, as the mode of a file: nobody else can at
-/// any moment. Replaces a socket whose process has ended. `/proc` must be mounted.
+/// any moment. Replaces a socket whose process has ended. On Linux, `/proc` must be mounted.
 ///
 /// # Errors
 /// [`SocketError`]. Then there is no new socket; that of a process that has ended may be gone.
@@ -66,7 +66,7 @@ pub fn listen(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
     SocketAddr::from_pathname(path)?;
     let place = Place::of(path)?;
     place.is_left()?;
-    let new = NewFolder::create(&place.folder)?;
+    let new = NewFolder::create(&place)?;
     let socket = UnixListener::bind(new.socket())?;
     fs::set_permissions(new.socket(), Permissions::from_mode(mode))?;
     for _ in 0..ATTEMPTS {
@@ -91,6 +91,7 @@ pub fn listen(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
 struct Place<'a> {
     path: &'a Path,
     folder: File,
+    parent: &'a Path,
     name: &'a Path,
 }
 
@@ -105,6 +106,7 @@ impl<'a> Place<'a> {
         Ok(Self {
             path,
             folder: open_folder(rustix::fs::CWD, parent, OFlags::empty())?,
+            parent,
             name,
         })
     }
@@ -145,21 +147,21 @@ impl<'a> Place<'a> {
 
 /// A new folder that only this user may enter. Dropping it removes it.
 struct NewFolder<'a> {
-    parent: &'a File,
+    place: &'a Place<'a>,
     name: String,
     open: File,
 }
 
 impl<'a> NewFolder<'a> {
-    fn create(parent: &'a File) -> Result<Self, SocketError> {
+    fn create(place: &'a Place<'a>) -> Result<Self, SocketError> {
         for number in 0..FOLDERS_MAX {
             let name = format!(".listen-{number}");
-            match rustix::fs::mkdirat(parent, name.as_str(), Mode::RWXU) {
+            match rustix::fs::mkdirat(&place.folder, name.as_str(), Mode::RWXU) {
                 Err(Errno::EXIST) => {}
                 made => {
                     made?;
-                    let open = open_folder(parent, Path::new(&name), OFlags::NOFOLLOW)?;
-                    return Ok(Self { parent, name, open });
+                    let open = open_folder(&place.folder, Path::new(&name), OFlags::NOFOLLOW)?;
+                    return Ok(Self { place, name, open });
                 }
             }
         }
@@ -167,9 +169,14 @@ impl<'a> NewFolder<'a> {
         Err(io::Error::new(io::ErrorKind::AlreadyExists, why).into())
     }
 
-    /// The path of its socket, short whatever the path of the folder is.
+    /// The path of its socket. On Linux it is short, whatever the path of the folder is. Elsewhere
+    /// the system refuses one that is too long.
     fn socket(&self) -> PathBuf {
-        format!("/proc/self/fd/{}/{SOCKET}", self.open.as_raw_fd()).into()
+        if cfg!(target_os = "linux") {
+            format!("/proc/self/fd/{}/{SOCKET}", self.open.as_raw_fd()).into()
+        } else {
+            self.place.parent.join(&self.name).join(SOCKET)
+        }
     }
 }
 
@@ -177,13 +184,19 @@ impl Drop for NewFolder<'_> {
     fn drop(&mut self) {
         // If this fails, an empty folder is left that nobody needs.
         rustix::fs::unlinkat(&self.open, SOCKET, AtFlags::empty()).ok();
-        rustix::fs::unlinkat(self.parent, self.name.as_str(), AtFlags::REMOVEDIR).ok();
+        rustix::fs::unlinkat(&self.place.folder, self.name.as_str(), AtFlags::REMOVEDIR).ok();
     }
 }
 
-/// Opens a folder for paths that begin there. It need not be readable.
+/// What a folder is opened for: on Linux not even to be read.
+#[cfg(target_os = "linux")]
+const HOW: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const HOW: OFlags = OFlags::RDONLY;
+
+/// Opens a folder for paths that begin there. On Linux it need not be readable.
 fn open_folder(from: impl std::os::fd::AsFd, path: &Path, more: OFlags) -> Result<File, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
+    let flags = HOW | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
     rustix::fs::openat(from, path, flags, Mode::empty()).map(File::from)
 }
 

@@ -18,6 +18,9 @@
 //! `Send`: files may be opened and read ahead on other threads. [`Restorer`] takes entries in order
 //! from one thread; every [`FileWriter`] may be written by several threads at once.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("onefold-tree reads and restores files by calls that Linux alone has: see docs/platforms.md");
+
 mod accounts;
 mod blocks;
 mod error;

@@ -20,6 +20,7 @@ mod avx512;
 mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod node;
+#[cfg(target_arch = "x86_64")]
 mod tree;
 mod width;
 

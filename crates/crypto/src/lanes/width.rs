@@ -29,6 +29,10 @@ enum Kind {
 
 impl LaneWidth {
     /// All widths that this processor supports, narrowest first; never empty.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(unused_mut, reason = "there is one width")
+    )]
     pub(crate) fn available() -> Vec<Self> {
         let mut all = vec![Self(Kind::One)];
         #[cfg(target_arch = "x86_64")]
@@ -49,12 +53,11 @@ impl LaneWidth {
     }
 
     /// The number of inputs side by side.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) const fn count(self) -> usize {
         match self.0 {
             Kind::One => 1,
-            #[cfg(target_arch = "x86_64")]
             Kind::Avx2 => super::avx2::LANES,
-            #[cfg(target_arch = "x86_64")]
             Kind::Avx512 => super::avx512::LANES,
         }
     }

@@ -252,6 +252,7 @@ pub(super) fn check_range(
 
 /// Checks that each of these lengths is of whole blocks, and the range of all of them. Returns
 /// their sum.
+#[cfg(any(unix, test, feature = "testing"))]
 pub(super) fn check_parts(
     device: &dyn fmt::Display,
     device_len: u64,

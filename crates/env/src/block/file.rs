@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
 use super::device::{BLOCK_BYTES, BlockDevice, BlockRead, DeviceError, check_parts, check_range};
 use flushes::Flushes;
@@ -273,11 +273,7 @@ impl BlockDevice for FileDevice {
         if len == 0 {
             return Ok(());
         }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&self.file, flags, offset, len) {
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
-            Err(error) => Err(self.failed("discard", error.into())),
-        }
+        punch_hole(&self.file, offset, len).map_err(|error| self.failed("discard", error.into()))
     }
 
     fn grow(&self, len: u64) -> Result<(), DeviceError> {
@@ -301,6 +297,23 @@ impl BlockDevice for FileDevice {
         }
         Ok(())
     }
+}
+
+/// Frees the bytes, if the system and the file system can.
+#[cfg(target_os = "linux")]
+fn punch_hole(file: &File, offset: u64, len: u64) -> Result<(), Errno> {
+    use rustix::fs::FallocateFlags;
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(file, flags, offset, len) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        failed => failed,
+    }
+}
+
+/// Other systems have no such call, so the bytes stay.
+#[cfg(not(target_os = "linux"))]
+fn punch_hole(_: &File, _: u64, _: u64) -> Result<(), Errno> {
+    Ok(())
 }
 
 fn name(path: &Path) -> String {

@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::path::Arg;
 use types::ObjectName;
 
+use super::entries;
 use super::files::{Attributes, absent, object_meta};
 use super::tracker::FileId;
 use crate::ObjectMeta;
@@ -218,17 +219,11 @@ fn each_entry(
     buffer: &mut Vec<u8>,
     mut each: impl FnMut(&str, &dyn Fn() -> io::Result<FileType>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut entries = RawDir::new(opened, buffer.spare_capacity_mut());
-    loop {
-        let entry = match entries.next() {
-            None | Some(Err(Errno::NOENT)) => return Ok(()),
-            Some(Err(Errno::INTR)) => continue,
-            Some(entry) => entry?,
+    entries::each(opened, buffer, |name, known| {
+        let Ok(part) = name.to_str() else {
+            return Ok(());
         };
-        let Ok(part) = entry.file_name().to_str() else {
-            continue;
-        };
-        let kind = || match entry.file_type() {
+        let kind = || match known {
             // The file system does not say.
             FileType::Unknown => match statat(opened, part, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode)),
@@ -236,8 +231,8 @@ fn each_entry(
             },
             kind => Ok(kind),
         };
-        each(part, &kind)?;
-    }
+        each(part, &kind)
+    })
 }
 
 fn object_name(folder: &str, part: &str) -> Option<ObjectName> {

@@ -21,6 +21,7 @@ mod access;
 mod barrier;
 mod cached;
 mod direct;
+mod entries;
 mod files;
 mod host;
 mod listing;

@@ -8,6 +8,7 @@
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 use types::{ByteRange, ObjectName};
 
@@ -145,15 +146,11 @@ impl LocalStorage {
         if let Some(known) = self.trims.get() {
             return *known;
         }
-        let nameless = OpenOptions::new()
-            .write(true)
-            .custom_flags(libc::O_TMPFILE)
-            .open(&self.root);
         let range = ByteRange {
             offset: 0,
             len: BLOCK_BYTES,
         };
-        let tried = match nameless {
+        let tried = match open_nameless(&self.root) {
             Ok(file) => self.calls.give_back(&file, range),
             Err(_) => {
                 let temporary = self.temporaries.create();
@@ -172,4 +169,19 @@ impl LocalStorage {
 /// Whether the file has no other name.
 fn is_alone(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.nlink() == 1
+}
+
+/// A new file without a name.
+#[cfg(target_os = "linux")]
+fn open_nameless(folder: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .open(folder)
+}
+
+/// Other systems give every new file a name.
+#[cfg(not(target_os = "linux"))]
+fn open_nameless(_: &Path) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -52,13 +52,14 @@ fn a_socket_has_its_mode_before_it_has_its_name() {
 #[test]
 fn nobody_else_may_enter_the_folder_in_which_it_is_bound() {
     let folder = tempfile::tempdir().unwrap();
-    let parent = open_folder(rustix::fs::CWD, folder.path(), OFlags::empty()).unwrap();
-    let new = NewFolder::create(&parent).unwrap();
+    let path = folder.path().join("s");
+    let place = Place::of(&path).unwrap();
+    let new = NewFolder::create(&place).unwrap();
     let made = folder.path().join(&new.name);
     assert_eq!(mode_of(&made), 0o700);
     // A killed process left one: the next has another name, and removes only its own.
     fs::create_dir(folder.path().join(".listen-1")).unwrap();
-    let other = NewFolder::create(&parent).unwrap();
+    let other = NewFolder::create(&place).unwrap();
     assert_eq!(other.name, ".listen-2");
     drop((new, other));
     assert_eq!(names(folder.path()), [".listen-1"]);

@@ -62,7 +62,7 @@ pub(super) fn open(path: &Path, caching: FileCaching, others: Others) -> Result<
     let is_disk = kind(path, &std::fs::metadata(path))?;
     let mut flags = match caching {
         FileCaching::PageCache => OFlags::empty(),
-        FileCaching::Direct => OFlags::DIRECT,
+        FileCaching::Direct => direct().ok_or_else(|| DeviceError::NoDirect { device: name(path) })?,
     };
     if is_disk && !is_read_only {
         // The claim of a disk. Mounts have one, too.
@@ -89,6 +89,18 @@ pub(super) fn open(path: &Path, caching: FileCaching, others: Others) -> Result<
     };
     lock(&file, path, is_disk, operation)?;
     Ok((file, is_disk))
+}
+
+/// The flag that makes reads and writes bypass the page cache.
+#[cfg(target_os = "linux")]
+const fn direct() -> Option<OFlags> {
+    Some(OFlags::DIRECT)
+}
+
+/// Other systems have no such flag.
+#[cfg(not(target_os = "linux"))]
+const fn direct() -> Option<OFlags> {
+    None
 }
 
 /// Opens the same file so many times again, for flushes. Returns none where the system has no way
