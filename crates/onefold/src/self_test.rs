@@ -18,6 +18,7 @@ mod answers;
 mod golden;
 mod job;
 mod memory;
+mod named;
 mod noise;
 mod picture;
 mod plant;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::thread;
 
 use env::{AlignedBuffer, LockState, Storage, StorageError};
-use types::{ByteRange, ObjectName};
+use types::ByteRange;
 
+use super::named::name;
 use super::noise::noise;
 use super::{Done, PLACE, Runner, Stop, TestedPlace, speed};
 use crate::error::Result;
@@ -67,10 +68,6 @@ pub(super) fn check(place: &TestedPlace<'_>, one: Arc<dyn Storage>, runner: &mut
         (runner.told)(super::SelfTestStep::Measured(speed));
     }
     Ok(())
-}
-
-pub(super) fn name(text: &str) -> ObjectName {
-    ObjectName::new(text).expect("the names of probes are names")
 }
 
 fn broken(what: impl Into<String>) -> Stop {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use env::{Clock, Storage, StorageError};
 use types::ByteLen;
 
+use super::named::name;
 use super::noise::noise;
-use super::promises::name;
 
 /// Times that each small operation is made.
 const ROUNDS: usize = 9;
