@@ -328,41 +328,24 @@ fn checks(test: &SelfTest<'_>, opened: Option<Arc<dyn Storage>>, runner: &mut Ru
 /// Deletes what was written at the place, and says what is left.
 fn clear(place: &TestedPlace<'_>, runner: &mut Runner<'_>) {
     let began = runner.clock.monotonic();
-    let (mut deleted, mut left, mut why) = (0, Vec::new(), None);
+    let mut cleared = Cleared::default();
     for part in [promises::PART, job::PART] {
-        let storage = match (place.open)(part) {
-            Ok(storage) => storage,
-            Err(error) => {
-                left.push(part.to_owned());
-                why = Some(error.to_string());
-                continue;
-            }
-        };
-        for meta in storage.list("").unwrap_or_else(|error| {
-            left.push(part.to_owned());
-            why = Some(error.to_string());
-            Vec::new()
-        }) {
-            match storage.delete(&meta.name) {
-                Ok(()) => deleted += 1,
-                Err(StorageError::NotFound { .. }) => {}
-                Err(error) => {
-                    left.push(format!("{part}/{}", meta.name));
-                    why = Some(error.to_string());
-                }
-            }
+        if let Err(error) = cleared.clear(place, part) {
+            cleared.left.push(part.to_owned());
+            cleared.why.get_or_insert(error.to_string());
         }
     }
+    let Cleared { deleted, left, why } = cleared;
     let shown = &place.shown;
-    let verdict = match why {
+    let verdict = match left.first() {
         None => Verdict::Passed {
             what: format!("all {deleted} objects below {shown} are deleted again"),
         },
-        Some(why) => Verdict::Failed {
+        Some(first) => Verdict::Failed {
             what: format!(
-                "{} below {shown} could not be deleted, such as {}: {why}",
+                "{} below {shown} could not be deleted, such as {first}: {}",
                 left.len(),
-                left[0]
+                why.as_deref().unwrap_or("the place said that they were")
             ),
             advice: "delete all below that name by other means; a store here needs the right to delete, or `prune` frees nothing",
         },
@@ -375,4 +358,34 @@ fn clear(place: &TestedPlace<'_>, runner: &mut Runner<'_>) {
         verdict,
         elapsed,
     });
+}
+
+/// What became of the objects of a place.
+#[derive(Default)]
+struct Cleared {
+    deleted: u64,
+    left: Vec<String>,
+    /// The first error.
+    why: Option<String>,
+}
+
+impl Cleared {
+    /// Deletes the objects of a part, and lists it once more.
+    fn clear(&mut self, place: &TestedPlace<'_>, part: &str) -> std::result::Result<(), StorageError> {
+        let storage = (place.open)(part)?;
+        let objects = storage.list("")?;
+        for meta in &objects {
+            match storage.delete(&meta.name) {
+                Ok(()) | Err(StorageError::NotFound { .. }) => {}
+                Err(error) => {
+                    self.why.get_or_insert(error.to_string());
+                }
+            }
+        }
+        let still = storage.list("")?;
+        self.deleted += objects.len().saturating_sub(still.len()) as u64;
+        self.left
+            .extend(still.iter().map(|meta| format!("{part}/{}", meta.name)));
+        Ok(())
+    }
 }

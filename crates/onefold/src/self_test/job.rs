@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crypto::Argon2Cost;
 use env::{Env, StorageError};
+use format::names;
 use restore::AssembleOptions;
 use session::Filter;
 use types::{ByteLen, SessionId};
@@ -296,10 +297,8 @@ impl Job<'_> {
         storage.barrier()?;
         let report = self.read_all()?;
         let id = self.made[1].0;
-        let is_named = report.findings.iter().any(|finding| {
-            let object = &finding.object;
-            largest.name.as_str().starts_with(object.as_str()) || object.starts_with(largest.name.as_str())
-        });
+        let container = names::parse_container(&largest.name).map(|(id, _)| id);
+        let is_named = container.is_some_and(|id| report.damaged_containers.contains(&id));
         if report.is_sound() || !report.damaged_backups.contains(&id) {
             return Err(Stop::failed(
                 format!("a flipped bit in {} went unnoticed", largest.name),

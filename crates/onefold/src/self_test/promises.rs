@@ -299,8 +299,8 @@ impl Probe {
     }
 
     fn syncs(&self) -> Done {
-        for storage in [&self.one, &self.other] {
-            storage.put(&name(&format!("sync/{:p}", Arc::as_ptr(storage))), &[b"x"])?;
+        for (storage, object) in [(&self.one, "sync/one"), (&self.other, "sync/other")] {
+            storage.put(&name(object), &[b"x"])?;
             storage.barrier()?;
         }
         Ok("the place says that what was written is durable".to_owned())
