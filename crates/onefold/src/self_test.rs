@@ -312,7 +312,10 @@ fn checks(test: &SelfTest<'_>, opened: Option<Arc<dyn Storage>>, runner: &mut Ru
     runner.check("memory", || memory::check(test.memory_bytes, monitor, &|_, _| {}))?;
     let storage = match (&test.place, opened) {
         (Some(place), Some(storage)) => {
-            promises::check(place, storage, runner)?;
+            if let Some(failed) = promises::check(place, storage, runner)? {
+                runner.leave_out(&job::NAMES, failed);
+                return Ok(());
+            }
             (place.open)(job::PART)?
         }
         _ => Arc::new(env::LocalStorage::create(test.folder.join(job::PART))?),

@@ -38,11 +38,19 @@ struct Probe {
 
 type Step = std::result::Result<(), Stop>;
 
-/// Makes the checks.
+/// The first of them without which no store can be tried: it could lose data, or wait for ever.
+const ESSENTIAL: usize = 4;
+
+/// Makes the checks. Returns the name of the first that a store cannot do without and that did not
+/// pass.
 ///
 /// # Errors
 /// If somebody asked to stop, or the place cannot be opened again.
-pub(super) fn check(place: &TestedPlace<'_>, one: Arc<dyn Storage>, runner: &mut Runner<'_>) -> Result<()> {
+pub(super) fn check(
+    place: &TestedPlace<'_>,
+    one: Arc<dyn Storage>,
+    runner: &mut Runner<'_>,
+) -> Result<Option<&'static str>> {
     let other = (place.open)(PART)?;
     let probe = Probe { one, other };
     let checks: [&dyn Fn() -> Done; 7] = [
@@ -54,8 +62,11 @@ pub(super) fn check(place: &TestedPlace<'_>, one: Arc<dyn Storage>, runner: &mut
         &|| probe.syncs(),
         &|| probe.locks(),
     ];
-    for (name, make) in NAMES.into_iter().zip(checks) {
-        runner.check(name, make)?;
+    let mut failed = None;
+    for (at, (name, make)) in NAMES.into_iter().zip(checks).enumerate() {
+        if !runner.check(name, make)? && at < ESSENTIAL {
+            failed.get_or_insert(name);
+        }
     }
     let mut speeds = Vec::new();
     let storage = &*probe.one;
@@ -67,7 +78,7 @@ pub(super) fn check(place: &TestedPlace<'_>, one: Arc<dyn Storage>, runner: &mut
     for speed in &speeds {
         (runner.told)(super::SelfTestStep::Measured(speed));
     }
-    Ok(())
+    Ok(failed)
 }
 
 fn broken(what: impl Into<String>) -> Stop {

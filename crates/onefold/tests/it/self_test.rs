@@ -364,7 +364,23 @@ fn each_broken_promise_is_named() {
             "{breaks:?}: {found:#?}"
         );
         assert!(!report.is_passed());
-        let is_left = matches!(breaks, Breaks::Deletes | Breaks::DeleteRights);
+        let init = report
+            .checks
+            .iter()
+            .find(|checked| checked.name == "init")
+            .unwrap();
+        let is_tried = !matches!(init.verdict, Verdict::Skipped { .. });
+        assert_eq!(
+            is_tried,
+            report.checks[8..12]
+                .iter()
+                .all(|it| matches!(it.verdict, Verdict::Passed { .. }))
+        );
+        // What a place does not list is not found to be deleted.
+        let is_left = matches!(
+            breaks,
+            Breaks::Deletes | Breaks::DeleteRights | Breaks::NewInLists
+        );
         assert_eq!(left > 0, is_left, "{breaks:?}");
     }
 }
