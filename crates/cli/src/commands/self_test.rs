@@ -11,7 +11,7 @@ use onefold::self_test::{
     Checked, OpenPart, PlaceSpeed, Scratch, SelfTestReport, SelfTestStep, TestedPlace, Verdict, self_test,
 };
 use onefold::{
-    LocalStorage, Monitor, ObjectStoreLocation, ObjectStoreStorage, Storage, SystemClock, SystemEntropy,
+    LocalStorage, Monitor, ObjectStoreLocation, ObjectStoreStorage, SystemClock, SystemEntropy,
     errors::StorageError,
 };
 use serde::Serialize;

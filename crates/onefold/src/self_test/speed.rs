@@ -99,7 +99,7 @@ pub(super) fn in_words(speeds: &[PlaceSpeed]) -> String {
             return format!("{verb} {}/s", ByteLen::new(speed.rate()));
         }
         let millis = speed.median.as_secs_f64() * 1e3;
-        format!("{} {millis:.1} ms", speed.operation.replace('_', " "))
+        format!("{} {millis:.2} ms", speed.operation.replace('_', " "))
     };
     let all: Vec<String> = speeds.iter().map(one).collect();
     all.join(", ")
