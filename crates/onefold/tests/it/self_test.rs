@@ -350,7 +350,7 @@ fn each_broken_promise_is_named() {
             "reads_what_was_written",
             "100001 bytes reads as others",
         ),
-        (Breaks::ContainerBits, "check", "data/"),
+        (Breaks::ContainerBits, "second_backup", "is damaged"),
         (Breaks::Deletes, "deletes", "still read"),
         (Breaks::DeleteRights, "deletes", "permission denied"),
         (Breaks::Locks, "locks", "second client got a lock"),
