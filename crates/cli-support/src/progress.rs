@@ -56,6 +56,7 @@ const fn plural(unit: WorkUnit) -> &'static str {
         WorkUnit::Nodes => "nodes",
         WorkUnit::Containers => "containers",
         WorkUnit::Backups => "backups",
+        WorkUnit::Checks => "checks",
         _ => "parts",
     }
 }

@@ -2,6 +2,7 @@
 
 mod backup;
 mod cat;
+mod check;
 mod comparing;
 mod copy;
 mod documents;
@@ -19,6 +20,7 @@ mod prune;
 mod reading;
 mod repair;
 mod retention;
+mod self_test;
 mod series;
 mod serving;
 mod typed;
@@ -38,6 +40,7 @@ use crate::log;
 
 pub(crate) use backup::{Backup, CompressionMode, EvictionMode};
 pub(crate) use cat::Cat;
+pub(crate) use check::{Check, Reading};
 pub(crate) use comparing::{Diff, Find};
 pub(crate) use copy::{Copy, FromPassword};
 pub(crate) use documents::{Completions, Man, ShellName};
@@ -53,6 +56,7 @@ pub(crate) use prune::{Prune, PruneLimits};
 pub(crate) use reading::{ArchiveMode, Dump, Ls, OverwriteMode, OwnersMode, Restore, SparseMode};
 pub(crate) use repair::Repair;
 pub(crate) use retention::{Forget, Hold, Tag, Unhold};
+pub(crate) use self_test::SelfTest;
 pub(crate) use series::{Change, Named, Series, Which};
 pub(crate) use serving::{Invite, Join, Namespace, Serve, Server, Tenant, Token};
 use typed::store_place;
@@ -268,6 +272,9 @@ pub(crate) enum Command {
     Key(Key),
     /// Read backups, measure chunk sizes, caps and memory, and recommend settings; needs no store
     Analyze(Analyze),
+    /// Test whether this program works right on this machine and, with --place, with a place for
+    /// stores
+    SelfTest(SelfTest),
     /// Serve the stores of a server's folder to other machines
     Serve(Serve),
     /// Make a server, invite machines, and revoke their tokens
@@ -301,14 +308,6 @@ pub(crate) struct Analyze {
     /// Cut chunks of one length, as for disk images
     #[arg(long)]
     pub(crate) images: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Check {
-    /// Read and verify every stored byte, or those of a share of the containers (5%), of a part of
-    /// several (3/30), or of another part each day (day/30)
-    #[arg(long, value_name = "SHARE", num_args = 0..=1, default_missing_value = "100%", require_equals = true)]
-    pub(crate) read_data: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -25,6 +25,7 @@ mod prune;
 mod repair;
 mod restore;
 mod revise;
+mod self_test;
 mod series;
 mod serve;
 mod server;
@@ -73,6 +74,7 @@ pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
         Command::Series(args) => series::run(global, args, output),
         Command::Key(args) => key::run(global, args, output),
         Command::Analyze(args) => analyze::run(args, output),
+        Command::SelfTest(args) => self_test::run(global, args, output),
         Command::Serve(args) => serve::run(global, args, output),
         Command::Server(args) => server::run(global, args, output),
         Command::Join(args) => join::run(args, output),

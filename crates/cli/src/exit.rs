@@ -52,6 +52,10 @@ fn interrupted(command: &Command, error: &anyhow::Error) -> Option<String> {
             "each backup is as it was or as it was to be, and the next `onefold optimize` or `onefold prune` finishes what was \
              begun",
         ),
+        Command::SelfTest(_) => (
+            "the self-test",
+            "what it had written is deleted; it says nothing of what it had not tried yet",
+        ),
         Command::Analyze(_) => ("the analysis", "nothing was written"),
         Command::Volume(Volume::Drain { .. }) => (
             "the drain",

@@ -95,6 +95,23 @@ impl Fingerprinter {
         });
     }
 
+    /// How many chunks this processor can hash side by side, fewest first; never empty.
+    /// [`Self::chunks`] takes the last.
+    #[must_use]
+    pub fn lane_counts() -> Vec<usize> {
+        LaneWidth::available().into_iter().map(LaneWidth::count).collect()
+    }
+
+    /// Like [`Self::chunks`], with so many chunks side by side, for comparison: fingerprints do not
+    /// depend on that. A number that [`Self::lane_counts`] does not have counts as 1.
+    pub fn chunks_by(&self, lanes: usize, plain: &[&[u8]], out: &mut Vec<Fingerprint>) {
+        let available = LaneWidth::available();
+        let width = available.iter().find(|width| width.count() == lanes);
+        keyed_hashes(*width.unwrap_or(&available[0]), &self.0.chunk, plain, |hash| {
+            out.push(Fingerprint::from_bytes(hash));
+        });
+    }
+
     /// The fingerprint of a run of `len` zero bytes, which is neither stored nor read [RevDedup
     /// 3.3].
     #[must_use]

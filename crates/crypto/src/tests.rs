@@ -501,4 +501,10 @@ fn fingerprints_of_many_chunks_are_those_of_each() {
         .chain(chunks.iter().map(|chunk| f.chunk(chunk)))
         .collect();
     assert_eq!(found, expected);
+    assert_eq!(Fingerprinter::lane_counts()[0], 1);
+    for lanes in Fingerprinter::lane_counts() {
+        let mut found = Vec::new();
+        f.chunks_by(lanes, &chunks, &mut found);
+        assert_eq!(found, expected[1..], "{lanes} lanes");
+    }
 }

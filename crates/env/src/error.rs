@@ -118,4 +118,76 @@ impl StorageError {
     pub fn is_no_right(&self) -> bool {
         matches!(self, Self::NoRight { .. })
     }
+
+    /// Whether the storage as a whole refuses or is gone, so that other objects cannot be had
+    /// either, and nothing is known of this one. An error of the medium is none: it concerns the
+    /// sectors of one object.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::NoFolder { .. }
+            | Self::NoBucket { .. }
+            | Self::Unusable { .. }
+            | Self::Denied { .. }
+            | Self::NoRight { .. }
+            | Self::Gone { .. } => true,
+            Self::NotFound { .. }
+            | Self::AlreadyExists { .. }
+            | Self::PastEnd { .. }
+            | Self::Locked { .. }
+            | Self::NoSpace { .. }
+            | Self::ReadOnly { .. } => false,
+            Self::Io { source, .. } => match source.raw_os_error() {
+                Some(code) => !OF_MEDIUM.contains(&code),
+                None => OF_CONNECTION.contains(&source.kind()),
+            },
+        }
+    }
+}
+
+/// Errors of the system about the bytes of one file: the disk cannot read them, or the file system
+/// has found them damaged.
+const OF_MEDIUM: [i32; 5] = [
+    libc::EIO,
+    libc::ENODATA,
+    libc::EBADMSG,
+    libc::EUCLEAN,
+    libc::EILSEQ,
+];
+
+/// Errors of a storage that did not answer.
+const OF_CONNECTION: [io::ErrorKind; 8] = [
+    io::ErrorKind::TimedOut,
+    io::ErrorKind::NotConnected,
+    io::ErrorKind::ConnectionRefused,
+    io::ErrorKind::ConnectionReset,
+    io::ErrorKind::ConnectionAborted,
+    io::ErrorKind::BrokenPipe,
+    io::ErrorKind::HostUnreachable,
+    io::ErrorKind::NetworkUnreachable,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreadable_sector_is_no_outage_and_a_dead_network_is() {
+        let io = |source: io::Error| StorageError::Io {
+            action: "read",
+            name: "data/1/2.0".to_owned(),
+            source,
+        };
+        for code in [libc::ENODEV, libc::ESTALE, libc::ETIMEDOUT, libc::EMFILE] {
+            assert!(io(io::Error::from_raw_os_error(code)).is_outage(), "{code}");
+        }
+        for code in [libc::EIO, libc::EBADMSG] {
+            assert!(!io(io::Error::from_raw_os_error(code)).is_outage(), "{code}");
+        }
+        assert!(io(io::Error::new(io::ErrorKind::NotConnected, "502")).is_outage());
+        assert!(!io(io::ErrorKind::UnexpectedEof.into()).is_outage());
+        let name = "x".to_owned();
+        assert!(StorageError::Denied { name: name.clone() }.is_outage());
+        assert!(!StorageError::ReadOnly { name }.is_outage());
+    }
 }

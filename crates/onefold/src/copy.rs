@@ -137,7 +137,8 @@ pub struct CopyReport {
 /// it continues with the others.
 ///
 /// # Errors
-/// If a named backup does not exist; of the destination; if the source cannot be read at all.
+/// If a named backup does not exist; of the destination; if the source cannot be read at all, or
+/// refuses or is gone meanwhile.
 /// Backups that were copied before stay.
 pub fn copy(
     from: &dyn Repository,
@@ -366,6 +367,10 @@ impl Copying<'_> {
         let (error, lost) = match fault {
             CopyFault::Other(error) => return Err(error),
             CopyFault::Source { error, .. } if is_of_reader(&error) => return Err(error),
+            CopyFault::Source { error, .. } if error.is_outage() => {
+                let why = Box::new(error);
+                return Err(Error::SourceOutage { why });
+            }
             CopyFault::Source { error, lost } => (error, lost),
         };
         if let Some(id) = pinned.forgotten() {

@@ -5,6 +5,7 @@ use container::ContainerError;
 use env::StorageError;
 use ingest::IngestError;
 use object::ObjectError;
+use recipe::RecipeError;
 use reclaim::ReclaimError;
 use restore::RestoreError;
 use session::SessionError;
@@ -84,6 +85,15 @@ pub enum Error {
     /// A requested item does not exist.
     #[error("{0}")]
     NotFound(String),
+    /// The store to copy from refuses, or is gone. Its data may be whole.
+    #[error(
+        "the store to copy from cannot be read now: {why}. What was copied before is whole; run the command again when that \
+         store can be read, and it resumes"
+    )]
+    SourceOutage {
+        /// The error of that store.
+        why: Box<Error>,
+    },
     /// The server that has the store, or the connection to it.
     #[error("{why}")]
     Elsewhere {
@@ -135,6 +145,7 @@ impl Error {
             Self::Ingest(IngestError::Interrupted)
             | Self::Restore(RestoreError::Interrupted)
             | Self::Reclaim(reclaim::ReclaimError::Interrupted) => ErrorKind::Interrupted,
+            Self::SourceOutage { why } => why.kind(),
             _ => ErrorKind::Other,
         }
     }
@@ -150,6 +161,17 @@ impl Error {
     #[must_use]
     pub fn is_of_storage(&self) -> bool {
         self.of_storage().is_some()
+    }
+
+    /// Whether the storage as a whole refused or was gone, in whichever layer of reading the error
+    /// began.
+    pub(crate) fn is_outage(&self) -> bool {
+        let cause = match self {
+            Self::Recipe(error) => of_recipe(error),
+            Self::Restore(error) => of_restore(error),
+            other => other.of_storage(),
+        };
+        cause.is_some_and(StorageError::is_outage)
     }
 
     /// The storage's own error, if it was the cause.
@@ -186,6 +208,23 @@ fn of_session(error: &SessionError) -> Option<&StorageError> {
 fn of_object(error: &ObjectError) -> Option<&StorageError> {
     match error {
         ObjectError::Storage(error) => Some(error),
+        _ => None,
+    }
+}
+
+fn of_restore(error: &RestoreError) -> Option<&StorageError> {
+    match error {
+        RestoreError::Storage(error) => Some(error),
+        RestoreError::Container(error) => of_container(error),
+        RestoreError::Recipe(error) => of_recipe(error),
+        RestoreError::LostPart { error, .. } | RestoreError::Lost { error, .. } => of_restore(error),
+        _ => None,
+    }
+}
+
+fn of_recipe(error: &RecipeError) -> Option<&StorageError> {
+    match error {
+        RecipeError::Container(error) => of_container(error),
         _ => None,
     }
 }

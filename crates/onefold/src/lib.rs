@@ -70,6 +70,7 @@ mod restore_request;
 mod restore_whole;
 mod revise;
 mod scope;
+pub mod self_test;
 mod series;
 mod settings;
 mod shares;

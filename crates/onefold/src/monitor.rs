@@ -23,10 +23,18 @@ pub enum WorkUnit {
     Containers,
     /// Backups.
     Backups,
+    /// Checks of a self-test.
+    Checks,
 }
 
 impl WorkUnit {
-    const ALL: [Self; 4] = [Self::Bytes, Self::Nodes, Self::Containers, Self::Backups];
+    const ALL: [Self; 5] = [
+        Self::Bytes,
+        Self::Nodes,
+        Self::Containers,
+        Self::Backups,
+        Self::Checks,
+    ];
 
     /// Its number, for messages.
     #[must_use]

@@ -259,7 +259,9 @@ fn restore_entries(
         let stats = restore::restore_tree(source, target, again, assembling, counters, cancel, &mut note)?;
         if request.delete {
             let mut tell = |path: &[u8]| monitor.tell_restored(RestoreFate::Delete, path);
-            after.deleted = restore::remove_surplus(&listing, target, &options, true, &mut tell, report)?;
+            let surplus = restore::remove_surplus(&listing, target, &options, true, &mut tell, report)?;
+            after.deleted = surplus.found;
+            note_mounts(surplus.mounts, monitor);
         }
         if request.verify {
             let at = (target, &failed);
@@ -271,6 +273,13 @@ fn restore_entries(
     let restored = run();
     streams::note_fences(listing, snapshot.id, monitor);
     restored
+}
+
+/// Notes the folders on other mounts, in which nothing is deleted.
+pub(crate) fn note_mounts(mounts: Vec<Vec<u8>>, monitor: &Monitor) {
+    for path in mounts {
+        monitor.add_note(Warning::MountSpared { path });
+    }
 }
 
 /// Fails unless `base` is a folder. The message for another entry ends with the hint.

@@ -11,7 +11,7 @@ use tree::Fate;
 use crate::error::{Error, Result};
 use crate::monitor::{Monitor, RestoreFate};
 use crate::repository::{Pinned, Repository};
-use crate::restore::{ensure_folder, options_of};
+use crate::restore::{ensure_folder, note_mounts, options_of};
 use crate::restore_request::RestoreRequest;
 use crate::restore_whole::{is_kept, stream_name};
 use crate::snapshots::Snapshot;
@@ -123,9 +123,11 @@ fn preview_pinned(
     })?;
     let deleted = if request.delete {
         let mut tell = |path: &[u8]| monitor.tell_restored(RestoreFate::Delete, path);
-        restore::remove_surplus(&listing, target, &options, false, &mut tell, &mut |fault| {
+        let surplus = restore::remove_surplus(&listing, target, &options, false, &mut tell, &mut |fault| {
             faults(&fault);
-        })?
+        })?;
+        note_mounts(surplus.mounts, monitor);
+        surplus.found
     } else {
         0
     };

@@ -191,6 +191,16 @@ pub enum Warning {
         /// The backup.
         backup: SessionId,
     },
+    /// A folder of a restore that deletes is on another mount.
+    #[error(
+        "{}: another file system is mounted there, or a folder is bound there, so nothing is deleted in it. To delete there \
+         too, restore that folder by itself (`onefold restore ID:PATH --delete --target FOLDER`)",
+        String::from_utf8_lossy(path)
+    )]
+    MountSpared {
+        /// The folder, as the backup has its path.
+        path: Vec<u8>,
+    },
     /// A backup was held or tagged after the decision to forget it.
     #[error("somebody held or tagged backup {backup} meanwhile, so it stays. The next run decides anew")]
     RevisedMeanwhile {
@@ -236,6 +246,7 @@ impl Warning {
             Self::OlderFiles { .. } | Self::OlderFile { .. } => "older_files",
             Self::ExpiredAllTheSame { .. } => "expired_all_the_same",
             Self::MayBeHeld { .. } => "may_be_held",
+            Self::MountSpared { .. } => "mount_spared",
             Self::RevisedMeanwhile { .. } => "revised_meanwhile",
             Self::BackupUnread { .. } => "backup_unread",
             Self::Server { .. } => "server",

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use format::listing::{EntryKind, ListingEntry};
-use tree::{Fate, RestoreOptions, Surplus, SurplusObserver, Survey, TreeError};
+use tree::{Fate, RestoreOptions, Surplus, SurplusObserver, SurplusReport, Survey, TreeError};
 
 use crate::listing::{BackupListing, Wanted};
 use crate::tree::Fault;
@@ -54,7 +54,7 @@ pub fn preview_tree(
 }
 
 /// Finds the entries of a target that the backup does not have, in folders that were requested as a
-/// whole, and removes them if `removes`. Returns how many they are, with those below folders.
+/// whole, and removes them if `removes`. The faults of the returned report are passed to `faults`.
 ///
 /// # Errors
 /// If the listing cannot be read: then nothing more is removed. Entries that cannot be removed are
@@ -66,7 +66,7 @@ pub fn remove_surplus(
     removes: bool,
     observer: &mut SurplusObserver<'_>,
     faults: &mut (dyn FnMut(Fault) + Send),
-) -> Result<u64, TreeError> {
+) -> Result<SurplusReport, TreeError> {
     // Before anything is removed, all of the listing is read once: what its rest names would look
     // like surplus.
     let mut entries = listing.entries(Wanted::by_restore(options))?;
@@ -76,7 +76,8 @@ pub fn remove_surplus(
     while let Some(listed) = entries.next_entry()? {
         surplus.see(&listed.entry);
     }
-    let (found, failed) = surplus.finish();
-    failed.into_iter().for_each(|fault| faults(Fault::Tree(fault)));
-    Ok(found)
+    let mut report = surplus.finish();
+    let failed = report.faults.drain(..);
+    failed.for_each(|fault| faults(Fault::Tree(fault)));
+    Ok(report)
 }

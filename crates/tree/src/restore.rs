@@ -60,7 +60,7 @@ pub use options::{Include, Overwrite, Owners, RestoreOptions, Sparse};
 pub use pending::PendingFile;
 pub use reread::{Reread, Restored, drop_pages};
 use stays::stays;
-pub use surplus::{Surplus, SurplusObserver};
+pub use surplus::{Surplus, SurplusObserver, SurplusReport};
 pub use survey::{Fate, Survey};
 use there::{finish_node, keeps, look, same_name};
 

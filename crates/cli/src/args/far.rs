@@ -24,7 +24,7 @@ pub(super) const OF_FAR: [&str; 5] = [
 const KIB: NonZeroU64 = NonZeroU64::new(1024).unwrap();
 
 /// How a store in an object store is reached.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Options for object stores")]
 pub(crate) struct Far {
     /// Keep nothing of the store on this machine, and use nothing that was kept
@@ -60,6 +60,14 @@ impl Far {
         Some(CacheOptions::new(folder).bytes_max(self.cache_size))
     }
 
+    /// The same for a store that is read alone: nothing in it gets a storage class.
+    pub(crate) fn reading(&self) -> Self {
+        Self {
+            storage_class: None,
+            ..self.clone()
+        }
+    }
+
     /// How the object store at that place is used.
     ///
     /// # Errors
@@ -75,10 +83,15 @@ impl Far {
         })
     }
 
-    /// An option was typed, and the store is in no object store.
-    pub(super) fn idle(repos: [Option<&Path>; 2], matches: &ArgMatches) -> Option<Idle> {
+    /// An option was typed, and no store of the command is in an object store: neither that which
+    /// it writes nor that which it only reads.
+    pub(super) fn idle(written: Option<&Path>, read: Option<&Path>, matches: &ArgMatches) -> Option<Idle> {
         let is_there = |repo: &Path| repo.to_str().is_some_and(ObjectStoreLocation::is_meant);
-        if repos.into_iter().flatten().any(is_there) {
+        if written.is_some_and(is_there) || read.is_some_and(is_there) {
+            if is_typed(matches, "storage_class") && !written.is_some_and(is_there) {
+                let why = "--storage-class concerns what is written, and the store that is written is in no object store";
+                return Some((ErrorKind::ArgumentConflict, why.to_owned()));
+            }
             let both = is_typed(matches, "no_cache") && is_typed(matches, "cache_size");
             let why = "--cache-size concerns the cache, and --no-cache uses none";
             return both.then(|| (ErrorKind::ArgumentConflict, why.to_owned()));

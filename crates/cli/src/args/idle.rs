@@ -25,7 +25,17 @@ const OF_STORES: [&str; 7] = [
     "no_pin",
 ];
 /// The commands that open no store.
-const WITHOUT_STORE: [&str; 6] = ["analyze", "completions", "join", "man", "pool", "volume"];
+const WITHOUT_STORE: [&str; 7] = [
+    "analyze",
+    "completions",
+    "join",
+    "man",
+    "pool",
+    "self-test",
+    "volume",
+];
+/// The options about the cache of an object store.
+const OF_CACHE: [&str; 2] = ["no_cache", "cache_size"];
 /// Options of a backup that the store's half of it would need. A server decides these itself.
 const OF_STORES_HALF: [&str; 5] = [
     "cap",
@@ -39,20 +49,21 @@ const OF_STORES_HALF: [&str; 5] = [
 /// stores.
 pub(super) fn built(mut clap: Clap) -> Clap {
     clap.build();
-    WITHOUT_STORE
-        .into_iter()
-        .fold(clap, |clap, name| clap.mut_subcommand(name, without_store))
+    WITHOUT_STORE.into_iter().fold(clap, |clap, name| {
+        clap.mut_subcommand(name, |command| without_store(name, command))
+    })
 }
 
 /// Hides options about stores in the help of a command and of those below it.
-fn without_store(command: Clap) -> Clap {
+fn without_store(name: &str, command: Clap) -> Clap {
     command
         .mut_args(|arg| {
             let id = arg.get_id().as_str();
-            let is_idle = OF_STORES.contains(&id) || OF_FAR.contains(&id);
+            let is_far = name != "self-test" || OF_CACHE.contains(&id);
+            let is_idle = OF_STORES.contains(&id) || is_far && OF_FAR.contains(&id);
             if is_idle { arg.hide(true) } else { arg }
         })
-        .mut_subcommands(without_store)
+        .mut_subcommands(|below| without_store(name, below))
 }
 
 impl Cli {
@@ -62,8 +73,16 @@ impl Cli {
         self.command
             .idle(matches)
             .or_else(|| two_passwords(matches))
-            .or_else(|| Far::idle([self.global.repo.as_deref(), self.command.source()], matches))
+            .or_else(|| Far::idle(self.written(), self.command.source(), matches))
             .or_else(|| self.command.idle_in_store(matches))
+    }
+
+    /// The store, or place, that the command writes.
+    fn written(&self) -> Option<&Path> {
+        match &self.command {
+            Command::SelfTest(test) => test.place.as_deref(),
+            _ => self.global.repo.as_deref(),
+        }
     }
 
     /// The option for backups of a profile was typed, and there is none.
@@ -228,6 +247,11 @@ impl Command {
                 let why = "--json prints results as JSON, and this command prints a text for another program";
                 Some((ErrorKind::ArgumentConflict, why.to_owned()))
             }
+            Self::SelfTest(_) => Self::idle_store(matches, &OF_STORES).or_else(|| {
+                let idle = OF_CACHE.iter().find(|id| is_typed(matches, id))?;
+                let why = format!("{} concerns the cache, and a self-test uses none", option(idle));
+                Some((ErrorKind::ArgumentConflict, why))
+            }),
             Self::Analyze(_)
             | Self::Join(_)
             | Self::Completions(_)

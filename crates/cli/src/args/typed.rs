@@ -134,6 +134,19 @@ pub(crate) fn own_store() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
+/// Parses a place that a self-test writes to.
+pub(crate) fn tested_place() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match elsewhere(&path) {
+        Some(_) if is_on_server(&path) => Err(
+            "a self-test writes to a folder or an object store itself: run it on the server, with the place that the server \
+             stores in"
+                .to_owned(),
+        ),
+        Some(prefix) if !is_in_object_store(&path) => Err(told_elsewhere(&path, &prefix)),
+        _ => Ok(path),
+    })
+}
+
 /// Parses the place of a store: also a namespace of a server.
 pub(crate) fn store_place() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match elsewhere(&path) {

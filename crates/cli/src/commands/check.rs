@@ -1,17 +1,13 @@
 //! `onefold check`
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use cli_support::Code;
 use cli_support::output::{Output, bytes, count, lossy};
 use cli_support::progress::{self, Status};
 use onefold::{CheckReport, Clock as _, Finding, Monitor, ReadData, SystemClock, operations};
 use serde::Serialize;
 
-use crate::args::{Check, Global};
-
-/// What `--read-data` takes.
-const FORMS: &str =
-    "--read-data takes a share such as 5%, a part such as 3/30, or day/30 for another part each day";
+use crate::args::{Check, Global, Reading};
 
 const DAY_NANOS: i64 = 86_400_000_000_000;
 
@@ -62,9 +58,9 @@ struct Summary {
 }
 
 pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code> {
-    let read_data = match &args.read_data {
+    let read_data = match args.read_data {
         None => ReadData::None,
-        Some(text) => read_data_of(text)?,
+        Some(reading) => read_data_of(reading)?,
     };
     let opened = super::open_anywhere(global)?;
     let store = opened.repository();
@@ -81,13 +77,6 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
             leftover.object, leftover.what
         ))?;
         output.object(&FoundLine::of("leftover", leftover))?;
-    }
-    for backup in &report.unread_backups {
-        output.result(format!("backup {backup} could not be read now, and may be whole"))?;
-        output.object(&UnreadBackup {
-            message_type: "unread_backup",
-            snapshot_id: backup.get(),
-        })?;
     }
     tell_backups(&report, output)?;
     output.line(format!(
@@ -135,8 +124,16 @@ pub(super) fn tell_findings(findings: &[Finding], output: Output) -> Result<()> 
     Ok(())
 }
 
-/// Names the backups that cannot be restored whole, and their files.
+/// Names the backups that could not be read now, those that cannot be restored whole, and their
+/// files.
 pub(super) fn tell_backups(report: &CheckReport, output: Output) -> Result<()> {
+    for backup in &report.unread_backups {
+        output.result(format!("backup {backup} could not be read now, and may be whole"))?;
+        output.object(&UnreadBackup {
+            message_type: "unread_backup",
+            snapshot_id: backup.get(),
+        })?;
+    }
     for backup in &report.damaged_backups {
         output.result(format!("backup {backup} cannot be restored whole"))?;
         let files = report.damaged_files.get(backup).into_iter().flatten();
@@ -198,27 +195,14 @@ fn say_in_words(report: &CheckReport, read_data: ReadData, output: Output) -> Re
     Ok(())
 }
 
-/// What `--read-data=TEXT` asks for.
-fn read_data_of(text: &str) -> Result<ReadData> {
-    let Some((part, of)) = text.split_once('/') else {
-        return share(text).map(ReadData::Share);
-    };
-    let of: u32 = of.parse().ok().filter(|of| *of > 0).context(FORMS)?;
-    let part = if part == "day" {
-        let days = SystemClock.wall().get() / DAY_NANOS;
-        u32::try_from(days.rem_euclid(i64::from(of))).context(FORMS)?
-    } else {
-        let part: u32 = part.parse().context(FORMS)?;
-        part.checked_sub(1).filter(|part| *part < of).context(FORMS)?
-    };
-    Ok(ReadData::Part { part, of })
-}
-
-fn share(text: &str) -> Result<f64> {
-    let number = text.strip_suffix('%').context(FORMS)?;
-    let percent: f64 = number.trim().parse().context(FORMS)?;
-    if !(percent > 0.0 && percent <= 100.0) {
-        bail!("--read-data takes a share above 0% and up to 100%");
+/// What is read now.
+fn read_data_of(reading: Reading) -> Result<ReadData> {
+    match reading {
+        Reading::Now(read_data) => Ok(read_data),
+        Reading::Daily(of) => {
+            let days = SystemClock.wall().get() / DAY_NANOS;
+            let part = u32::try_from(days.rem_euclid(i64::from(of))).context("the day of the check")?;
+            Ok(ReadData::Part { part, of })
+        }
     }
-    Ok(percent / 100.0)
 }

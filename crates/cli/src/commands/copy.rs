@@ -154,7 +154,7 @@ pub(super) fn open_source(
         None if may_share => password::existing(global),
         None => password::ask("password for the store to copy from: "),
     };
-    let opened = open_as(global, place, (&credential, false)).map_err(|error| {
+    let opened = open_as(global, &global.far.reading(), place, (&credential, false)).map_err(|error| {
         let kind = error.downcast_ref::<onefold::Error>().map(onefold::Error::kind);
         if kind == Some(ErrorKind::WrongPassword) && !is_said {
             return error.context("say its password with --from-password-file or --from-password-command");

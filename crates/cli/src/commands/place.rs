@@ -13,7 +13,7 @@ use onefold::{
 use transport::{Address, Traffic, Tunnel};
 
 use super::{open_with, typed};
-use crate::args::Global;
+use crate::args::{Far, Global};
 use crate::{folders, password};
 
 /// The place of a store.
@@ -130,11 +130,8 @@ pub(super) fn elsewhere(named: &Path) -> Option<Result<Place>> {
 /// Opens the store that the arguments name, wherever it is.
 pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
     let is_at_hand = password::is_at_hand(global);
-    let opened = open_as(
-        global,
-        place(global)?,
-        (&|| password::existing(global), is_at_hand),
-    )?;
+    let credential: (&dyn Fn() -> Result<Credential>, bool) = (&|| password::existing(global), is_at_hand);
+    let opened = open_as(global, &global.far, place(global)?, credential)?;
     match (&opened, &global.idle_on_server) {
         (Opened::Remote(_), Some(idle)) => Err(IdleOption(Arc::clone(idle)).into()),
         _ => Ok(opened),
@@ -144,6 +141,7 @@ pub(super) fn open_anywhere(global: &Global) -> Result<Opened> {
 /// Opens the store at a place, with the password that the function gives; as of `open_with`.
 pub(super) fn open_as(
     global: &Global,
+    far: &Far,
     place: Place,
     credential: (&dyn Fn() -> Result<Credential>, bool),
 ) -> Result<Opened> {
@@ -158,9 +156,9 @@ pub(super) fn open_as(
             return Ok(Opened::Local(open(&env, true, None)?));
         }
         Place::ObjectStore(location) => {
-            let options = global.far.options(&location)?;
+            let options = far.options(&location)?;
             let env = Env::object_store(&location, &options).map_err(onefold::Error::from)?;
-            return Ok(Opened::Local(open(&env, true, global.far.cache())?));
+            return Ok(Opened::Local(open(&env, true, far.cache())?));
         }
         Place::Server(address) => over_network(&address)?,
         Place::Tunnel(tunnel) => through(tunnel),

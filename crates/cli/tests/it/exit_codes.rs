@@ -171,7 +171,11 @@ fn unknown_backups_paths_and_arguments_are_1_or_2() {
     bed.run(["prune", "--max-repack", "some"])
         .expect(2)
         .says(&["a size"]);
-    bed.run(["check", "--read-data=0%"]).expect(1).says(&["share"]);
+    for wrong in ["banana", "0%", "5", "31/30"] {
+        bed.run(["check", &format!("--read-data={wrong}")])
+            .expect(2)
+            .says(&["5%", "3/30", "day/30"]);
+    }
     bed.run(["init", "--repo", "other", "--chunk-kib", "3"])
         .expect(1)
         .says(&["power of two"]);

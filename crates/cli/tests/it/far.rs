@@ -113,3 +113,35 @@ fn these_options_are_refused_for_a_folder() {
         bed.run(["snapshots", option]).expect(2).says(&["object store"]);
     }
 }
+
+/// A storage class is of what is written: the store to copy from may be at another service, which
+/// has no class of that name, or in a folder.
+#[test]
+fn a_storage_class_concerns_the_store_that_a_copy_writes() {
+    let Some(server) = S3Server::start() else { return };
+    let mut bed = bed_at(&server, &server.location("copies"));
+    bed.ok(["init", "--reserve-mib", "0"]);
+    let copy = |from: &str| {
+        let class = "--storage-class=STANDARD_IA";
+        let password = "--from-insecure-no-password";
+        bed.run(["copy", password, "--from-repo", from, class])
+    };
+    // Without an account, Azure is never asked.
+    let ran = copy("azure:box");
+    assert!(!ran.err().contains("STANDARD_IA"), "{}", ran.err());
+    ran.expect(1).says(&["azure:box", "AZURE_"]);
+    bed.ok(["init", "--repo", "plain", "--reserve-mib", "0"]);
+    copy("plain").expect(0);
+    let source = server.location("copies");
+    bed.set("ONEFOLD_REPOSITORY", bed.path("plain").to_str().unwrap());
+    let password = "--from-insecure-no-password";
+    bed.run([
+        "copy",
+        password,
+        "--from-repo",
+        &source,
+        "--storage-class=STANDARD_IA",
+    ])
+    .expect(2)
+    .says(&["--storage-class concerns what is written"]);
+}

@@ -1,6 +1,8 @@
 //! `--json` prints JSON lines and nothing else; without it, a pipe sees no progress.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use crate::bed::{Bed, last, lines, noise};
 
@@ -196,6 +198,41 @@ fn the_page_has_every_kind() {
     let lacking: Vec<_> = all
         .iter()
         .filter(|word| !page.contains(&format!("`{word}`")))
+        .collect();
+    assert!(lacking.is_empty(), "{lacking:?}");
+}
+
+/// The types of messages that the sources of the program name.
+fn message_types(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            message_types(&path, found);
+            continue;
+        }
+        let source = fs::read_to_string(&path).unwrap();
+        let product = source.split("#[cfg(test)]").next().unwrap();
+        for beginning in ["message_type: \"", "message_type\": \"", "FoundLine::of(\""] {
+            let words = product.split(beginning).skip(1);
+            found.extend(words.map(|rest| rest.split('"').next().unwrap().to_owned()));
+        }
+    }
+}
+
+#[test]
+fn the_page_has_every_type_of_message() {
+    let page = include_str!("../../../../docs/cli.md");
+    let (_, table) = page.split_once("\n## JSON lines").unwrap();
+    let (table, _) = table.split_once("\n### Lines with many fields").unwrap();
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut types = BTreeSet::new();
+    for folder in ["cli/src", "cli-support/src"] {
+        message_types(&crates.join(folder), &mut types);
+    }
+    assert!(types.len() > 50, "{types:?}");
+    let lacking: Vec<_> = types
+        .iter()
+        .filter(|word| !table.contains(&format!("`{word}`")))
         .collect();
     assert!(lacking.is_empty(), "{lacking:?}");
 }

@@ -49,6 +49,7 @@ mod restore_options;
 mod restores;
 mod round_trips;
 mod screen;
+mod self_test;
 mod series;
 mod served;
 mod server;

@@ -143,7 +143,7 @@ fn a_tree_is_backed_up_twice_and_restored_unchanged() {
     };
     assert_eq!(read("1/3") + read("2/3") + read("3/3"), read("100%"));
     for wrong in ["0/3", "4/3", "1/0", "x/3", "day/"] {
-        bed.run(["check", &format!("--read-data={wrong}")]).expect(1);
+        bed.run(["check", &format!("--read-data={wrong}")]).expect(2);
     }
     let stats = bed.ok(["stats", "all"]);
     assert!(stats.out().contains("reserve      1.00 MiB"), "{}", stats.out());

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::bed::{Bed, last, noise};
+use crate::bed::{Bed, last, lines, noise};
 
 /// A store with two backups of `src`, and a copy of it in `other`.
 fn bed() -> Bed {
@@ -103,4 +103,34 @@ fn bad_second_copies_are_written_anew() {
     let ran = bed.ok(["repair"]);
     assert!(ran.out().contains("which had a bad copy"), "{}", ran.out());
     bed.assert_sound();
+}
+
+/// The storage does not give a manifest: nobody knows whether the backup is whole.
+#[test]
+fn backups_that_cannot_be_read_now_are_named() {
+    let mut bed = bed();
+    let Some(disk) = testfs::mount(testfs::Options {
+        unreadable: Some(("0000000000002.0".to_owned(), 0)),
+        ..testfs::Options::default()
+    }) else {
+        return;
+    };
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .args([bed.store(), disk.path().join("store")])
+        .status();
+    assert!(copied.unwrap().success());
+    bed.set("ONEFOLD_REPOSITORY", disk.path().join("store").to_str().unwrap());
+    let text = bed.run(["repair"]).expect(1).out();
+    assert!(
+        text.contains("backup 2 could not be read now, and may be whole"),
+        "{text}"
+    );
+    let told = lines(&bed.run(["repair", "--json"]).expect(1).out);
+    let unread: Vec<_> = told
+        .iter()
+        .filter(|line| line["message_type"] == "unread_backup")
+        .collect();
+    assert_eq!(unread.len(), 1, "{told:?}");
+    assert_eq!(unread[0]["snapshot_id"], 2);
 }

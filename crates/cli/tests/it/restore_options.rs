@@ -272,6 +272,14 @@ fn nothing_is_deleted_on_another_mount() {
         return;
     };
     assert_eq!(ran.expect(0).out(), "u\nw\nr\nr\nr\n1\n");
+    // Each mount in place of a folder of the backup is named once, with the outermost alone.
+    let errors = fs::read_to_string(bed.path("errors")).unwrap();
+    let named = |path: &str| {
+        let is_it = |line: &&str| line.contains(path) && line.contains("nothing is deleted in it");
+        errors.lines().filter(is_it).count()
+    };
+    assert_eq!((named("/src/usb:"), named("/src/whole:")), (1, 1), "{errors}");
+    assert_eq!(named(""), 2, "{errors}");
 }
 
 #[test]

@@ -231,11 +231,24 @@ fn other(action: &'static str, name: &str, error: &Error) -> StorageError {
     if chain(error).any(is_full) {
         return StorageError::NoSpace { name };
     }
+    let failure = Failure::of(error);
+    let is_unanswered = failure.transport.is_some() || failure.status.is_some_and(is_of_server);
+    let kind = if is_unanswered {
+        io::ErrorKind::NotConnected
+    } else {
+        io::ErrorKind::Other
+    };
     StorageError::Io {
         action,
         name,
-        source: io::Error::other(Failure::of(error).text()),
+        source: io::Error::new(kind, failure.text()),
     }
+}
+
+/// Whether a status says that the object store itself cannot answer now, or does not take these
+/// credentials any more.
+const fn is_of_server(status: u16) -> bool {
+    status >= 500 || matches!(status, 401 | 403 | 408 | 429)
 }
 
 #[cfg(test)]
@@ -269,6 +282,19 @@ mod tests {
         }
         let told = told(&answered("502 Bad Gateway", "<html>SESAME</html>"));
         assert_eq!(told, "s3:https://h/b: the object store answered 502");
+    }
+
+    #[test]
+    fn an_object_store_that_is_out_of_order_is_an_outage() {
+        for (status, is_outage) in [
+            ("503 Slow Down", true),
+            ("429 Too Many", true),
+            ("403 Forbidden", true),
+            ("416 Range", false),
+        ] {
+            let error = storage_error("read", "a", answered(status, ""));
+            assert_eq!(error.is_outage(), is_outage, "{status}");
+        }
     }
 
     #[test]

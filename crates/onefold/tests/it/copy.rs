@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use env::fault::{Counted, FailWith, Fault, OpKind};
 use onefold::operations::copy;
 use onefold::{
     Backup, CopyReport, CopyRequest, CopyStep, Credential, EntryKind, Error, Filter, HoldEnd, InitOptions,
@@ -409,6 +410,43 @@ fn damage_of_the_source_costs_only_the_backups_that_have_it() {
         assert_eq!((report.copied.len(), report.skipped.len()), (1, 2), "{when}");
         let copy = snapshot(&to, report.copied[0].made.id);
         assert_restores(&to, &copy, &root, &tree.picture(), &when);
+    }
+}
+
+/// A source that refuses or is gone has no damage by that: the copy ends, and the next one resumes.
+#[test]
+fn an_outage_of_the_source_is_no_damage() {
+    for (pair, is_one_domain) in Pair::both(1380) {
+        let from = pair.source.open();
+        for (name, seed) in [("/one", 1381), ("/two", 1382)] {
+            back_up_bytes(&from, name, &noise(seed, 300 << 10), &How::plain()).unwrap();
+        }
+        let mut outages = 0;
+        for n in (1..120).step_by(3) {
+            let (from, to) = (pair.source.open(), pair.destination.open());
+            let fault = Fault::fail_from(n, FailWith::Denied).counting(Counted::Only(OpKind::Get));
+            pair.source.storage.inject_here(fault);
+            let ended = try_copy(&from, &to, &request());
+            pair.source.storage.clear_faults();
+            match ended {
+                Ok(report) => assert!(report.failed.is_empty(), "{n}: {:?}", report.failed),
+                Err(error @ Error::SourceOutage { .. }) => {
+                    outages += 1;
+                    let text = error.to_string();
+                    assert!(
+                        text.contains("permission denied") && text.contains("run the command again"),
+                        "{text}"
+                    );
+                }
+                // The storage refused before anything was copied.
+                Err(error) => assert!(error.to_string().contains("permission denied"), "{n}: {error}"),
+            }
+        }
+        assert!(outages > 2, "one domain: {is_one_domain}, {outages} outages");
+        let to = pair.destination.open();
+        let report = copy_all(&from, &to);
+        assert_eq!(report.copied.len() + report.skipped.len(), 2);
+        assert_sound(&to, &format!("one domain: {is_one_domain}"));
     }
 }
 

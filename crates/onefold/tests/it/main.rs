@@ -46,6 +46,7 @@ mod repair_twins;
 mod resume;
 mod retained;
 mod seam;
+mod self_test;
 mod series;
 mod sources;
 mod together;

@@ -37,12 +37,24 @@ use crate::{Action, FolderId, TreeError, order};
 /// not told, even if something in it stays, and so the folder.
 pub type SurplusObserver<'a> = dyn FnMut(&[u8]) + 'a;
 
+/// What was found.
+#[derive(Debug, Default)]
+pub struct SurplusReport {
+    /// How many entries are surplus, with those below surplus folders.
+    pub found: u64,
+    /// Folders on other mounts, as the backup has their paths: nothing in them was looked at.
+    pub mounts: Vec<Vec<u8>>,
+    /// What could not be removed.
+    pub faults: Vec<TreeError>,
+}
+
 /// Finds surplus entries, and removes them if it is said to.
 pub struct Surplus<'a> {
     top: Option<Arc<Folder>>,
     filter: Filter,
     options: &'a RestoreOptions,
     levels: Vec<Level>,
+    mounts: Vec<Vec<u8>>,
     remover: Remover<'a>,
     observer: &'a mut SurplusObserver<'a>,
 }
@@ -87,6 +99,7 @@ impl<'a> Surplus<'a> {
                 names: None,
             }],
             top,
+            mounts: Vec::new(),
             filter: Filter::new(options),
             options,
             remover: Remover::new(removes, &options.spared, &options.excludes),
@@ -125,14 +138,17 @@ impl<'a> Surplus<'a> {
         }
     }
 
-    /// Finishes the last folders. Returns how many entries are surplus, with those below surplus
-    /// folders, and what could not be removed.
+    /// Finishes the last folders.
     #[must_use]
-    pub fn finish(mut self) -> (u64, Vec<TreeError>) {
+    pub fn finish(mut self) -> SurplusReport {
         while let Some(level) = self.levels.pop() {
             self.close(level);
         }
-        (self.remover.found, self.remover.faults)
+        SurplusReport {
+            found: self.remover.found,
+            mounts: self.mounts,
+            faults: self.remover.faults,
+        }
     }
 
     fn align(&mut self, parents: &[&[u8]]) {
@@ -173,6 +189,9 @@ impl<'a> Surplus<'a> {
                     (Some(mount), Some(above)) => !mount.is_same(above),
                     _ => false,
                 });
+        if is_asked && is_elsewhere && !above.is_elsewhere {
+            self.mounts.push(path.clone());
+        }
         self.levels.push(Level {
             name: name.to_vec(),
             path,
