@@ -8,26 +8,37 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 KEY, SECRET, REGION, BUCKET = "bucketkey", "bucketsecretbucket", "us-east-1", "shared"
-# How much faster the monotonic clocks of a prune run: half an hour of silence takes half a second.
+# How much faster the monotonic clocks of prunes and the like run: half an hour of silence takes half a second.
 FAST = 4000
 # How much faster those of some backups run: a heartbeat each 0.2 seconds, with which they answer.
 BRISK = 50
 
 
 class Server:
-    """versitygw on a folder and a port that stay the same when it is killed and started again."""
+    """versitygw on a folder and a port that stay the same when it is killed and started again, and a
+    relay before it if a round trip is to take time."""
 
-    def __init__(self, program, folder):
+    def __init__(self, program, folder, trip):
         self.program, self.folder = program, folder
         (folder / BUCKET).mkdir(parents=True)
         with socket.socket() as bound:
             bound.bind(("127.0.0.1", 0))
             self.port = bound.getsockname()[1]
-        self.gateway = None
+        self.gateway = self.relay = None
         self.start()
+        self.told_port = self.port
+        if trip:
+            relay = Path(__file__).parent.parent / "far" / "relay.py"
+            self.relay = subprocess.Popen(
+                [sys.executable, relay, str(self.port), str(trip)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )
+            self.told_port = int(self.relay.stdout.readline())
 
     def start(self):
         self.gateway = subprocess.Popen(
@@ -51,8 +62,14 @@ class Server:
         self.gateway.kill()
         self.gateway.wait()
 
+    def end(self):
+        self.kill()
+        if self.relay:
+            self.relay.terminate()
+            self.relay.wait()
+
     def url(self, prefix):
-        return f"s3:http://127.0.0.1:{self.port}/{BUCKET}/{prefix}"
+        return f"s3:http://127.0.0.1:{self.told_port}/{BUCKET}/{prefix}"
 
 
 class Host:
@@ -100,7 +117,7 @@ class Job:
     """A command that runs: `end` is its exit code, or None."""
 
     def __init__(self, host, log, kind, words, rate=None):
-        self.host, self.kind, self.words, self.log = host, kind, list(map(str, words)), log
+        self.host, self.kind, self.words, self.log = host, kind, list(words), log
         env = dict(host.env)
         if rate:
             env.update(HASTEN=str(rate), LD_PRELOAD=str(host.hasten))
@@ -108,15 +125,15 @@ class Job:
         self.began = time.monotonic()
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [os.environ["ONEFOLD"], *self.words], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+                [os.environ["ONEFOLD"], *map(str, self.words)], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
         self.seconds = None
 
     @property
     def usual_key(self):
         """Commands with equal keys take about as long."""
-        limits = [after for word, after in zip(self.words, self.words[1:]) if word == "--limit-upload"]
-        return (self.kind, *limits)
+        at = self.words.index("--limit-upload") if "--limit-upload" in self.words else None
+        return (self.kind, at and self.words[at + 1])
 
     def poll(self):
         if self.seconds is None and self.process.poll() is not None:
@@ -175,7 +192,7 @@ def picture(tree):
 
 def built_hasten(folder):
     """The library that lets clocks run faster."""
-    source = os.path.join(os.path.dirname(__file__), "hasten.c")
+    source = Path(__file__).parent / "hasten.c"
     made = folder / "hasten.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", source, "-o", made], check=True)
     return made
