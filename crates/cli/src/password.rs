@@ -143,15 +143,15 @@ fn from_variable(name: &str) -> Result<Option<Credential>> {
 }
 
 /// The password that systemd passes to the unit of a service (`LoadCredential=`). A unit has an
-/// empty one where the administrator made no file for it.
+/// empty line where the administrator made no file for it.
 fn of_service() -> Result<Option<Credential>> {
     let Some(folder) = std::env::var_os("CREDENTIALS_DIRECTORY") else {
         return Ok(None);
     };
     let file = Path::new(&folder).join("onefold.password");
-    match std::fs::metadata(&file) {
-        Ok(metadata) if metadata.len() > 0 => from_file(&file).map(Some),
-        Ok(_) => Ok(None),
+    match std::fs::read(&file) {
+        Ok(text) if text.trim_ascii().is_empty() => Ok(None),
+        Ok(_) => from_file(&file).map(Some),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("reading the password from {}", file.display())),
     }

@@ -1,5 +1,8 @@
 //! `onefold completions`, `onefold man`
 
+mod guide;
+
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -50,10 +53,34 @@ pub(crate) fn man(args: &Args, output: Output) -> Result<Code> {
     Ok(Code::Success)
 }
 
+/// The page of a command: what clap knows, and the guide's text for readers of the pages alone.
 fn page(clap: &clap::Command) -> Result<Vec<u8>> {
+    let man = Man::new(clap.clone());
+    let name = clap.get_bin_name().unwrap_or_else(|| clap.get_name());
+    let (guide, end) = guide::of(name);
     let mut page = Vec::new();
-    Man::new(clap.clone()).render(&mut page)?;
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    page.write_all(synopsis(clap).as_bytes())?;
+    man.render_description_section(&mut page)?;
+    page.write_all(guide.as_bytes())?;
+    man.render_options_section(&mut page)?;
+    if clap.get_subcommands().any(|below| !below.is_hide_set()) {
+        man.render_subcommands_section(&mut page)?;
+    }
+    page.write_all(end.as_bytes())?;
+    if clap.get_version().is_some() {
+        man.render_version_section(&mut page)?;
+    }
     Ok(page)
+}
+
+/// How the command is used, as `--help` says it: the list of all options follows in the page.
+fn synopsis(clap: &clap::Command) -> String {
+    let usage = clap.clone().render_usage().to_string();
+    let usage = usage.strip_prefix("Usage: ").unwrap_or(&usage);
+    let lines: Vec<&str> = usage.lines().map(str::trim).collect();
+    guide::roff(&format!("# SYNOPSIS\n{}\n", lines.join("\n\n")))
 }
 
 /// Writes the pages of a command and of those below it. Returns how many they are.

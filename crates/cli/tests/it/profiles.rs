@@ -257,10 +257,12 @@ fn a_unit_of_systemd_may_pass_the_password() {
     with_credentials(&["-P", "home", "init"])
         .expect(1)
         .says(&["no password was given"]);
-    fs::write(folder.join("onefold.password"), "").unwrap();
-    with_credentials(&["-P", "home", "init"])
-        .expect(1)
-        .says(&["no password was given"]);
+    for empty in ["", "\n"] {
+        fs::write(folder.join("onefold.password"), empty).unwrap();
+        with_credentials(&["-P", "home", "init"])
+            .expect(1)
+            .says(&["no password was given"]);
+    }
     fs::write(folder.join("onefold.password"), "secret\n").unwrap();
     with_credentials(&["-P", "home", "init"]).expect(0);
     with_credentials(&["-P", "home", "snapshots"]).expect(0);
