@@ -154,17 +154,19 @@ mod tests {
     #[test]
     fn reads_that_follow_each_other_go_further_each_time() {
         let (ahead, name) = (Ahead::default(), ObjectName::new("data/1").unwrap());
-        let object: Vec<u8> = (0..8 << 20).map(|at: u32| (at / 1000) as u8).collect();
+        let object: Vec<u8> = (0..8 << 18).flat_map(|word: u32| word.to_le_bytes()).collect();
+        let from = |begin: u64, len: u64| {
+            let begin = usize::try_from(begin).unwrap();
+            &object[begin..object.len().min(begin + usize::try_from(len).unwrap())]
+        };
         let (mut requests, mut at) = (Vec::new(), 72);
         while at + 30_000 <= object.len() as u64 {
             let read = range(at, 30_000);
-            let wanted = &object[at as usize..(at + 30_000) as usize];
             match ahead.step(&name, read) {
-                Step::Kept(bytes) => assert_eq!(bytes, wanted),
+                Step::Kept(bytes) => assert_eq!(bytes, from(at, 30_000)),
                 Step::Read(bytes) => {
                     requests.push(bytes);
-                    let end = object.len().min((at + bytes) as usize);
-                    ahead.keep(&name, at, Arc::new(object[at as usize..end].to_vec()));
+                    ahead.keep(&name, at, Arc::new(from(at, bytes).to_vec()));
                 }
             }
             at += 30_000;
