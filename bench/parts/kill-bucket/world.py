@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 KEY, SECRET, REGION, BUCKET = "bucketkey", "bucketsecretbucket", "us-east-1", "shared"
-# How much faster the monotonic clocks of prunes and the like run: half an hour of silence takes half a second.
+# How much faster the monotonic clocks of prunes and the like run: half an hour of silence takes
+# half a second.
 FAST = 4000
 # How much faster those of some backups run: a heartbeat each 0.2 seconds, with which they answer.
 BRISK = 50

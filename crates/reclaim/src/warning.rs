@@ -45,10 +45,11 @@ pub enum Warning {
         /// The backup.
         backup: SessionId,
     },
-    /// Another host's prune held the lease, and this one waited to see whether it is dead.
+    /// Another prune held the lease, and no lock showed whether it lives: it is on another host, or
+    /// the storage has no locks. So this one waited to see whether it is dead.
     #[error(
-        "waited for the prune of session {session}, which is not on this host. It counts as dead after {minutes} minutes \
-         of silence"
+        "waited for the prune of session {session}: no lock shows here whether it lives, so it counts as dead after \
+         {minutes} minutes of silence"
     )]
     WaitedForPrune {
         /// The other prune's session.
