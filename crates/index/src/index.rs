@@ -12,14 +12,14 @@
 //! The index is in the store's storage on local disks. For a remote store it is in a local cache
 //! folder, because mapping a remote object reads it whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod reload;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
 
-use env::{Moment, Storage, StorageError};
+use env::{Moment, Storage};
 use format::names;
-use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId, UnixNanos};
+use types::{ContainerId, Fingerprint, ObjectName, SessionId, StoreId};
 
 use crate::candidates::chosen_of;
 use crate::error::{IndexError, Warning};
@@ -148,122 +148,6 @@ impl Index {
         }
         index.reload_since(since)?;
         Ok(index)
-    }
-
-    /// Looks for runs that other processes have written or merged since.
-    ///
-    /// # Errors
-    /// Errors of the storage.
-    pub fn reload(&self) -> Result<(), IndexError> {
-        self.reload_since(self.inner.storage.moment())
-    }
-
-    /// Like [`Self::reload`], as of any moment after `since`.
-    ///
-    /// # Errors
-    /// Those of [`Self::reload`].
-    pub fn reload_since(&self, mut since: Moment) -> Result<(), IndexError> {
-        loop {
-            let before = self.inner.changes.load(Ordering::Acquire);
-            let listed = self.list_runs(since)?;
-            since = self.inner.storage.moment();
-            if let Some(held) = self.held() {
-                for run in &listed {
-                    if let Some(damaged) = held.fill(run)? {
-                        self.note_damaged(damaged);
-                    }
-                }
-            }
-            let mut runs = self.runs_mut();
-            if self.inner.changes.load(Ordering::Acquire) == before {
-                *runs = listed;
-                return Ok(());
-            }
-        }
-    }
-
-    /// A moment before the last listing of runs.
-    pub(crate) fn listed_since(&self) -> Moment {
-        *self
-            .inner
-            .listed_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn list_runs(&self, since: Moment) -> Result<Vec<Arc<Run>>, IndexError> {
-        let known: BTreeMap<_, _> = self
-            .runs()
-            .iter()
-            .flat_map(|run| run.parts.iter().map(|part| (part.meta().name, Arc::clone(part))))
-            .collect();
-        let mut parts: BTreeMap<RunId, BTreeMap<u32, Arc<Part>>> = BTreeMap::new();
-        let mut put_at: BTreeMap<RunId, UnixNanos> = BTreeMap::new();
-        // The writer of a run puts whole parts. So a broken part belongs to no run that is still
-        // being written.
-        let mut broken = BTreeSet::new();
-        let listed = self.inner.storage.list_since(names::INDEX_FOLDER, since)?;
-        *self
-            .inner
-            .listed_since
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = since;
-        // An object that another process removed is no longer bad.
-        self.bad()
-            .retain(|name| listed.iter().any(|object| object.name == *name));
-        let mut each = listed.iter();
-        self.set_has_unread(each.any(|object| names::parse_index_unread(&object.name).is_some()));
-        for object in listed {
-            let Some(name) = names::parse_index_run(&object.name) else {
-                continue;
-            };
-            let newest = put_at.entry(RunId::of(name).0).or_insert(object.put_at);
-            *newest = object.put_at.max(*newest);
-            let part = match known.get(&name) {
-                Some(part) => Some(Arc::clone(part)),
-                None => self.open_part(&object.name)?,
-            };
-            let (run, number) = RunId::of(name);
-            if let Some(part) = part {
-                parts.entry(run).or_default().insert(number, part);
-            } else if self.bad().contains(&object.name) {
-                broken.insert(run);
-            }
-        }
-        let newest = put_at.values().map(|put_at| put_at.get()).max().unwrap_or(0);
-        let runs = parts.into_iter().map(|(id, parts)| {
-            let idle = put_at
-                .get(&id)
-                .map_or(0, |put_at| newest.saturating_sub(put_at.get()));
-            let idle = Duration::from_nanos(u64::try_from(idle).unwrap_or(0));
-            let run = Run::new(id, parts.into_values().collect());
-            Arc::new(if broken.contains(&id) {
-                run
-            } else {
-                run.put_within(idle)
-            })
-        });
-        Ok(runs.collect())
-    }
-
-    fn open_part(&self, name: &ObjectName) -> Result<Option<Arc<Part>>, IndexError> {
-        let object = match self.inner.storage.map(name) {
-            Ok(object) => object,
-            Err(StorageError::NotFound { .. }) => return Ok(None),
-            Err(e) => return Err(e.into()),
-        };
-        let Some(parsed) = names::parse_index_run(name) else {
-            return Ok(None);
-        };
-        match Part::open(Arc::clone(&self.inner.storage), object, parsed, self.inner.store) {
-            Ok(part) => Ok(Some(Arc::new(part))),
-            // A cache may have kept wrong bytes.
-            Err(_) if self.inner.storage.drop_cached(name) => self.open_part(name),
-            Err(why) => {
-                self.note_bad(name.clone(), why);
-                Ok(None)
-            }
-        }
     }
 
     pub(crate) fn has_unread(&self) -> bool {

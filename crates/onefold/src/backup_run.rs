@@ -125,17 +125,7 @@ impl Store {
         if let Some((id, backup)) = previous.and_then(|entry| Some((entry.session(), entry.backup()?))) {
             seen = seen.with_previous(id, backup.streams.iter().map(TreeRoot::from).collect());
         }
-        let mut is_whole = true;
-        for (session, span) in adopted {
-            for id in span.ids(session).filter(|id| id.kind == ContainerKind::Data) {
-                // Chunks of an unreadable container are stored again, by a backup that reads its
-                // source again.
-                match self.containers.catalog(id) {
-                    Ok(catalog) => seen.add_adopted(&catalog)?,
-                    Err(_) => is_whole = false,
-                }
-            }
-        }
+        let is_whole = self.add_adopted(&adopted, &mut seen)?;
         let interrupted = positions
             .iter()
             .find(|(session, _)| how.resumes.includes(*session));
@@ -169,6 +159,22 @@ impl Store {
             source_time,
             warnings,
         })
+    }
+
+    /// Adds the chunks of containers that the session took over. Returns whether all can be read.
+    fn add_adopted(&self, adopted: &[(SessionId, ContainerSpan)], seen: &mut StoreSession) -> Result<bool> {
+        let mut is_whole = true;
+        for (session, span) in adopted {
+            for id in span.ids(*session).filter(|id| id.kind == ContainerKind::Data) {
+                // Chunks of an unreadable container are stored again, by a backup that reads its
+                // source again.
+                match self.containers.catalog(id) {
+                    Ok(catalog) => seen.add_adopted(&catalog)?,
+                    Err(_) => is_whole = false,
+                }
+            }
+        }
+        Ok(is_whole)
     }
 
     /// The trees of the interrupted backup that this one continues. `None`: it begins at the start,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::names;
-use index::{SessionContainers, Warning};
+use index::{Index, SessionContainers, Warning};
 use object::Sealer;
 use session::{EndedBy, ManifestList, SessionError, SessionTable};
 use types::{ContainerId, ContainerKind, SessionId};
@@ -30,6 +30,11 @@ pub struct RebuildReport {
 }
 
 impl Store {
+    /// The index as of now.
+    pub(crate) fn index(&self) -> Result<Index> {
+        self.index_since(self.env.storage.moment())
+    }
+
     /// Makes a new index from the catalogs of all containers of ended sessions. These include
     /// forgotten backups, because other backups may use their containers.
     ///

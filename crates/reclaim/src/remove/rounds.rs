@@ -1,7 +1,8 @@
 //! Rewrites the containers of which some slots are listed, round by round.
 //!
 //! On a far storage it takes several containers at once: a thread of its own reads, rewrites and
-//! puts each, so that the round trips of one pass while others are compressed. Each thread has an account of its own, which is added to that of the run. No object is deleted
+//! puts each, so that the round trips of one pass while others are compressed. Each thread has an
+//! account of its own, which is added to that of the run. No object is deleted
 //! here. If one container fails, others may have new generations beside the old ones, as after a
 //! crash.
 
