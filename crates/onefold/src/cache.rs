@@ -60,14 +60,15 @@ impl CacheOptions {
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        Arc::new(CachedStorage::new(
+        let cache = CachedStorage::new(
             Arc::clone(&env.storage),
             &self.folder.join("objects"),
             &digits,
             self.bytes_max,
             Box::new(StorePolicy),
             Arc::clone(&env.clock),
-        ))
+        );
+        Arc::new(cache.with_locks(&self.folder.join("locks").join(&digits)))
     }
 }
 

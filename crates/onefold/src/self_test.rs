@@ -6,7 +6,7 @@
 //! 2. Memory ([`memory`]): patterns are written, and read twice.
 //! 3. Of a place, whether it keeps the promises of [`Storage`] ([`promises`]), and how fast it is
 //!    ([`speed`]).
-//! 4. The main job ([`job`]) on generated files: back up, change, back up again, check, restore,
+//! 4. The main job (`job`) on generated files: back up, change, back up again, check, restore,
 //!    prune, restore, and a damaged container is noticed. The store is at the place, or else in the
 //!    work folder.
 //!

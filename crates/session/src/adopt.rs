@@ -76,9 +76,12 @@ impl Session {
     /// Those of [`Self::find_adoptable`].
     pub fn find_adoptable_by(&self, listing: &Listing) -> Result<Vec<Adoptable>> {
         self.ensure_running()?;
-        let lower = listing.numbers.iter().copied().filter(|id| *id < self.id());
-        let lower: Vec<SessionId> = lower.collect();
-        let table = SessionTable::among(&self.inner.objects, &listing.manifests, &lower)?;
+        let table = SessionTable::beside(
+            &self.inner.objects,
+            &listing.manifests,
+            &listing.numbers,
+            self.id(),
+        )?;
         self.adoptable_in(table)
     }
 

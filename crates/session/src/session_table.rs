@@ -9,12 +9,13 @@
 //! Stateless; may be called from many threads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use env::{Moment, ObjectMeta, StorageError};
 use format::names::{self, SessionObject};
 use format::session::{Checkpoint, Claim, Heartbeat, READ_SERIES};
 use object::Sealer;
-use types::{Epoch, SeriesId, SessionId};
+use types::{Epoch, SeriesId, SessionId, UnixNanos};
 
 use crate::damaged::DamagedObject;
 use crate::error::{Result, SessionError};
@@ -38,6 +39,9 @@ pub struct SessionInfo {
     pub heartbeat: Option<Heartbeat>,
     /// The numbers of its checkpoints, in order.
     pub checkpoints: Vec<u32>,
+    /// How much older its newest object is than the newest object of any session that was listed
+    /// with it, by the clock of a far storage. Zero on another storage.
+    pub quiet: Duration,
     /// The session has a record of its commit and no manifest. It was an archival rewrite, which
     /// has no effect any more.
     pub is_committed: bool,
@@ -74,6 +78,8 @@ pub(crate) struct Folder {
     pub(crate) committed: bool,
     pub(crate) heartbeats: BTreeSet<u64>,
     pub(crate) checkpoints: BTreeSet<u32>,
+    /// When its newest object was put, by the storage's clock.
+    pub(crate) newest_at: Option<UnixNanos>,
 }
 
 impl SessionTable {
@@ -135,12 +141,36 @@ impl SessionTable {
         Self::among(objects, manifests, &numbers(objects)?)
     }
 
+    /// Like [`Self::among`], for the sessions below `own`. Costs nothing if none of them may run.
+    pub(crate) fn beside(
+        objects: &Objects,
+        manifests: &[Listed],
+        numbers: &[SessionId],
+        own: SessionId,
+    ) -> Result<Self> {
+        let endings = Endings::of(manifests);
+        if !numbers.iter().any(|id| *id < own && endings.may_run(*id)) {
+            return Ok(Self::default());
+        }
+        // The own claim is the newest object to which theirs are compared.
+        let up_to_own: Vec<SessionId> = numbers.iter().copied().filter(|id| *id <= own).collect();
+        Self::among(objects, manifests, &up_to_own)
+    }
+
     /// Like [`Self::after`], for numbers that were listed after the manifests.
     pub(crate) fn among(objects: &Objects, manifests: &[Listed], numbers: &[SessionId]) -> Result<Self> {
         let endings = Endings::of(manifests);
         let mut table = Self::default();
         let may_run = numbers.iter().copied().filter(|id| endings.may_run(*id));
-        for (id, folder) in folders_of(objects, may_run)? {
+        let folders = folders_of(objects, may_run)?;
+        // One service has one clock. Files may have the times of several hosts.
+        let is_far = objects.storage().is_far();
+        let newest_at = folders.values().filter_map(|folder| folder.newest_at).max();
+        for (id, folder) in folders {
+            let quiet = match (newest_at, folder.newest_at) {
+                (Some(newest), Some(own)) if is_far => nanos_between(own, newest),
+                _ => Duration::ZERO,
+            };
             if endings.of.contains_key(&id) && endings.is_over(objects, id)? {
                 continue;
             }
@@ -155,9 +185,11 @@ impl SessionTable {
             }
             let is_committed = standing == Standing::LostRewrite;
             let info = info(objects, id, folder, &mut table.damaged)?;
-            table
-                .running
-                .extend(info.map(|info| SessionInfo { is_committed, ..info }));
+            table.running.extend(info.map(|info| SessionInfo {
+                is_committed,
+                quiet,
+                ..info
+            }));
         }
         Ok(table)
     }
@@ -220,6 +252,7 @@ fn info(
             heartbeat: newest_heartbeat(objects, id, folder.heartbeats, damaged)?,
             checkpoints: folder.checkpoints.into_iter().collect(),
             is_committed: false,
+            quiet: Duration::ZERO,
         }),
         // A read session that has ended; its claim was deleted since it was listed.
         Read::Missing => None,
@@ -271,6 +304,7 @@ fn by_session(listed: &[ObjectMeta]) -> BTreeMap<SessionId, Folder> {
             continue;
         };
         let folder = folders.entry(id).or_default();
+        folder.newest_at = folder.newest_at.max(Some(meta.put_at));
         match object {
             SessionObject::Claim => folder.claimed = true,
             SessionObject::Heartbeat(counter) => _ = folder.heartbeats.insert(counter),
@@ -280,6 +314,11 @@ fn by_session(listed: &[ObjectMeta]) -> BTreeMap<SessionId, Folder> {
         }
     }
     folders
+}
+
+fn nanos_between(earlier: UnixNanos, later: UnixNanos) -> Duration {
+    let nanos = later.get().saturating_sub(earlier.get());
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
 fn newest_heartbeat(

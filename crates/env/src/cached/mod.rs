@@ -11,14 +11,17 @@
 //! not. Entries have digests. A damaged one is dropped, and the object is read from the storage. If
 //! bytes turn out wrong later, [`Storage::drop_cached`] drops them. An error of the folder never
 //! fails an operation. Many threads may call everything; many processes may share the folder.
+//!
+//! A storage without locks gets locks of this machine ([`CachedStorage::with_locks`]).
 
 mod entry;
 mod folder;
+mod locks;
+mod policy;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,6 +31,8 @@ use types::{ByteRange, ObjectName, UnixNanos};
 
 use self::entry::{Entry, Header, Stamp};
 use self::folder::{Folder, Which};
+use self::locks::HostLocks;
+pub use self::policy::{CachePolicy, Keep};
 use crate::plain::folder_prefix;
 use crate::{
     AlignedBuffer, Clock, ListingOf, LockState, Moment, ObjectBytes, ObjectMeta, ProcessLock, Storage,
@@ -40,41 +45,6 @@ const LISTED_MAX: usize = 1 << 17;
 /// The time of an object that this handle has put, until a listing shows it.
 const NOT_SEEN: UnixNanos = UnixNanos::new(i64::MIN);
 
-/// What a cache keeps of an object, and when that counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
-    /// Nothing.
-    Nothing,
-    /// The whole object. It counts if the last listing of this handle shows the object with the
-    /// same length and time, or if this handle has put it. What was put here has no time yet: then
-    /// the length counts.
-    Listed {
-        /// Whether an object that is put here is kept.
-        when_put: bool,
-    },
-    /// The end of the object, and with `ranges` also other ranges that are read. They count in the
-    /// period in which they were read or put, and in earlier ones.
-    OfPeriod {
-        /// Whether other ranges than the end are kept, and all of an object that is put.
-        ranges: bool,
-    },
-}
-
-/// Says what a cache keeps.
-pub trait CachePolicy: Send + Sync + fmt::Debug {
-    /// What is kept of the object of this name.
-    fn keep(&self, name: &ObjectName) -> Keep;
-
-    /// Whether these are the whole bytes of an object, as far as that shows without a key. Others
-    /// are not kept.
-    fn is_whole(&self, name: &ObjectName, bytes: &[u8]) -> bool;
-
-    /// How many of the last bytes of an object are worth to be kept. `tail` has at least some of
-    /// them. A later [`Storage::get_tail`] gets so many, even if it asks for more. `None`: the
-    /// bytes are damaged, or too few.
-    fn end_bytes(&self, name: &ObjectName, tail: &[u8], object_len: u64) -> Option<u64>;
-}
-
 /// Another storage, with a cache in a folder.
 #[derive(Debug)]
 pub struct CachedStorage {
@@ -86,6 +56,7 @@ pub struct CachedStorage {
     period: Mutex<Option<u64>>,
     /// Guards that exist.
     past: AtomicUsize,
+    locks: Option<HostLocks>,
 }
 
 /// While this exists, reads pass the cache and fill nothing.
@@ -129,7 +100,16 @@ impl CachedStorage {
             listed: Mutex::default(),
             period: Mutex::default(),
             past: AtomicUsize::new(0),
+            locks: None,
         }
+    }
+
+    /// Gives the storage process locks in this folder, if it has none itself. Processes of this
+    /// machine that use the same folder see them. The folder belongs to one store.
+    #[must_use]
+    pub fn with_locks(mut self, folder: &Path) -> Self {
+        self.locks = Some(HostLocks::new(folder));
+        self
     }
 
     /// Begins a period, which ends the earlier ones: what was kept in them counts no more. What is
@@ -468,14 +448,23 @@ impl Storage for CachedStorage {
     }
 
     fn lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
-        self.inner.lock(name)
+        match (self.inner.lock(name)?, &self.locks) {
+            (None, Some(locks)) => locks.take(name),
+            (taken, _) => Ok(taken),
+        }
     }
 
     fn lock_state(&self, name: &ObjectName) -> Result<LockState, StorageError> {
-        self.inner.lock_state(name)
+        match (self.inner.lock_state(name)?, &self.locks) {
+            (LockState::Unknown, Some(locks)) => Ok(locks.state(name)),
+            (state, _) => Ok(state),
+        }
     }
 
     fn drop_lock(&self, name: &ObjectName) -> Result<(), StorageError> {
+        if let Some(locks) = &self.locks {
+            locks.forget(name);
+        }
         self.inner.drop_lock(name)
     }
 

@@ -451,3 +451,66 @@ fn processes_share_a_folder() {
         }
     });
 }
+
+#[test]
+fn a_storage_without_locks_gets_those_of_this_machine() {
+    let store: Arc<dyn Storage> = Arc::new(
+        crate::ObjectStoreStorage::new(Arc::new(object_store::memory::InMemory::new()), "").unwrap(),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let cached = |locks: &str| {
+        let objects = folder.path().join("objects");
+        let policy = Box::new(KeepNothing);
+        let cache = CachedStorage::new(
+            Arc::clone(&store),
+            &objects,
+            "s",
+            1 << 20,
+            policy,
+            Arc::new(ManualClock::default()),
+        );
+        cache.with_locks(&folder.path().join(locks))
+    };
+    let (first, second, elsewhere) = (cached("locks/s"), cached("locks/s"), cached("other/s"));
+    let name = ObjectName::new("sessions/1/lock").unwrap();
+    let state = |of: &CachedStorage| of.lock_state(&name).unwrap();
+    assert_eq!(
+        state(&second),
+        LockState::Unknown,
+        "never missing: it may be another machine's"
+    );
+    assert!(!folder.path().join("locks").exists(), "asking makes nothing");
+    let held = first.lock(&name).unwrap().expect("there are locks here");
+    assert_eq!(
+        (state(&first), state(&second)),
+        (LockState::Held, LockState::Held)
+    );
+    assert_eq!(state(&elsewhere), LockState::Unknown);
+    assert!(matches!(second.lock(&name), Err(StorageError::Locked { .. })));
+    drop(held);
+    assert_eq!(state(&second), LockState::Free);
+    drop(second.lock(&name).unwrap().expect("it is free"));
+    second.drop_lock(&name).unwrap();
+    assert_eq!(state(&first), LockState::Unknown);
+    // The folder may be deleted at any time.
+    fs::remove_dir_all(folder.path().join("locks")).unwrap();
+    first.lock(&ObjectName::new("sessions/2/lock").unwrap()).unwrap();
+    // A folder that cannot be made gives none.
+    fs::write(folder.path().join("file"), b"").unwrap();
+    assert!(cached("file/s").lock(&name).unwrap().is_none());
+}
+
+#[derive(Debug)]
+struct KeepNothing;
+
+impl CachePolicy for KeepNothing {
+    fn keep(&self, _: &ObjectName) -> Keep {
+        Keep::Nothing
+    }
+    fn is_whole(&self, _: &ObjectName, _: &[u8]) -> bool {
+        false
+    }
+    fn end_bytes(&self, _: &ObjectName, _: &[u8], _: u64) -> Option<u64> {
+        None
+    }
+}

@@ -114,6 +114,34 @@ fn only_dead_sessions_of_the_series_with_lower_numbers_are_adoptable() {
     assert!(host.begin_read().find_adoptable().unwrap().is_empty());
 }
 
+/// The clock of an object store shows that a session has put nothing for long. Files have the times
+/// of several hosts, which are not compared.
+#[test]
+fn a_session_that_was_quiet_for_long_by_the_clock_of_an_object_store_is_dead_at_the_first_look() {
+    for (is_far, waited, is_dead) in [(true, LONG, true), (true, LONG / 2, false), (false, LONG, false)] {
+        let clock = ManualClock::default();
+        let storage = FaultStorage::with_clock(Arc::new(clock.clone()));
+        let wrap = |storage| {
+            if is_far {
+                Wrapped::far(storage)
+            } else {
+                Wrapped::without_locks(storage)
+            }
+        };
+        let at = |handle: FaultStorage| sealer(Arc::new(wrap(handle)), &ManualClock::default());
+        let old = Session::begin(&at(storage.clone()), begin(1)).unwrap();
+        clock.advance(LONG);
+        old.tick().unwrap();
+        clock.advance(waited);
+        let new_at = at(storage.handle());
+        let since = new_at.env().storage.moment();
+        let (new, listing) = Session::begin_listed(&new_at, begin(1), since).unwrap();
+        let found = new.find_adoptable_by(&listing).unwrap();
+        assert_eq!(found.len(), usize::from(is_dead), "{is_far} {waited:?}");
+        assert_eq!(new.find_adoptable().unwrap(), found);
+    }
+}
+
 #[test]
 fn of_adoption_and_commit_one_wins() {
     for commit_first in [true, false] {

@@ -23,6 +23,7 @@ pub(super) struct Wrapped {
     storage: FaultStorage,
     before_put: BeforePut,
     has_locks: bool,
+    is_far: bool,
 }
 
 impl Wrapped {
@@ -31,6 +32,7 @@ impl Wrapped {
             storage,
             before_put,
             has_locks: true,
+            is_far: false,
         }
     }
 
@@ -39,6 +41,15 @@ impl Wrapped {
             storage,
             before_put: Box::new(|_| ()),
             has_locks: false,
+            is_far: false,
+        }
+    }
+
+    /// An object store: it has no locks, and one clock.
+    pub(super) fn far(storage: FaultStorage) -> Self {
+        Self {
+            is_far: true,
+            ..Self::without_locks(storage)
         }
     }
 }
@@ -50,6 +61,9 @@ impl std::fmt::Debug for Wrapped {
 }
 
 impl Storage for Wrapped {
+    fn is_far(&self) -> bool {
+        self.is_far
+    }
     fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
         (self.before_put)(name);
         self.storage.put(name, parts)
