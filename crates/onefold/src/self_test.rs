@@ -1,11 +1,11 @@
 //! The self-test: does this program work right on this machine, and with this place?
 //!
-//! 1. Known answers ([`answers`]): fingerprints, cipher, key derivation, digests, chunker and
+//! 1. Known answers (`answers`): fingerprints, cipher, key derivation, digests, chunker and
 //!    compression give what they always gave, by every code path that this processor has; a store
-//!    that an earlier build wrote is read ([`golden`]).
-//! 2. Memory ([`memory`]): patterns are written, and read twice.
-//! 3. Of a place, whether it keeps the promises of [`Storage`] ([`promises`]), and how fast it is
-//!    ([`speed`]).
+//!    that an earlier build wrote is read (`golden`).
+//! 2. Memory (`memory`): patterns are written, and read twice.
+//! 3. Of a place, whether it keeps the promises of [`Storage`] (`promises`), and how fast it is
+//!    (`speed`).
 //! 4. The main job (`job`) on generated files: back up, change, back up again, check, restore,
 //!    prune, restore, and a damaged container is noticed. The store is at the place, or else in the
 //!    work folder.

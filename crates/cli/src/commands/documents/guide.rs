@@ -33,8 +33,9 @@ that `AWS_PROFILE` names.
     onefold -r s3:https://s3.example.org/backups/laptop init
 
 `AWS_REGION` names the region if the host does not. Stores of Google are `gs:BUCKET/PREFIX`, those of \
-Azure `azure:CONTAINER/PREFIX`. Object stores have no locks. So a prune that finds a backup which was \
-killed waits for half an hour before it counts as dead. Backups and restores do not wait.
+Azure `azure:CONTAINER/PREFIX`. Object stores have no locks. So a prune that finds a backup of another \
+machine which was killed waits until that has been silent for half an hour. Backups and restores do \
+not wait.
 
 # PROFILES
 A profile is a file with a store, its backups and their options, so that commands are short. This may \
