@@ -34,7 +34,7 @@ pub trait CachePolicy: Send + Sync + fmt::Debug {
     fn is_whole(&self, name: &ObjectName, bytes: &[u8]) -> bool;
 
     /// How many of the last bytes of an object are worth to be kept. `tail` has at least some of
-    /// them. A later [`Storage::get_tail`] gets so many, even if it asks for more. `None`: the
+    /// them. A later [`get_tail`](crate::Storage::get_tail) gets so many, even if it asks for more. `None`: the
     /// bytes are damaged, or too few.
     fn end_bytes(&self, name: &ObjectName, tail: &[u8], object_len: u64) -> Option<u64>;
 }
