@@ -164,10 +164,7 @@ pub(crate) fn create(sealer: &Sealer, name: &ObjectName, kind: ObjectKind, bytes
 
 /// Deletes an object. It is no error if another process has deleted it.
 pub(crate) fn delete(sealer: &Sealer, name: &ObjectName) -> Result<()> {
-    match sealer.env().storage.delete(name) {
-        Ok(()) | Err(StorageError::NotFound { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    Ok(sealer.env().storage.delete_many(std::slice::from_ref(name))?)
 }
 
 /// Does the same as [`delete`] for many objects, several at once.

@@ -164,10 +164,7 @@ impl Objects {
 
     /// Deletes an object. It is no error if another process has deleted it.
     pub(crate) fn delete(&self, name: &ObjectName) -> Result<()> {
-        match self.storage().delete(name) {
-            Ok(()) | Err(StorageError::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        Ok(self.storage().delete_many(std::slice::from_ref(name))?)
     }
 
     /// How a session has ended, if it has.

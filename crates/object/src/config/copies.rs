@@ -2,6 +2,7 @@
 //! deletes older ones. Knows nothing of passwords.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt;
 
 use env::{Env, StorageError};
@@ -12,6 +13,7 @@ use types::{ObjectName, Revision};
 
 use crate::ObjectError;
 use crate::sealer::{list_named, put_or_same};
+use crate::several::several;
 
 /// How often listed copies may be gone before they are read: each time, another process made a
 /// newer revision.
@@ -106,9 +108,13 @@ fn survey_once(env: &Env) -> Result<Option<Survey>, ObjectError> {
     for (&revision, there) in listed.iter().rev() {
         let mut configs: Vec<(ConfigCopy, Config)> = Vec::new();
         let mut refusal = None;
-        for copy in ConfigCopy::ALL {
-            let name = names::config(revision, copy);
-            let fault = match env.storage.get(&name) {
+        let copies = ConfigCopy::ALL.map(|copy| (copy, names::config(revision, copy)));
+        let read = several(env.storage.is_far(), copies.len(), |at| {
+            Ok::<_, Infallible>(env.storage.get(&copies[at].1))
+        });
+        let Ok(read) = read;
+        for ((copy, name), read) in copies.into_iter().zip(read) {
+            let fault = match read {
                 Ok(bytes) => match Config::decode(&bytes) {
                     Ok(config) => {
                         if configs.iter().all(|(_, other)| *other != config) {
