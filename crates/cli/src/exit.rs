@@ -54,7 +54,7 @@ fn interrupted(command: &Command, error: &anyhow::Error) -> Option<String> {
         ),
         Command::SelfTest(_) => (
             "the self-test",
-            "what it had written is deleted; it says nothing of what it had not tried yet",
+            "it deleted what it had written, unless `clean up` above names what is left; what it had not tried yet is not tested",
         ),
         Command::Analyze(_) => ("the analysis", "nothing was written"),
         Command::Volume(Volume::Drain { .. }) => (

@@ -150,7 +150,7 @@ fn of_service() -> Result<Option<Credential>> {
     };
     let file = Path::new(&folder).join("onefold.password");
     match std::fs::read(&file) {
-        Ok(text) if text.trim_ascii().is_empty() => Ok(None),
+        Ok(text) if matches!(&text[..], b"" | b"\n") => Ok(None),
         Ok(_) => from_file(&file).map(Some),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("reading the password from {}", file.display())),

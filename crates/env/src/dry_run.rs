@@ -215,10 +215,6 @@ impl Storage for DryRunStorage {
         Ok(all.into_iter().collect())
     }
 
-    fn is_far(&self) -> bool {
-        self.inner.is_far()
-    }
-
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
         if self.changes().unkept.remove(name).is_some() {
             return Ok(());

@@ -58,7 +58,7 @@ pub fn threaded<T: Send, E: Send>(
         let others: Vec<_> = others.collect();
         let mut done = worker();
         for other in others {
-            done.extend(other.join().expect("asking for a small object does not panic"));
+            done.extend(other.join().expect("a thread for requests does not panic"));
         }
         done
     });

@@ -68,7 +68,12 @@ impl CacheOptions {
             Box::new(StorePolicy),
             Arc::clone(&env.clock),
         );
-        Arc::new(cache.with_locks(&self.folder.join("locks").join(&digits)))
+        // Only on a far storage a session takes its lock after its claim, as such locks need.
+        Arc::new(if env.storage.is_far() {
+            cache.with_locks(&self.folder.join("locks").join(&digits))
+        } else {
+            cache
+        })
     }
 }
 

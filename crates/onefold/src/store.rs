@@ -432,12 +432,12 @@ impl Store {
         NodeCache::new(self.containers.clone(), self.options.node_cache_bytes)
     }
 
-    /// The index as of any moment after `since`. It is opened once, and then follows the changes of
+    /// The index. It is opened once, as of any moment after `since`, and then follows the changes of
     /// other processes.
     pub(crate) fn index_since(&self, since: Moment) -> Result<Index> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = &*index {
-            index.reload_since(since)?;
+            index.reload()?;
             return Ok(index.clone());
         }
         let storage = Arc::clone(&self.env.storage);

@@ -193,8 +193,8 @@ pub enum Warning {
     },
     /// A folder of a restore that deletes is on another mount.
     #[error(
-        "{}: another file system is mounted there, or a folder is bound there, so nothing is deleted in it. To delete there \
-         too, restore that folder by itself (`onefold restore ID:PATH --delete --target FOLDER`)",
+        "{}: another file system is mounted there, or a folder is bound there, so nothing is deleted in it. The backup may \
+         have this folder empty, because `backup -x` did not read that file system",
         String::from_utf8_lossy(path)
     )]
     MountSpared {

@@ -14,11 +14,12 @@
 //! may not, because it may have died before it wrote one.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use format::manifest::{ContainerSpan, Manifest};
 use format::names;
 use format::session::{Checkpoint, OpenStream};
-use types::{ContainerId, SessionId, SlotRange};
+use types::{ContainerId, SessionId, SlotRange, UnixNanos};
 
 use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::Read;
@@ -60,13 +61,14 @@ pub struct Adopted {
 
 impl Session {
     /// Dead sessions of this series with lower numbers, the newest first. If no lock shows that a
-    /// session is dead, its heartbeat must not have moved for `T` between calls.
+    /// session is dead, its heartbeat must not have moved for `T` between calls, or, by the clock of
+    /// an object store, before this session's newest object.
     ///
     /// # Errors
     /// Those of [`Session::ensure_running`]; of the storage.
     pub fn find_adoptable(&self) -> Result<Vec<Adoptable>> {
         self.ensure_running()?;
-        self.adoptable_in(SessionTable::read(&self.inner.objects)?)
+        self.adoptable_in(|| SessionTable::read(&self.inner.objects))
     }
 
     /// Like [`Self::find_adoptable`], by the listing from when this session began. Sessions that
@@ -76,25 +78,49 @@ impl Session {
     /// Those of [`Self::find_adoptable`].
     pub fn find_adoptable_by(&self, listing: &Listing) -> Result<Vec<Adoptable>> {
         self.ensure_running()?;
-        let table = SessionTable::beside(
-            &self.inner.objects,
-            &listing.manifests,
-            &listing.numbers,
-            self.id(),
-        )?;
-        self.adoptable_in(table)
+        self.adoptable_in(|| {
+            SessionTable::beside(
+                &self.inner.objects,
+                &listing.manifests,
+                &listing.numbers,
+                self.id(),
+            )
+        })
     }
 
-    fn adoptable_in(&self, table: SessionTable) -> Result<Vec<Adoptable>> {
+    /// The adoptable sessions of a table, which is listed now.
+    fn adoptable_in(&self, list: impl FnOnce() -> Result<SessionTable>) -> Result<Vec<Adoptable>> {
+        let clock = self.inner.objects.clock();
+        let began = clock.monotonic_with_suspend();
+        let table = list()?;
+        let took = clock.monotonic_with_suspend().saturating_sub(began);
+        let own = table.get(self.id()).and_then(|own| own.newest_at);
         self.inner.watch.keep_only(&table.running);
         let candidates = table.running.into_iter().rev();
         let of_series =
             |info: &SessionInfo| info.id < self.id() && info.claim.series == self.series() && !self.is_read();
+        let is_dead = |info: &SessionInfo| match self.inner.watch.observe(info) {
+            Life::Dead(_) => true,
+            Life::Alive => false,
+            Life::Unsure { .. } => self.was_quiet(info, own, took),
+        };
         Ok(candidates
             .filter(of_series)
-            .filter(|info| matches!(self.inner.watch.observe(info), Life::Dead(_)))
+            .filter(is_dead)
             .map(|info| Adoptable { info })
             .collect())
+    }
+
+    /// Whether a session of an object store has put nothing for `T` before this session put its
+    /// newest object, by the one clock of the object store. The listing took some time, which the
+    /// other may have slept through: it does not count.
+    fn was_quiet(&self, info: &SessionInfo, own: Option<UnixNanos>, took: Duration) -> bool {
+        let (Some(own), Some(other)) = (own, info.newest_at) else {
+            return false;
+        };
+        let quiet = u64::try_from(own.get().saturating_sub(other.get())).unwrap_or(0);
+        let quiet = Duration::from_nanos(quiet).saturating_sub(took);
+        self.inner.objects.storage().is_far() && quiet >= self.policy().unmoved_for
     }
 
     /// Takes over a dead session. Durable on return. The next checkpoint and the manifest name it.

@@ -4,6 +4,8 @@
 //! 1. List the numbers. n is one above the highest of them.
 //! 2. Take the process lock of n. If another process has it, or a process of another host may have
 //!    it, skip n.
+//!    On a far storage the lock is taken after 4: it is in a folder of this machine, and says
+//!    nothing to others.
 //! 3. Create `sessions/<n>/claim`, which says whether there is a lock. From here on every reclaimer
 //!    sees the claim and waits for this session's answer. The lock was held before the claim was
 //!    visible. So a watcher that finds the lock free knows at once that the process is gone, at
@@ -158,12 +160,27 @@ struct ClaimedId {
 }
 
 impl ClaimedId {
-    /// Takes the lock of a number. `None`: another process has it, or may have it.
+    /// Takes the lock of a number. `None`: another process has it, or may have it. On a far storage
+    /// nothing is taken yet ([`Self::lock_later`]).
     fn take(objects: &Objects, id: SessionId) -> Result<Option<Self>> {
+        if objects.storage().is_far() {
+            return Ok(Some(Self { id, lock: None }));
+        }
         match objects.storage().lock(&names::session_lock(id)) {
             Ok(lock) => Ok(Some(Self { id, lock })),
             Err(StorageError::Locked { .. }) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes the lock on a far storage, where only processes of this machine see it, once the claim
+    /// is this session's. Earlier, two machines could take the lock of one number, and the one
+    /// without the claim would leave a lock that speaks of the other's session. Without the lock
+    /// the session's state is unknown to others, and nothing else changes.
+    fn lock_later(&mut self, objects: &Objects) {
+        if objects.storage().is_far() {
+            let lock = objects.storage().lock(&names::session_lock(self.id));
+            self.lock = lock.unwrap_or_default();
         }
     }
 
@@ -185,12 +202,12 @@ fn claim_number(
     let (mut name, mut passed) = (String::new(), None);
     for _ in 0..CLAIMS_MAX {
         let (id, manifests) = free_number(objects, passed, since.take())?;
-        let Some(held) = ClaimedId::take(objects, id)? else {
+        let Some(mut held) = ClaimedId::take(objects, id)? else {
             name = names::session_lock(id).to_string();
             passed = Some(id);
             continue;
         };
-        claim.has_lock = held.lock.is_some();
+        claim.has_lock = held.lock.is_some() || objects.storage().is_far();
         match put_claim(objects, &held, claim) {
             Ok(Some((numbers, since))) => {
                 let listing = Listing {
@@ -198,6 +215,7 @@ fn claim_number(
                     numbers,
                     since,
                 };
+                held.lock_later(objects);
                 return Ok((held, listing));
             }
             Ok(None) => held.give_back(objects),

@@ -9,7 +9,6 @@
 //! Stateless; may be called from many threads.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Duration;
 
 use env::{Moment, ObjectMeta, StorageError};
 use format::names::{self, SessionObject};
@@ -39,9 +38,8 @@ pub struct SessionInfo {
     pub heartbeat: Option<Heartbeat>,
     /// The numbers of its checkpoints, in order.
     pub checkpoints: Vec<u32>,
-    /// How much older its newest object is than the newest object of any session that was listed
-    /// with it, by the clock of a far storage. Zero on another storage.
-    pub quiet: Duration,
+    /// When its newest object was put, by the storage's clock.
+    pub newest_at: Option<UnixNanos>,
     /// The session has a record of its commit and no manifest. It was an archival rewrite, which
     /// has no effect any more.
     pub is_committed: bool,
@@ -162,15 +160,7 @@ impl SessionTable {
         let endings = Endings::of(manifests);
         let mut table = Self::default();
         let may_run = numbers.iter().copied().filter(|id| endings.may_run(*id));
-        let folders = folders_of(objects, may_run)?;
-        // One service has one clock. Files may have the times of several hosts.
-        let is_far = objects.storage().is_far();
-        let newest_at = folders.values().filter_map(|folder| folder.newest_at).max();
-        for (id, folder) in folders {
-            let quiet = match (newest_at, folder.newest_at) {
-                (Some(newest), Some(own)) if is_far => nanos_between(own, newest),
-                _ => Duration::ZERO,
-            };
+        for (id, folder) in folders_of(objects, may_run)? {
             if endings.of.contains_key(&id) && endings.is_over(objects, id)? {
                 continue;
             }
@@ -185,11 +175,9 @@ impl SessionTable {
             }
             let is_committed = standing == Standing::LostRewrite;
             let info = info(objects, id, folder, &mut table.damaged)?;
-            table.running.extend(info.map(|info| SessionInfo {
-                is_committed,
-                quiet,
-                ..info
-            }));
+            table
+                .running
+                .extend(info.map(|info| SessionInfo { is_committed, ..info }));
         }
         Ok(table)
     }
@@ -252,7 +240,7 @@ fn info(
             heartbeat: newest_heartbeat(objects, id, folder.heartbeats, damaged)?,
             checkpoints: folder.checkpoints.into_iter().collect(),
             is_committed: false,
-            quiet: Duration::ZERO,
+            newest_at: folder.newest_at,
         }),
         // A read session that has ended; its claim was deleted since it was listed.
         Read::Missing => None,
@@ -314,11 +302,6 @@ fn by_session(listed: &[ObjectMeta]) -> BTreeMap<SessionId, Folder> {
         }
     }
     folders
-}
-
-fn nanos_between(earlier: UnixNanos, later: UnixNanos) -> Duration {
-    let nanos = later.get().saturating_sub(earlier.get());
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
 fn newest_heartbeat(

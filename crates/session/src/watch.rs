@@ -2,9 +2,7 @@
 //!
 //! If the session's lock file is of this host, the lock shows it at once. Otherwise the caller
 //! watches the heartbeat counter with its own monotonic clock. That clock may stop while the
-//! machine sleeps, so the error is to wait too long. Clocks of two hosts are never compared. The
-//! clock of an object store is one clock: if the session's newest object there is much older than
-//! that of another session, such as the caller's own, it has been watched long enough already. A
+//! machine sleeps, so the error is to wait too long. Clocks of two hosts are never compared. A
 //! wrong verdict does no harm to the store, because one ending wins and the other party finds it;
 //! it costs a backup that must start again. May be used from many threads.
 
@@ -70,14 +68,14 @@ impl DeathWatch {
     }
 
     /// Looks at a session once more. A verdict by the counter needs one look now and another `T`
-    /// later, unless the session has been quiet for `T` by the clock of a far storage.
+    /// later.
     #[must_use]
     pub fn observe(&self, info: &SessionInfo) -> Life {
         if info.is_committed {
             // The session has ended, and its manifest is lost.
             return Life::Dead(DeadBecause::LockFree);
         }
-        let unmoved = self.unmoved(info).max(info.quiet);
+        let unmoved = self.unmoved(info);
         // If the storage cannot tell, wait.
         let lock = match self.env.storage.lock_state(&names::session_lock(info.id)) {
             Ok(state) if info.claim.has_lock => state,

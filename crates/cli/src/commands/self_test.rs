@@ -245,6 +245,10 @@ fn tell(
     output.line(if is_passed {
         let checks = count(report.passed(), "check", "checks");
         format!("all {checks} passed in {took}: {tested}")
+    } else if report.is_passed() {
+        let checks = count(report.passed(), "check", "checks");
+        let place = left.first().map_or("", String::as_str);
+        format!("all {checks} passed in {took}, but {place} is left: delete it")
     } else {
         format!(
             "{} of {made} checks failed, and {} were left out, in {took}",

@@ -29,10 +29,16 @@ impl Index {
     /// # Errors
     /// Those of [`Self::reload`].
     pub fn reload_since(&self, mut since: Moment) -> Result<(), IndexError> {
+        let mut is_again = false;
         loop {
             let before = self.inner.changes.load(Ordering::Acquire);
-            let listed = self.list_runs(since)?;
+            let (listed, is_whole) = self.list_runs(since)?;
             since = self.inner.storage.moment();
+            if !is_whole && !is_again {
+                // Another process has merged runs since they were listed.
+                is_again = true;
+                continue;
+            }
             if let Some(held) = self.held() {
                 for run in &listed {
                     if let Some(damaged) = held.fill(run)? {
@@ -57,7 +63,9 @@ impl Index {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn list_runs(&self, since: Moment) -> Result<Vec<Arc<Run>>, IndexError> {
+    /// The runs, and whether all that were listed are still there.
+    fn list_runs(&self, since: Moment) -> Result<(Vec<Arc<Run>>, bool), IndexError> {
+        let mut is_whole = true;
         let known: BTreeMap<_, _> = self
             .runs()
             .iter()
@@ -94,6 +102,8 @@ impl Index {
                 parts.entry(run).or_default().insert(number, part);
             } else if self.bad().contains(&object.name) {
                 broken.insert(run);
+            } else {
+                is_whole = false;
             }
         }
         let newest = put_at.values().map(|put_at| put_at.get()).max().unwrap_or(0);
@@ -109,7 +119,7 @@ impl Index {
                 run.put_within(idle)
             })
         });
-        Ok(runs.collect())
+        Ok((runs.collect(), is_whole))
     }
 
     pub(super) fn open_part(&self, name: &ObjectName) -> Result<Option<Arc<Part>>, IndexError> {

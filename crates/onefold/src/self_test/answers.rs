@@ -2,7 +2,7 @@
 //!
 //! The expected values are those of format 1, as the tests of `crypto`, `chunking` and `format`
 //! have them; none may ever change. Where the processor offers several ways to compute a result,
-//! all of them are tried, and must agree.
+//! of fingerprints and the chunker, all of them are tried, and must agree.
 
 use chunking::{Cdc, CdcSizes, Chunker, GEAR_TABLE_WORDS, Isa};
 use container::{Compression, compress_region};

@@ -2,7 +2,7 @@
 //!
 //! On a far storage it takes several containers at once: a thread of its own reads, rewrites and
 //! puts each, so that the round trips of one pass while others are compressed. Each thread has an
-//! account of its own, which is added to that of the run. No object is deleted
+//! account of its own, which is added to that of the run. No old generation is deleted
 //! here. If one container fails, others may have new generations beside the old ones, as after a
 //! crash.
 

@@ -13,13 +13,14 @@ Make a store in a folder, back up the home folders, and restore them:
     onefold init
     onefold backup /home
     onefold snapshots
-    onefold restore latest --target /
+    onefold restore latest --target /tmp/back
 
-A restore creates the paths of the backup below the target. So the target `/` brings all files back \
-to where they were, and the target `/tmp/back` puts them into `/tmp/back/home`.
+A restore creates the paths of the backup below the target: `/tmp/back` gets `/tmp/back/home`. The \
+target `/` puts all files back to where they were, and replaces files that were changed since the \
+backup. `--dry-run` shows which; `--overwrite if-newer` keeps the newer ones.
 
 # PASSWORD
-Nobody can read a store without its password, so keep it in a second place. Give the password as \
+Nobody can read a store without its password, so keep a copy of the password in a second place. Give the password as \
 `--password-file` or `--password-command`. Without these the program takes the first of \
 `ONEFOLD_PASSWORD_FILE`, `ONEFOLD_PASSWORD_COMMAND` and `ONEFOLD_PASSWORD` that is set. Otherwise it \
 asks on the terminal.
@@ -33,9 +34,9 @@ that `AWS_PROFILE` names.
     onefold -r s3:https://s3.example.org/backups/laptop init
 
 `AWS_REGION` names the region if the host does not. Stores of Google are `gs:BUCKET/PREFIX`, those of \
-Azure `azure:CONTAINER/PREFIX`. Object stores have no locks. So a prune that finds a backup of another \
-machine which was killed waits until that has been silent for half an hour. Backups and restores do \
-not wait.
+Azure `azure:CONTAINER/PREFIX`. Object stores have no locks. So a prune that needs to know of a killed \
+backup waits until that backup has been silent for half an hour, unless both ran on this machine with \
+the same cache folder. Backups and restores do not wait.
 
 # PROFILES
 A profile is a file with a store, its backups and their options, so that commands are short. This may \
@@ -61,7 +62,7 @@ Keys are the long names of options. If the file has secrets, let only its owner 
 
     onefold -P home init
     onefold -P home backup
-    onefold -P home restore latest --target /
+    onefold -P home restore latest --target /tmp/back
 
 # TIMERS
 Units of systemd run the profiles of `/etc/onefold`. Write the password into \
@@ -155,6 +156,9 @@ const RESTORE: &str = "\
 Restore everything to where it was:
 
     onefold restore latest --target /
+
+This replaces files that were changed since the backup. `--dry-run` shows which; `--overwrite \
+if-newer` keeps the newer ones.
 
 Restore one folder of the newest backup into another place, to look at it:
 
