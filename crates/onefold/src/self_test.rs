@@ -1,8 +1,8 @@
 //! The self-test: does this program work right on this machine, and with this place?
 //!
 //! 1. Known answers (`answers`): fingerprints, cipher, key derivation, digests, chunker and
-//!    compression give what they always gave, by every code path that this processor has; a store
-//!    that an earlier build wrote is read (`golden`).
+//!    compression give what they always gave, fingerprints and chunker by every code path for this
+//!    processor; part of a store of format 1 is read (`golden`).
 //! 2. Memory (`memory`): patterns are written, and read twice.
 //! 3. Of a place, whether it keeps the promises of [`Storage`] (`promises`), and how fast it is
 //!    (`speed`).
@@ -166,21 +166,29 @@ impl SelfTestReport {
 }
 
 /// What to do about a processor or memory that computes wrong results.
-const MACHINE: &str = "this processor, or its memory, may compute wrong results: test the machine (memtest86+), and make no \
-                       backups with it before; if it happens on other machines too, report it";
+const MACHINE: &str = "this processor, or its memory, may compute wrong results: test the machine (memtest86+) before you make \
+                       more backups with it; if it happens on other machines too, report it";
 /// What to do about memory that does not keep its content.
-const MEMORY: &str = "the memory or the processor is faulty: test the machine (memtest86+), and make no backups with it before";
+const MEMORY: &str = "the memory or the processor is faulty: test the machine (memtest86+) before you make more backups with it";
 /// What to do about a place that breaks a promise.
 const PLACE: &str = "keep no store here: look for a setting or a newer version of the server that changes this, or take another place";
 /// What to do about an operation that failed.
 const OPERATION: &str = "remove the cause that the message names, and run the self-test again; if it fails again, run it with \
                          --log FILE, and look at what the log says";
 
+/// What to do about a place that does not answer.
+const AWAY: &str = "make the place reachable, and run the self-test again";
+
 /// Why a check did not pass.
 #[derive(Debug)]
 enum Stop {
-    Failed { what: String, advice: &'static str },
+    Failed {
+        what: String,
+        advice: &'static str,
+    },
     Skipped(String),
+    /// The place does not answer, or is gone.
+    Away(String),
     Interrupted,
 }
 
@@ -202,6 +210,10 @@ impl From<Error> for Stop {
 
 impl From<StorageError> for Stop {
     fn from(error: StorageError) -> Self {
+        let is_refused = matches!(error, StorageError::Denied { .. } | StorageError::NoRight { .. });
+        if error.is_outage() && !is_refused {
+            return Self::Away(error.to_string());
+        }
         Self::failed(error.to_string(), OPERATION)
     }
 }
@@ -215,6 +227,8 @@ struct Runner<'a> {
     monitor: &'a Monitor,
     told: &'a mut dyn FnMut(SelfTestStep<'_>),
     report: SelfTestReport,
+    /// The place does not answer any more.
+    is_away: bool,
 }
 
 impl Runner<'_> {
@@ -229,6 +243,10 @@ impl Runner<'_> {
         let verdict = match make() {
             Ok(what) => Verdict::Passed { what },
             Err(Stop::Failed { what, advice }) => Verdict::Failed { what, advice },
+            Err(Stop::Away(what)) => {
+                self.is_away = true;
+                Verdict::Failed { what, advice: AWAY }
+            }
             Err(Stop::Skipped(why)) => Verdict::Skipped { why },
             Err(Stop::Interrupted) => return Err(interrupted()),
         };
@@ -295,6 +313,7 @@ pub fn self_test(
         monitor,
         told,
         report: SelfTestReport::default(),
+        is_away: false,
     };
     let made = checks(test, opened, &mut runner);
     if let Some(place) = &test.place {
@@ -348,7 +367,8 @@ fn clear(place: &TestedPlace<'_>, runner: &mut Runner<'_>) {
             what: format!(
                 "{} below {shown} could not be deleted, such as {first}: {}",
                 left.len(),
-                why.as_deref().unwrap_or("the place said that they were")
+                why.as_deref()
+                    .unwrap_or("the place says that it deleted them, and still lists them")
             ),
             advice: "delete all below that name by other means; a store here needs the right to delete, or `prune` frees nothing",
         },

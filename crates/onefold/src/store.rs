@@ -432,8 +432,8 @@ impl Store {
         NodeCache::new(self.containers.clone(), self.options.node_cache_bytes)
     }
 
-    /// The index. It is opened once, as of any moment after `since`, and then follows the changes of
-    /// other processes.
+    /// The index. It is opened once, as of any moment after `since`, and then follows the changes
+    /// of other processes.
     pub(crate) fn index_since(&self, since: Moment) -> Result<Index> {
         let mut index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = &*index {

@@ -61,8 +61,8 @@ pub struct Adopted {
 
 impl Session {
     /// Dead sessions of this series with lower numbers, the newest first. If no lock shows that a
-    /// session is dead, its heartbeat must not have moved for `T` between calls, or, by the clock of
-    /// an object store, before this session's newest object.
+    /// session is dead, its heartbeat must not have moved for `T` between calls, or, by the clock
+    /// of an object store, before this session's newest object.
     ///
     /// # Errors
     /// Those of [`Session::ensure_running`]; of the storage.

@@ -240,7 +240,7 @@ impl Job<'_> {
         self.compare(1, "second")?;
         let bytes = self.made.iter().map(|(_, picture)| picture.bytes()).sum();
         Ok(format!(
-            "both backups are as the files were ({}), with all metadata",
+            "both backups are as the files were ({}), with modes, owners, times and links",
             ByteLen::new(bytes)
         ))
     }

@@ -77,6 +77,9 @@ fn check_share(
         for read in 0..2 {
             between(read, &mut memory);
             for (number, block) in memory.chunks(BLOCK_BYTES).enumerate() {
+                if monitor.is_cancelled() {
+                    return Err(Stop::Interrupted);
+                }
                 if printer.chunk(block) == prints[number] {
                     continue;
                 }
