@@ -46,6 +46,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
+use rustix::io::Errno;
 use types::{ByteRange, ObjectName};
 
 use crate::plain::{folder_prefix, folders_in};
@@ -386,8 +387,14 @@ impl Storage for LocalStorage {
         if metadata.len() == 0 {
             return Ok(ObjectBytes::new(Vec::new()));
         }
-        let mapped = mapped::Mapped::new(&file).map_err(|error| io_error("map", name.as_str(), error))?;
-        Ok(ObjectBytes::new(mapped))
+        match mapped::Mapped::new(&file) {
+            Ok(mapped) => Ok(ObjectBytes::new(mapped)),
+            // Some file systems, such as some of FUSE, map no files.
+            Err(error) if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => {
+                Ok(ObjectBytes::new(self.get(name)?))
+            }
+            Err(error) => Err(io_error("map", name.as_str(), error)),
+        }
     }
 
     fn head(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError> {
