@@ -10,7 +10,7 @@ use onefold::Capping;
 use super::copy::SOURCE_PASSWORDS;
 use super::far::{Far, OF_FAR};
 use super::series::{LayoutMode, Series};
-use super::typed::is_on_server;
+use super::typed::{is_in_object_store, is_on_server};
 use super::{ALL, Backup, Cat, Cli, Command, CompressionMode, Find, LATEST, Ls, Man, Server, Tenant};
 use crate::profile::PASSWORDS;
 
@@ -74,7 +74,18 @@ impl Cli {
             .idle(matches)
             .or_else(|| two_passwords(matches))
             .or_else(|| Far::idle(self.written(), self.command.source(), matches))
+            .or_else(|| self.idle_reserve())
             .or_else(|| self.command.idle_in_store(matches))
+    }
+
+    /// A reserve was asked for where no disk fills up.
+    fn idle_reserve(&self) -> Option<Idle> {
+        let Command::Init(init) = &self.command else {
+            return None;
+        };
+        let is_far = is_in_object_store(self.written()?) && init.reserve_mib > Some(0);
+        let why = "--reserve-mib sets space aside for a full disk, and an object store does not fill up";
+        is_far.then(|| (ErrorKind::ArgumentConflict, why.to_owned()))
     }
 
     /// The store, or place, that the command writes.

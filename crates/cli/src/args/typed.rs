@@ -159,7 +159,7 @@ pub(crate) fn store_place() -> impl TypedValueParser<Value = PathBuf> {
 
 /// Whether the text is meant as a place in an object store. Whether it is a good one is found
 /// later: clap would repeat a wrong one, which may have a secret in it.
-fn is_in_object_store(path: &Path) -> bool {
+pub(super) fn is_in_object_store(path: &Path) -> bool {
     path.to_str().is_some_and(ObjectStoreLocation::is_meant)
 }
 

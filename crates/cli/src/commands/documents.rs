@@ -55,7 +55,7 @@ pub(crate) fn man(args: &Args, output: Output) -> Result<Code> {
 
 /// The page of a command: what clap knows, and the guide's text for readers of the pages alone.
 fn page(clap: &clap::Command) -> Result<Vec<u8>> {
-    let man = Man::new(clap.clone());
+    let man = Man::new(clap.clone()).source(concat!("onefold ", env!("CARGO_PKG_VERSION")));
     let name = clap.get_bin_name().unwrap_or_else(|| clap.get_name());
     let (guide, end) = guide::of(name);
     let mut page = Vec::new();

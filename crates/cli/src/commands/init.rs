@@ -62,9 +62,6 @@ pub(crate) fn run(global: &Global, args: &Init, output: Output) -> Result<Code> 
         options = options.chunk_avg_bytes(kib.saturating_mul(1024));
     }
     let reserve_mib = match (&place, args.reserve_mib) {
-        (Place::ObjectStore(_), Some(1..)) => {
-            bail!("an object store does not fill up, so it has no reserve: leave --reserve-mib out")
-        }
         (Place::ObjectStore(_), _) => 0,
         (_, given) => given.unwrap_or(1),
     };

@@ -271,5 +271,9 @@ fn tell(
 
 /// The place without the fresh name below it.
 fn above(place: &str) -> &str {
-    place.rsplit_once('/').map_or(place, |(above, _)| above)
+    match place.rsplit_once('/') {
+        Some(("", _)) => "/",
+        Some((above, _)) => above,
+        None => place,
+    }
 }

@@ -29,7 +29,10 @@ fn a_tree_goes_to_an_object_store_and_comes_back() {
     let Some(server) = S3Server::start() else { return };
     let place = server.location("backups/web");
     let bed = bed_at(&server, &place);
-    let made = bed.ok(["init", "--container-mib", "1", "--reserve-mib", "0"]);
+    bed.run(["init", "--reserve-mib", "1"])
+        .expect(2)
+        .says(&["does not fill up"]);
+    let made = bed.ok(["init", "--container-mib", "1"]);
     assert!(made.out().contains(&format!("in {place}")), "{}", made.out());
     bed.run(["init"]).expect(1);
     plant(&bed.path("tree"));
@@ -54,6 +57,11 @@ fn a_tree_goes_to_an_object_store_and_comes_back() {
     let pruned = last(&bed.ok(["prune", "--json"]));
     assert!(pruned["bytes_freed"].as_u64().unwrap() > 1 << 20, "{pruned}");
     bed.assert_sound();
+    let kinds = bed.ok(["stats", "--json"]).out();
+    assert!(
+        kinds.contains("\"objects\"") && !kinds.contains("reserve"),
+        "{kinds}"
+    );
     bed.ok(["restore", "latest", "-t", "again"]);
     assert_same(
         &picture(&bed.path("tree")),
