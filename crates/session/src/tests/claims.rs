@@ -11,7 +11,8 @@ use format::names::{self, SessionObject};
 use format::session::Claim;
 use types::{ObjectName, Revision, SessionId};
 
-use super::{Host, LONG, backup_of, checkpoint, draft, id, plain_backup, sealer, series};
+use super::silence::Wrapped;
+use super::{Host, LONG, backup_of, begin, checkpoint, draft, id, plain_backup, sealer, series};
 use crate::objects::{Objects, Put};
 use crate::{
     DeadBecause, DeathWatch, Life, Listing, Manifests, Session, SessionError, SessionPolicy, SessionTable,
@@ -518,5 +519,33 @@ fn a_later_claim_of_a_lower_number_changes_nothing() {
             .list_sessions_of(&own, &listing, &BTreeMap::new())
             .unwrap();
         assert_eq!(listing.is_some(), is_good, "{id} has claimed");
+    }
+}
+
+/// Locks beside an object store are of one machine. If a session took its lock before its claim, a
+/// process that was killed in between would leave a free lock for the number, which another machine
+/// may claim.
+#[test]
+fn beside_an_object_store_the_lock_follows_the_claim() {
+    for is_far in [true, false] {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let note = {
+            let seen = Arc::clone(&seen);
+            Box::new(move |name: &ObjectName| seen.lock().unwrap().push(name.clone()))
+        };
+        let host = Host::new();
+        let storage = if is_far {
+            Wrapped::far_with_locks(host.storage.clone(), note)
+        } else {
+            Wrapped::new(host.storage.clone(), note)
+        };
+        let session = Session::begin(&sealer(Arc::new(storage), &host.clock), begin(1)).unwrap();
+        let seen = seen.lock().unwrap();
+        let at = |name: ObjectName| seen.iter().position(|other| *other == name).unwrap();
+        let (lock, claim) = (
+            at(names::session_lock(session.id())),
+            at(names::claim(session.id())),
+        );
+        assert_eq!(claim < lock, is_far, "{seen:?}");
     }
 }

@@ -45,6 +45,14 @@ impl Wrapped {
         }
     }
 
+    /// An object store with locks of this machine beside it.
+    pub(super) fn far_with_locks(storage: FaultStorage, before_put: BeforePut) -> Self {
+        Self {
+            is_far: true,
+            ..Self::new(storage, before_put)
+        }
+    }
+
     /// An object store: it has no locks, and one clock.
     pub(super) fn far(storage: FaultStorage) -> Self {
         Self {
