@@ -1,6 +1,8 @@
 //! `repair`: a damaged store heals from another one, and what cannot be healed is named.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use crate::bed::{Bed, last, lines, noise};
 
@@ -105,6 +107,14 @@ fn bad_second_copies_are_written_anew() {
     bed.assert_sound();
 }
 
+/// Copies the store to a disk, where it is used from now on.
+fn move_to(bed: &mut Bed, disk: &Path) {
+    let store = disk.join("store");
+    let copied = Command::new("cp").arg("-a").args([&bed.store(), &store]).status();
+    assert!(copied.unwrap().success());
+    bed.set("ONEFOLD_REPOSITORY", store.to_str().unwrap());
+}
+
 /// The storage does not give a manifest: nobody knows whether the backup is whole.
 #[test]
 fn backups_that_cannot_be_read_now_are_named() {
@@ -115,14 +125,9 @@ fn backups_that_cannot_be_read_now_are_named() {
     }) else {
         return;
     };
-    let copied = std::process::Command::new("cp")
-        .arg("-a")
-        .args([bed.store(), disk.path().join("store")])
-        .status();
-    assert!(copied.unwrap().success());
+    move_to(&mut bed, disk.path());
     // The names of its objects have that text, too, and it can be made again.
     fs::remove_dir_all(disk.path().join("store/index")).unwrap();
-    bed.set("ONEFOLD_REPOSITORY", disk.path().join("store").to_str().unwrap());
     let ran = bed.run(["repair"]).expect(1);
     let text = ran.out();
     assert!(
@@ -150,12 +155,7 @@ fn a_file_system_that_maps_no_files_holds_a_store() {
     }) else {
         return;
     };
-    let copied = std::process::Command::new("cp")
-        .arg("-a")
-        .args([bed.store(), disk.path().join("store")])
-        .status();
-    assert!(copied.unwrap().success());
-    bed.set("ONEFOLD_REPOSITORY", disk.path().join("store").to_str().unwrap());
+    move_to(&mut bed, disk.path());
     bed.ok(["backup", "src"]);
     bed.ok(["check", "--read-data"]);
 }

@@ -1,5 +1,5 @@
-//! What manual pages have beside the options: examples, passwords, profiles, exit codes. The texts
-//! are for a reader who has the pages alone.
+//! The texts of manual pages that clap does not make: examples, passwords, profiles, exit codes. A
+//! reader who has nothing but the pages understands them.
 //!
 //! A text has lines with `# ` for headings of sections, indented lines for examples, `= ` for a
 //! term, whose explanation is the next paragraph, and paragraphs.
@@ -20,8 +20,8 @@ target `/` puts all files back to where they were, and replaces files that were 
 backup. `--dry-run` shows which; `--overwrite if-newer` keeps the newer ones.
 
 # PASSWORD
-Nobody can read a store without its password, so keep a copy of the password in a second place. Give the password as \
-`--password-file` or `--password-command`. Without these the program takes the first of \
+Nobody can read a store without its password, so keep a copy of the password in a second place. \
+Give the password as `--password-file` or `--password-command`. Without these the program takes the first of \
 `ONEFOLD_PASSWORD_FILE`, `ONEFOLD_PASSWORD_COMMAND` and `ONEFOLD_PASSWORD` that is set. Otherwise it \
 asks on the terminal.
 
