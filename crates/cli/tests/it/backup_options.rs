@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::bed::{Bed, last, lines};
+use crate::bed::{Bed, apart, last, lines};
 
 fn bed() -> Bed {
     let bed = Bed::new();
@@ -18,8 +18,7 @@ fn bed() -> Bed {
 #[test]
 fn nothing_changed_makes_no_backup_if_that_was_asked() {
     let bed = Bed::new();
-    // Other tests change the time of the folder for temporary files, and a backup has that too.
-    let apart = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let apart = apart();
     let src = apart.path().join("src");
     fs::create_dir(&src).unwrap();
     fs::write(src.join("one"), "the first").unwrap();
@@ -69,16 +68,21 @@ fn streams_that_are_equal_make_no_second_backup_if_that_was_asked() {
 
 #[test]
 fn a_dry_run_changes_nothing_and_says_what_a_backup_would_add() {
-    let bed = bed();
+    let bed = Bed::new();
+    let apart = apart();
+    let src = apart.path().to_str().unwrap();
+    fs::write(apart.path().join("one"), "the first").unwrap();
+    fs::write(apart.path().join("two"), "the second").unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
     let mut before = bed.objects("");
     before.sort();
-    let ran = bed.ok(["backup", "--dry-run", "src"]);
+    let ran = bed.ok(["backup", "--dry-run", src]);
     assert!(
         ran.out().contains("a dry run: no backup was made"),
         "{}",
         ran.out()
     );
-    let ran = bed.ok(["backup", "-n", "--json", "src"]);
+    let ran = bed.ok(["backup", "-n", "--json", src]);
     let would = last(&ran);
     assert_eq!(
         (&would["dry_run"], &would["files_new"]),
@@ -89,13 +93,13 @@ fn a_dry_run_changes_nothing_and_says_what_a_backup_would_add() {
     after.sort();
     assert_eq!(before, after);
     assert!(bed.backups().is_empty());
-    let ran = bed.ok(["backup", "--json", "src"]);
+    let ran = bed.ok(["backup", "--json", src]);
     let made = last(&ran);
     for same in ["files_new", "data_added", "chunks_new"] {
         assert_eq!(would[same], made[same], "{same}");
     }
     assert!(made.get("dry_run").is_none());
-    let ran = bed.ok(["backup", "-n", "--json", "src"]);
+    let ran = bed.ok(["backup", "-n", "--json", src]);
     let would = last(&ran);
     assert_eq!(
         (&would["files_unmodified"], &would["data_added"]),

@@ -4,11 +4,33 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 pub(crate) use crate::ran::{Ran, feed, last, lines, noise, signal, wait_until};
+
+/// A folder whose parents no other test changes while this process runs. A backup of what is in it
+/// has the times of the parents too, so two backups of the same there are equal.
+pub(crate) fn apart() -> TempDir {
+    const FOLDERS: usize = 16;
+    static PARENTS: LazyLock<PathBuf> = LazyLock::new(|| {
+        let parents = Path::new(env!("CARGO_TARGET_TMPDIR")).join("apart");
+        for number in 0..FOLDERS {
+            fs::create_dir_all(parents.join(number.to_string())).unwrap();
+        }
+        parents
+    });
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    assert!(
+        number < FOLDERS,
+        "more tests ask for a folder apart: make FOLDERS larger"
+    );
+    TempDir::new_in(PARENTS.join(number.to_string())).unwrap()
+}
 
 pub(crate) struct Bed {
     folder: TempDir,
