@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::bed::{Bed, apart, last, lines};
+use crate::bed::{Apart, Bed, last, lines};
 
 fn bed() -> Bed {
     let bed = Bed::new();
@@ -18,7 +18,7 @@ fn bed() -> Bed {
 #[test]
 fn nothing_changed_makes_no_backup_if_that_was_asked() {
     let bed = Bed::new();
-    let apart = apart();
+    let apart = Apart::new();
     let src = apart.path().join("src");
     fs::create_dir(&src).unwrap();
     fs::write(src.join("one"), "the first").unwrap();
@@ -69,7 +69,7 @@ fn streams_that_are_equal_make_no_second_backup_if_that_was_asked() {
 #[test]
 fn a_dry_run_changes_nothing_and_says_what_a_backup_would_add() {
     let bed = Bed::new();
-    let apart = apart();
+    let apart = Apart::new();
     let src = apart.path().to_str().unwrap();
     fs::write(apart.path().join("one"), "the first").unwrap();
     fs::write(apart.path().join("two"), "the second").unwrap();

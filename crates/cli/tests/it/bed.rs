@@ -4,32 +4,35 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 pub(crate) use crate::ran::{Ran, feed, last, lines, noise, signal, wait_until};
 
-/// A folder whose parents no other test changes while this process runs. A backup of what is in it
-/// has the times of the parents too, so two backups of the same there are equal.
-pub(crate) fn apart() -> TempDir {
-    const FOLDERS: usize = 16;
-    static PARENTS: LazyLock<PathBuf> = LazyLock::new(|| {
-        let parents = Path::new(env!("CARGO_TARGET_TMPDIR")).join("apart");
-        for number in 0..FOLDERS {
-            fs::create_dir_all(parents.join(number.to_string())).unwrap();
+/// A folder whose parents no other test changes meanwhile. A backup of what is in it has the times
+/// of the parents too, so two backups of the same are equal there.
+pub(crate) struct Apart {
+    folder: TempDir,
+    /// Dropped after the folder, whose removal changes a time.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Apart {
+    /// Waits until no other test has one.
+    pub(crate) fn new() -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            folder: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
+            _alone: alone,
         }
-        parents
-    });
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    assert!(
-        number < FOLDERS,
-        "more tests ask for a folder apart: make FOLDERS larger"
-    );
-    TempDir::new_in(PARENTS.join(number.to_string())).unwrap()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
 }
 
 pub(crate) struct Bed {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use env::{Entropy, SeededEntropy};
 use tempfile::TempDir;
@@ -108,22 +109,31 @@ pub fn scratch() -> TempDir {
 pub struct Tree {
     folder: TempDir,
     seed: u64,
+    /// Dropped after the folder, whose removal changes a time.
+    _alone: Option<MutexGuard<'static, ()>>,
 }
 
 impl Tree {
     /// Some twenty entries with about so many bytes in all.
     pub fn plant(seed: u64, bytes: usize) -> Self {
-        Self::plant_in(scratch(), seed, bytes)
+        Self::plant_in(scratch(), None, seed, bytes)
     }
 
-    /// The same where no other test changes the folders above, whose times a backup has, too.
+    /// The same where no other test changes the folders above, whose times a backup has, too. Waits
+    /// until no other test has such a tree.
     pub fn plant_apart(seed: u64, bytes: usize) -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        Self::plant_in(folder, seed, bytes)
+        Self::plant_in(folder, Some(alone), seed, bytes)
     }
 
-    fn plant_in(folder: TempDir, seed: u64, bytes: usize) -> Self {
-        let tree = Self { folder, seed };
+    fn plant_in(folder: TempDir, alone: Option<MutexGuard<'static, ()>>, seed: u64, bytes: usize) -> Self {
+        let tree = Self {
+            folder,
+            seed,
+            _alone: alone,
+        };
         let root = tree.root();
         for folder in ["", "a", "a/deep/er", "b", "empty"] {
             fs::create_dir_all(root.join(folder)).unwrap();
