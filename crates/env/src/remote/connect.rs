@@ -17,6 +17,7 @@ use super::location::Service;
 use super::pace::Pace;
 use super::{
     AZURE_PUT_ID, ObjectStoreLocation, ObjectStoreOptions, ObjectStoreStorage, azure, credentials, google,
+    uploads,
 };
 use crate::{Clock, StorageError, SystemClock};
 
@@ -254,6 +255,7 @@ fn s3(
         .with_conditional_put(S3ConditionalPut::ETagMatch)
         // Several stores lack the request that deletes many objects.
         .with_disable_bulk_delete(true);
+    builder = uploads::protect(builder, location, credentials.checksums);
     for (key, value) in &credentials.settings {
         builder = builder.with_config(*key, value);
     }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use object_store::aws::AmazonS3ConfigKey as Key;
 
 use super::profile::{Profile, add};
+use super::uploads::Checksums;
 
 /// The settings of a role: the variable and what `object_store` calls it.
 const ROLE: [(&str, Key); 4] = [
@@ -38,6 +39,8 @@ const NONE: &str = "there are no credentials for the object store: set AWS_ACCES
 /// What a client authenticates with. It has secrets, so it is never printed.
 pub(super) struct Credentials {
     pub(super) region: Option<String>,
+    /// What the user says about checksums of uploads.
+    pub(super) checksums: Option<Checksums>,
     /// Settings for the client. Without any, it asks the machine for its role.
     pub(super) settings: Vec<(Key, String)>,
 }
@@ -53,7 +56,17 @@ pub(super) fn find(variable: &dyn Fn(&str) -> Option<String>, is_aws: bool) -> R
         .into_iter()
         .find_map(variable);
     let region = region.or_else(|| of_profile("region"));
-    let with = |settings| Ok(Credentials { region, settings });
+    let checksums = variable("AWS_REQUEST_CHECKSUM_CALCULATION")
+        .or_else(|| of_profile("request_checksum_calculation"))
+        .map(|value| Checksums::parse(&value))
+        .transpose()?;
+    let with = |settings| {
+        Ok(Credentials {
+            region,
+            checksums,
+            settings,
+        })
+    };
     match (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY")) {
         (Some(id), Some(secret)) => return with(keys(id, secret, variable("AWS_SESSION_TOKEN"))),
         (Some(_), None) => {
@@ -193,6 +206,24 @@ mod tests {
             let error = with(&[half]).file("credentials", KEYS).found(false).unwrap_err();
             assert!(error.contains(missing), "{error}");
         }
+    }
+
+    #[test]
+    fn checksums_are_set_by_the_environment_or_the_profile() {
+        let checksums = |environment: &Environment| {
+            let found = find(&|name| environment.variables.get(name).cloned(), false);
+            found.map(|found| found.checksums)
+        };
+        let in_profile = format!("{KEYS}request_checksum_calculation = when_required\n");
+        let profile = ("AWS_PROFILE", "web");
+        let environment = with(&[profile]).file("credentials", &in_profile);
+        assert_eq!(checksums(&environment), Ok(Some(Checksums::None)));
+        assert_eq!(checksums(&with(&[profile]).file("credentials", KEYS)), Ok(None));
+        let set = |value| ("AWS_REQUEST_CHECKSUM_CALCULATION", value);
+        let environment = with(&[profile, set("when_supported")]).file("credentials", &in_profile);
+        assert_eq!(checksums(&environment), Ok(Some(Checksums::All)));
+        let error = checksums(&with(&[set("never")])).unwrap_err();
+        assert!(error.contains("\"never\""), "{error}");
     }
 
     #[test]

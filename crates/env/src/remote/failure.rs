@@ -68,6 +68,14 @@ impl Failure {
         failure
     }
 
+    /// Whether a bucket whose objects are locked has refused an upload without a checksum.
+    fn lacks_checksum(&self) -> bool {
+        self.status == Some(400)
+            && ["x-amz-checksum", "Content-MD5"]
+                .iter()
+                .any(|name| self.message.contains(name))
+    }
+
     /// For people.
     fn text(&self) -> String {
         let Some(status) = self.status else {
@@ -238,10 +246,14 @@ fn other(action: &'static str, name: &str, error: &Error) -> StorageError {
     } else {
         io::ErrorKind::Other
     };
+    let mut text = failure.text();
+    if failure.lacks_checksum() {
+        text += "; set AWS_REQUEST_CHECKSUM_CALCULATION=when_supported, so that uploads have one";
+    }
     StorageError::Io {
         action,
         name,
-        source: io::Error::new(kind, failure.text()),
+        source: io::Error::new(kind, text),
     }
 }
 
@@ -295,6 +307,20 @@ mod tests {
             let error = storage_error("read", "a", answered(status, ""));
             assert_eq!(error.is_outage(), is_outage, "{status}");
         }
+    }
+
+    #[test]
+    fn a_locked_bucket_that_needs_checksums_says_which_setting_sends_them() {
+        let message =
+            "Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with Object Lock";
+        let body = format!("<Error><Code>InvalidRequest</Code><Message>{message}</Message></Error>");
+        let told = storage_error("create", "a", answered("400 Bad Request", &body)).to_string();
+        assert!(
+            told.contains("AWS_REQUEST_CHECKSUM_CALCULATION=when_supported"),
+            "{told}"
+        );
+        let told = storage_error("create", "a", answered("400 Bad Request", "")).to_string();
+        assert!(!told.contains("AWS_REQUEST"), "{told}");
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod probe;
 mod profile;
 #[cfg(test)]
 mod tests;
+mod uploads;
 
 use std::io;
 use std::sync::Arc;

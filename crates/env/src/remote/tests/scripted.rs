@@ -58,8 +58,8 @@ fn with_body(status: &str, body: &str) -> String {
     )
 }
 
-/// Serves a connection for each answer. Returns the first lines of the requests.
-fn serve(listener: &TcpListener, answers: &[Answer]) -> Vec<String> {
+/// Serves a connection for each answer. Returns the lines of each request.
+fn serve(listener: &TcpListener, answers: &[Answer]) -> Vec<Vec<String>> {
     let mut requests: Vec<Vec<String>> = Vec::new();
     for answer in answers {
         let (stream, _) = listener.accept().unwrap();
@@ -81,20 +81,33 @@ fn serve(listener: &TcpListener, answers: &[Answer]) -> Vec<String> {
             (&stream).write_all(answer.as_bytes()).unwrap();
         }
     }
-    let word = |lines: &Vec<String>| lines[0].split(' ').next().unwrap().to_owned();
-    requests.iter().map(word).collect()
+    requests
 }
 
 /// Opens a storage, and puts an object there. The outcome, and the methods of the requests.
 fn put_at(answers: &'static [Answer]) -> (Result<(), StorageError>, Vec<String>) {
+    let (put, requests) = put_with(answers, &[]);
+    let word = |lines: &Vec<String>| lines[0].split(' ').next().unwrap().to_owned();
+    (put, requests.iter().map(word).collect())
+}
+
+/// The same with these variables, and all lines of the requests.
+fn put_with(
+    answers: &'static [Answer],
+    set: &[(&str, &str)],
+) -> (Result<(), StorageError>, Vec<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = format!("s3:http://{}/b/p", listener.local_addr().unwrap());
     let server = thread::spawn(move || serve(&listener, answers));
     let location: ObjectStoreLocation = place.parse().unwrap();
-    let keys = |name: &str| name.ends_with("KEY_ID").then(|| "i".to_owned());
-    let keys = |name: &str| keys(name).or_else(|| name.ends_with("ACCESS_KEY").then(|| "s".to_owned()));
-    let storage =
-        ObjectStoreStorage::open_with(&location, &crate::ObjectStoreOptions::default(), &keys).unwrap();
+    let keys = [("AWS_ACCESS_KEY_ID", "i"), ("AWS_SECRET_ACCESS_KEY", "s")];
+    let all = [&keys[..], set].concat();
+    let variable = |name: &str| {
+        let found = all.iter().find(|(set, _)| *set == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    let options = crate::ObjectStoreOptions::default();
+    let storage = ObjectStoreStorage::open_with(&location, &options, &variable).unwrap();
     let put = storage.put(&ObjectName::new("a").unwrap(), &[b"own"]);
     (put, server.join().unwrap())
 }
@@ -117,4 +130,29 @@ fn a_put_whose_answer_was_lost_is_told_from_a_rivals() {
     let (put, methods) = put_at(&[listed, taken, missing, created]);
     put.unwrap();
     assert_eq!(methods, ["GET", "PUT", "HEAD", "PUT"]);
+}
+
+#[test]
+fn without_tls_a_put_is_signed_with_its_bytes_and_has_a_checksum_on_request() {
+    // SHA-256 of `own`, as hexadecimal digits and in base 64.
+    let (digits, base) = (
+        "5b3975651c3cab92d044c096dc30a1c2d9525497457472de48c51ecb363d1f4a",
+        "Wzl1ZRw8q5LQRMCW3DChwtlSVJdFdHLeSMUeyzY9H0o=",
+    );
+    for (set, sum) in [
+        (&[][..], None),
+        (
+            &[("AWS_REQUEST_CHECKSUM_CALCULATION", "when_supported")],
+            Some(base),
+        ),
+    ] {
+        let (put, requests) = put_with(&[listed, created], set);
+        put.unwrap();
+        let header = |name: &str| {
+            let name = format!("{name}: ");
+            requests[1].iter().find_map(|line| line.strip_prefix(&name))
+        };
+        assert_eq!(header("x-amz-content-sha256"), Some(digits));
+        assert_eq!(header("x-amz-checksum-sha256"), sum);
+    }
 }
