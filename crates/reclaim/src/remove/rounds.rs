@@ -20,15 +20,27 @@ use crate::objects::{Objects, StandingObjects};
 const ROUNDS_MAX: usize = 5;
 /// Containers in work at once on a far storage. Each takes twice the memory of a container.
 const FAR_AT_ONCE: usize = 4;
+/// Containers that these threads share before the old generations are deleted: at the end of each
+/// such part, threads wait for the last one.
+const FAR_PART: usize = 32;
+/// As `Execution::copies_bytes_max`, on a far storage. A bucket has room.
+const FAR_COPIES_BYTES_MAX: u64 = 256 << 20;
 
 impl Removal<'_> {
     /// Rewrites the containers of which some slots are listed. Looks at them again until no rival
     /// has changed them.
     pub(super) fn compact(&mut self, list: &[&ContainerSlots]) -> Result<()> {
         let mut open: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_some()).copied().collect();
-        let parts = open.len() as u64;
-        let waiting = self.no_room.len() as u64;
+        let copies_bytes_max = match self.storage.is_far() {
+            true => self.how.copies_bytes_max.max(FAR_COPIES_BYTES_MAX),
+            false => self.how.copies_bytes_max,
+        };
         let mut ours: BTreeMap<ContainerId, StandingObjects> = BTreeMap::new();
+        let progress = self.how.progress;
+        // What this process has replaced was counted then.
+        let count = |ours: &BTreeMap<ContainerId, StandingObjects>, id| {
+            progress.add_done(u64::from(!ours.contains_key(&id)));
+        };
         for _ in 0..ROUNDS_MAX {
             if open.is_empty() {
                 break;
@@ -41,23 +53,29 @@ impl Removal<'_> {
                     .copied()
                     .filter(|entry| found.contains_key(&entry.container))
                     .collect();
-                for some in standing.chunks(self.at_once()) {
-                    self.check_cancelled()?;
+                let gone = folder.iter().map(|entry| entry.container);
+                gone.filter(|id| !found.contains_key(id))
+                    .for_each(|id| count(&ours, id));
+                for some in standing.chunks(self.part()) {
                     let settled = self.settle_all(some, &found, &ours)?;
                     for (entry, settled) in some.iter().zip(settled) {
                         let id = entry.container;
                         match settled {
-                            Settled::Fine => self.out.kept.push(id),
-                            Settled::Over => {}
+                            Settled::Fine => {
+                                self.out.kept.push(id);
+                                count(&ours, id);
+                            }
+                            Settled::Over => count(&ours, id),
                             Settled::Again => again.push(*entry),
                             Settled::NoRoom => self.no_room.push((*entry).clone()),
                             Settled::Replaced(kept) => {
+                                count(&ours, id);
                                 ours.insert(id, kept);
                                 again.push(*entry);
                             }
                         }
                     }
-                    if self.batch.bytes >= self.how.copies_bytes_max {
+                    if self.batch.bytes >= copies_bytes_max {
                         self.finish_batch()?;
                     }
                 }
@@ -68,15 +86,12 @@ impl Removal<'_> {
         if !open.is_empty() {
             return Err(ReclaimError::Overtaken);
         }
-        self.how
-            .progress
-            .add_done(parts - (self.no_room.len() as u64).saturating_sub(waiting));
         Ok(())
     }
 
-    /// How many containers are settled at once.
-    fn at_once(&self) -> usize {
-        if self.storage.is_far() { FAR_AT_ONCE } else { 1 }
+    /// How many containers are settled before the batch is looked at.
+    fn part(&self) -> usize {
+        if self.storage.is_far() { FAR_PART } else { 1 }
     }
 
     /// Brings some containers closer to their final states ([`Self::settle`]).
@@ -88,6 +103,7 @@ impl Removal<'_> {
     ) -> Result<Vec<Settled>> {
         let nothing = Objects::default();
         let settle = |run: &mut Self, entry: &ContainerSlots| {
+            run.check_cancelled()?;
             let id = entry.container;
             let objects = found.get(&id).unwrap_or(&nothing);
             let dead = entry.slots.as_deref().unwrap_or_default();
@@ -97,7 +113,7 @@ impl Removal<'_> {
             return Ok(vec![settle(self, entry)?]);
         }
         let (containers, how) = (self.containers, self.how);
-        let each = object::threaded(some.len(), some.len(), |at| {
+        let each = object::threaded(some.len(), FAR_AT_ONCE.min(some.len()), |at| {
             let mut run = Removal::new(containers, how);
             let settled = settle(&mut run, some[at])?;
             Ok::<_, ReclaimError>((run.into_account(), settled))
