@@ -22,6 +22,7 @@ pub(crate) mod spool;
 pub(crate) mod stages;
 pub(crate) mod stream;
 pub(crate) mod stream_source;
+pub(crate) mod turns;
 mod unchanged_entries;
 mod ungathered;
 mod unread;

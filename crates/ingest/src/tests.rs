@@ -1,8 +1,8 @@
 //! Tests of stages that are pure, or nearly so: the same chunks however bytes are batched, segments
 //! from children alone, queues, buffers, spans.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use chunking::{Cdc, CdcSizes, Chunker, Fixed};
@@ -17,6 +17,7 @@ use crate::client::chunk::{self, ChunkState, Chunked, Event};
 use crate::client::read_ahead::Ahead;
 use crate::client::source_input::{Around, SourceInput};
 use crate::client::stages::ClientStages;
+use crate::client::turns::Turns;
 use crate::counters::Counters;
 use crate::dedup::{Bytes, Segment, SegmentChild, Segmenter, StreamIndex};
 use crate::error::{Failure, Halt, IngestError};
@@ -26,6 +27,12 @@ use crate::workers::ThreadPool;
 
 fn clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock)
+}
+
+/// Of all tests.
+pub(crate) fn any_turns() -> &'static Turns {
+    static TURNS: LazyLock<Turns> = LazyLock::new(Turns::new);
+    &TURNS
 }
 
 fn around<'a>(
@@ -40,6 +47,7 @@ fn around<'a>(
         failure,
         stages,
         clock: &SystemClock,
+        turns: any_turns(),
         readers: 4,
     }
 }
@@ -310,7 +318,7 @@ fn an_input_that_is_to_stop_says_so() {
     assert!(matches!(stopped, Err(Halt::Closed)));
     assert!(matches!(failure.take(), Some(IngestError::Internal("a test"))));
     let failure = Failure::default();
-    input = SourceInput::new(
+    let mut input = SourceInput::new(
         1,
         BufferPool::new(64, 0),
         tx,

@@ -7,15 +7,11 @@ use env::Clock;
 
 use crate::backup_session::Distance;
 use crate::buffer::BufferPool;
+use crate::client::turns::Turns;
 use crate::running::{Running, RunningCount};
 use crate::stage::StageStats;
 use crate::workers::{ThreadPool, Workers};
 
-/// Bytes of the buffers of all backups at one stage of their way, ...
-const BUFFERED_BYTES: usize = 4 << 20;
-/// ... and of one, at most and at least.
-const BUFFER_BYTES_MAX: usize = 1 << 20;
-const BUFFER_BYTES_MIN: usize = 256 << 10;
 /// Bytes of offered segments that all backups hold before they wait, ...
 const UNGATHERED_BYTES: u64 = 32 << 20;
 /// ... that one holds (two segments of the usual length), ...
@@ -31,6 +27,7 @@ pub struct ClientPools {
     workers: Arc<ThreadPool>,
     buffers: Arc<Mutex<Vec<BufferPool>>>,
     running: RunningCount,
+    turns: Arc<Turns>,
 }
 
 /// A backup that runs, with its share of the memory. Dropped at its end.
@@ -50,7 +47,13 @@ impl ClientPools {
             workers: Arc::new(ThreadPool::new("work", 2 * cores, clock)),
             buffers: Arc::default(),
             running: RunningCount::default(),
+            turns: Arc::new(Turns::new()),
         }
+    }
+
+    /// The turns of all backups.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// Counts one more backup.
@@ -83,13 +86,6 @@ impl ClientPools {
 }
 
 impl Share {
-    /// Bytes that one of the backup's buffers holds.
-    pub(crate) fn buffer_bytes(&self) -> usize {
-        // Powers of two: backups with buffers of the same length share them.
-        let share = 1 << (BUFFERED_BYTES / self.sharing).max(1).ilog2();
-        usize::clamp(share, BUFFER_BYTES_MIN, BUFFER_BYTES_MAX)
-    }
-
     /// Bytes of offered segments that a stream of the backup may hold before it waits.
     pub(crate) fn ungathered_bytes_max(&self, distance: Distance) -> u64 {
         let most = match distance {

@@ -30,6 +30,9 @@ use crate::region::RegionBuilder;
 use crate::stage::StageStats;
 use crate::workers::ThreadPool;
 
+/// Bytes that a buffer holds at least.
+const BUFFER_BYTES: usize = 1 << 20;
+
 /// How one of the backup's streams is treated.
 pub(crate) struct StreamCutter {
     pub(crate) chunker: Box<dyn Chunker>,
@@ -92,7 +95,7 @@ pub(crate) fn run(
         .map(|cutter| cutter.chunker.chunk_bytes_max() as usize);
     let chunk_max = chunk_max.max().unwrap_or(0);
     // Whole blocks, so that a file's sections begin at block boundaries.
-    let buffer_bytes = running.buffer_bytes().max(4 * chunk_max);
+    let buffer_bytes = BUFFER_BYTES.max(4 * chunk_max);
     let buffer_bytes = buffer_bytes.next_multiple_of(ALIGN_BYTES);
     let pool = client.pools.buffers(buffer_bytes, chunk_max);
     let stream_count = cutters.len();
@@ -147,6 +150,7 @@ pub(crate) fn run(
                 stages: &stages,
                 clock: &**clock,
                 readers: client.options.readers.max(1),
+                turns: client.pools.turns(),
             };
             let mut input = SourceInput::new(stream_count, pool, to_chunk, readers, around);
             source(&mut input)

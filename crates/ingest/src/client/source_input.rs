@@ -10,6 +10,7 @@ use env::Clock;
 use crate::buffer::{Buffer, BufferPool};
 use crate::client::piece::{Batch, CopyRange, Op};
 use crate::client::stages::ClientStages;
+use crate::client::turns::{BackupTurns, Turns};
 use crate::counters::Counters;
 use crate::dedup::StreamIndex;
 use crate::error::{Failure, Halt, IngestError};
@@ -30,6 +31,7 @@ pub(crate) struct Around<'a> {
     pub(crate) clock: &'a dyn Clock,
     /// Threads that read small files.
     pub(crate) readers: usize,
+    pub(crate) turns: &'a Turns,
 }
 
 /// Takes a source's bytes and steps.
@@ -37,6 +39,7 @@ pub(crate) struct SourceInput<'a> {
     streams: Vec<Open>,
     pool: BufferPool,
     output: Sender<Batch>,
+    turns: BackupTurns<'a>,
     readers: ThreadPool,
     around: Around<'a>,
 }
@@ -107,6 +110,7 @@ impl<'a> SourceInput<'a> {
             streams,
             pool,
             output,
+            turns: around.turns.of_backup(around.clock),
             readers,
             around,
         }
@@ -141,6 +145,9 @@ impl<'a> SourceInput<'a> {
         self.ensure_wanted()?;
         if self.open(stream).buffer.as_ref().is_some_and(Buffer::is_full) {
             self.flush(stream)?;
+        }
+        if self.open(stream).buffer.is_none() {
+            self.turns.take();
         }
         let pool = &self.pool;
         let open = &mut self.streams[usize::from(stream.0)];
@@ -194,12 +201,15 @@ impl<'a> SourceInput<'a> {
     /// Those of [`Self::spare`].
     pub(crate) fn whole(&mut self, stream: StreamIndex, buffer: Buffer, ops: Ops) -> Result<(), Halt> {
         self.flush(stream)?;
-        self.around.counters.bytes_read.add(buffer.filled().len() as u64);
-        self.output.send(Batch {
+        let bytes = buffer.filled().len();
+        self.around.counters.bytes_read.add(bytes as u64);
+        self.turns.take();
+        let batch = Batch {
             stream,
             buffer,
             ops: ops.0,
-        })?;
+        };
+        self.turns.send(bytes, || self.output.send(batch))?;
         Ok(())
     }
 
@@ -244,7 +254,9 @@ impl<'a> SourceInput<'a> {
             return Ok(());
         }
         let buffer = open.buffer.take().unwrap_or_else(|| pool.take());
-        self.output.send(Batch { stream, buffer, ops })?;
+        let bytes = buffer.filled().len();
+        let batch = Batch { stream, buffer, ops };
+        self.turns.send(bytes, || self.output.send(batch))?;
         Ok(())
     }
 

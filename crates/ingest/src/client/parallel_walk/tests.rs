@@ -12,6 +12,7 @@ use tree::Roots;
 use super::*;
 use crate::counters::Counters;
 use crate::error::Failure;
+use crate::tests::any_turns;
 
 /// More stretches than are examined ahead: folders with some files each.
 fn wide_tree(folders: usize) -> tempfile::TempDir {
@@ -75,6 +76,7 @@ fn with_threads<R>(options: WalkOptions, work: impl FnOnce(ParallelWalk<'_>) -> 
         failure: &failure,
         stages: &stages,
         clock: &SystemClock,
+        turns: any_turns(),
         readers: 4,
     };
     thread::scope(|scope| work(ParallelWalk::start(scope, options, around).unwrap()))
