@@ -53,11 +53,12 @@ impl LaneWidth {
     }
 
     /// The number of inputs side by side.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) const fn count(self) -> usize {
         match self.0 {
             Kind::One => 1,
+            #[cfg(target_arch = "x86_64")]
             Kind::Avx2 => super::avx2::LANES,
+            #[cfg(target_arch = "x86_64")]
             Kind::Avx512 => super::avx512::LANES,
         }
     }
