@@ -64,6 +64,10 @@ impl StoreReader for CachedReader<'_> {
         self.reader.newer_catalog(view)
     }
 
+    fn is_far(&self) -> bool {
+        self.reader.is_far()
+    }
+
     fn chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, RecipeError> {
         self.reader.chunk(at)
     }

@@ -261,6 +261,10 @@ impl StoreReader for NodeCache {
         Ok(self.containers.newer(view)?)
     }
 
+    fn is_far(&self) -> bool {
+        self.containers.env().storage.is_far()
+    }
+
     fn chunk(&self, at: ChunkLocation) -> Result<Vec<u8>, RecipeError> {
         Ok(self.containers.read_chunk(at)?)
     }

@@ -28,7 +28,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::message::{AssembleStats, Message, Planned};
 use crate::plan::{Next, Reference, SPOT_BYTES, Step, Uses};
 use crate::pool::RegionPool;
-use crate::read_split::pieces;
+use crate::read_split::{ReadSizes, pieces};
 use crate::send::{Sender as Sending, Sink};
 
 /// Concurrent requests on any machine: an array of disks, or remote storage, serves several in the
@@ -112,7 +112,7 @@ where
 {
     let (pieces_tx, pieces_rx) = crossbeam_channel::unbounded::<Piece>();
     let (messages_tx, messages_rx) = crossbeam_channel::unbounded::<Message>();
-    let pool = Arc::new(RegionPool::default());
+    let pool = Arc::new(RegionPool::new(ReadSizes::of(reader)));
     let room = Arc::new(MemoryBudget::new(
         options.budget_bytes,
         asked_max(options.budget_bytes),
@@ -296,7 +296,7 @@ impl Planning<'_> {
                 return self.tell(Message::Brought(Brought::failed(&step.fills, &error)));
             }
         };
-        let pieces = pieces(&view, &step.fills);
+        let pieces = pieces(&view, &step.fills, ReadSizes::of(self.reader));
         self.room.take(bytes, pieces.len() as u64);
         for piece in pieces {
             // Sending fails only if all fetching threads, and with them the restore, have ended.

@@ -11,15 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use container::{PlainBuffer, RegionBuffer};
 use env::AlignedBuffer;
 
-/// The most stored bytes of a piece, unless a single region has more.
-pub(crate) const PIECE_BYTES_MAX: usize = 4 << 20;
-/// The most memory of half a buffer that the pool keeps: a piece as stored, with the blocks at its
-/// ends, or decompressed.
-const KEPT_BYTES_MAX: usize = 2 * PIECE_BYTES_MAX;
+use crate::read_split::ReadSizes;
 
 /// The spare memory of one restore.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RegionPool {
+    /// The most memory of half a buffer that the pool keeps: a piece as stored, with the blocks at
+    /// its ends, or decompressed.
+    kept_bytes_max: usize,
     spare: Mutex<Spare>,
 }
 
@@ -30,6 +29,14 @@ struct Spare {
 }
 
 impl RegionPool {
+    /// For reads of these sizes.
+    pub(crate) fn new(sizes: ReadSizes) -> Self {
+        Self {
+            kept_bytes_max: 2 * sizes.piece_bytes_max,
+            spare: Mutex::default(),
+        }
+    }
+
     /// An empty buffer.
     pub(crate) fn take(self: &Arc<Self>) -> Pooled {
         let mut spare = self.spare();
@@ -43,7 +50,7 @@ impl RegionPool {
     }
 
     fn keep(&self, stored: Option<AlignedBuffer>, plain: Option<PlainBuffer>) {
-        let kept = 1..=KEPT_BYTES_MAX;
+        let kept = 1..=self.kept_bytes_max;
         let stored = stored.filter(|stored| kept.contains(&stored.capacity()));
         let plain = plain.filter(|plain| kept.contains(&plain.memory_bytes()));
         let mut spare = self.spare();

@@ -7,15 +7,37 @@
 use std::sync::Arc;
 
 use container::CatalogView;
+use recipe::StoreReader;
 use types::RegionIndex;
 
 use crate::fetch::{Piece, fits};
 use crate::plan::Fill;
-use crate::pool::PIECE_BYTES_MAX;
+/// How long reads are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadSizes {
+    /// The most stored bytes of a piece, unless a single region has more.
+    pub(crate) piece_bytes_max: usize,
+    /// So many unneeded bytes are read rather than requesting twice: they arrive in the time of a
+    /// request.
+    gap_bytes_max: u64,
+}
 
-/// So many unneeded bytes are read rather than requesting twice: a disk transfers them in the time
-/// of a request.
-const GAP_BYTES_MAX: u64 = 256 << 10;
+impl ReadSizes {
+    /// For a disk.
+    pub(crate) const NEAR: Self = Self {
+        piece_bytes_max: 4 << 20,
+        gap_bytes_max: 256 << 10,
+    };
+    /// For an object store: half a container is one request.
+    pub(crate) const FAR: Self = Self {
+        piece_bytes_max: 8 << 20,
+        gap_bytes_max: 1 << 20,
+    };
+
+    pub(crate) fn of(reader: &dyn StoreReader) -> Self {
+        if reader.is_far() { Self::FAR } else { Self::NEAR }
+    }
+}
 
 /// A region with a needed chunk.
 struct Needed {
@@ -27,7 +49,7 @@ struct Needed {
 }
 
 /// The pieces in physical order. Fills that contradict the catalog are in a piece without regions.
-pub(crate) fn pieces(view: &Arc<CatalogView>, fills: &[Fill]) -> Vec<Piece> {
+pub(crate) fn pieces(view: &Arc<CatalogView>, fills: &[Fill], sizes: ReadSizes) -> Vec<Piece> {
     let mut unfit = Vec::new();
     let mut placed = Vec::with_capacity(fills.len());
     for fill in fills {
@@ -40,9 +62,9 @@ pub(crate) fn pieces(view: &Arc<CatalogView>, fills: &[Fill]) -> Vec<Piece> {
     placed.sort_by_key(|(region, offset, _)| (*region, *offset));
     let needed = needed(view, &placed);
     let gaps = needed.windows(2).map(|pair| pair[1].begin - pair[0].end);
-    let bridged = gaps.filter(|gap| *gap <= GAP_BYTES_MAX).sum::<u64>();
+    let bridged = gaps.filter(|gap| *gap <= sizes.gap_bytes_max).sum::<u64>();
     let total = needed.iter().map(Needed::cost).sum::<u64>() + bridged;
-    let count = total.div_ceil(PIECE_BYTES_MAX as u64).max(1);
+    let count = total.div_ceil(sizes.piece_bytes_max as u64).max(1);
     // Pieces have equal sizes: a short last one would use its buffer badly.
     let piece_bytes = total.div_ceil(count);
     let mut out: Vec<Piece> = Vec::new();
@@ -50,8 +72,8 @@ pub(crate) fn pieces(view: &Arc<CatalogView>, fills: &[Fill]) -> Vec<Piece> {
     for region in needed {
         let gap = region.begin - end;
         let goes_on = out.last().is_some_and(|_| {
-            gap <= GAP_BYTES_MAX
-                && region.end - begin <= PIECE_BYTES_MAX as u64
+            gap <= sizes.gap_bytes_max
+                && region.end - begin <= sizes.piece_bytes_max as u64
                 && cost + gap + region.cost() / 2 <= piece_bytes
         });
         end = region.end;

@@ -18,7 +18,7 @@ use crate::error::RestoreError;
 use crate::memory_budget::MemoryBudget;
 use crate::message::AssembleStats;
 use crate::plan::{ChunkPart, Fill, Next, Place, Reference};
-use crate::read_split::pieces;
+use crate::read_split::{ReadSizes, pieces};
 use crate::send::Sink;
 use crate::test_store::reader;
 
@@ -687,11 +687,13 @@ fn pieces_with_gaps_are_of_equal_size_as_they_are_read() {
     }
     containers.put(&builder.seal(&containers).unwrap()).unwrap();
     let view = containers.catalog(id(0)).unwrap();
-    let counts: Vec<usize> = pieces(&view, &fills)
+    let counts: Vec<usize> = pieces(&view, &fills, ReadSizes::NEAR)
         .iter()
         .map(|piece| piece.regions.len())
         .collect();
     assert_eq!(counts, [10, 10], "5 MiB to read, half of which is wanted");
+    let far = pieces(&view, &fills, ReadSizes::FAR);
+    assert_eq!(far.len(), 1, "a request costs more than the other half");
 }
 
 #[test]
@@ -727,13 +729,13 @@ fn empty_memory_is_returned_and_held_memory_is_charged() {
         }
         containers.put(&builder.seal(&containers).unwrap()).unwrap();
         let view = containers.catalog(id(sequence)).unwrap();
-        let [piece] = <[_; 1]>::try_from(pieces(&view, &fills)).unwrap();
+        let [piece] = <[_; 1]>::try_from(pieces(&view, &fills, ReadSizes::NEAR)).unwrap();
         piece
     };
     let (text, noise) = (&text[..], &noise[..]);
     let (compressed, raw) = (store(1, &[text, text]), store(2, &[noise, noise]));
     let (mixed, wanted) = (store(3, &[text, noise, noise]), 3 * (64_u64 << 10));
-    let pool = Arc::new(crate::pool::RegionPool::default());
+    let pool = Arc::new(crate::pool::RegionPool::new(ReadSizes::NEAR));
     let fetch = |room: &Arc<MemoryBudget>, piece| {
         let brought = crate::fetch::fetch(
             &reader(&containers),

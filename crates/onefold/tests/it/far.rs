@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::{
     How, Tree, assert_restores_bytes, assert_sound, back_up, back_up_bytes, back_up_stream, noise, snapshot,
-    tiny, wait_until,
+    tiny, try_restore_within, wait_until,
 };
 use env::{Env, ObjectStoreStorage, SeededEntropy, Storage, SystemClock};
 use futures::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    CopyOptions, GetOptions, GetRange, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result as RemoteResult,
 };
 use onefold::{
@@ -33,6 +33,8 @@ type Answer<'a, T> = Pin<Box<dyn Future<Output = RemoteResult<T>> + Send + 'a>>;
 struct Counted {
     inner: InMemory,
     requests: AtomicU64,
+    /// Reads of more than a MiB.
+    long_reads: AtomicU64,
 }
 
 impl Counted {
@@ -81,6 +83,11 @@ impl ObjectStore for Counted {
         'b: 'c,
     {
         self.count();
+        if let Some(GetRange::Bounded(range)) = &options.range
+            && range.end - range.start > 1 << 20
+        {
+            self.long_reads.fetch_add(1, Ordering::Relaxed);
+        }
         self.inner.get_opts(path, options)
     }
 
@@ -185,6 +192,22 @@ fn an_unchanged_backup_takes_few_requests() {
         .collect();
     // docs/results/far.md has the figures of larger trees.
     assert!(requests.iter().all(|requests| *requests <= 34), "{requests:?}");
+}
+
+/// A disk would be asked four times, and decompressing begins earlier there.
+#[test]
+fn a_restore_reads_half_a_container_at_once() {
+    let bucket = Bucket::with_store(&InitOptions::default());
+    let bytes = noise(4, 15 << 20);
+    let made = back_up_bytes(&bucket.open(), "/file", &bytes, &How::plain()).unwrap();
+    let store = bucket.open();
+    let backup = snapshot(&store, made.id);
+    let target = tempfile::tempdir().unwrap();
+    let before = bucket.0.long_reads.load(Ordering::Relaxed);
+    try_restore_within(&store, &backup, target.path(), 96 << 20).unwrap();
+    let reads = bucket.0.long_reads.load(Ordering::Relaxed) - before;
+    assert!(std::fs::read(target.path().join("file")).unwrap() == bytes);
+    assert_eq!(reads, 2);
 }
 
 /// Several containers with some dead chunks each are rewritten at once.
