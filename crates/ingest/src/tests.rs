@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use chunking::{Cdc, CdcSizes, Chunker, Fixed};
 use crypto::{DomainKey, Fingerprinter};
-use env::{Clock, SystemClock};
+use env::{Clock, ManualClock, SystemClock};
 use proptest::prelude::*;
 use tree::{Roots, WalkOptions};
 use types::{ContainerId, ContainerKind, Fingerprint, Level, SequenceNumber, SessionId};
@@ -15,7 +15,7 @@ use types::{ContainerId, ContainerKind, Fingerprint, Level, SequenceNumber, Sess
 use crate::buffer::BufferPool;
 use crate::client::chunk::{self, ChunkState, Chunked, Event};
 use crate::client::read_ahead::Ahead;
-use crate::client::source_input::{Around, SourceInput};
+use crate::client::source_input::{Around, Ops, SourceInput};
 use crate::client::stages::ClientStages;
 use crate::client::turns::Turns;
 use crate::counters::Counters;
@@ -287,6 +287,39 @@ proptest! {
             prop_assert!(pair[0].kind != pair[1].kind || !touches, "two spans that are one");
         }
     }
+}
+
+/// A source has its turn while it reads and sends.
+#[test]
+fn a_source_reads_and_sends_in_its_turn() {
+    let (tx, rx) = unbounded("chunker", &clock());
+    let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
+    let (stages, turns, still) = (ClientStages::new(), Turns::new(), ManualClock::default());
+    let around = Around {
+        turns: &turns,
+        clock: &still,
+        ..around(&counters, &cancel, &failure, &stages)
+    };
+    let pool = BufferPool::new(1 << 20, 0);
+    let readers = ThreadPool::new("section", 1, &clock());
+    let mut input = SourceInput::new(1, pool.clone(), tx, readers, around);
+    assert_eq!(turns.taken(), 0);
+    input.spare(StreamIndex(0)).unwrap();
+    assert_eq!(turns.taken(), 1, "before it reads");
+    let mib = vec![7; 1 << 20];
+    for sent in 1..=16 {
+        assert_eq!(turns.taken(), 1, "{sent}");
+        input.bytes(StreamIndex(0), &mib).unwrap();
+    }
+    // The next byte sends the buffer, and is read in the next turn.
+    input.bytes(StreamIndex(0), &[1]).unwrap();
+    assert_eq!((turns.taken(), turns.ended()), (1, 1));
+    input.end(StreamIndex(0)).unwrap();
+    input.whole(StreamIndex(0), pool.take(), Ops::default()).unwrap();
+    assert_eq!((turns.taken(), turns.ended()), (1, 1));
+    drop(input);
+    assert_eq!((turns.taken(), turns.ended()), (0, 2));
+    drop(rx);
 }
 
 #[test]

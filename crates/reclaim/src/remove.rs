@@ -46,7 +46,8 @@ const FOLDERS_MAX: usize = 64;
 pub(crate) struct Execution<'a> {
     /// How survivors are packed.
     pub packing: Packing,
-    /// New generations, in bytes, that may exist beside the old ones.
+    /// New generations, in bytes, that may exist beside the old ones. On a far storage it is more
+    /// (`rounds.rs`).
     pub copies_bytes_max: u64,
     /// The disk is full: data that finds no room to be rewritten stays as it is (`scarce.rs`).
     pub gives_up: bool,

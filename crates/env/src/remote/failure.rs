@@ -71,9 +71,8 @@ impl Failure {
     /// Whether a bucket whose objects are locked has refused an upload without a checksum.
     fn lacks_checksum(&self) -> bool {
         self.status == Some(400)
-            && ["x-amz-checksum", "Content-MD5"]
-                .iter()
-                .any(|name| self.message.contains(name))
+            && self.message.contains("Content-MD5")
+            && self.message.contains("is required")
     }
 
     /// For people.
@@ -90,6 +89,9 @@ impl Failure {
                 // Writing to a string does not fail.
                 write!(text, ", {part}").unwrap_or_default();
             }
+        }
+        if self.lacks_checksum() {
+            text += "; set AWS_REQUEST_CHECKSUM_CALCULATION=when_supported, so that uploads have one";
         }
         text
     }
@@ -246,14 +248,10 @@ fn other(action: &'static str, name: &str, error: &Error) -> StorageError {
     } else {
         io::ErrorKind::Other
     };
-    let mut text = failure.text();
-    if failure.lacks_checksum() {
-        text += "; set AWS_REQUEST_CHECKSUM_CALCULATION=when_supported, so that uploads have one";
-    }
     StorageError::Io {
         action,
         name,
-        source: io::Error::new(kind, text),
+        source: io::Error::new(kind, failure.text()),
     }
 }
 
@@ -314,13 +312,18 @@ mod tests {
         let message =
             "Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with Object Lock";
         let body = format!("<Error><Code>InvalidRequest</Code><Message>{message}</Message></Error>");
-        let told = storage_error("create", "a", answered("400 Bad Request", &body)).to_string();
-        assert!(
-            told.contains("AWS_REQUEST_CHECKSUM_CALCULATION=when_supported"),
-            "{told}"
-        );
-        let told = storage_error("create", "a", answered("400 Bad Request", "")).to_string();
-        assert!(!told.contains("AWS_REQUEST"), "{told}");
+        let at_work =
+            |body: &str| storage_error("create", "a", answered("400 Bad Request", body)).to_string();
+        for told in [at_work(&body), told(&answered("400 Bad Request", &body))] {
+            assert!(
+                told.contains("AWS_REQUEST_CHECKSUM_CALCULATION=when_supported"),
+                "{told}"
+            );
+        }
+        // This upload had a checksum.
+        let message = "The Content-MD5 you specified did not match what we received.";
+        let body = format!("<Error><Code>BadDigest</Code><Message>{message}</Message></Error>");
+        assert!(!at_work(&body).contains("AWS_REQUEST"), "{}", at_work(&body));
     }
 
     #[test]

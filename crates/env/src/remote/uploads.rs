@@ -51,9 +51,9 @@ pub(super) fn protect(
 fn checksum(location: &ObjectStoreLocation, asked: Option<Checksums>) -> Option<Checksum> {
     match (asked, location.is_aws()) {
         (Some(Checksums::None), _) | (None, false) => None,
-        // It costs a tenth of SHA-256. Most stores of others learnt it late.
+        // It takes a tenth of the time of SHA-256. Many stores of others do not know it.
         (_, true) if location.is_encrypted() => Some(Checksum::CRC64NVME),
-        // Without TLS the signature needs it anyway.
+        // Without TLS the signature has the same digest, so it costs nothing more.
         _ => Some(Checksum::SHA256),
     }
 }
@@ -87,6 +87,16 @@ mod tests {
         for (location, by_default, all) in [
             ("s3:bucket", of("crc64nvme"), of("crc64nvme")),
             (regional, of("crc64nvme"), of("crc64nvme")),
+            (
+                "s3:https://s3.dualstack.eu-west-1.amazonaws.com/bucket",
+                of("crc64nvme"),
+                of("crc64nvme"),
+            ),
+            (
+                "s3:http://s3.eu-west-1.amazonaws.com/bucket",
+                of("sha256"),
+                of("sha256"),
+            ),
             ("s3:https://host/bucket", None, of("sha256")),
             ("s3:http://host/bucket", None, of("sha256")),
         ] {

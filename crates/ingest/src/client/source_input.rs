@@ -147,7 +147,7 @@ impl<'a> SourceInput<'a> {
             self.flush(stream)?;
         }
         if self.open(stream).buffer.is_none() {
-            self.turns.take();
+            self.take_turn()?;
         }
         let pool = &self.pool;
         let open = &mut self.streams[usize::from(stream.0)];
@@ -203,7 +203,7 @@ impl<'a> SourceInput<'a> {
         self.flush(stream)?;
         let bytes = buffer.filled().len();
         self.around.counters.bytes_read.add(bytes as u64);
-        self.turns.take();
+        self.take_turn()?;
         let batch = Batch {
             stream,
             buffer,
@@ -235,6 +235,14 @@ impl<'a> SourceInput<'a> {
             return Err(IngestError::Interrupted.into());
         }
         Ok(())
+    }
+
+    /// Waits until the source may go on.
+    fn take_turn(&mut self) -> Result<(), Halt> {
+        let Around { failure, cancel, .. } = self.around;
+        self.turns
+            .take(|| !failure.is_noted() && !cancel.load(Ordering::Relaxed));
+        self.ensure_wanted()
     }
 
     fn flush_if_many(&mut self, stream: StreamIndex) -> Result<(), Halt> {

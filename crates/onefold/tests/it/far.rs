@@ -18,23 +18,36 @@ use futures::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetRange, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result as RemoteResult,
+    CopyOptions, Error as RemoteError, GetOptions, GetRange, GetResult, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result as RemoteResult,
 };
 use onefold::{
     CacheOptions, Credential, Filter, ForgetRequest, ForgetWhat, InitOptions, Monitor, OpenOptions,
-    PruneLimits, PruneOptions, PruneUnused, ReaderSource, Store,
+    PruneLimits, PruneOptions, PruneUnused, ReaderSource, SessionId, Store,
 };
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = RemoteResult<T>> + Send + 'a>>;
 
 /// An object store in memory that counts requests. Deletes of many are one, as with S3.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counted {
     inner: InMemory,
     requests: AtomicU64,
     /// Reads of more than a MiB.
     long_reads: AtomicU64,
+    /// Creates below `data` that are refused: all after so many.
+    puts_max: AtomicU64,
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        Self {
+            inner: InMemory::new(),
+            requests: AtomicU64::new(0),
+            long_reads: AtomicU64::new(0),
+            puts_max: AtomicU64::new(u64::MAX),
+        }
+    }
 }
 
 impl Counted {
@@ -62,6 +75,18 @@ impl ObjectStore for Counted {
         'b: 'c,
     {
         self.count();
+        if path.as_ref().contains("/data/") {
+            let left = self
+                .puts_max
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            if left.is_err() {
+                let refused = RemoteError::Generic {
+                    store: "counted",
+                    source: "the bucket is full".into(),
+                };
+                return Box::pin(async { Err(refused) });
+            }
+        }
         self.inner.put_opts(path, payload, options)
     }
 
@@ -210,30 +235,67 @@ fn a_restore_reads_half_a_container_at_once() {
     assert_eq!(reads, 2);
 }
 
-/// Several containers with some dead chunks each are rewritten at once.
-#[test]
-fn prune_rewrites_several_containers_at_once() {
-    let bucket = Bucket::with_store(&tiny().container_bytes(256 << 10));
+/// A bucket with a backup whose containers, 64 or so, have lost some chunks each, and its bytes.
+fn with_dead_chunks() -> (Bucket, SessionId, Vec<u8>) {
+    let bucket = Bucket::with_store(&tiny().container_bytes(64 << 10));
     let bytes = noise(2, 4 << 20);
     let first = back_up_bytes(&bucket.open(), "/file", &bytes, &How::plain()).unwrap();
-    // Each container loses some chunks, and keeps others.
     let mut changed = bytes;
-    for at in (0..changed.len()).step_by(100 << 10) {
-        changed[at..at + (20 << 10)].copy_from_slice(&noise(at as u64, 20 << 10));
+    for at in (0..changed.len()).step_by(25 << 10) {
+        changed[at..at + (5 << 10)].copy_from_slice(&noise(at as u64, 5 << 10));
     }
     let second = back_up_bytes(&bucket.open(), "/file", &changed, &How::plain()).unwrap();
-    let store = bucket.open();
     let request = ForgetRequest::new(ForgetWhat::Named(vec![first.id.to_string()]));
-    store.forget(&request, &Monitor::default()).unwrap();
-    let everything = PruneOptions::default().limits(PruneLimits::default().unused_max(PruneUnused::Bytes(0)));
-    let (report, warnings) = store.prune(&everything, &Monitor::default()).unwrap();
+    bucket.open().forget(&request, &Monitor::default()).unwrap();
+    (bucket, second.id, changed)
+}
+
+fn everything() -> PruneOptions {
+    PruneOptions::default().limits(PruneLimits::default().unused_max(PruneUnused::Bytes(0)))
+}
+
+/// More containers with some dead chunks each than the threads share at once.
+#[test]
+fn prune_rewrites_several_containers_at_once() {
+    let (bucket, id, bytes) = with_dead_chunks();
+    let (report, warnings) = bucket.open().prune(&everything(), &Monitor::default()).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
-    assert!(report.containers_compacted >= 8, "{report:?}");
+    assert!(report.containers_compacted >= 40, "{report:?}");
     let store = bucket.open();
     assert_sound(&store, "after prune");
-    let left = snapshot(&store, second.id);
-    assert_restores_bytes(&store, &left, "/file", &changed, "after prune");
+    assert_restores_bytes(&store, &snapshot(&store, id), "/file", &bytes, "after prune");
     assert!(store.find("1", &Filter::default()).is_err());
+}
+
+/// Each run that is refused some puts has freed what it could, so that the next one goes on.
+#[test]
+fn a_prune_that_fails_has_deleted_what_it_has_replaced() {
+    let (bucket, id, bytes) = with_dead_chunks();
+    let containers = || {
+        let listed = bucket.env().storage.list("data").unwrap();
+        let first = |name: &str| name.ends_with(".0");
+        let old = listed.iter().filter(|meta| first(meta.name.as_str())).count();
+        (old, listed.len())
+    };
+    let (before, all) = containers();
+    assert_eq!(before, all);
+    for _ in 0..3 {
+        let (old, all) = containers();
+        bucket.0.puts_max.store(10, Ordering::Relaxed);
+        let error = bucket
+            .open()
+            .prune(&everything(), &Monitor::default())
+            .unwrap_err();
+        assert!(error.to_string().contains("the bucket is full"), "{error}");
+        let (old_after, all_after) = containers();
+        assert_eq!(old_after, old - 10, "ten were rewritten");
+        assert!(all_after <= all, "{all_after} {all}");
+    }
+    bucket.0.puts_max.store(u64::MAX, Ordering::Relaxed);
+    bucket.open().prune(&everything(), &Monitor::default()).unwrap();
+    let store = bucket.open();
+    assert_sound(&store, "after prune");
+    assert_restores_bytes(&store, &snapshot(&store, id), "/file", &bytes, "after prune");
 }
 
 /// Bytes that end with an error at their end, once a checkpoint was put.

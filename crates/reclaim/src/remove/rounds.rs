@@ -1,12 +1,13 @@
 //! Rewrites the containers of which some slots are listed, round by round.
 //!
 //! On a far storage it takes several containers at once: a thread of its own reads, rewrites and
-//! puts each, so that the round trips of one pass while others are compressed. Each thread has an
-//! account of its own, which is added to that of the run. No old generation is deleted
-//! here. If one container fails, others may have new generations beside the old ones, as after a
-//! crash.
+//! puts each, so that the round trips of one pass while others are compressed. Each container has
+//! an account of its own, which is added to that of the run. If one container fails, the old
+//! generations of those that succeeded are deleted before the run ends. So a run in a bucket that is
+//! nearly full frees something each time.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use format::reclaim::ContainerSlots;
 use types::ContainerId;
@@ -23,7 +24,7 @@ const FAR_AT_ONCE: usize = 4;
 /// Containers that these threads share before the old generations are deleted: at the end of each
 /// such part, threads wait for the last one.
 const FAR_PART: usize = 32;
-/// As `Execution::copies_bytes_max`, on a far storage. A bucket has room.
+/// As `Execution::copies_bytes_max`, on a far storage. Few buckets have a quota.
 const FAR_COPIES_BYTES_MAX: u64 = 256 << 20;
 
 impl Removal<'_> {
@@ -36,11 +37,6 @@ impl Removal<'_> {
             false => self.how.copies_bytes_max,
         };
         let mut ours: BTreeMap<ContainerId, StandingObjects> = BTreeMap::new();
-        let progress = self.how.progress;
-        // What this process has replaced was counted then.
-        let count = |ours: &BTreeMap<ContainerId, StandingObjects>, id| {
-            progress.add_done(u64::from(!ours.contains_key(&id)));
-        };
         for _ in 0..ROUNDS_MAX {
             if open.is_empty() {
                 break;
@@ -54,22 +50,18 @@ impl Removal<'_> {
                     .filter(|entry| found.contains_key(&entry.container))
                     .collect();
                 let gone = folder.iter().map(|entry| entry.container);
-                gone.filter(|id| !found.contains_key(id))
-                    .for_each(|id| count(&ours, id));
+                let gone = gone.filter(|id| !found.contains_key(id) && !ours.contains_key(id));
+                self.how.progress.add_done(gone.count() as u64);
                 for some in standing.chunks(self.part()) {
                     let settled = self.settle_all(some, &found, &ours)?;
                     for (entry, settled) in some.iter().zip(settled) {
                         let id = entry.container;
                         match settled {
-                            Settled::Fine => {
-                                self.out.kept.push(id);
-                                count(&ours, id);
-                            }
-                            Settled::Over => count(&ours, id),
+                            Settled::Fine => self.out.kept.push(id),
+                            Settled::Over => {}
                             Settled::Again => again.push(*entry),
                             Settled::NoRoom => self.no_room.push((*entry).clone()),
                             Settled::Replaced(kept) => {
-                                count(&ours, id);
                                 ours.insert(id, kept);
                                 again.push(*entry);
                             }
@@ -107,23 +99,41 @@ impl Removal<'_> {
             let id = entry.container;
             let objects = found.get(&id).unwrap_or(&nothing);
             let dead = entry.slots.as_deref().unwrap_or_default();
-            run.settle(id, dead, objects, ours.get(&id).copied())
+            let settled = run.settle(id, dead, objects, ours.get(&id).copied())?;
+            let is_done = matches!(settled, Settled::Fine | Settled::Over | Settled::Replaced(_));
+            // What this process has replaced was counted then.
+            let counts = is_done && !ours.contains_key(&id);
+            run.how.progress.add_done(u64::from(counts));
+            Ok::<_, ReclaimError>(settled)
         };
         if let [entry] = some {
             return Ok(vec![settle(self, entry)?]);
         }
         let (containers, how) = (self.containers, self.how);
+        let has_failed = AtomicBool::new(false);
         let each = object::threaded(some.len(), FAR_AT_ONCE.min(some.len()), |at| {
+            if has_failed.load(Ordering::Relaxed) {
+                return Ok::<_, ReclaimError>(None);
+            }
             let mut run = Removal::new(containers, how);
-            let settled = settle(&mut run, some[at])?;
-            Ok::<_, ReclaimError>((run.into_account(), settled))
+            let settled = settle(&mut run, some[at]);
+            has_failed.fetch_or(settled.is_err(), Ordering::Relaxed);
+            Ok(Some((run.into_account(), settled)))
         })?;
-        let mut all = Vec::with_capacity(each.len());
-        for (account, settled) in each {
+        let (mut all, mut failure) = (Vec::with_capacity(each.len()), None);
+        for (account, settled) in each.into_iter().flatten() {
             self.add(account);
-            all.push(settled);
+            match settled {
+                Ok(settled) => all.push(settled),
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
-        Ok(all)
+        let Some(error) = failure else {
+            return Ok(all);
+        };
+        // The error of the deletes, if they fail too, has the same reason.
+        drop(self.finish_batch());
+        Err(error)
     }
 
     fn into_account(self) -> Account {

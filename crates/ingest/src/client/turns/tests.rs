@@ -1,37 +1,40 @@
 use std::sync::mpsc;
 use std::thread;
+use std::time::Instant;
 
-use env::{ManualClock, SystemClock};
+use env::ManualClock;
 
 use super::*;
 
-/// Longer than any test.
-const NEVER: Duration = Duration::from_mins(5);
+const MIB: usize = 1 << 20;
 
+/// Waits until so many backups wait for a turn.
 fn wait_until(turns: &Turns, waiting: usize) {
+    let began = Instant::now();
     while turns.state().waiting.len() != waiting {
-        SystemClock.sleep(Duration::from_millis(1));
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", turns.state());
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn clock() -> ManualClock {
-    ManualClock::default()
+fn holders(turns: &Turns) -> Vec<u64> {
+    turns.state().holders.iter().map(|holder| holder.number).collect()
 }
 
 #[test]
 fn backups_that_wait_get_their_turns_in_order() {
-    let turns = Turns::of(2, NEVER);
-    let clock = clock();
+    let turns = Turns::of(2);
+    let clock = ManualClock::default();
     let [mut first, mut second] = [(); 2].map(|()| turns.of_backup(&clock));
-    first.take();
-    second.take();
+    first.take(|| true);
+    second.take(|| true);
     let (began, order) = mpsc::channel();
     thread::scope(|scope| {
         for (waiting, name) in (1..).zip(["third", "fourth", "fifth"]) {
             let (turns, clock, began) = (&turns, &clock, began.clone());
             scope.spawn(move || {
                 let mut other = turns.of_backup(clock);
-                other.take();
+                other.take(|| true);
                 began.send(name).unwrap();
             });
             wait_until(turns, waiting);
@@ -41,79 +44,94 @@ fn backups_that_wait_get_their_turns_in_order() {
         let three: Vec<_> = order.iter().take(3).collect();
         assert_eq!(three, ["third", "fourth", "fifth"]);
     });
-    assert_eq!(turns.state().holders.len(), 1);
+    assert_eq!(holders(&turns), [1]);
 }
 
 #[test]
 fn a_turn_ends_with_its_bytes() {
-    let turns = Turns::of(1, NEVER);
-    let clock = clock();
+    let turns = Turns::of(1);
+    let clock = ManualClock::default();
     let mut one = turns.of_backup(&clock);
-    one.take();
+    one.take(|| true);
     assert_eq!(one.send(TURN_BYTES - 1, || "sent"), "sent");
-    one.take();
-    assert_eq!(turns.state().holders.len(), 1, "it is the same turn");
+    one.take(|| true);
+    assert_eq!(holders(&turns), [0], "it is the same turn");
     one.send(1, || ());
-    assert!(turns.state().holders.is_empty());
+    assert!(holders(&turns).is_empty());
 }
 
+/// One of two backups goes on all the time, and the other one stalls.
 #[test]
-fn a_backup_that_sends_nothing_loses_its_turn_and_one_that_sends_does_not() {
-    let turns = Turns::of(1, Duration::from_millis(50));
-    let clock = clock();
-    let mut one = turns.of_backup(&clock);
-    one.take();
-    let (began, beginning) = mpsc::channel();
+fn a_backup_that_sends_nothing_loses_its_turn_to_the_next_one() {
+    let turns = Turns::of(2);
+    let clock = ManualClock::default();
+    let [mut busy, mut still] = [(); 2].map(|()| turns.of_backup(&clock));
+    busy.take(|| true);
+    still.take(|| true);
+    let step = Duration::from_micros(100);
     thread::scope(|scope| {
         let (turns, clock) = (&turns, &clock);
-        scope.spawn(move || {
+        let waits = scope.spawn(move || {
             let mut other = turns.of_backup(clock);
-            other.take();
-            began.send(other.held).unwrap();
-            // It stalls, too.
-            beginning_of(turns);
+            other.take(|| true);
+            other.held
         });
         wait_until(turns, 1);
-        for _ in 0..20 {
-            one.send(1, || ());
-            SystemClock.sleep(Duration::from_millis(5));
-            assert!(beginning.try_recv().is_err(), "it sends all the time");
+        let mut passed = Duration::ZERO;
+        while passed + step < STALL {
+            passed += step;
+            busy.send(MIB / 32, || clock.advance(step));
         }
-        let other = beginning.recv().unwrap();
-        assert!(one.held.is_some() && one.held != other);
-        // It has lost it, and takes a new one.
-        one.send(1, || ());
-        assert_eq!(one.held, None);
-        one.take();
-        assert!(one.held.is_some());
+        assert!(!waits.is_finished(), "nobody has stalled for long enough");
+        busy.send(MIB / 32, || clock.advance(step));
+        assert_eq!(waits.join().unwrap(), Some(2));
     });
-    drop(one);
-    assert!(turns.state().holders.is_empty());
-}
-
-/// Waits until somebody else has taken the turn.
-fn beginning_of(turns: &Turns) {
-    wait_until(turns, 1);
-    wait_until(turns, 0);
+    // It learns of it when it sends.
+    assert_eq!(still.held, Some(1));
+    still.send(1, || ());
+    assert_eq!(still.held, None);
+    drop(still);
+    assert_eq!(holders(&turns), [0], "the other one has ended");
 }
 
 #[test]
-fn a_slow_source_takes_no_turns_until_it_has_been_fast_for_some_time() {
-    let turns = Turns::of(1, NEVER);
-    let clock = clock();
-    let mut one = turns.of_backup(&clock);
-    let read = |one: &mut BackupTurns<'_>, nanos: u64, bytes: usize| {
-        one.take();
-        clock.advance(Duration::from_nanos(nanos));
-        one.send(bytes, || clock.advance(Duration::from_secs(1)));
-        one.held.is_some()
-    };
-    assert!(
-        read(&mut one, 2_000, 1_000),
-        "waits for the next stage do not count"
-    );
-    assert!(!read(&mut one, 2_001, 1_000));
-    assert!(!read(&mut one, 2_000, TURN_BYTES - 1));
-    assert!(!read(&mut one, 2, 1), "the last one without");
-    assert!(read(&mut one, 2_000, 1_000));
+fn a_backup_that_is_to_stop_waits_no_longer() {
+    let turns = Turns::of(1);
+    let clock = ManualClock::default();
+    let [mut first, mut other] = [(); 2].map(|()| turns.of_backup(&clock));
+    first.take(|| true);
+    other.take(|| false);
+    assert_eq!((other.held, turns.state().waiting.len()), (None, 0));
+    drop(first);
+    other.take(|| true);
+    assert!(other.held.is_some());
+}
+
+#[test]
+fn a_slow_backup_takes_no_turns_for_some_time() {
+    let turns = Turns::of(1);
+    let clock = ManualClock::default();
+    let nanos = |count: usize| Duration::from_nanos(u64::try_from(count).unwrap());
+    for (reading, sending, is_slow) in [
+        (JUDGED_BYTES, 3 * JUDGED_BYTES, false),
+        (JUDGED_BYTES + 1, 0, true),
+        (0, 4 * JUDGED_BYTES + 1, true),
+    ] {
+        let mut one = turns.of_backup(&clock);
+        one.take(|| true);
+        // Steps without bytes are judged with the bytes that follow.
+        clock.advance(nanos(reading));
+        one.send(0, || clock.advance(nanos(sending)));
+        assert!(one.held.is_some());
+        one.send(JUDGED_BYTES, || ());
+        assert_eq!(one.held.is_none(), is_slow, "{reading} {sending}");
+        if is_slow {
+            one.send(SLOW_BYTES - 1, || ());
+            one.take(|| true);
+            assert!(one.held.is_none());
+            one.send(1, || ());
+        }
+        one.take(|| true);
+        assert!(one.held.is_some());
+    }
 }
