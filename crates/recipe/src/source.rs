@@ -84,7 +84,8 @@ pub trait StoreReader: NodeSource + fmt::Debug + Send + Sync {
     /// [`RecipeError::Container`].
     fn newer_catalog(&self, view: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError>;
 
-    /// Whether each read waits for a network, so that few long ones are faster than many short ones.
+    /// Whether each read waits for a network, so that few long ones are faster than many short
+    /// ones.
     fn is_far(&self) -> bool {
         false
     }

@@ -28,7 +28,8 @@ use crate::memory_budget::MemoryBudget;
 use crate::message::{AssembleStats, Message, Planned};
 use crate::plan::{Next, Reference, SPOT_BYTES, Step, Uses};
 use crate::pool::RegionPool;
-use crate::read_split::{ReadSizes, pieces};
+use crate::read_sizes::ReadSizes;
+use crate::read_split::pieces;
 use crate::send::{Sender as Sending, Sink};
 
 /// Concurrent requests on any machine: an array of disks, or remote storage, serves several in the

@@ -17,6 +17,7 @@ mod message;
 pub mod plan;
 mod pool;
 mod preview;
+mod read_sizes;
 mod read_split;
 mod recipe_prefetch;
 mod references;

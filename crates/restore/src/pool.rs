@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use container::{PlainBuffer, RegionBuffer};
 use env::AlignedBuffer;
 
-use crate::read_split::ReadSizes;
+use crate::read_sizes::ReadSizes;
 
 /// The spare memory of one restore.
 #[derive(Debug)]

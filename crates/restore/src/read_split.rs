@@ -7,38 +7,11 @@
 use std::sync::Arc;
 
 use container::CatalogView;
-use recipe::StoreReader;
 use types::RegionIndex;
 
 use crate::fetch::{Piece, fits};
 use crate::plan::Fill;
-/// How long reads are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadSizes {
-    /// The most stored bytes of a piece, unless a single region has more.
-    pub(crate) piece_bytes_max: usize,
-    /// So many unneeded bytes are read rather than requesting twice: they arrive in the time of a
-    /// request.
-    gap_bytes_max: u64,
-}
-
-impl ReadSizes {
-    /// For a disk.
-    pub(crate) const NEAR: Self = Self {
-        piece_bytes_max: 4 << 20,
-        gap_bytes_max: 256 << 10,
-    };
-    /// For an object store: half a container is one request.
-    pub(crate) const FAR: Self = Self {
-        piece_bytes_max: 8 << 20,
-        gap_bytes_max: 1 << 20,
-    };
-
-    pub(crate) fn of(reader: &dyn StoreReader) -> Self {
-        if reader.is_far() { Self::FAR } else { Self::NEAR }
-    }
-}
-
+use crate::read_sizes::ReadSizes;
 /// A region with a needed chunk.
 struct Needed {
     region: RegionIndex,

@@ -18,7 +18,8 @@ use crate::error::RestoreError;
 use crate::memory_budget::MemoryBudget;
 use crate::message::AssembleStats;
 use crate::plan::{ChunkPart, Fill, Next, Place, Reference};
-use crate::read_split::{ReadSizes, pieces};
+use crate::read_sizes::ReadSizes;
+use crate::read_split::pieces;
 use crate::send::Sink;
 use crate::test_store::reader;
 

@@ -3,8 +3,8 @@
 //! On a far storage it takes several containers at once: a thread of its own reads, rewrites and
 //! puts each, so that the round trips of one pass while others are compressed. Each container has
 //! an account of its own, which is added to that of the run. If one container fails, the old
-//! generations of those that succeeded are deleted before the run ends. So a run in a bucket that is
-//! nearly full frees something each time.
+//! generations of those that succeeded are deleted before the run ends. So a run in a bucket that
+//! is nearly full frees something each time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
