@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::bed::{Bed, Ran, last, noise, signal, wait_until};
+use crate::bed::{Bed, Ran, last, lines, noise, signal, wait_until};
 use crate::picture::{assert_same, picture};
 
 const STREAM: [&str; 3] = ["backup", "--stdin", "--json"];
@@ -52,7 +52,7 @@ fn ctrl_c_exits_with_130_and_the_next_backup_continues() {
         let ran = end(child)
             .expect(130)
             .says(&["interrupted", "goes on from there"]);
-        assert_eq!(ran.out.len(), 0, "{}", ran.out());
+        assert!(lines(&ran.out).is_empty(), "{}", ran.out());
         assert!(bed.backups().is_empty());
         let next = bed.fed(STREAM, &bytes).expect(0);
         let summary = last(&next);

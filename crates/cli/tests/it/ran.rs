@@ -81,7 +81,8 @@ pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
 }
 
-/// Standard output as JSON lines. Anything else in it fails.
+/// Standard output as JSON lines, without those of progress: a command that takes longer than a
+/// second prints them. Anything else in it fails.
 #[track_caller]
 pub(crate) fn lines(out: &[u8]) -> Vec<serde_json::Value> {
     let text = std::str::from_utf8(out).unwrap();
@@ -90,7 +91,8 @@ pub(crate) fn lines(out: &[u8]) -> Vec<serde_json::Value> {
         Ok(value) if value["message_type"].is_string() => value,
         other => panic!("not a JSON line: {line:?}: {other:?}"),
     };
-    text.lines().map(parse).collect()
+    let is_answer = |value: &serde_json::Value| value["message_type"] != "status";
+    text.lines().map(parse).filter(is_answer).collect()
 }
 
 /// The last JSON line: the summary.

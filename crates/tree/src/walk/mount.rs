@@ -5,7 +5,7 @@
 //! `st_dev` is not enough. On an overlay each file shows the device of its layer, and a folder that
 //! is bound in from elsewhere may show the same device as its parent.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, fstatfs, openat, statx};
 use rustix::io::Errno;
@@ -84,7 +84,9 @@ impl MountOf {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let found = retry(|| statx(folder, "", flags, StatxFlags::empty())).ok();
         Self {
-            id: found.and_then(|found| id_in(&found)),
+            id: found
+                .and_then(|found| id_in(&found))
+                .or_else(|| id_in_proc(folder)),
             device,
         }
     }
@@ -125,7 +127,16 @@ pub(super) fn id(place: &Place<'_>) -> Option<u64> {
 }
 
 fn id_in(found: &Statx) -> Option<u64> {
-    (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+    let has_id = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    // qemu-user claims that there is one, and leaves it out.
+    (has_id && found.stx_mnt_id != 0).then_some(found.stx_mnt_id)
+}
+
+/// The same id, which older systems tell of open files (Linux 3.15).
+fn id_in_proc(folder: &OwnedFd) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", folder.as_raw_fd())).ok()?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?;
+    id.trim().parse().ok()
 }
 
 /// The facts that a mounted file system shows of its top.
@@ -144,4 +155,26 @@ fn ask(place: &Place<'_>, what: StatxFlags) -> Option<Statx> {
         flags |= AtFlags::SYMLINK_NOFOLLOW;
     }
     retry(|| statx(place.at, place.name, flags, what)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_tell_the_same_mount() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |path: &std::path::Path| OwnedFd::from(std::fs::File::open(path).unwrap());
+        let there = open(folder.path());
+        let other = open("/proc".as_ref());
+        let by_proc = id_in_proc(&there);
+        assert!(by_proc.is_some());
+        assert_ne!(by_proc, id_in_proc(&other));
+        if let Some(by_statx) = statx(&there, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
+            .ok()
+            .and_then(|found| id_in(&found))
+        {
+            assert_eq!(by_proc, Some(by_statx));
+        }
+    }
 }
