@@ -21,13 +21,13 @@ use crate::stage::{WaitFor, waiting};
 /// Bytes of a turn.
 const TURN_BYTES: usize = 16 << 20;
 /// Bytes that a slow backup sends before it takes turns again.
-const SLOW_BYTES: usize = 64 << 20;
-/// A backup is slow if its source needs more than this for a byte: less than 1 GB/s ...
+const SLOW_BYTES: usize = 32 << 20;
+/// A backup is slow if the next stage waits for its source, which delivers less than 1 GB/s ...
 const READ_NANOS_A_BYTE: u128 = 1;
-/// ... or the source and the next stage together: less than 250 MB/s.
+/// ... or if it moves less than 250 MB/s.
 const NANOS_A_BYTE: u128 = 4;
 /// Bytes over which that is judged.
-const JUDGED_BYTES: usize = 1 << 20;
+const JUDGED_BYTES: usize = 4 << 20;
 /// A backup loses its turn after so long.
 const STALL: Duration = Duration::from_millis(20);
 /// Cores that a backup keeps busy by itself.
@@ -246,7 +246,8 @@ impl Judged {
             sending,
         } = std::mem::take(self);
         let (bytes, all) = (bytes as u128, reading + sending);
-        reading.as_nanos() > READ_NANOS_A_BYTE * bytes || all.as_nanos() > NANOS_A_BYTE * bytes
+        let waits_for_source = reading > sending && reading.as_nanos() > READ_NANOS_A_BYTE * bytes;
+        waits_for_source || all.as_nanos() > NANOS_A_BYTE * bytes
     }
 }
 

@@ -114,7 +114,8 @@ fn a_slow_backup_takes_no_turns_for_some_time() {
     let nanos = |count: usize| Duration::from_nanos(u64::try_from(count).unwrap());
     for (reading, sending, is_slow) in [
         (JUDGED_BYTES, 3 * JUDGED_BYTES, false),
-        (JUDGED_BYTES + 1, 0, true),
+        (JUDGED_BYTES + 1, JUDGED_BYTES, true),
+        (JUDGED_BYTES + 1, JUDGED_BYTES + 1, false),
         (0, 4 * JUDGED_BYTES + 1, true),
     ] {
         let mut one = turns.of_backup(&clock);
