@@ -38,9 +38,6 @@ use crate::remove::{self, Executed, Execution};
 use crate::scarce;
 use crate::warning::Warning;
 
-/// Bytes of new generations that may exist beside the old ones: the most that a full disk needs,
-/// besides lists.
-const COPIES_BYTES_MAX: u64 = 48 << 20;
 /// How often a run looks at sessions that have not answered.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -135,7 +132,7 @@ pub(crate) fn epoch(
         &removed,
         &Execution {
             packing: context.packing,
-            copies_bytes_max: COPIES_BYTES_MAX,
+            copies_bytes_max: remove::copies_bytes_max(&*context.containers.env().storage),
             gives_up: options.is_full,
             is_again,
             damaged: &|id| listed.of(id),

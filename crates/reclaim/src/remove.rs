@@ -46,8 +46,7 @@ const FOLDERS_MAX: usize = 64;
 pub(crate) struct Execution<'a> {
     /// How survivors are packed.
     pub packing: Packing,
-    /// New generations, in bytes, that may exist beside the old ones. On a far storage it is more
-    /// (`rounds.rs`).
+    /// New generations, in bytes, that may exist beside the old ones.
     pub copies_bytes_max: u64,
     /// The disk is full: data that finds no room to be rewritten stays as it is (`scarce.rs`).
     pub gives_up: bool,
@@ -89,6 +88,12 @@ pub(crate) struct Executed {
     pub given_up: Vec<ContainerSlots>,
     /// Missing second copies that were made.
     pub mirrors_made: u64,
+}
+
+/// Bytes of new generations that may exist beside the old ones. On a disk it is the most that a
+/// full one needs, besides lists. Few buckets have a quota.
+pub(crate) fn copies_bytes_max(storage: &dyn Storage) -> u64 {
+    if storage.is_far() { 256 << 20 } else { 48 << 20 }
 }
 
 /// Executes a removed list. All changes are durable on return.

@@ -24,18 +24,12 @@ const FAR_AT_ONCE: usize = 4;
 /// Containers that these threads share before the old generations are deleted: at the end of each
 /// such part, threads wait for the last one.
 const FAR_PART: usize = 32;
-/// As `Execution::copies_bytes_max`, on a far storage. Few buckets have a quota.
-const FAR_COPIES_BYTES_MAX: u64 = 256 << 20;
 
 impl Removal<'_> {
     /// Rewrites the containers of which some slots are listed. Looks at them again until no rival
     /// has changed them.
     pub(super) fn compact(&mut self, list: &[&ContainerSlots]) -> Result<()> {
         let mut open: Vec<&ContainerSlots> = list.iter().filter(|e| e.slots.is_some()).copied().collect();
-        let copies_bytes_max = match self.storage.is_far() {
-            true => self.how.copies_bytes_max.max(FAR_COPIES_BYTES_MAX),
-            false => self.how.copies_bytes_max,
-        };
         let mut ours: BTreeMap<ContainerId, StandingObjects> = BTreeMap::new();
         for _ in 0..ROUNDS_MAX {
             if open.is_empty() {
@@ -67,7 +61,7 @@ impl Removal<'_> {
                             }
                         }
                     }
-                    if self.batch.bytes >= copies_bytes_max {
+                    if self.batch.bytes >= self.how.copies_bytes_max {
                         self.finish_batch()?;
                     }
                 }
