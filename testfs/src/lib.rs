@@ -5,11 +5,13 @@
 //! panics. Mounting needs the superuser and `/dev/fuse`. If one of them is missing, [`mount`]
 //! prints that and returns `None`, and the test ends.
 
-//! [`S3Server`] and [`CloudServer`] are object stores for tests, and no file systems.
+//! [`S3Server`] and [`CloudServer`] are object stores for tests, and [`put_certificates`] makes
+//! certificates: neither is a file system.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
+mod certificates;
 mod cloud;
 mod errors;
 mod names;
@@ -25,6 +27,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use tempfile::TempDir;
 
+pub use crate::certificates::put_certificates;
 pub use crate::cloud::{Cloud, CloudServer};
 pub use crate::object_store::{BUCKET, Keys, S3Server};
 use crate::passthrough::Passthrough;

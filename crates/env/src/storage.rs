@@ -23,7 +23,7 @@ use crate::plain::{each_deleted, folder_prefix, folders_in, is_in};
 use crate::{AlignedBuffer, ListingOf, Moment, StorageError};
 
 /// Up to so many sub-folders are listed by a request each. With more, the whole folder is listed.
-const REQUESTS_MAX: usize = 8;
+pub(crate) const REQUESTS_MAX: usize = 8;
 
 /// The storage's metadata of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]

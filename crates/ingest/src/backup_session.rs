@@ -13,7 +13,7 @@ use crypto::Fingerprinter;
 use format::config::Settings;
 use format::manifest::{BackupTotals, ContainerSpan, Origin, SeriesName, StreamRole, StreamRoot};
 use index::ResolverStats;
-use recipe::{StoreReader, TreeRoot};
+use recipe::{Child, StoreReader, TreeBuilder, TreeRoot};
 use types::{ByteRange, SessionId, UnixNanos};
 
 use crate::dedup::{Granularity, Lane};
@@ -74,6 +74,16 @@ pub struct ResumedStream {
     pub len: u64,
     /// The node with the last of these bytes. `None`: there are none.
     pub last: Option<TreeRoot>,
+}
+
+impl ResumedStream {
+    /// How far a tree was that this backup goes on with.
+    pub(crate) fn of(tree: &TreeBuilder) -> Self {
+        Self {
+            len: tree.len(),
+            last: tree.last().and_then(Child::as_root),
+        }
+    }
 }
 
 /// The facts of a backup for its manifest, besides the streams.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use recipe::{ChunkRef, ChunkRefs, Place, RecipeError, StoreReader, TreeRoot};
 
 use crate::cache::Cache;
-use crate::regions::Regions;
+use crate::regions::{LastRegion, Regions};
 
 /// A window's length in bytes.
 pub(crate) const WINDOW_BYTES: u64 = 1 << 20;
@@ -99,10 +99,12 @@ impl Contents {
         for part in windows_of(&range) {
             let references = self.of_range(reader, stream, &part)?;
             let needed = within(&references, &part);
-            let is_here = |reference: &ChunkRef| self.regions.has(reader, reference);
-            if needed.len() > 1 && !needed.iter().all(is_here) {
+            let mut last = LastRegion::default();
+            let mut is_here = |reference: &ChunkRef| self.regions.has(reader, reference, &mut last);
+            if needed.len() > 1 && !needed.iter().all(&mut is_here) {
                 self.regions.load(reader, needed.iter());
             }
+            let mut last = LastRegion::default();
             for reference in needed {
                 let begin = part.start.max(reference.offset);
                 let len = part.end.min(reference.offset + reference.len) - begin;
@@ -113,7 +115,9 @@ impl Contents {
                     }
                     Place::At(at) => {
                         let skip = reference.skip + (begin - reference.offset);
-                        self.regions.append(reader, at, reference, (skip, len), out)?;
+                        let place = (skip, len);
+                        self.regions
+                            .append(reader, at, reference, place, &mut last, out)?;
                     }
                 }
             }
@@ -128,11 +132,13 @@ impl Contents {
                 return;
             };
             // Who decoded the other regions compares what it uses of them.
-            let is_missing = |reference: &&ChunkRef| !self.regions.has(reader, reference);
+            let mut last = LastRegion::default();
+            let is_missing = |reference: &&ChunkRef| !self.regions.has(reader, reference, &mut last);
             let needed: Vec<&ChunkRef> = { within(&references, &part).iter() }.filter(is_missing).collect();
             self.regions.load(reader, needed.iter().copied());
+            let mut last = LastRegion::default();
             for reference in needed {
-                self.regions.verify(reader, reference);
+                self.regions.verify(reader, reference, &mut last);
             }
         }
     }

@@ -5,10 +5,11 @@
 //! neither number nor content (INV-2), so a cached region stays right whatever is pruned.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use container::{CatalogView, ContainerError, PlainRegion, RegionBuffer};
+use container::{CatalogView, ContainerError, PlainBuffer, PlainRegion, RegionBuffer};
+use onefold::AlignedBuffer;
 use recipe::{ChunkRef, Place, RecipeError, StoreReader};
 use types::{ChunkLocation, ContainerId, Generation, RegionIndex};
 
@@ -18,6 +19,9 @@ use crate::cache::{Cache, Turn};
 const GAP_BYTES_MAX: u64 = 128 << 10;
 /// ... and so many regions.
 const REGIONS_MAX: usize = 32;
+
+/// Memory of so many reads is kept, some 8 MiB each.
+const SPARE_MAX: usize = 4;
 
 /// A region as a container's catalog names it.
 type Key = (ContainerId, Generation, RegionIndex);
@@ -41,6 +45,12 @@ impl Region {
             is_verified: positions.clone().map(|_| AtomicBool::new(false)).collect(),
             positions,
         }
+    }
+
+    /// Whether it holds a slot.
+    fn has(&self, at: ChunkLocation) -> bool {
+        self.view.id() == at.container && { self.view.position(at.slot) }
+            .is_some_and(|position| self.positions.contains(&position))
     }
 
     /// Memory that it takes, without the catalog.
@@ -77,16 +87,30 @@ impl Region {
     }
 }
 
+/// The region of the chunk before: the next one is nearly always in it too.
+#[derive(Debug, Default)]
+pub(crate) struct LastRegion(Option<Arc<Region>>);
+
+impl LastRegion {
+    fn get(&self, at: ChunkLocation) -> Option<&Arc<Region>> {
+        self.0.as_ref().filter(|region| region.has(at))
+    }
+}
+
 /// The cache of regions.
 #[derive(Debug)]
 pub(crate) struct Regions {
     cache: Cache<Key, Region>,
+    /// Memory that reads have used, for the next ones: new memory costs more than what is read
+    /// into it.
+    spare: Mutex<Vec<(AlignedBuffer, PlainBuffer)>>,
 }
 
 impl Regions {
     pub(crate) fn new(budget_bytes: u64) -> Self {
         Self {
             cache: Cache::new(budget_bytes),
+            spare: Mutex::default(),
         }
     }
 
@@ -131,15 +155,19 @@ impl Regions {
     }
 
     /// Whether the region that a reference needs is here. Zeros need none.
-    pub(crate) fn has(&self, reader: &dyn StoreReader, reference: &ChunkRef) -> bool {
+    pub(crate) fn has(&self, reader: &dyn StoreReader, reference: &ChunkRef, last: &mut LastRegion) -> bool {
         let Place::At(at) = reference.place else {
             return true;
         };
+        if last.get(at).is_some() {
+            return true;
+        }
         let Ok(view) = reader.catalog(at.container) else {
             return false;
         };
-        { view.region_of(at.slot) }
-            .is_some_and(|index| self.cache.get((view.id(), view.generation(), index)).is_some())
+        let index = view.region_of(at.slot);
+        last.0 = index.and_then(|index| self.cache.get((view.id(), view.generation(), index)));
+        last.0.is_some()
     }
 
     /// Reads regions that these references need and that are not here, several with one read where
@@ -175,12 +203,68 @@ impl Regions {
                 of.id() == view.id() && last.is_some_and(|last| are_near(&view, last, index))
             });
             if !is_near || run.len() >= REGIONS_MAX {
-                read_run(reader, of.as_ref(), &mut run);
+                self.read_run(reader, of.as_ref(), &mut run);
             }
             of = Some(view);
             run.push((index, turn));
         }
-        read_run(reader, of.as_ref(), &mut run);
+        self.read_run(reader, of.as_ref(), &mut run);
+    }
+
+    /// Reads regions of one container with one read, and keeps them.
+    fn read_run(
+        &self,
+        reader: &dyn StoreReader,
+        view: Option<&Arc<CatalogView>>,
+        run: &mut Vec<(RegionIndex, Turn<'_, Key, Region>)>,
+    ) {
+        let Some(view) = view.filter(|_| !run.is_empty()) else {
+            return;
+        };
+        let indices: Vec<RegionIndex> = run.iter().map(|(index, _)| *index).collect();
+        let spare = self.spare().pop();
+        let mut buffer = spare.map_or_else(RegionBuffer::default, |(stored, plain)| {
+            RegionBuffer::of(stored, plain)
+        });
+        if reader.read_regions_into(view, &indices, &mut buffer).is_ok() {
+            let mut turns = run.drain(..);
+            for (index, bytes) in buffer.regions() {
+                let Some((_, turn)) = turns.by_ref().find(|(of, _)| *of == index) else {
+                    break;
+                };
+                let region = Region::new(Arc::clone(view), PlainRegion::from_sent(index, bytes.to_vec()));
+                let bytes = region.bytes();
+                turn.keep(region, bytes);
+            }
+        }
+        let mut spare = self.spare();
+        if spare.len() < SPARE_MAX {
+            spare.push(buffer.into_memory());
+        }
+        drop(spare);
+        // The turns that are left end here.
+        run.clear();
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<(AlignedBuffer, PlainBuffer)>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The region of a chunk, by way of the one before.
+    fn following<'l>(
+        &self,
+        reader: &dyn StoreReader,
+        at: ChunkLocation,
+        last: &'l mut LastRegion,
+    ) -> Result<&'l Region, RecipeError> {
+        if last.get(at).is_none() {
+            last.0 = None;
+            let region = self.region(reader, at)?;
+            return Ok(last.0.insert(region));
+        }
+        last.0
+            .as_deref()
+            .ok_or_else(|| RecipeError::Other("no region".into()))
     }
 
     /// Appends the bytes of a chunk that a reference names: `len` of them from `skip` on.
@@ -190,9 +274,10 @@ impl Regions {
         at: ChunkLocation,
         reference: &ChunkRef,
         (skip, len): (u64, u64),
+        last: &mut LastRegion,
         out: &mut Vec<u8>,
     ) -> Result<(), RecipeError> {
-        let region = self.region(reader, at)?;
+        let region = self.following(reader, at, last)?;
         let bytes = region.chunk(reader, at, reference)?;
         let part = usize::try_from(skip).ok().and_then(|skip| {
             let len = usize::try_from(len).ok()?;
@@ -204,39 +289,13 @@ impl Regions {
 
     /// Compares a chunk with its fingerprint ahead of its use. What is wrong is told when it is
     /// used.
-    pub(crate) fn verify(&self, reader: &dyn StoreReader, reference: &ChunkRef) {
+    pub(crate) fn verify(&self, reader: &dyn StoreReader, reference: &ChunkRef, last: &mut LastRegion) {
         if let Place::At(at) = reference.place
-            && let Ok(region) = self.region(reader, at)
+            && let Ok(region) = self.following(reader, at, last)
         {
             drop(region.chunk(reader, at, reference).map(<[u8]>::len));
         }
     }
-}
-
-/// Reads regions of one container with one read, and keeps them.
-fn read_run(
-    reader: &dyn StoreReader,
-    view: Option<&Arc<CatalogView>>,
-    run: &mut Vec<(RegionIndex, Turn<'_, Key, Region>)>,
-) {
-    let Some(view) = view.filter(|_| !run.is_empty()) else {
-        return;
-    };
-    let indices: Vec<RegionIndex> = run.iter().map(|(index, _)| *index).collect();
-    let mut buffer = RegionBuffer::default();
-    if reader.read_regions_into(view, &indices, &mut buffer).is_ok() {
-        let mut turns = run.drain(..);
-        for (index, bytes) in buffer.regions() {
-            let Some((_, turn)) = turns.by_ref().find(|(of, _)| *of == index) else {
-                break;
-            };
-            let region = Region::new(Arc::clone(view), PlainRegion::from_sent(index, bytes.to_vec()));
-            let bytes = region.bytes();
-            turn.keep(region, bytes);
-        }
-    }
-    // The turns that are left end here.
-    run.clear();
 }
 
 /// Whether one read shall take both regions, of which the second comes later.
@@ -372,7 +431,14 @@ mod tests {
             };
             let mut read = Vec::new();
             regions
-                .append(&reader, at, &reference, (0, 3), &mut read)
+                .append(
+                    &reader,
+                    at,
+                    &reference,
+                    (0, 3),
+                    &mut LastRegion::default(),
+                    &mut read,
+                )
                 .unwrap();
             assert_eq!(read, chunk);
         }

@@ -6,6 +6,7 @@
 //! time.
 
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use env::{ListingOf, Moment};
@@ -30,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::heal::Healed;
 use crate::index_rebuild::committed;
 use crate::monitor::Monitor;
+use crate::opening;
 use crate::repository::{Beginning, ParentChoice};
 use crate::series::AllSettings;
 use crate::store::Store;
@@ -50,6 +52,8 @@ pub(crate) struct BegunBackup {
     began: Duration,
     source_time: UnixNanos,
     pub(crate) warnings: Vec<Warning>,
+    /// Ends with what could not be removed.
+    tidying: Option<JoinHandle<Option<Warning>>>,
 }
 
 /// The data that a session took over.
@@ -73,11 +77,8 @@ impl Store {
         let began = self.env.clock.monotonic();
         let source_time = self.env.clock.wall();
         let series = self.sealer.key().series_id(&how.name.to_bytes());
-        let since = self.look_ahead(&[
-            ListingOf::Objects(names::SERIES_FOLDER),
-            ListingOf::Folders(names::SESSIONS_FOLDER),
-            ListingOf::Objects(names::BACKUPS_FOLDER),
-        ]);
+        let made = self.opening.take(&self.env);
+        let since = made.unwrap_or_else(|| self.look_ahead(&opening::LISTINGS));
         let set = AllSettings::read_since(self, since, |other| other == series)?;
         let (settings, _) = set.of(Some(series), Some(&how.name));
         check_cap(&settings, how.options)?;
@@ -109,7 +110,7 @@ impl Store {
         }
         let mut named = NamedContainers::load(session.manifests(), &list)?;
         let index = self.index_since(since)?;
-        self.maintain(&session, (&list, &listing), &index, &mut warnings)?;
+        let tidying = self.maintain(&session, (&list, listing), &index, &mut warnings)?;
         for (session, span) in &adopted {
             named.add(*session, [*span]);
         }
@@ -158,6 +159,7 @@ impl Store {
             began,
             source_time,
             warnings,
+            tidying,
         })
     }
 
@@ -245,10 +247,10 @@ impl Store {
     fn maintain(
         &self,
         session: &Session,
-        (list, listing): (&ManifestList, &Listing),
+        (list, listing): (&ManifestList, Listing),
         index: &Index,
         warnings: &mut Vec<Warning>,
-    ) -> Result<()> {
+    ) -> Result<Option<JoinHandle<Option<Warning>>>> {
         let stored = list.backups().filter_map(ManifestEntry::backup);
         let stored = stored.map(|backup| backup.totals.bytes_stored).sum();
         let grown = reclaim::reserve::grow(&self.env, stored, self.settings().container_bytes);
@@ -262,19 +264,27 @@ impl Store {
         warnings.extend(merged.err().map(|error| Warning::IndexNotMerged {
             why: error.to_string(),
         }));
-        warnings.extend(
-            session
-                .gc_sessions_by(listing)
-                .err()
-                .map(|error| Warning::traces_left(&error)),
-        );
+        let tidy = {
+            let session = session.clone();
+            move || {
+                let tidied = session.gc_sessions_by(&listing);
+                tidied.err().map(|error| Warning::traces_left(&error))
+            }
+        };
+        let mut tidying = None;
+        if self.env.storage.is_far() {
+            // If the system gives no thread, a later backup tidies.
+            tidying = thread::Builder::new().name("tidy".to_owned()).spawn(tidy).ok();
+        } else {
+            warnings.extend(tidy());
+        }
         if !self.config.damage.is_empty() {
             let mended = object::config::repair(&self.env, &self.config);
             warnings.extend(mended.err().map(|error| Warning::ConfigNotMended {
                 why: error.to_string(),
             }));
         }
-        Ok(())
+        Ok(tidying)
     }
 
     /// Commits a backup after its streams were sent.
@@ -291,6 +301,8 @@ impl Store {
         // The store's half counts until its last stage has ended.
         let committed = begun.local.commit(about)?;
         let mut warnings = begun.warnings;
+        let tidied = begun.tidying.map(JoinHandle::join);
+        warnings.extend(tidied.and_then(|tidied| tidied.unwrap_or_default()));
         let healed = self.after_commit(&committed, begun.since, &begun.index, monitor, &mut warnings);
         let parent = begun.parents.first().map(ManifestEntry::session);
         let resumed = begun.local.terms().resumed.first().map(|stream| stream.len);

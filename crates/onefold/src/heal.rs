@@ -205,7 +205,8 @@ impl Store {
         }
         // What is stored counts, not what this machine has kept of it.
         let _past = self.past_cache();
-        let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
+        let session =
+            Session::begin_read_with(&self.manifests, self.options.process, self.options.policy, None)?;
         let heartbeats = self.heartbeats.add(&session)?;
         let healed = self.heal_as(&session, index, fresh, monitor);
         drop(heartbeats);

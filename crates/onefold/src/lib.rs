@@ -57,6 +57,7 @@ mod hosted;
 mod image;
 mod index_rebuild;
 mod monitor;
+mod opening;
 pub mod operations;
 mod optimize;
 mod past_cache;

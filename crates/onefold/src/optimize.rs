@@ -146,7 +146,8 @@ impl Store {
             node_cache_bytes: self.options.node_cache_bytes,
         };
         // The process that publishes a rewrite has a running session.
-        let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
+        let session =
+            Session::begin_read_with(&self.manifests, self.options.process, self.options.policy, None)?;
         let heartbeats = self.heartbeats.add(&session)?;
         let mut report = OptimizeReport::default();
         let done = self.optimize_beside(&session, &options, request, monitor, &mut report);

@@ -89,8 +89,9 @@ impl<'a> Reading<'a> {
     fn pin(&mut self, choose: &impl Fn(&ManifestList) -> Vec<SessionId>) -> Result<()> {
         let store = self.store;
         store.ensure_writable()?;
-        let session =
-            Session::begin_read_with(&store.manifests, store.options.process, store.options.policy)?;
+        let since = store.opening.take(&store.env);
+        let (process, policy) = (store.options.process, store.options.policy);
+        let session = Session::begin_read_with(&store.manifests, process, policy, since)?;
         store.enter_period(&session.view());
         let heartbeats = store.heartbeats.add(&session);
         let (list, chosen) = (&mut self.list, &mut self.chosen);

@@ -149,7 +149,8 @@ impl Store {
         if ids.is_empty() {
             return Ok(());
         }
-        let session = Session::begin_read_with(&self.manifests, self.options.process, self.options.policy)?;
+        let session =
+            Session::begin_read_with(&self.manifests, self.options.process, self.options.policy, None)?;
         let heartbeats = self.heartbeats.add(&session)?;
         let written = self.rewrite_as(&session, &index, ids, monitor);
         drop(heartbeats);

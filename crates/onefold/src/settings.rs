@@ -1,6 +1,10 @@
-//! Changes of settings of series.
+//! Changes of settings of series; settings that no store can have.
 
+use chunking::{Cdc, CdcSizes, NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
+use format::config::Settings;
 use format::series::{ArchivalWindow, Layout};
+
+use crate::error::{Error, Result};
 
 /// The settings to change. `None`: this one stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,3 +44,22 @@ types::setters!(const SettingsChange {
     optimize_after_backup: Option<bool>,
     repair_percent: Option<u16>,
 });
+
+/// Fails for settings that no chunker or tree accepts. A store with such settings could take no
+/// backup.
+pub(crate) fn check_cutting(settings: &Settings) -> Result<()> {
+    let sizes = CdcSizes {
+        min: settings.chunk_min_bytes,
+        avg: settings.chunk_avg_bytes,
+        max: settings.chunk_max_bytes,
+    };
+    Cdc::new(sizes, &[0; chunking::GEAR_TABLE_WORDS]).map_err(|error| Error::Setting(error.to_string()))?;
+    let children = settings.node_avg_children;
+    if !children.is_power_of_two() || !(NODE_AVG_CHILDREN_MIN..=NODE_AVG_CHILDREN_MAX).contains(&children) {
+        return Err(Error::Setting(format!(
+            "a node cannot have {children} children on average: a power of two from {NODE_AVG_CHILDREN_MIN} to \
+             {NODE_AVG_CHILDREN_MAX} is needed"
+        )));
+    }
+    Ok(())
+}

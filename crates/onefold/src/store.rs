@@ -8,7 +8,6 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use chunking::{Cdc, CdcSizes, NODE_AVG_CHILDREN_MAX, NODE_AVG_CHILDREN_MIN};
 use container::Containers;
 use crypto::Argon2Cost;
 use env::{CachedStorage, Env, Moment, StorageError};
@@ -25,7 +24,8 @@ use types::{Epoch, StoreId};
 use crate::cache::{CacheOptions, with_cache};
 use crate::credential::Credential;
 use crate::error::{Error, Result};
-use crate::settings::SettingsChange;
+use crate::opening::Opening;
+use crate::settings::{SettingsChange, check_cutting};
 use crate::warning::Warning;
 
 /// Memory for hooks that are not in a run yet.
@@ -193,6 +193,8 @@ pub struct Store {
     index: Mutex<Option<Index>>,
     /// The oldest epoch whose list was kept when the caches were last empty.
     cached_since: Mutex<Option<Epoch>>,
+    /// For the first session.
+    pub(crate) opening: Opening,
 }
 
 impl fmt::Debug for Store {
@@ -286,9 +288,13 @@ impl Store {
     /// distinguishes them.
     pub fn open(env: &Env, credential: &Credential, options: &OpenOptions) -> Result<Self> {
         let env = &env.logged();
-        let config = config::open(env, credential.as_crypto())?;
+        let (config, opening) = Opening::during(env, || config::open(env, credential.as_crypto()));
+        let config = config?;
         info!(target: "onefold::store", store = %config.store(), "opened");
-        Ok(Self::assemble(env, config, options.clone()))
+        Ok(Self {
+            opening,
+            ..Self::assemble(env, config, options.clone())
+        })
     }
 
     fn assemble(env: &Env, config: OpenConfig, options: OpenOptions) -> Self {
@@ -322,6 +328,7 @@ impl Store {
             nodes,
             index: Mutex::default(),
             cached_since: Mutex::default(),
+            opening: Opening::default(),
         }
     }
 
@@ -477,23 +484,4 @@ fn probe(env: &Env) -> Result<()> {
         Ok(_) | Err(ObjectError::PasswordNeeded) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Fails for settings that no chunker or tree accepts. A store with such settings could take no
-/// backup.
-fn check_cutting(settings: &Settings) -> Result<()> {
-    let sizes = CdcSizes {
-        min: settings.chunk_min_bytes,
-        avg: settings.chunk_avg_bytes,
-        max: settings.chunk_max_bytes,
-    };
-    Cdc::new(sizes, &[0; chunking::GEAR_TABLE_WORDS]).map_err(|error| Error::Setting(error.to_string()))?;
-    let children = settings.node_avg_children;
-    if !children.is_power_of_two() || !(NODE_AVG_CHILDREN_MIN..=NODE_AVG_CHILDREN_MAX).contains(&children) {
-        return Err(Error::Setting(format!(
-            "a node cannot have {children} children on average: a power of two from {NODE_AVG_CHILDREN_MIN} to \
-             {NODE_AVG_CHILDREN_MAX} is needed"
-        )));
-    }
-    Ok(())
 }

@@ -298,16 +298,17 @@ pub(crate) fn stored_bytes(
     manifests: &Manifests,
 ) -> Result<u64> {
     let mut bytes = before.map_or(0, |(before, _)| before.stored_bytes);
-    for entry in &list.entries {
-        if before.is_some_and(|(_, put_at)| entry.committed_at <= *put_at) {
-            continue;
-        }
-        if let Some((_, backup)) = manifests.last_backup(entry)? {
-            bytes += backup.totals.bytes_stored;
-        }
-    }
+    let is_new = |committed_at| before.is_none_or(|(_, put_at)| committed_at > *put_at);
+    let new = list.entries.iter().filter(|entry| is_new(entry.committed_at));
+    let new: Vec<_> = new.collect();
+    let is_far = manifests.sealer().env().storage.is_far();
+    let written = object::several(is_far, new.len(), |at| {
+        let found = manifests.last_backup(new[at])?;
+        Ok::<_, ReclaimError>(found.map_or(0, |(_, backup)| backup.totals.bytes_stored))
+    })?;
+    bytes += written.iter().sum::<u64>();
     for known in &list.as_covered {
-        if before.is_some_and(|(_, put_at)| known.committed_at <= *put_at) {
+        if !is_new(known.committed_at) {
             continue;
         }
         let read = match manifests.read(known.series, known.covered.session, known.covered.revision) {

@@ -252,10 +252,14 @@ impl Planning<'_, '_> {
             _ => {}
         }
         let marks = self.mark(group, old.map(AsRef::as_ref), change, members)?;
-        for entry in members.iter().filter_map(|member| member.read()) {
-            if !self.covers.contains(&entry.session()) {
-                self.first_seen(entry)?;
-            }
+        let new = members.iter().filter_map(|member| member.read());
+        let new = new.filter(|entry| !self.covers.contains(&entry.session()));
+        let new: Vec<&ManifestEntry> = new.collect();
+        let manifests = self.context.manifests;
+        let is_far = manifests.sealer().env().storage.is_far();
+        let backups = object::several(is_far, new.len(), |at| manifests.last_backup(new[at]))?;
+        for (entry, backup) in new.into_iter().zip(backups) {
+            self.first_seen(entry.session(), backup.map(|(_, backup)| backup))?;
         }
         let revision = self.before.in_force.next_revision(group);
         self.plan.marked.push((group, revision));
@@ -352,9 +356,8 @@ impl Planning<'_, '_> {
 
     /// Adds the containers that a backup wrote to the sweep, when it is marked for the first time:
     /// the sweep finds slots that it wrote and does not reach.
-    fn first_seen(&mut self, entry: &ManifestEntry) -> Result<()> {
-        let session = entry.session();
-        let Some((_, backup)) = self.context.manifests.last_backup(entry)? else {
+    fn first_seen(&mut self, session: SessionId, backup: Option<Backup>) -> Result<()> {
+        let Some(backup) = backup else {
             self.swept
                 .extend(sweep::listed(self.context.containers, session)?);
             return Ok(());

@@ -15,7 +15,7 @@ use format::names::{self, MirrorName};
 use format::reclaim::{ContainerSlots, SlotList};
 use types::{ContainerId, ContainerKind, SequenceNumber, SessionId};
 
-use crate::error::Result;
+use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
 use crate::slots::{SlotMap, SlotSet, entry};
 use crate::warning::Warning;
@@ -28,6 +28,9 @@ pub(crate) const KINDS: [ContainerKind; 5] = [
     ContainerKind::Catalog,
     ContainerKind::Small,
 ];
+
+/// So many catalogs are loaded side by side from a far storage, and are in memory at once.
+const CATALOGS_AT_ONCE: usize = 32;
 
 /// Whether containers of this kind hold nodes.
 pub(crate) fn holds_nodes(kind: ContainerKind) -> bool {
@@ -189,27 +192,32 @@ pub(crate) fn dead(
     progress: &dyn Progress,
 ) -> Result<Swept> {
     let (mut dead, mut is_partial) = (Vec::new(), false);
-    for id in swept
-        .iter()
-        .copied()
-        .filter(|id| id.kind != ContainerKind::Catalog)
-    {
-        // A session uses each number once, whatever the kind, so the mirror belongs to the live
-        // container.
-        let is_copy_of_other = || {
-            let mut others = mirrored(id.session, id.sequence).filter(|other| *other != id);
-            id.kind.is_mirrored() && others.any(|other| merged.live.get(other).is_some())
-        };
-        match merged.live.get(id) {
-            None if is_copy_of_other() => {}
-            None => dead.push(entry(id, None)),
-            Some(live) => {
-                let view = catalog(containers, id, progress)?;
-                is_partial |= view.is_none() && is_unread(containers, id);
-                if let Some(view) = view {
-                    let rest = all_slots(&view).without(live);
-                    if !rest.is_empty() {
-                        dead.push(entry(id, Some(&rest)));
+    let is_far = containers.env().storage.is_far();
+    let of_data = swept.iter().filter(|id| id.kind != ContainerKind::Catalog);
+    let of_data: Vec<ContainerId> = of_data.copied().collect();
+    for some in of_data.chunks(CATALOGS_AT_ONCE) {
+        let views = object::several(is_far, some.len(), |at| {
+            let is_live = merged.live.get(some[at]).is_some();
+            Ok::<_, ReclaimError>(is_live.then(|| containers.catalog(some[at])))
+        })?;
+        for (id, view) in some.iter().copied().zip(views) {
+            // A session uses each number once, whatever the kind, so the mirror belongs to the live
+            // container.
+            let is_copy_of_other = || {
+                let mut others = mirrored(id.session, id.sequence).filter(|other| *other != id);
+                id.kind.is_mirrored() && others.any(|other| merged.live.get(other).is_some())
+            };
+            match merged.live.get(id).zip(view) {
+                None if is_copy_of_other() => {}
+                None => dead.push(entry(id, None)),
+                Some((live, view)) => {
+                    let view = readable(id, view, progress)?;
+                    is_partial |= view.is_none() && is_unread(containers, id);
+                    if let Some(view) = view {
+                        let rest = all_slots(&view).without(live);
+                        if !rest.is_empty() {
+                            dead.push(entry(id, Some(&rest)));
+                        }
                     }
                 }
             }
@@ -218,7 +226,7 @@ pub(crate) fn dead(
     let sessions: BTreeSet<SessionId> = swept.iter().map(|id| id.session).collect();
     let is_over = |session: &SessionId| !merged.alive.contains(session) && is_ended(*session);
     let over: Vec<SessionId> = sessions.into_iter().filter(is_over).collect();
-    let copies = object::several(containers.env().storage.is_far(), over.len(), |at| {
+    let copies = object::several(is_far, over.len(), |at| {
         listed_kind(containers, over[at], ContainerKind::Catalog)
     })?;
     dead.extend(copies.into_iter().flatten().map(|id| entry(id, None)));
@@ -249,7 +257,16 @@ pub(crate) fn catalog(
     id: ContainerId,
     progress: &dyn Progress,
 ) -> Result<Option<Arc<CatalogView>>> {
-    match containers.catalog(id) {
+    readable(id, containers.catalog(id), progress)
+}
+
+/// The catalog, if it could be read; else a warning. An error of the storage stays one.
+fn readable(
+    id: ContainerId,
+    view: Result<Arc<CatalogView>, ContainerError>,
+    progress: &dyn Progress,
+) -> Result<Option<Arc<CatalogView>>> {
+    match view {
         Ok(view) => Ok(Some(view)),
         Err(error) if error.is_damage() => {
             progress.warn(Warning::container_unread(id, &error));

@@ -108,15 +108,21 @@ impl Session {
     /// # Errors
     /// Those of [`Session::begin`].
     pub fn begin_read(sealer: &Sealer, process: u32, policy: SessionPolicy) -> Result<Self> {
-        Self::begin_read_with(&Manifests::new(sealer), process, policy)
+        Self::begin_read_with(&Manifests::new(sealer), process, policy, None)
     }
 
-    /// Like [`Session::begin_read`]. It need not read again what `manifests` has read.
+    /// Like [`Session::begin_read`]. It need not read again what `manifests` has read. The listings
+    /// for the number are as of any moment after `since`, or new.
     ///
     /// # Errors
     /// Those of [`Session::begin`].
-    pub fn begin_read_with(manifests: &Manifests, process: u32, policy: SessionPolicy) -> Result<Self> {
-        let (session, _) = Self::begin_with(manifests, to_read(process, policy), None)?;
+    pub fn begin_read_with(
+        manifests: &Manifests,
+        process: u32,
+        policy: SessionPolicy,
+        since: Option<Moment>,
+    ) -> Result<Self> {
+        let (session, _) = Self::begin_with(manifests, to_read(process, policy), since)?;
         Ok(session)
     }
 

@@ -15,6 +15,8 @@
 //! - An epoch that was seen and not answered needs no answer: the reclaimer lists manifests after
 //!   every session has answered or ended.
 
+use std::sync::Mutex;
+use std::thread;
 use std::time::Duration;
 
 use env::StorageError;
@@ -27,7 +29,8 @@ use types::{ObjectName, Revision, SessionId};
 use crate::checkpoint::covers;
 use crate::error::{EndedBy, Result, SessionError};
 use crate::objects::{Put, Read};
-use crate::session::{End, Inner, Session, TARGET, locked};
+use crate::session::{End, Inner, Record, Session, TARGET, locked};
+use crate::session_table::Folder;
 
 /// How often to ask the storage for the claim of a durable backup.
 const LOOKS_MAX: u32 = 5;
@@ -52,10 +55,20 @@ impl Session {
     /// call it again.
     ///
     /// # Errors
+    /// Those of [`Self::commit_and`].
+    pub fn commit(&self, backup: Backup) -> Result<Committed> {
+        self.commit_and(backup, || ())
+    }
+
+    /// Like [`Self::commit`]. Calls `then` once the backup is durable, whatever else fails then. On
+    /// a far storage it runs beside the removal of the session's objects, elsewhere behind it.
+    /// `then` must not use the session.
+    ///
+    /// # Errors
     /// `EndedElsewhere` if another session ended this one: then this call stored nothing; `GaveUp`;
     /// `Unconfirmed` if the storage failed when the backup may have been stored; `NotTakenBack`;
     /// `Misuse` if the backup lacks containers that a checkpoint named; of the storage.
-    pub fn commit(&self, mut backup: Backup) -> Result<Committed> {
+    pub fn commit_and(&self, mut backup: Backup, then: impl FnOnce() + Send) -> Result<Committed> {
         let inner = &self.inner;
         let _turn = locked(&inner.turn);
         let record = locked(&inner.record);
@@ -98,9 +111,18 @@ impl Session {
         drop(inner.end(End::Closed));
         // If the record cannot be put, heartbeats and checkpoints stay, so that tidying puts the
         // record.
-        let unlocked = inner.unlock();
-        let recorded = unlocked.and_then(|()| inner.record_commit());
-        let warnings = recorded.and_then(|()| inner.remove_traces()).err();
+        let tidy = || {
+            let unlocked = inner.unlock();
+            let recorded = unlocked.and_then(|()| inner.record_commit());
+            recorded.and_then(|()| inner.remove_traces(&record)).err()
+        };
+        let warnings = if inner.objects.storage().is_far() {
+            beside(tidy, then)
+        } else {
+            let warnings = tidy();
+            then();
+            warnings
+        };
         tracing::info!(target: TARGET, session = %inner.id, manifest = %name, "is committed");
         Ok(Committed {
             session: inner.id,
@@ -108,6 +130,21 @@ impl Session {
             warnings,
         })
     }
+}
+
+/// Runs `first` here, and `second` on a thread of its own; if the system gives none, behind it.
+fn beside<R>(first: impl FnOnce() -> R, second: impl FnOnce() + Send) -> R {
+    let second = Mutex::new(Some(second));
+    let run = || {
+        let second = locked(&second).take();
+        second.map(|second| second())
+    };
+    let first = thread::scope(|scope| {
+        drop(thread::Builder::new().spawn_scoped(scope, run));
+        first()
+    });
+    run();
+    first
 }
 
 fn self_parents(parents: &[(types::SeriesId, SessionId, Revision)]) -> Vec<(SessionId, Revision)> {
@@ -228,11 +265,15 @@ impl Inner {
     }
 
     /// Removes the session's heartbeats and checkpoints, and releases its lock. The claim stays.
-    pub(crate) fn remove_traces(&self) -> Result<()> {
+    /// Nobody else puts objects into the folder, so it need not be listed.
+    pub(crate) fn remove_traces(&self, record: &Record) -> Result<()> {
         self.unlock()?;
         let mut beat = locked(&self.beat);
-        let folder = crate::session_table::one_folder(&self.objects, self.id)?;
-        beat.written.clear();
+        let folder = Folder {
+            heartbeats: beat.written.drain(..).collect(),
+            checkpoints: (0..record.next_number).collect(),
+            ..Folder::default()
+        };
         crate::gc_sessions::remove(&self.objects, self.id, &folder, None)?;
         Ok(())
     }

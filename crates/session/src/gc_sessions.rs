@@ -14,7 +14,7 @@
 //! long ago has nothing left, nearly always. So a run looks only at read sessions, recent sessions
 //! and a few others, which differ from run to run. The cost follows the number of new sessions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use env::StorageError;
 use format::manifest::Manifest;
@@ -34,6 +34,11 @@ use crate::session_table::{self, Folder};
 const RECENT: u64 = 64;
 /// Of the older numbers, a run looks at one in this power of two.
 const ROUNDS_LOG2: u32 = 6;
+
+/// In a far store whose numbers are not above this one, one listing has all sessions.
+const YOUNG: u64 = 256;
+/// Of a far store's older sessions, a run looks at so many.
+const OLDER_MAX: usize = 8;
 
 /// The result of tidying.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,7 +85,7 @@ impl Session {
             .filter(|(series, id)| *series == READ_SERIES || is_in_turn(*id, own));
         let looked_at: BTreeSet<(SessionId, SeriesId)> =
             looked_at.map(|(series, id)| (*id, *series)).collect();
-        let folders = session_table::folders_of(objects, looked_at.iter().map(|(id, _)| *id))?;
+        let (looked_at, folders) = look_at(objects, looked_at, own)?;
         let mut left = Vec::new();
         for (id, series) in looked_at {
             let folder = folders.get(&id).cloned().unwrap_or_default();
@@ -115,6 +120,44 @@ impl Session {
         }
         Ok(tidied)
     }
+}
+
+type Folders = BTreeMap<SessionId, Folder>;
+
+/// The folders of these sessions. In a far store a run looks at few of them, or at a young store's
+/// all, because each request takes a round trip.
+fn look_at(
+    objects: &Objects,
+    sessions: BTreeSet<(SessionId, SeriesId)>,
+    own: SessionId,
+) -> Result<(BTreeSet<(SessionId, SeriesId)>, Folders)> {
+    if !objects.storage().is_far() {
+        let folders = session_table::folders_of(objects, sessions.iter().map(|(id, _)| *id))?;
+        return Ok((sessions, folders));
+    }
+    if own.get() <= YOUNG {
+        let folders = session_table::all_folders(objects)?;
+        return Ok((sessions, folders));
+    }
+    let (recent, older) = few_of(sessions, own);
+    let mut folders = session_table::folders_of(objects, recent.iter().map(|(id, _)| *id))?;
+    folders.extend(session_table::folders_of(
+        objects,
+        older.iter().map(|(id, _)| *id),
+    )?);
+    Ok((recent.into_iter().chain(older).collect(), folders))
+}
+
+/// The recent ones of these sessions, and a few of the older ones, other ones for each `own`.
+fn few_of<T: Ord + Copy>(
+    sessions: BTreeSet<(SessionId, T)>,
+    own: SessionId,
+) -> (BTreeSet<(SessionId, T)>, BTreeSet<(SessionId, T)>) {
+    let from = recent_from(own);
+    let (recent, older): (BTreeSet<_>, BTreeSet<_>) = sessions.into_iter().partition(|(id, _)| *id >= from);
+    let first = usize::try_from(mixed(own) >> 32).unwrap_or_default() % older.len().max(1);
+    let older = older.iter().cycle().skip(first).take(OLDER_MAX);
+    (recent, older.copied().collect())
 }
 
 /// A session with an ending, and the objects that it left.
@@ -196,10 +239,20 @@ fn is_of(objects: &Objects, id: SessionId, series: SeriesId) -> Result<bool> {
     }
 }
 
+/// Differs much from one number to the next.
+fn mixed(own: SessionId) -> u64 {
+    own.get().wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The first number that every run looks at.
+fn recent_from(own: SessionId) -> SessionId {
+    SessionId::new(own.get().saturating_sub(RECENT - 1).max(1)).unwrap_or(own)
+}
+
 /// Whether session `own` looks at this ended session.
 fn is_in_turn(id: SessionId, own: SessionId) -> bool {
-    let turn = own.get().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ROUNDS_LOG2);
-    own.get().saturating_sub(id.get()) < RECENT || id.get() & ((1 << ROUNDS_LOG2) - 1) == turn
+    let turn = mixed(own) >> (u64::BITS - ROUNDS_LOG2);
+    id >= recent_from(own) || id.get() & ((1 << ROUNDS_LOG2) - 1) == turn
 }
 
 /// Removes heartbeats and checkpoints, except the checkpoint `keep`.
@@ -212,4 +265,28 @@ pub(crate) fn remove(objects: &Objects, id: SessionId, folder: &Folder, keep: Op
         objects.storage().delete_many(&doomed)?;
     }
     Ok(doomed.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_far_store_is_asked_for_recent_sessions_and_in_turn_for_a_few_older_ones() {
+        let id = |number| SessionId::new(number).unwrap();
+        let all: BTreeSet<_> = (1..400).map(|number| (id(number), ())).collect();
+        let mut seen = BTreeSet::new();
+        for own in 400..3000 {
+            let (recent, older) = few_of(all.clone(), id(own));
+            assert!(older.len() <= OLDER_MAX);
+            let from = id(own - RECENT + 1);
+            assert!(recent.iter().eq(all.iter().filter(|(id, _)| *id >= from)));
+            seen.extend(older);
+        }
+        assert_eq!(seen, all);
+        // Fewer than that are all looked at.
+        let few: BTreeSet<_> = [3, 5].map(|number| (id(number), ())).into();
+        assert_eq!(few_of(few.clone(), id(900)).1, few);
+        assert_eq!(few_of(BTreeSet::<(SessionId, ())>::new(), id(900)).1.len(), 0);
+    }
 }

@@ -69,7 +69,7 @@ impl Session {
             drop(locked(&inner.beat));
             inner.unlock()?;
         } else {
-            inner.remove_traces()?;
+            inner.remove_traces(&locked(&inner.record))?;
         }
         Ok(ReadEnd::Clean)
     }

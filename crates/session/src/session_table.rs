@@ -285,6 +285,11 @@ pub(crate) fn folders_of(
     Ok(by_session(&listed))
 }
 
+/// The folders of all sessions, by name alone.
+pub(crate) fn all_folders(objects: &Objects) -> Result<BTreeMap<SessionId, Folder>> {
+    Ok(by_session(&objects.storage().list(names::SESSIONS_FOLDER)?))
+}
+
 fn by_session(listed: &[ObjectMeta]) -> BTreeMap<SessionId, Folder> {
     let mut folders: BTreeMap<SessionId, Folder> = BTreeMap::new();
     for meta in listed {

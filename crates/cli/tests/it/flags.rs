@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use crate::bed::{Bed, last, lines, noise};
 use crate::pooled::Pooled;
@@ -221,27 +222,6 @@ fn limits_of_a_server_are_taken() {
     bed.run(["serve", "srv", "--patience", "long"]).expect(2);
 }
 
-/// The bytes in base 64, between lines that say what they are.
-fn pem(what: &str, bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let word =
-            three.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for at in 0..4 {
-            let letter = LETTERS[(word >> (18 - 6 * at)) as usize & 63];
-            text.push(if at <= three.len() { letter as char } else { '=' });
-        }
-        if text.len() % 65 == 64 {
-            text.push('\n');
-        }
-    }
-    format!(
-        "-----BEGIN {what}-----\n{}\n-----END {what}-----\n",
-        text.trim_end()
-    )
-}
-
 /// Whether a client without TLS reads a volume of a server with these arguments.
 fn is_served_without_tls(pooled: &mut Pooled, more: &[&str]) -> bool {
     let place = ["--listen", "tcp:127.0.0.1:0"];
@@ -255,26 +235,49 @@ fn is_served_without_tls(pooled: &mut Pooled, more: &[&str]) -> bool {
     is_served
 }
 
+/// Whether `nbdinfo` with the certificates in each of these folders reads the size of a volume.
+/// `None`: there is no such program.
+fn are_served_with_tls(pooled: &mut Pooled, more: &[&str], folders: &[&Path]) -> Option<Vec<bool>> {
+    let place = ["--listen", "tcp:127.0.0.1:0"];
+    pooled.serve_with(&[&place[..], more].concat(), 1);
+    let told = &pooled.serving.as_ref().unwrap().told;
+    let port = told[0]["address"].as_str().unwrap().rsplit_once(':').unwrap().1;
+    let is_served = |folder: &&Path| {
+        let uri = format!("nbds://localhost:{port}/a?tls-certificates={}", folder.display());
+        let ran = Command::new("nbdinfo").args(["--size", &uri]).output().ok()?;
+        Some(ran.status.success() && ran.stdout == b"8388608\n")
+    };
+    let served = folders.iter().map(is_served).collect();
+    pooled.end();
+    served
+}
+
 #[test]
 fn clients_without_tls_are_served_if_that_was_asked() {
     let mut pooled = Pooled::new();
     pooled.ok(&["volume", "create", "pool", "a", "8M"]);
-    let names = vec!["localhost".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names).unwrap();
-    fs::write(pooled.bed.path("cert"), pem("CERTIFICATE", made.cert.der())).unwrap();
-    fs::write(
-        pooled.bed.path("key"),
-        pem("PRIVATE KEY", &made.signing_key.serialize_der()),
-    )
-    .unwrap();
-    let tls = ["--tls-certificate", "cert", "--tls-key", "key"];
+    let folder = pooled.bed.path("");
+    testfs::put_certificates(&folder);
+    let tls = [
+        "--tls-certificate",
+        "server-cert.pem",
+        "--tls-key",
+        "server-key.pem",
+    ];
     let with = |more: &[&'static str]| [&tls[..], more].concat();
     assert!(!is_served_without_tls(&mut pooled, &with(&[])));
     assert!(is_served_without_tls(&mut pooled, &with(&["--tls-optional"])));
-    assert!(!is_served_without_tls(
-        &mut pooled,
-        &with(&["--tls-clients", "cert"])
-    ));
+    let named = with(&["--tls-clients", "ca-cert.pem"]);
+    assert!(!is_served_without_tls(&mut pooled, &named));
+    // A client that trusts the authority, and has no certificate of it.
+    let stranger = pooled.bed.path("stranger");
+    fs::create_dir(&stranger).unwrap();
+    fs::copy(folder.join("ca-cert.pem"), stranger.join("ca-cert.pem")).unwrap();
+    for (flags, serves_stranger) in [(with(&[]), true), (named, false)] {
+        if let Some(served) = are_served_with_tls(&mut pooled, &flags, &[&folder, &stranger]) {
+            assert_eq!(served, [true, serves_stranger], "{flags:?}");
+        }
+    }
     let caches = ["--map-cache", "4M", "--index-cache", "8M", "--patience", "1"];
     assert!(is_served_without_tls(&mut pooled, &caches));
     pooled

@@ -28,6 +28,7 @@ mod profile;
 mod tests;
 mod uploads;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -394,6 +395,10 @@ impl Storage for ObjectStoreStorage {
 
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
         Ok(folders_of(self.listed(ListingOf::Folders(folder), None)?))
+    }
+
+    fn list_in(&self, folder: &str, sub_folders: &BTreeSet<String>) -> Result<Vec<ObjectMeta>, StorageError> {
+        self.runtime.block_on(self.list_some(folder, sub_folders))
     }
 
     fn is_far(&self) -> bool {

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use container::Containers;
-use env::{ObjectMeta, StorageError};
+use env::{ListingOf, Moment, ObjectMeta, StorageError};
 use format::names;
 use types::{ContainerId, ContainerKind, Generation, SequenceNumber, SessionId};
 
@@ -26,6 +26,9 @@ pub(crate) struct ContainerExistence {
     own: SessionId,
     /// Containers that exist, by session; `None` where the storage does not tell.
     standing: Mutex<Standing>,
+    /// When the first container of a session was asked for. Its folders are then listed side by
+    /// side.
+    asked: Mutex<HashMap<SessionId, Moment>>,
     /// Containers that may be trimmed and have no body in the listing; and whether the body exists,
     /// once that was checked.
     suspects: Mutex<HashMap<ContainerId, Option<bool>>>,
@@ -37,6 +40,7 @@ impl ContainerExistence {
             containers,
             own,
             standing: Mutex::default(),
+            asked: Mutex::default(),
             suspects: Mutex::default(),
         }
     }
@@ -71,11 +75,25 @@ impl ContainerExistence {
         })
     }
 
+    /// A moment before the folders of a session were listed.
+    fn asked(&self, session: SessionId) -> Moment {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        *asked.entry(session).or_insert_with(|| {
+            let storage = &self.containers.env().storage;
+            let now = storage.moment();
+            let folders = [ContainerKind::Data, ContainerKind::Recipe]
+                .map(|kind| names::container_folder(kind, session));
+            storage.look_ahead(&folders.each_ref().map(|folder| ListingOf::Objects(folder)));
+            now
+        })
+    }
+
     fn is_listed(&self, id: ContainerId) -> bool {
         let storage = &self.containers.env().storage;
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         let listed = standing.entry((id.session, id.kind)).or_insert_with(|| {
-            let objects = storage.list(&names::container_folder(id.kind, id.session)).ok()?;
+            let folder = names::container_folder(id.kind, id.session);
+            let objects = storage.list_since(&folder, self.asked(id.session)).ok()?;
             let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
             suspects.extend(without_body(&objects).map(|id| (id, None)));
             let ids = objects

@@ -16,7 +16,7 @@ use crypto::Fingerprinter;
 use format::config::Settings;
 use format::manifest::{Backup, BackupTotals, StreamRole, StreamRoot};
 use index::{HookKind, Index, ResolverOptions, ResolverStats};
-use recipe::{Child, StoreReader, TreeBuilder, TreeRoot};
+use recipe::{StoreReader, TreeBuilder, TreeRoot};
 use types::{ByteRange, SessionId};
 
 use crate::backup_session::{About, BackupSession, Committed, ResumedStream, Stream, Terms};
@@ -98,7 +98,7 @@ impl LocalSession {
             granularity,
             is_suspect: store.is_suspect(),
             has_previous: store.has_previous(),
-            resumed: store.resumed().iter().map(resumed).collect(),
+            resumed: store.resumed().iter().map(ResumedStream::of).collect(),
         };
         // A tree needs no position: it takes its unchanged files from the backup before.
         let is_single = streams.iter().all(|stream| stream.role == StreamRole::Whole);
@@ -280,7 +280,10 @@ impl BackupSession for LocalSession {
             let same_as = Some(backup);
             return Ok(self.made(session.id(), same_as, streams, totals));
         }
-        let committed = session.commit(Backup {
+        let adopted = session.adopted().into_iter();
+        let adopted = Vec::from_iter(adopted.map(|(id, checkpoint)| (id, checkpoint.is_some())));
+        let covered = Vec::from_iter(iter::once(session.id()).chain(adopted.iter().map(|(id, _)| *id)));
+        let backup = Backup {
             series: about.name,
             source_time: about.source_time,
             elapsed_nanos: about.elapsed_nanos,
@@ -296,17 +299,18 @@ impl BackupSession for LocalSession {
             next: None,
             rewritten: None,
             totals,
-        })?;
-        let adopted = session.adopted().into_iter();
-        let adopted = adopted.map(|(id, checkpoint)| (id, checkpoint.is_some()));
-        let adopted: Vec<(SessionId, bool)> = adopted.collect();
-        let mut warnings: Vec<IngestError> = committed.warnings.into_iter().map(Into::into).collect();
-        let covered = iter::once(committed.session).chain(adopted.iter().map(|(id, _)| *id));
-        warnings.extend(self.store.publish_hooks(&covered.collect::<Vec<_>>()).err());
+        };
+        let mut published = Ok(());
+        let committed = session.commit_and(backup, || published = self.store.publish_hooks(&covered))?;
+        let warnings = committed
+            .warnings
+            .map(Into::into)
+            .into_iter()
+            .chain(published.err());
         Ok(Committed {
             containers: closed.containers,
             adopted,
-            warnings,
+            warnings: warnings.collect(),
             ..self.made(committed.session, None, streams, totals)
         })
     }
@@ -340,14 +344,6 @@ impl LocalSession {
 impl Drop for LocalSession {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// How far a tree was that this backup goes on with.
-fn resumed(tree: &TreeBuilder) -> ResumedStream {
-    ResumedStream {
-        len: tree.len(),
-        last: tree.last().and_then(Child::as_root),
     }
 }
 

@@ -11,10 +11,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 
 use crate::common::{BLOCK, Served, pattern, serve};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
-};
+use testfs::put_certificates;
 use volume_server::{Export, Place, TlsIdentity, TlsSettings};
 
 const SIZE: usize = 8 << 20;
@@ -286,66 +283,6 @@ fn fio_verifies_what_it_writes() {
     }
 }
 
-/// Bytes as PEM.
-fn pem(label: &str, bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let mut word = [0; 4];
-        word[1..=three.len()].copy_from_slice(three);
-        let word = u32::from_be_bytes(word);
-        for place in 0..4 {
-            let digit = usize::try_from(word >> (18 - 6 * place) & 63).unwrap();
-            text.push(if place <= three.len() {
-                char::from(DIGITS[digit])
-            } else {
-                '='
-            });
-        }
-    }
-    let lines: Vec<&str> = text
-        .as_bytes()
-        .chunks(64)
-        .map(|line| str::from_utf8(line).unwrap())
-        .collect();
-    format!(
-        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
-        lines.join("\n")
-    )
-}
-
-/// An authority and what it signs, as files with the names that gnutls's programs look for.
-fn certificates(folder: &Path) {
-    let params = |name: &str| {
-        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params
-    };
-    let authority_key = KeyPair::generate().unwrap();
-    let mut authority = params("authority");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let certificate = authority.self_signed(&authority_key).unwrap();
-    let put = |name: &str, text: String| std::fs::write(folder.join(name), text).unwrap();
-    put("ca-cert.pem", pem("CERTIFICATE", certificate.der()));
-    let issuer = Issuer::new(authority, &authority_key);
-    for (name, usage) in [
-        ("server", ExtendedKeyUsagePurpose::ServerAuth),
-        ("client", ExtendedKeyUsagePurpose::ClientAuth),
-    ] {
-        let mut params = params("localhost");
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![usage];
-        let key = KeyPair::generate().unwrap();
-        let leaf = params.signed_by(&key, &issuer).unwrap();
-        put(&format!("{name}-cert.pem"), pem("CERTIFICATE", leaf.der()));
-        put(
-            &format!("{name}-key.pem"),
-            pem("PRIVATE KEY", key.serialized_der()),
-        );
-    }
-}
-
 /// A server with TLS on a network's socket. Returns its port, too.
 fn secured(folder: &Path, is_required: bool, names_clients: bool) -> (Served, u16) {
     let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
@@ -375,7 +312,7 @@ fn tls() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    certificates(folder.path());
+    put_certificates(folder.path());
     let stranger = tempfile::tempdir().unwrap();
     std::fs::copy(
         folder.path().join("ca-cert.pem"),
