@@ -104,6 +104,9 @@ impl Contents {
             if needed.len() > 1 && !needed.iter().all(&mut is_here) {
                 self.regions.load(reader, needed.iter());
             }
+            if needed.len() > 1 {
+                self.regions.verify(reader, needed.iter());
+            }
             let mut last = LastRegion::default();
             for reference in needed {
                 let begin = part.start.max(reference.offset);
@@ -136,10 +139,7 @@ impl Contents {
             let is_missing = |reference: &&ChunkRef| !self.regions.has(reader, reference, &mut last);
             let needed: Vec<&ChunkRef> = { within(&references, &part).iter() }.filter(is_missing).collect();
             self.regions.load(reader, needed.iter().copied());
-            let mut last = LastRegion::default();
-            for reference in needed {
-                self.regions.verify(reader, reference, &mut last);
-            }
+            self.regions.verify(reader, needed.into_iter());
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use container::{CatalogView, ContainerError, PlainBuffer, PlainRegion, RegionBuffer};
 use onefold::AlignedBuffer;
 use recipe::{ChunkRef, Place, RecipeError, StoreReader};
-use types::{ChunkLocation, ContainerId, Generation, RegionIndex};
+use types::{ChunkLocation, ContainerId, Fingerprint, Generation, RegionIndex, Slot};
 
 use crate::cache::{Cache, Turn};
 
@@ -53,6 +53,23 @@ impl Region {
             .is_some_and(|position| self.positions.contains(&position))
     }
 
+    /// A slot of which the bytes were not compared with the fingerprint yet.
+    fn unverified(&self, at: ChunkLocation) -> Option<Unverified> {
+        let position = self.view.position(at.slot)?;
+        let nth = position.checked_sub(self.positions.start)?;
+        let is_verified = self.is_verified.get(nth)?.load(Ordering::Relaxed);
+        let entry = self.view.entries().get(position).filter(|_| !is_verified)?;
+        Some(Unverified {
+            slot: at.slot,
+            nth,
+            fingerprint: entry.fingerprint,
+        })
+    }
+
+    fn bytes_of(&self, slot: &Unverified) -> Option<&[u8]> {
+        self.plain.slot_bytes(&self.view, slot.slot)
+    }
+
     /// Memory that it takes, without the catalog.
     fn bytes(&self) -> u64 {
         (self.plain.bytes().len() + self.is_verified.len() + size_of::<Self>()) as u64
@@ -85,6 +102,13 @@ impl Region {
         }
         Ok(bytes)
     }
+}
+
+/// A slot of a region, its number in it, and what its bytes must have.
+struct Unverified {
+    slot: Slot,
+    nth: usize,
+    fingerprint: Fingerprint,
 }
 
 /// The region of the chunk before: the next one is nearly always in it too.
@@ -287,13 +311,33 @@ impl Regions {
         Ok(())
     }
 
-    /// Compares a chunk with its fingerprint ahead of its use. What is wrong is told when it is
-    /// used.
-    pub(crate) fn verify(&self, reader: &dyn StoreReader, reference: &ChunkRef, last: &mut LastRegion) {
-        if let Place::At(at) = reference.place
-            && let Ok(region) = self.following(reader, at, last)
-        {
-            drop(region.chunk(reader, at, reference).map(<[u8]>::len));
+    /// Compares chunks with their fingerprints ahead of their use, many side by side. What is wrong
+    /// is told when it is used.
+    pub(crate) fn verify<'r>(
+        &self,
+        reader: &dyn StoreReader,
+        references: impl Iterator<Item = &'r ChunkRef>,
+    ) {
+        let mut last = LastRegion::default();
+        let mut open = Vec::new();
+        for reference in references {
+            let Place::At(at) = reference.place else { continue };
+            if self.following(reader, at, &mut last).is_ok()
+                && let Some(region) = last.get(at)
+                && let Some(slot) = region.unverified(at)
+            {
+                open.push((Arc::clone(region), slot));
+            }
+        }
+        open.retain(|(region, slot): &(Arc<Region>, Unverified)| region.bytes_of(slot).is_some());
+        let plain = open.iter().filter_map(|(region, slot)| region.bytes_of(slot));
+        let plain: Vec<&[u8]> = plain.collect();
+        let mut prints = Vec::with_capacity(plain.len());
+        reader.fingerprinter().chunks(&plain, &mut prints);
+        for ((region, slot), print) in open.iter().zip(prints) {
+            if slot.fingerprint == print {
+                region.is_verified[slot.nth].store(true, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -322,7 +366,7 @@ mod tests {
     use format::container::{CatalogEntry, Codec, RegionRow};
     use format::node::Node;
     use recipe::NodeSource;
-    use types::{Level, Slot};
+    use types::Level;
 
     use super::*;
 
