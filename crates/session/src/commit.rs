@@ -278,3 +278,15 @@ impl Inner {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    #[test]
+    fn both_run_at_once() {
+        let (told, heard) = mpsc::channel();
+        let first = super::beside(|| heard.recv().unwrap(), move || told.send(7).unwrap());
+        assert_eq!(first, 7);
+    }
+}

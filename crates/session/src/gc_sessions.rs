@@ -122,15 +122,18 @@ impl Session {
     }
 }
 
+/// Sessions, with what is known of them.
+type Sessions<T> = BTreeSet<(SessionId, T)>;
+/// Their folders.
 type Folders = BTreeMap<SessionId, Folder>;
 
 /// The folders of these sessions. In a far store a run looks at few of them, or at a young store's
 /// all, because each request takes a round trip.
 fn look_at(
     objects: &Objects,
-    sessions: BTreeSet<(SessionId, SeriesId)>,
+    sessions: Sessions<SeriesId>,
     own: SessionId,
-) -> Result<(BTreeSet<(SessionId, SeriesId)>, Folders)> {
+) -> Result<(Sessions<SeriesId>, Folders)> {
     if !objects.storage().is_far() {
         let folders = session_table::folders_of(objects, sessions.iter().map(|(id, _)| *id))?;
         return Ok((sessions, folders));
@@ -149,10 +152,7 @@ fn look_at(
 }
 
 /// The recent ones of these sessions, and a few of the older ones, other ones for each `own`.
-fn few_of<T: Ord + Copy>(
-    sessions: BTreeSet<(SessionId, T)>,
-    own: SessionId,
-) -> (BTreeSet<(SessionId, T)>, BTreeSet<(SessionId, T)>) {
+fn few_of<T: Ord + Copy>(sessions: Sessions<T>, own: SessionId) -> (Sessions<T>, Sessions<T>) {
     let from = recent_from(own);
     let (recent, older): (BTreeSet<_>, BTreeSet<_>) = sessions.into_iter().partition(|(id, _)| *id >= from);
     let first = usize::try_from(mixed(own) >> 32).unwrap_or_default() % older.len().max(1);
