@@ -111,6 +111,11 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         self.keep(key, value, bytes);
     }
 
+    /// Drops a value.
+    pub(crate) fn forget(&self, key: K) {
+        self.held().remove(key);
+    }
+
     /// Memory of the values.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
@@ -176,6 +181,9 @@ mod tests {
         assert_eq!(cache.bytes(), 100);
         keep(&cache, 5, 1000);
         assert_eq!(cache.bytes(), 1000, "the newest alone");
+        cache.forget(5);
+        cache.forget(5);
+        assert_eq!(cache.bytes(), 0);
     }
 
     #[test]

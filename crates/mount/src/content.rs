@@ -15,6 +15,8 @@ use crate::regions::{LastRegion, Regions};
 
 /// A window's length in bytes.
 pub(crate) const WINDOW_BYTES: u64 = 1 << 20;
+/// Of a read of so many bytes or more, only the last region is kept.
+const LONG_BYTES: u64 = 512 << 10;
 /// So many bytes of a stream are searched for a hole. A program may always be told that the file
 /// has no hole, and a search costs the nodes of all that is searched.
 const HOLE_SOUGHT_BYTES: u64 = 4 << 30;
@@ -96,6 +98,9 @@ impl Contents {
         range: Range<u64>,
         out: &mut Vec<u8>,
     ) -> Result<(), RecipeError> {
+        // The kernel keeps what it is given. Memory here is for what it has not.
+        let is_long = range.end - range.start >= LONG_BYTES;
+        let mut passed = LastRegion::default();
         for part in windows_of(&range) {
             let references = self.of_range(reader, stream, &part)?;
             let needed = within(&references, &part);
@@ -123,6 +128,9 @@ impl Contents {
                             .append(reader, at, reference, place, &mut last, out)?;
                     }
                 }
+            }
+            if is_long {
+                self.regions.let_go(reader, needed.iter(), &mut passed);
             }
         }
         Ok(())

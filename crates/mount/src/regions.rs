@@ -4,6 +4,9 @@
 //! is compared with its fingerprint before its bytes leave for the first time (INV-5). Slots change
 //! neither number nor content (INV-2), so a cached region stays right whatever is pruned.
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,8 +23,8 @@ const GAP_BYTES_MAX: u64 = 128 << 10;
 /// ... and so many regions.
 const REGIONS_MAX: usize = 32;
 
-/// Memory of so many reads is kept, some 8 MiB each.
-const SPARE_MAX: usize = 4;
+/// Of the budget, this part is for memory that reads have used.
+const SPARE_PART: u64 = 16;
 
 /// A region as a container's catalog names it.
 type Key = (ContainerId, Generation, RegionIndex);
@@ -51,6 +54,10 @@ impl Region {
     fn has(&self, at: ChunkLocation) -> bool {
         self.view.id() == at.container && { self.view.position(at.slot) }
             .is_some_and(|position| self.positions.contains(&position))
+    }
+
+    fn key(&self) -> Key {
+        (self.view.id(), self.view.generation(), self.plain.index())
     }
 
     /// A slot of which the bytes were not compared with the fingerprint yet.
@@ -128,13 +135,16 @@ pub(crate) struct Regions {
     /// Memory that reads have used, for the next ones: new memory costs more than what is read
     /// into it.
     spare: Mutex<Vec<(AlignedBuffer, PlainBuffer)>>,
+    spare_bytes_max: u64,
 }
 
 impl Regions {
     pub(crate) fn new(budget_bytes: u64) -> Self {
+        let spare_bytes_max = budget_bytes / SPARE_PART;
         Self {
-            cache: Cache::new(budget_bytes),
+            cache: Cache::new(budget_bytes - spare_bytes_max),
             spare: Mutex::default(),
+            spare_bytes_max,
         }
     }
 
@@ -183,15 +193,36 @@ impl Regions {
         let Place::At(at) = reference.place else {
             return true;
         };
-        if last.get(at).is_some() {
-            return true;
+        if last.get(at).is_none() {
+            last.0 = self.held(reader, at);
         }
-        let Ok(view) = reader.catalog(at.container) else {
-            return false;
-        };
-        let index = view.region_of(at.slot);
-        last.0 = index.and_then(|index| self.cache.get((view.id(), view.generation(), index)));
         last.0.is_some()
+    }
+
+    /// The region that holds a slot, if it is here.
+    fn held(&self, reader: &dyn StoreReader, at: ChunkLocation) -> Option<Arc<Region>> {
+        let view = reader.catalog(at.container).ok()?;
+        let index = view.region_of(at.slot)?;
+        self.cache.get((view.id(), view.generation(), index))
+    }
+
+    /// Drops the regions that these references need, but the last one: what follows may need it.
+    /// With the next references it goes, too.
+    pub(crate) fn let_go<'r>(
+        &self,
+        reader: &dyn StoreReader,
+        references: impl Iterator<Item = &'r ChunkRef>,
+        last: &mut LastRegion,
+    ) {
+        for reference in references {
+            let Place::At(at) = reference.place else { continue };
+            if last.get(at).is_none()
+                && let Some(next) = self.held(reader, at)
+                && let Some(passed) = last.0.replace(next)
+            {
+                self.cache.forget(passed.key());
+            }
+        }
     }
 
     /// Reads regions that these references need and that are not here, several with one read where
@@ -261,9 +292,12 @@ impl Regions {
                 turn.keep(region, bytes);
             }
         }
+        let memory = buffer.into_memory();
+        let bytes = |(read, plain): &(AlignedBuffer, PlainBuffer)| read.capacity() + plain.memory_bytes();
         let mut spare = self.spare();
-        if spare.len() < SPARE_MAX {
-            spare.push(buffer.into_memory());
+        let held: usize = spare.iter().map(bytes).sum();
+        if (held + bytes(&memory)) as u64 <= self.spare_bytes_max {
+            spare.push(memory);
         }
         drop(spare);
         // The turns that are left end here.
@@ -311,8 +345,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Compares chunks with their fingerprints ahead of their use, many side by side. What is wrong
-    /// is told when it is used.
+    /// Compares chunks that are here with their fingerprints ahead of their use, many side by side.
+    /// What is wrong is told when it is used.
     pub(crate) fn verify<'r>(
         &self,
         reader: &dyn StoreReader,
@@ -322,8 +356,11 @@ impl Regions {
         let mut open = Vec::new();
         for reference in references {
             let Place::At(at) = reference.place else { continue };
-            if self.following(reader, at, &mut last).is_ok()
-                && let Some(region) = last.get(at)
+            if last.get(at).is_none() {
+                // What could not be loaded is left to its use.
+                last.0 = self.held(reader, at);
+            }
+            if let Some(region) = last.get(at)
                 && let Some(slot) = region.unverified(at)
             {
                 open.push((Arc::clone(region), slot));
@@ -358,133 +395,4 @@ fn no_slot(view: &CatalogView, at: ChunkLocation) -> RecipeError {
         slot: at.slot,
     };
     missing.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use crypto::{DomainKey, Fingerprinter};
-    use format::container::{CatalogEntry, Codec, RegionRow};
-    use format::node::Node;
-    use recipe::NodeSource;
-    use types::Level;
-
-    use super::*;
-
-    /// Two chunks that the first generation has in one region, and the second one in two. The
-    /// catalog is that of the first, of which the regions are gone.
-    #[derive(Debug)]
-    struct Rewritten {
-        fingerprinter: Fingerprinter,
-        views: [Arc<CatalogView>; 2],
-    }
-
-    const CHUNKS: [&[u8]; 2] = [b"one", b"two"];
-
-    impl Rewritten {
-        fn new() -> Self {
-            let fingerprinter = Fingerprinter::new(&DomainKey::from_bytes([5; 32]));
-            let entries: Vec<CatalogEntry> = { (0..).zip(CHUNKS) }
-                .map(|(slot, bytes)| CatalogEntry {
-                    slot: Slot::new(slot).unwrap(),
-                    fingerprint: fingerprinter.chunk(bytes),
-                    len: 3,
-                    level: Level::new(0).unwrap(),
-                    logical_len: 3,
-                })
-                .collect();
-            let row = |first_entry, entry_count| RegionRow {
-                offset: 100 + u64::from(first_entry) * 20,
-                stored_len: 20,
-                first_entry,
-                entry_count,
-                codec: Codec::Raw,
-                digest: 0,
-            };
-            let view = |generation, rows| {
-                let entries = entries.clone();
-                Arc::new(CatalogView::from_rows(id(), generation, entries, rows).unwrap())
-            };
-            let first = view(Generation::FIRST, vec![row(0, 2)]);
-            let second = view(Generation::FIRST.next(), vec![row(0, 1), row(1, 1)]);
-            Self {
-                fingerprinter,
-                views: [first, second],
-            }
-        }
-    }
-
-    fn id() -> ContainerId {
-        ContainerId::from_u64(1 << 27).unwrap()
-    }
-
-    impl NodeSource for Rewritten {
-        fn node(&self, _: ChunkLocation) -> Result<Arc<Node>, RecipeError> {
-            unreachable!("only regions are read")
-        }
-
-        fn catalog(&self, _: ContainerId) -> Result<Arc<CatalogView>, RecipeError> {
-            Ok(Arc::clone(&self.views[0]))
-        }
-
-        fn fingerprinter(&self) -> &Fingerprinter {
-            &self.fingerprinter
-        }
-    }
-
-    impl StoreReader for Rewritten {
-        fn region(&self, at: ChunkLocation) -> Result<(Arc<CatalogView>, PlainRegion), RecipeError> {
-            let index = self.views[1].region_of(at.slot).unwrap();
-            let bytes = CHUNKS[at.slot.get() as usize].to_vec();
-            Ok((Arc::clone(&self.views[1]), PlainRegion::from_sent(index, bytes)))
-        }
-
-        fn read_regions_into(
-            &self,
-            _: &CatalogView,
-            _: &[RegionIndex],
-            _: &mut RegionBuffer,
-        ) -> Result<(), RecipeError> {
-            unreachable!("regions are read one by one")
-        }
-
-        fn newer_catalog(&self, _: &CatalogView) -> Result<Option<Arc<CatalogView>>, RecipeError> {
-            Ok(Some(Arc::clone(&self.views[1])))
-        }
-
-        fn chunk(&self, _: ChunkLocation) -> Result<Vec<u8>, RecipeError> {
-            unreachable!("only regions are read")
-        }
-    }
-
-    #[test]
-    fn a_region_of_a_newer_generation_is_not_taken_for_that_of_the_old_one() {
-        let (reader, regions) = (Rewritten::new(), Regions::new(1 << 20));
-        for slot in [0, 1, 0] {
-            let at = ChunkLocation {
-                container: id(),
-                slot: Slot::new(slot).unwrap(),
-            };
-            let chunk = CHUNKS[slot as usize];
-            let reference = ChunkRef {
-                place: Place::At(at),
-                fingerprint: reader.fingerprinter.chunk(chunk),
-                offset: 0,
-                len: 3,
-                skip: 0,
-                chunk_len: 3,
-            };
-            let mut read = Vec::new();
-            regions
-                .append(
-                    &reader,
-                    at,
-                    &reference,
-                    (0, 3),
-                    &mut LastRegion::default(),
-                    &mut read,
-                )
-                .unwrap();
-            assert_eq!(read, chunk);
-        }
-    }
 }

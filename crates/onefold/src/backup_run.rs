@@ -6,7 +6,6 @@
 //! time.
 
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use env::{ListingOf, Moment};
@@ -28,14 +27,15 @@ use types::{ContainerId, ContainerKind, SeriesId, SessionId, UnixNanos};
 use crate::backup_options::BackupOptions;
 use crate::backup_report::BackupReport;
 use crate::error::{Error, Result};
+use crate::first_listings;
 use crate::heal::Healed;
 use crate::index_rebuild::committed;
 use crate::monitor::Monitor;
-use crate::opening;
 use crate::repository::{Beginning, ParentChoice};
 use crate::series::AllSettings;
 use crate::store::Store;
 use crate::streams::role;
+use crate::tidying::Tidying;
 use crate::warning::Warning;
 
 /// A running backup.
@@ -52,8 +52,7 @@ pub(crate) struct BegunBackup {
     began: Duration,
     source_time: UnixNanos,
     pub(crate) warnings: Vec<Warning>,
-    /// Ends with what could not be removed.
-    tidying: Option<JoinHandle<Option<Warning>>>,
+    pub(crate) tidying: Tidying,
 }
 
 /// The data that a session took over.
@@ -77,8 +76,8 @@ impl Store {
         let began = self.env.clock.monotonic();
         let source_time = self.env.clock.wall();
         let series = self.sealer.key().series_id(&how.name.to_bytes());
-        let made = self.opening.take(&self.env);
-        let since = made.unwrap_or_else(|| self.look_ahead(&opening::LISTINGS));
+        let made = self.first_listings.take(&self.env);
+        let since = made.unwrap_or_else(|| self.look_ahead(&first_listings::LISTINGS));
         let set = AllSettings::read_since(self, since, |other| other == series)?;
         let (settings, _) = set.of(Some(series), Some(&how.name));
         check_cap(&settings, how.options)?;
@@ -250,7 +249,7 @@ impl Store {
         (list, listing): (&ManifestList, Listing),
         index: &Index,
         warnings: &mut Vec<Warning>,
-    ) -> Result<Option<JoinHandle<Option<Warning>>>> {
+    ) -> Result<Tidying> {
         let stored = list.backups().filter_map(ManifestEntry::backup);
         let stored = stored.map(|backup| backup.totals.bytes_stored).sum();
         let grown = reclaim::reserve::grow(&self.env, stored, self.settings().container_bytes);
@@ -264,20 +263,8 @@ impl Store {
         warnings.extend(merged.err().map(|error| Warning::IndexNotMerged {
             why: error.to_string(),
         }));
-        let tidy = {
-            let session = session.clone();
-            move || {
-                let tidied = session.gc_sessions_by(&listing);
-                tidied.err().map(|error| Warning::traces_left(&error))
-            }
-        };
-        let mut tidying = None;
-        if self.env.storage.is_far() {
-            // If the system gives no thread, a later backup tidies.
-            tidying = thread::Builder::new().name("tidy".to_owned()).spawn(tidy).ok();
-        } else {
-            warnings.extend(tidy());
-        }
+        let (tidying, left) = Tidying::begin(session, listing, self.env.storage.is_far());
+        warnings.extend(left);
         if !self.config.damage.is_empty() {
             let mended = object::config::repair(&self.env, &self.config);
             warnings.extend(mended.err().map(|error| Warning::ConfigNotMended {
@@ -301,8 +288,7 @@ impl Store {
         // The store's half counts until its last stage has ended.
         let committed = begun.local.commit(about)?;
         let mut warnings = begun.warnings;
-        let tidied = begun.tidying.map(JoinHandle::join);
-        warnings.extend(tidied.and_then(|tidied| tidied.unwrap_or_default()));
+        warnings.extend(begun.tidying.end());
         let healed = self.after_commit(&committed, begun.since, &begun.index, monitor, &mut warnings);
         let parent = begun.parents.first().map(ManifestEntry::session);
         let resumed = begun.local.terms().resumed.first().map(|stream| stream.len);

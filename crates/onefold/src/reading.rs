@@ -89,7 +89,7 @@ impl<'a> Reading<'a> {
     fn pin(&mut self, choose: &impl Fn(&ManifestList) -> Vec<SessionId>) -> Result<()> {
         let store = self.store;
         store.ensure_writable()?;
-        let since = store.opening.take(&store.env);
+        let since = store.first_listings.take(&store.env);
         let (process, policy) = (store.options.process, store.options.policy);
         let session = Session::begin_read_with(&store.manifests, process, policy, since)?;
         store.enter_period(&session.view());

@@ -288,7 +288,7 @@ impl Store {
     fn change_settings(&self, name: Option<&SeriesName>, change: &SettingsChange) -> Result<SeriesSettings> {
         self.ensure_writable()?;
         // A listing from before the change must not serve a backup after it.
-        self.opening.take(&self.env);
+        self.first_listings.take(&self.env);
         let id = name.map(|name| self.series_id(name));
         let revisions = Revisions::new(
             &self.sealer,

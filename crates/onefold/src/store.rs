@@ -24,7 +24,7 @@ use types::{Epoch, StoreId};
 use crate::cache::{CacheOptions, with_cache};
 use crate::credential::Credential;
 use crate::error::{Error, Result};
-use crate::opening::Opening;
+use crate::first_listings::FirstListings;
 use crate::settings::{SettingsChange, check_cutting};
 use crate::warning::Warning;
 
@@ -193,8 +193,7 @@ pub struct Store {
     index: Mutex<Option<Index>>,
     /// The oldest epoch whose list was kept when the caches were last empty.
     cached_since: Mutex<Option<Epoch>>,
-    /// For the first session.
-    pub(crate) opening: Opening,
+    pub(crate) first_listings: FirstListings,
 }
 
 impl fmt::Debug for Store {
@@ -288,11 +287,11 @@ impl Store {
     /// distinguishes them.
     pub fn open(env: &Env, credential: &Credential, options: &OpenOptions) -> Result<Self> {
         let env = &env.logged();
-        let (config, opening) = Opening::during(env, || config::open(env, credential.as_crypto()));
-        let config = config?;
+        let first_listings = FirstListings::begin(env);
+        let config = config::open(env, credential.as_crypto())?;
         info!(target: "onefold::store", store = %config.store(), "opened");
         Ok(Self {
-            opening,
+            first_listings,
             ..Self::assemble(env, config, options.clone())
         })
     }
@@ -328,7 +327,7 @@ impl Store {
             nodes,
             index: Mutex::default(),
             cached_since: Mutex::default(),
-            opening: Opening::default(),
+            first_listings: FirstListings::default(),
         }
     }
 

@@ -29,8 +29,8 @@ pub(crate) const KINDS: [ContainerKind; 5] = [
     ContainerKind::Small,
 ];
 
-/// So many catalogs are loaded side by side from a far storage, and are in memory at once.
-const CATALOGS_AT_ONCE: usize = 32;
+/// Catalogs of a far storage are loaded in batches of so many, a batch side by side.
+const CATALOGS_A_BATCH: usize = 32;
 
 /// Whether containers of this kind hold nodes.
 pub(crate) fn holds_nodes(kind: ContainerKind) -> bool {
@@ -195,7 +195,7 @@ pub(crate) fn dead(
     let is_far = containers.env().storage.is_far();
     let of_data = swept.iter().filter(|id| id.kind != ContainerKind::Catalog);
     let of_data: Vec<ContainerId> = of_data.copied().collect();
-    for some in of_data.chunks(CATALOGS_AT_ONCE) {
+    for some in of_data.chunks(if is_far { CATALOGS_A_BATCH } else { 1 }) {
         let views = object::several(is_far, some.len(), |at| {
             let is_live = merged.live.get(some[at]).is_some();
             Ok::<_, ReclaimError>(is_live.then(|| containers.catalog(some[at])))

@@ -265,7 +265,7 @@ impl Inner {
     }
 
     /// Removes the session's heartbeats and checkpoints, and releases its lock. The claim stays.
-    /// Nobody else puts objects into the folder, so it need not be listed.
+    /// Nobody else puts these objects, so their names are known.
     pub(crate) fn remove_traces(&self, record: &Record) -> Result<()> {
         self.unlock()?;
         let mut beat = locked(&self.beat);

@@ -12,9 +12,11 @@
 //!
 //! Removing twice does no harm, and any number of processes may do it at once. A session that ended
 //! long ago has nothing left, nearly always. So a run looks only at read sessions, recent sessions
-//! and a few others, which differ from run to run. The cost follows the number of new sessions.
+//! and a few others, which differ from run to run. The cost follows the number of new sessions. In
+//! a far store with many sessions it looks at sixteen.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use env::StorageError;
 use format::manifest::Manifest;
@@ -35,10 +37,12 @@ const RECENT: u64 = 64;
 /// Of the older numbers, a run looks at one in this power of two.
 const ROUNDS_LOG2: u32 = 6;
 
-/// In a far store whose numbers are not above this one, one listing has all sessions.
-const YOUNG: u64 = 256;
-/// Of a far store's older sessions, a run looks at so many.
-const OLDER_MAX: usize = 8;
+/// In a far store whose numbers are not above this one, one listing has all sessions: some ten
+/// requests.
+const YOUNG: u64 = 4096;
+/// In another far store a run looks at so many of the newest sessions, and at so many others. A
+/// storage lists so many folders side by side.
+const AT_ONCE: usize = 8;
 
 /// The result of tidying.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,7 +61,7 @@ impl Session {
     /// Of the storage. The next call removes the rest.
     pub fn gc_sessions(&self) -> Result<CollectedSessions> {
         let listed = listed::list(&self.inner.objects, names::BACKUPS_FOLDER)?;
-        self.gc_sessions_of(&endings(&listed))
+        gc(&self.inner.objects, self.id(), &endings(&listed))
     }
 
     /// Like [`Self::gc_sessions`], for the sessions that had ended by this listing. It may be old,
@@ -66,74 +70,94 @@ impl Session {
     /// # Errors
     /// Those of [`Self::gc_sessions`].
     pub fn gc_sessions_after(&self, listing: &SessionListing) -> Result<CollectedSessions> {
-        self.gc_sessions_of(&listing.endings)
+        gc(&self.inner.objects, self.id(), &listing.endings)
     }
 
-    /// Like [`Self::gc_sessions_after`], by the listing from when this session began.
-    ///
-    /// # Errors
-    /// Those of [`Self::gc_sessions`].
-    pub fn gc_sessions_by(&self, listing: &Listing) -> Result<CollectedSessions> {
-        self.gc_sessions_of(&endings(&listing.manifests))
-    }
-
-    fn gc_sessions_of(&self, endings: &[(SeriesId, SessionId)]) -> Result<CollectedSessions> {
-        let objects = &self.inner.objects;
-        let own = self.id();
-        let looked_at = endings
-            .iter()
-            .filter(|(series, id)| *series == READ_SERIES || is_in_turn(*id, own));
-        let looked_at: BTreeSet<(SessionId, SeriesId)> =
-            looked_at.map(|(series, id)| (*id, *series)).collect();
-        let (looked_at, folders) = look_at(objects, looked_at, own)?;
-        let mut left = Vec::new();
-        for (id, series) in looked_at {
-            let folder = folders.get(&id).cloned().unwrap_or_default();
-            // A claim above the own one stays.
-            let is_read = series == READ_SERIES && id < own;
-            if is_read || !folder.heartbeats.is_empty() || !folder.checkpoints.is_empty() {
-                left.push(Left {
-                    id,
-                    series,
-                    folder,
-                    is_read,
-                });
-            }
+    /// For tidying beside this session.
+    #[must_use]
+    pub fn tidier(&self) -> Tidier {
+        Tidier {
+            objects: self.inner.objects.clone(),
+            own: self.id(),
         }
-        let mut tidied = CollectedSessions::default();
-        if left.is_empty() {
-            return Ok(tidied);
-        }
-        // These must be durable first: the endings that the run acts on, the absence of claims, and
-        // the own claim, which allows to delete others.
-        objects.barrier()?;
-        for ended in left {
-            match collect(objects, ended) {
-                Ok(removed) => {
-                    tidied.objects += removed;
-                    tidied.sessions += usize::from(removed > 0);
-                }
-                // Another client removes what this one may not.
-                Err(error) if error.is_no_right() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(tidied)
     }
 }
 
-/// Sessions, with what is known of them.
-type Sessions<T> = BTreeSet<(SessionId, T)>;
-/// Their folders.
+/// Tidies for a session, and does not keep it alive.
+pub struct Tidier {
+    objects: Objects,
+    own: SessionId,
+}
+
+impl fmt::Debug for Tidier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tidier")
+            .field("own", &self.own)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Tidier {
+    /// Like [`Session::gc_sessions_after`], by the listing from when the session began.
+    ///
+    /// # Errors
+    /// Those of [`Session::gc_sessions`].
+    pub fn gc_sessions_by(&self, listing: &Listing) -> Result<CollectedSessions> {
+        gc(&self.objects, self.own, &endings(&listing.manifests))
+    }
+}
+
+fn gc(objects: &Objects, own: SessionId, endings: &[(SeriesId, SessionId)]) -> Result<CollectedSessions> {
+    let looked_at = endings
+        .iter()
+        .filter(|(series, id)| *series == READ_SERIES || is_in_turn(*id, own));
+    let looked_at: BTreeSet<(SessionId, SeriesId)> = looked_at.map(|(series, id)| (*id, *series)).collect();
+    let (looked_at, folders) = look_at(objects, looked_at, own)?;
+    let mut left = Vec::new();
+    for (id, series) in looked_at {
+        let folder = folders.get(&id).cloned().unwrap_or_default();
+        // A claim above the own one stays.
+        let is_read = series == READ_SERIES && id < own;
+        if is_read || !folder.heartbeats.is_empty() || !folder.checkpoints.is_empty() {
+            left.push(Left {
+                id,
+                series,
+                folder,
+                is_read,
+            });
+        }
+    }
+    let mut tidied = CollectedSessions::default();
+    if left.is_empty() {
+        return Ok(tidied);
+    }
+    // These must be durable first: the endings that the run acts on, the absence of claims, and
+    // the own claim, which allows to delete others.
+    objects.barrier()?;
+    for ended in left {
+        match collect(objects, ended) {
+            Ok(removed) => {
+                tidied.objects += removed;
+                tidied.sessions += usize::from(removed > 0);
+            }
+            // Another client removes what this one may not.
+            Err(error) if error.is_no_right() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(tidied)
+}
+
+/// A session's folder by its number.
 type Folders = BTreeMap<SessionId, Folder>;
 
-/// The folders of these sessions. In a far store a run looks at few of them, or at a young store's
-/// all, because each request takes a round trip.
+/// The folders of these sessions. In a far store, where each request takes a round trip, one
+/// listing has those of a young store, and of an old one a run looks at few.
 fn look_at(
     objects: &Objects,
-    sessions: Sessions<SeriesId>,
+    sessions: BTreeSet<(SessionId, SeriesId)>,
     own: SessionId,
-) -> Result<(Sessions<SeriesId>, Folders)> {
+) -> Result<(BTreeSet<(SessionId, SeriesId)>, Folders)> {
     if !objects.storage().is_far() {
         let folders = session_table::folders_of(objects, sessions.iter().map(|(id, _)| *id))?;
         return Ok((sessions, folders));
@@ -142,22 +166,36 @@ fn look_at(
         let folders = session_table::all_folders(objects)?;
         return Ok((sessions, folders));
     }
-    let (recent, older) = few_of(sessions, own);
-    let mut folders = session_table::folders_of(objects, recent.iter().map(|(id, _)| *id))?;
-    folders.extend(session_table::folders_of(
-        objects,
-        older.iter().map(|(id, _)| *id),
-    )?);
-    Ok((recent.into_iter().chain(older).collect(), folders))
+    let few = few_of(&sessions, own);
+    let mut folders = Folders::new();
+    for some in few.chunks(AT_ONCE) {
+        folders.extend(session_table::folders_of(
+            objects,
+            some.iter().map(|(id, _)| *id),
+        )?);
+    }
+    Ok((few.into_iter().collect(), folders))
 }
 
-/// The recent ones of these sessions, and a few of the older ones, other ones for each `own`.
-fn few_of<T: Ord + Copy>(sessions: Sessions<T>, own: SessionId) -> (Sessions<T>, Sessions<T>) {
-    let from = recent_from(own);
-    let (recent, older): (BTreeSet<_>, BTreeSet<_>) = sessions.into_iter().partition(|(id, _)| *id >= from);
-    let first = usize::try_from(mixed(own) >> 32).unwrap_or_default() % older.len().max(1);
-    let older = older.iter().cycle().skip(first).take(OLDER_MAX);
-    (recent, older.copied().collect())
+/// The newest of these sessions, and some of the others, other ones for each `own`. Of the others
+/// read sessions come first, because each session table reads them until they are removed.
+fn few_of(sessions: &BTreeSet<(SessionId, SeriesId)>, own: SessionId) -> Vec<(SessionId, SeriesId)> {
+    let newest = sessions.len().saturating_sub(AT_ONCE);
+    let (mut readers, mut others) = (Vec::new(), Vec::new());
+    for one in sessions.iter().take(newest) {
+        let kind = if one.1 == READ_SERIES {
+            &mut readers
+        } else {
+            &mut others
+        };
+        kind.push(*one);
+    }
+    let turned = |all: &[(SessionId, SeriesId)]| {
+        let first = usize::try_from(mixed(own) >> 32).unwrap_or_default() % all.len().max(1);
+        [&all[first..], &all[..first]].concat()
+    };
+    let older = turned(&readers).into_iter().chain(turned(&others)).take(AT_ONCE);
+    sessions.iter().skip(newest).copied().chain(older).collect()
 }
 
 /// A session with an ending, and the objects that it left.
@@ -244,15 +282,10 @@ fn mixed(own: SessionId) -> u64 {
     own.get().wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The first number that every run looks at.
-fn recent_from(own: SessionId) -> SessionId {
-    SessionId::new(own.get().saturating_sub(RECENT - 1).max(1)).unwrap_or(own)
-}
-
 /// Whether session `own` looks at this ended session.
 fn is_in_turn(id: SessionId, own: SessionId) -> bool {
     let turn = mixed(own) >> (u64::BITS - ROUNDS_LOG2);
-    id >= recent_from(own) || id.get() & ((1 << ROUNDS_LOG2) - 1) == turn
+    own.get().saturating_sub(id.get()) < RECENT || id.get() & ((1 << ROUNDS_LOG2) - 1) == turn
 }
 
 /// Removes heartbeats and checkpoints, except the checkpoint `keep`.
@@ -272,21 +305,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_far_store_is_asked_for_recent_sessions_and_in_turn_for_a_few_older_ones() {
+    fn a_far_store_is_asked_for_the_newest_sessions_and_in_turn_for_a_few_others() {
         let id = |number| SessionId::new(number).unwrap();
-        let all: BTreeSet<_> = (1..400).map(|number| (id(number), ())).collect();
+        let of = SeriesId::from_bytes([7; 16]);
+        let all: BTreeSet<_> = (1..400).map(|number| (id(number), of)).collect();
         let mut seen = BTreeSet::new();
         for own in 400..3000 {
-            let (recent, older) = few_of(all.clone(), id(own));
-            assert!(older.len() <= OLDER_MAX);
-            let from = id(own - RECENT + 1);
-            assert!(recent.iter().eq(all.iter().filter(|(id, _)| *id >= from)));
-            seen.extend(older);
+            let few = few_of(&all, id(own));
+            assert_eq!(few.len(), 2 * AT_ONCE);
+            assert!(few.iter().take(AT_ONCE).eq(all.iter().skip(399 - AT_ONCE)));
+            seen.extend(few);
         }
         assert_eq!(seen, all);
-        // Fewer than that are all looked at.
-        let few: BTreeSet<_> = [3, 5].map(|number| (id(number), ())).into();
-        assert_eq!(few_of(few.clone(), id(900)).1, few);
-        assert_eq!(few_of(BTreeSet::<(SessionId, ())>::new(), id(900)).1.len(), 0);
+        // Readers first.
+        let readers = [3, 90].map(|number| (id(number), READ_SERIES));
+        let with: BTreeSet<_> = all.into_iter().chain(readers).collect();
+        let few = few_of(&with, id(900));
+        assert!(readers.iter().all(|reader| few.contains(reader)));
+        // All of a few are looked at.
+        let some: BTreeSet<_> = with.iter().take(2 * AT_ONCE).copied().collect();
+        assert!(few_of(&some, id(900)).into_iter().collect::<BTreeSet<_>>() == some);
+        assert!(few_of(&BTreeSet::new(), id(900)).is_empty());
     }
 }

@@ -54,7 +54,7 @@ pub use commit::Committed;
 pub use damaged::DamagedObject;
 pub use epoch_guard::EpochGuard;
 pub use error::{EndedBy, SessionError};
-pub use gc_sessions::CollectedSessions;
+pub use gc_sessions::{CollectedSessions, Tidier};
 pub use heartbeat::Tick;
 pub use heartbeat_thread::{HeartbeatTask, HeartbeatThread};
 pub use lease::HeldLease;

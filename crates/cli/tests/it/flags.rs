@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::bed::{Bed, last, lines, noise};
+use crate::bed::{Bed, last, lines, noise, wait_until};
 use crate::pooled::Pooled;
-use crate::served::{Served, start_with};
+use crate::served::{Served, files_below, start_with};
 
 /// The flags in a help text, without those that every command has.
 fn flags_of(help: &str) -> BTreeSet<String> {
@@ -216,7 +218,28 @@ fn limits_of_a_server_are_taken() {
     let place = served.place.clone();
     let less = ["--memory-mib", "288", "--patience", "1"];
     (served.child, served.place) = start_with(&served.bed, &place, &less);
+    // So little memory is for two backups, and for one of an owner.
+    let machine = served.machine("b", "web", "write,list,read");
+    let [mut first, mut second] = [(); 2].map(|()| {
+        let mut command = machine.command(&["backup", "--stdin"]);
+        command.stdin(Stdio::piped());
+        command
+    });
+    let mut first = first.spawn().unwrap();
+    first.stdin.as_mut().unwrap().write_all(b"not all of it").unwrap();
+    wait_until(|| !files_below(&served.bed, "sessions").is_empty());
+    let mut second = second.spawn().unwrap();
+    drop(second.stdin.take());
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(second.try_wait().unwrap().is_none(), "it waits for the first one");
+    // By default it would wait half a minute for the first one.
+    let began = Instant::now();
     served.end();
+    assert!(began.elapsed() < Duration::from_secs(20));
+    for child in [&mut first, &mut second] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
     let bed = Bed::bare();
     bed.run(["serve", "srv", "--memory-mib", "100"]).expect(2);
     bed.run(["serve", "srv", "--patience", "long"]).expect(2);

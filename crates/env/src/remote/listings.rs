@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{TryStreamExt, future};
-use object_store::path::Path;
-use object_store::{ObjectMeta as RemoteMeta, ObjectStore};
+use object_store::ObjectMeta as RemoteMeta;
 
 use super::ObjectStoreStorage;
 use super::failure::storage_error;
@@ -120,15 +119,16 @@ impl ObjectStoreStorage {
     pub(super) async fn list_now(&self, of: ListingOf<'_>) -> Result<Listed, StorageError> {
         let began = self.listings.now();
         let listed = match of {
-            ListingOf::Objects(folder) => Listed::Objects(Arc::new(self.list_objects(folder, None).await?)),
+            ListingOf::Objects(folder) => Listed::Objects(Arc::new(self.list_objects(folder).await?)),
             ListingOf::Folders(folder) => Listed::Folders(Arc::new(self.list_sub_folders(folder).await?)),
         };
         self.listings.remember(of, began, &listed);
         Ok(listed)
     }
 
-    /// The objects of some sub-folders. Few are listed side by side. Of many, one listing begins at
-    /// the first one: the newest sessions are at the end of their folder.
+    /// The objects of some sub-folders. Few are listed side by side. Many are in one listing of the
+    /// whole folder: what a server lists behind a name depends on its order of names, which not all
+    /// have in common.
     pub(super) async fn list_some(
         &self,
         folder: &str,
@@ -136,33 +136,20 @@ impl ObjectStoreStorage {
     ) -> Result<Vec<ObjectMeta>, StorageError> {
         let folders = folders_in(folder, sub_folders)?;
         if folders.len() > REQUESTS_MAX {
-            // Names are in the order of their bytes, and a slash follows the sub-folder.
-            let first = folders.iter().min_by_key(|folder| format!("{folder}/"));
-            let mut listed = self.list_objects(folder, first.map(String::as_str)).await?;
+            let mut listed = self.list_objects(folder).await?;
             listed.retain(|meta| is_in(&meta.name, folder, sub_folders));
             return Ok(listed);
         }
-        let each = folders.iter().map(|folder| self.list_objects(folder, None));
+        let each = folders.iter().map(|folder| self.list_objects(folder));
         let mut listed = future::try_join_all(each).await?.concat();
         // The name of a folder may be a prefix of another's.
         listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(listed)
     }
 
-    /// The objects in a folder; of these, those behind a name.
-    async fn list_objects(
-        &self,
-        folder: &str,
-        behind: Option<&str>,
-    ) -> Result<Vec<ObjectMeta>, StorageError> {
+    async fn list_objects(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
         let path = self.folder_path(folder)?;
-        let listed = match behind {
-            Some(behind) => {
-                let offset = Path::from(format!("{}{behind}", self.prefix));
-                self.store.list_with_offset(path.as_ref(), &offset)
-            }
-            None => self.store.list(path.as_ref()),
-        };
+        let listed = self.store.list(path.as_ref());
         let metas = listed
             .try_collect::<Vec<RemoteMeta>>()
             .await

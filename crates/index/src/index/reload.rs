@@ -15,6 +15,9 @@ use crate::part::Part;
 use crate::run::Run;
 use crate::writer::RunId;
 
+/// So many parts are opened side by side, if each takes a round trip.
+const OPENED_AT_ONCE: usize = 8;
+
 impl Index {
     /// Looks for runs that other processes have written or merged since.
     ///
@@ -87,7 +90,13 @@ impl Index {
             .retain(|name| listed.iter().any(|object| object.name == *name));
         let mut each = listed.iter();
         self.set_has_unread(each.any(|object| names::parse_index_unread(&object.name).is_some()));
-        for object in listed {
+        let is_new =
+            |name: &&ObjectName| names::parse_index_run(name).is_some_and(|run| !known.contains_key(&run));
+        let new: Vec<&ObjectName> = listed.iter().map(|object| &object.name).filter(is_new).collect();
+        let is_far = self.inner.storage.is_far();
+        let threads = if is_far { new.len().min(OPENED_AT_ONCE) } else { 1 };
+        let mut opened = object::threaded(new.len(), threads, |at| self.open_part(new[at]))?.into_iter();
+        for object in &listed {
             let Some(name) = names::parse_index_run(&object.name) else {
                 continue;
             };
@@ -95,7 +104,7 @@ impl Index {
             *newest = object.put_at.max(*newest);
             let part = match known.get(&name) {
                 Some(part) => Some(Arc::clone(part)),
-                None => self.open_part(&object.name)?,
+                None => opened.next().flatten(),
             };
             let (run, number) = RunId::of(name);
             if let Some(part) = part {

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use container::Containers;
-use env::{ListingOf, Moment, ObjectMeta, StorageError};
+use env::{ObjectMeta, StorageError};
 use format::names;
 use types::{ContainerId, ContainerKind, Generation, SequenceNumber, SessionId};
 
@@ -26,9 +26,6 @@ pub(crate) struct ContainerExistence {
     own: SessionId,
     /// Containers that exist, by session; `None` where the storage does not tell.
     standing: Mutex<Standing>,
-    /// When the first container of a session was asked for. Its folders are then listed side by
-    /// side.
-    asked: Mutex<HashMap<SessionId, Moment>>,
     /// Containers that may be trimmed and have no body in the listing; and whether the body exists,
     /// once that was checked.
     suspects: Mutex<HashMap<ContainerId, Option<bool>>>,
@@ -40,7 +37,6 @@ impl ContainerExistence {
             containers,
             own,
             standing: Mutex::default(),
-            asked: Mutex::default(),
             suspects: Mutex::default(),
         }
     }
@@ -75,32 +71,44 @@ impl ContainerExistence {
         })
     }
 
-    /// A moment before the folders of a session were listed.
-    fn asked(&self, session: SessionId) -> Moment {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        *asked.entry(session).or_insert_with(|| {
-            let storage = &self.containers.env().storage;
-            let now = storage.moment();
-            let folders = [ContainerKind::Data, ContainerKind::Recipe]
-                .map(|kind| names::container_folder(kind, session));
-            storage.look_ahead(&folders.each_ref().map(|folder| ListingOf::Objects(folder)));
-            now
-        })
+    /// The kinds whose folders are listed when a container of this kind is first asked for. In a
+    /// far storage both kinds of a backup's containers are, because both will be asked for.
+    fn listed_with(&self, kind: ContainerKind) -> &'static [ContainerKind] {
+        const BOTH: [ContainerKind; 2] = [ContainerKind::Data, ContainerKind::Recipe];
+        match kind {
+            _ if BOTH.contains(&kind) && self.containers.env().storage.is_far() => &BOTH,
+            ContainerKind::Data => &[ContainerKind::Data],
+            ContainerKind::Recipe => &[ContainerKind::Recipe],
+            ContainerKind::Archive => &[ContainerKind::Archive],
+            ContainerKind::Catalog => &[ContainerKind::Catalog],
+            ContainerKind::Small => &[ContainerKind::Small],
+        }
+    }
+
+    /// The containers of a listing.
+    fn found(&self, objects: &[ObjectMeta]) -> HashMap<SequenceNumber, bool> {
+        let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
+        suspects.extend(without_body(objects).map(|id| (id, None)));
+        let ids = objects
+            .iter()
+            .filter_map(|object| names::parse_container(&object.name));
+        ids.map(|(id, _)| (id.sequence, true)).collect()
     }
 
     fn is_listed(&self, id: ContainerId) -> bool {
         let storage = &self.containers.env().storage;
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        let listed = standing.entry((id.session, id.kind)).or_insert_with(|| {
-            let folder = names::container_folder(id.kind, id.session);
-            let objects = storage.list_since(&folder, self.asked(id.session)).ok()?;
-            let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
-            suspects.extend(without_body(&objects).map(|id| (id, None)));
-            let ids = objects
-                .iter()
-                .filter_map(|object| names::parse_container(&object.name));
-            Some(ids.map(|(id, _)| (id.sequence, true)).collect())
-        });
+        if !standing.contains_key(&(id.session, id.kind)) {
+            let kinds = self.listed_with(id.kind);
+            let listed = object::threaded(kinds.len(), kinds.len(), |at| {
+                Ok::<_, ()>(storage.list(&names::container_folder(kinds[at], id.session)).ok())
+            });
+            for (kind, objects) in kinds.iter().zip(listed.unwrap_or_default()) {
+                let found = objects.map(|objects| self.found(&objects));
+                standing.entry((id.session, *kind)).or_insert(found);
+            }
+        }
+        let listed = standing.entry((id.session, id.kind)).or_default();
         listed.as_mut().is_none_or(|sequences| {
             *sequences.entry(id.sequence).or_insert_with(|| {
                 let asked = storage.head(&names::container(id, Generation::FIRST));

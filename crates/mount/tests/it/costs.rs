@@ -68,6 +68,25 @@ fn a_region_is_read_once_for_many_small_reads() {
     assert_eq!((all.len(), reads), (1_000_000, 0));
 }
 
+/// The kernel keeps what it was given. A second copy here would push out what it has not.
+#[test]
+fn what_a_long_read_has_passed_is_not_kept_a_second_time() {
+    let (bed, folder) = (Bed::new(), tempfile::tempdir().unwrap());
+    fs::write(folder.path().join("file"), noise(5, 4 << 20)).unwrap();
+    bed.back_up(folder.path(), "host", &[]);
+    let files = bed.files();
+    let file = number(&files, &format!("ids/1{}/file", folder.path().display()));
+    let whole = |offset| files.read_file(file, offset, 1 << 20).unwrap();
+    let small = |offset| bed.cost(|| files.read_file(file, offset, 4096).unwrap()).1;
+    assert_eq!(whole(2 << 20).len(), 1 << 20);
+    assert!(small((2 << 20) + 500_000) > 0);
+    // The region in which the read ended has what comes next, too.
+    assert_eq!(small((3 << 20) - 4096), 0);
+    // A shorter read keeps all.
+    files.read_file(file, 0, 500_000).unwrap();
+    assert_eq!(small(100_000), 0);
+}
+
 #[test]
 fn a_long_read_takes_many_regions_at_once() {
     let (bed, folder) = (Bed::new(), tempfile::tempdir().unwrap());
