@@ -23,6 +23,9 @@ impl RunningBytes {
     }
 }
 
+/// How long a backup waits for one with its number that is about to end.
+const SOON: Duration = Duration::from_secs(2);
+
 /// A namespace, and the number of an attempt in it.
 type Attempt = (String, u64);
 
@@ -44,11 +47,14 @@ impl RunningBackups {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A backup begins. `None`: one with this number runs.
+    /// A backup begins. `None`: one with this number runs. A client hears of its commit a moment
+    /// before the backup ends here, so this waits for such a moment.
     pub(crate) fn begin(&self, namespace: &str, attempt: u64, closer: &Closer) -> Option<RunningBackup<'_>> {
         let attempt = (namespace.to_owned(), attempt);
-        let mut all = self.all();
-        if all.contains_key(&attempt) {
+        let runs = |all: &mut BTreeMap<Attempt, Closer>| all.contains_key(&attempt);
+        let waited = self.ended.wait_timeout_while(self.all(), SOON, runs);
+        let (mut all, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
             return None;
         }
         all.insert(attempt.clone(), closer.clone());
@@ -80,5 +86,26 @@ impl Drop for RunningBackup<'_> {
     fn drop(&mut self) {
         self.all.all().remove(&self.attempt);
         self.all.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_number_is_free_a_moment_after_its_commit() {
+        let (all, closer) = (RunningBackups::default(), Closer::new(|| ()));
+        let first = all.begin("web", 7, &closer).unwrap();
+        thread::scope(|scope| {
+            let second = scope.spawn(|| all.begin("web", 7, &closer).is_some());
+            assert!(all.begin("web", 8, &closer).is_some());
+            drop(first);
+            assert!(second.join().unwrap());
+        });
+        let _again = all.begin("web", 7, &closer).unwrap();
+        assert!(all.begin("web", 7, &closer).is_none());
     }
 }
