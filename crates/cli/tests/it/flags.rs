@@ -229,7 +229,7 @@ fn limits_of_a_server_are_taken() {
     first.stdin.as_mut().unwrap().write_all(b"not all of it").unwrap();
     wait_until(|| !files_below(&served.bed, "sessions").is_empty());
     let mut second = second.spawn().unwrap();
-    drop(second.stdin.take());
+    second.stdin.take().unwrap().write_all(b"all of it").unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     assert!(second.try_wait().unwrap().is_none(), "it waits for the first one");
     // By default it would wait half a minute for the first one.
