@@ -11,11 +11,11 @@ use std::sync::Arc;
 use recipe::{ChunkRef, ChunkRefs, Place, RecipeError, StoreReader, TreeRoot};
 
 use crate::cache::Cache;
-use crate::regions::{LastRegion, Regions};
+use crate::regions::{LastRegion, Passed, Regions};
 
 /// A window's length in bytes.
 pub(crate) const WINDOW_BYTES: u64 = 1 << 20;
-/// Of a read of so many bytes or more, only the last region is kept.
+/// A read of so many bytes or more keeps only regions of which it has a part.
 const LONG_BYTES: u64 = 512 << 10;
 /// So many bytes of a stream are searched for a hole. A program may always be told that the file
 /// has no hole, and a search costs the nodes of all that is searched.
@@ -98,9 +98,9 @@ impl Contents {
         range: Range<u64>,
         out: &mut Vec<u8>,
     ) -> Result<(), RecipeError> {
-        // The kernel keeps what it is given. Memory here is for what it has not.
+        // The kernel keeps what it is given, and need not be given it again.
         let is_long = range.end - range.start >= LONG_BYTES;
-        let mut passed = LastRegion::default();
+        let mut passed = Passed::default();
         for part in windows_of(&range) {
             let references = self.of_range(reader, stream, &part)?;
             let needed = within(&references, &part);

@@ -128,6 +128,13 @@ impl LastRegion {
     }
 }
 
+/// How much of a region a long read has passed.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    last: LastRegion,
+    chunks: usize,
+}
+
 /// The cache of regions.
 #[derive(Debug)]
 pub(crate) struct Regions {
@@ -206,21 +213,24 @@ impl Regions {
         self.cache.get((view.id(), view.generation(), index))
     }
 
-    /// Drops the regions that these references need, but the last one: what follows may need it.
-    /// With the next references it goes, too.
+    /// Drops the regions of which these references have every chunk.
     pub(crate) fn let_go<'r>(
         &self,
         reader: &dyn StoreReader,
         references: impl Iterator<Item = &'r ChunkRef>,
-        last: &mut LastRegion,
+        passed: &mut Passed,
     ) {
         for reference in references {
             let Place::At(at) = reference.place else { continue };
-            if last.get(at).is_none()
-                && let Some(next) = self.held(reader, at)
-                && let Some(passed) = last.0.replace(next)
+            if passed.last.get(at).is_none() {
+                passed.last.0 = self.held(reader, at);
+                passed.chunks = 0;
+            }
+            passed.chunks += 1;
+            if let Some(region) = &passed.last.0
+                && passed.chunks == region.positions.len()
             {
-                self.cache.forget(passed.key());
+                self.cache.forget(region.key());
             }
         }
     }

@@ -107,7 +107,8 @@ impl HostedBackup {
     /// the healed ones. Nothing that fails here harms the backup.
     #[must_use]
     pub fn after_commit(&self, store: &Store, committed: &Committed) -> (Vec<Healed>, Vec<Warning>) {
-        let mut warnings = Vec::from_iter(self.begun.tidying.end());
+        // Its client waits for the answer, so this does not wait.
+        let mut warnings = Vec::from_iter(self.begun.tidying.ended());
         let index = &self.begun.index;
         let now = store.env.storage.moment();
         let healed = store.after_commit(committed, now, index, &Monitor::default(), &mut warnings);

@@ -29,6 +29,15 @@ impl Tidying {
         (Self(Mutex::new(thread.ok())), None)
     }
 
+    /// What could not be removed, once, if that is known. Waits for nothing.
+    pub(crate) fn ended(&self) -> Option<Warning> {
+        let mut thread = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = thread.as_ref().is_some_and(JoinHandle::is_finished);
+        drop(thread.take_if(|_| !is_over));
+        drop(thread);
+        self.end()
+    }
+
     /// Waits for the end. Returns what could not be removed, once.
     pub(crate) fn end(&self) -> Option<Warning> {
         let thread = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;

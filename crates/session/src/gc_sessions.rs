@@ -13,7 +13,7 @@
 //! Removing twice does no harm, and any number of processes may do it at once. A session that ended
 //! long ago has nothing left, nearly always. So a run looks only at read sessions, recent sessions
 //! and a few others, which differ from run to run. The cost follows the number of new sessions. In
-//! a far store with many sessions it looks at sixteen.
+//! a far store with many sessions it looks at 48.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -40,8 +40,12 @@ const ROUNDS_LOG2: u32 = 6;
 /// In a far store whose numbers are not above this one, one listing has all sessions: some ten
 /// requests.
 const YOUNG: u64 = 4096;
-/// In another far store a run looks at so many of the newest sessions, and at so many others. A
-/// storage lists so many folders side by side.
+/// In another far store a run looks at so many of the newest sessions. Readers tidy once in 16
+/// numbers, and each reader is looked at twice until it is gone.
+const NEWEST: usize = 40;
+/// It looks at so many others: half of them readers, as far as there are.
+const OTHERS: usize = 8;
+/// A storage lists so many folders side by side.
 const AT_ONCE: usize = 8;
 
 /// The result of tidying.
@@ -177,10 +181,9 @@ fn look_at(
     Ok((few.into_iter().collect(), folders))
 }
 
-/// The newest of these sessions, and some of the others, other ones for each `own`. Of the others
-/// read sessions come first, because each session table reads them until they are removed.
+/// The newest of these sessions, and some of the others, other ones for each `own`.
 fn few_of(sessions: &BTreeSet<(SessionId, SeriesId)>, own: SessionId) -> Vec<(SessionId, SeriesId)> {
-    let newest = sessions.len().saturating_sub(AT_ONCE);
+    let newest = sessions.len().saturating_sub(NEWEST);
     let (mut readers, mut others) = (Vec::new(), Vec::new());
     for one in sessions.iter().take(newest) {
         let kind = if one.1 == READ_SERIES {
@@ -194,7 +197,10 @@ fn few_of(sessions: &BTreeSet<(SessionId, SeriesId)>, own: SessionId) -> Vec<(Se
         let first = usize::try_from(mixed(own) >> 32).unwrap_or_default() % all.len().max(1);
         [&all[first..], &all[..first]].concat()
     };
-    let older = turned(&readers).into_iter().chain(turned(&others)).take(AT_ONCE);
+    let (readers, others) = (turned(&readers), turned(&others));
+    let of_readers = readers.len().min(OTHERS - others.len().min(OTHERS / 2));
+    let others = others.into_iter().take(OTHERS - of_readers);
+    let older = readers.into_iter().take(of_readers).chain(others);
     sessions.iter().skip(newest).copied().chain(older).collect()
 }
 
@@ -312,18 +318,25 @@ mod tests {
         let mut seen = BTreeSet::new();
         for own in 400..3000 {
             let few = few_of(&all, id(own));
-            assert_eq!(few.len(), 2 * AT_ONCE);
-            assert!(few.iter().take(AT_ONCE).eq(all.iter().skip(399 - AT_ONCE)));
+            assert_eq!(few.len(), NEWEST + OTHERS);
+            assert!(few.iter().take(NEWEST).eq(all.iter().skip(399 - NEWEST)));
             seen.extend(few);
         }
         assert_eq!(seen, all);
-        // Readers first.
-        let readers = [3, 90].map(|number| (id(number), READ_SERIES));
-        let with: BTreeSet<_> = all.into_iter().chain(readers).collect();
-        let few = few_of(&with, id(900));
-        assert!(readers.iter().all(|reader| few.contains(reader)));
+        // Neither readers nor others keep the rest from their turn.
+        for (count, looked_at) in [(0, 0), (2, 2), (90, 4)] {
+            let readers = (1000..1000 + count).map(|number| (id(number), READ_SERIES));
+            let newest = (2000..2000 + NEWEST as u64).map(|number| (id(number), of));
+            let with: BTreeSet<_> = all.iter().copied().chain(readers).chain(newest).collect();
+            let few = few_of(&with, id(3000));
+            assert_eq!(few.len(), NEWEST + OTHERS);
+            let readers = few.iter().filter(|one| one.1 == READ_SERIES).count();
+            assert_eq!(readers, looked_at);
+        }
+        let readers: BTreeSet<_> = (1..99).map(|number| (id(number), READ_SERIES)).collect();
+        assert_eq!(few_of(&readers, id(900)).len(), NEWEST + OTHERS);
         // All of a few are looked at.
-        let some: BTreeSet<_> = with.iter().take(2 * AT_ONCE).copied().collect();
+        let some: BTreeSet<_> = all.iter().take(NEWEST + OTHERS).copied().collect();
         assert!(few_of(&some, id(900)).into_iter().collect::<BTreeSet<_>>() == some);
         assert!(few_of(&BTreeSet::new(), id(900)).is_empty());
     }
