@@ -325,14 +325,11 @@ impl Regions {
         at: ChunkLocation,
         last: &'l mut LastRegion,
     ) -> Result<&'l Region, RecipeError> {
-        if last.get(at).is_none() {
-            last.0 = None;
-            let region = self.region(reader, at)?;
-            return Ok(last.0.insert(region));
-        }
-        last.0
-            .as_deref()
-            .ok_or_else(|| RecipeError::Other("no region".into()))
+        let region = match last.0.take().filter(|region| region.has(at)) {
+            Some(region) => region,
+            None => self.region(reader, at)?,
+        };
+        Ok(last.0.insert(region))
     }
 
     /// Appends the bytes of a chunk that a reference names: `len` of them from `skip` on.
@@ -366,11 +363,9 @@ impl Regions {
         let mut open = Vec::new();
         for reference in references {
             let Place::At(at) = reference.place else { continue };
-            if last.get(at).is_none() {
-                // What could not be loaded is left to its use.
-                last.0 = self.held(reader, at);
-            }
-            if let Some(region) = last.get(at)
+            // What could not be loaded is left to its use.
+            if self.has(reader, reference, &mut last)
+                && let Some(region) = last.get(at)
                 && let Some(slot) = region.unverified(at)
             {
                 open.push((Arc::clone(region), slot));
