@@ -1,4 +1,4 @@
-//! A region of one generation is not taken for that of another.
+//! A region of one generation is not taken for that of another, and wrong bytes for no chunk.
 
 use crypto::{DomainKey, Fingerprinter};
 use format::container::{CatalogEntry, Codec, RegionRow};
@@ -124,4 +124,33 @@ fn a_region_of_a_newer_generation_is_not_taken_for_that_of_the_old_one() {
             .unwrap();
         assert_eq!(read, chunk);
     }
+}
+
+#[test]
+fn a_chunk_of_wrong_bytes_stays_unverified_beside_right_ones() {
+    let (reader, regions) = (Rewritten::new(), Regions::new(1 << 20));
+    let view = Arc::clone(&reader.views[0]);
+    let at = |slot| ChunkLocation {
+        container: id(),
+        slot: Slot::new(slot).unwrap(),
+    };
+    let index = view.region_of(at(0).slot).unwrap();
+    let region = Region::new(view, PlainRegion::from_sent(index, b"oneTWO".to_vec()));
+    let (key, bytes) = (region.key(), region.bytes());
+    regions.cache.put(key, Arc::new(region), bytes);
+    let references = [0, 1].map(|slot: u32| ChunkRef {
+        place: Place::At(at(slot)),
+        fingerprint: reader.fingerprinter.chunk(CHUNKS[slot as usize]),
+        offset: 0,
+        len: 3,
+        skip: 0,
+        chunk_len: 3,
+    });
+    regions.verify(&reader, references.iter());
+    let read = |slot: u32| {
+        let (mut last, mut read) = (LastRegion::default(), Vec::new());
+        let reference = &references[slot as usize];
+        regions.append(&reader, at(slot), reference, (0, 3), &mut last, &mut read)
+    };
+    assert!(read(0).is_ok() && read(1).is_err());
 }
