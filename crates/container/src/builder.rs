@@ -25,6 +25,8 @@ use crate::view::{Contents, Regions};
 
 /// Stored bytes that a builder reserves: the default target [Guo 3.1], and a region beyond it.
 const RESERVED_BYTES: usize = (16 << 20) + (1 << 20);
+/// Stored bytes for which a growing container has room at first.
+const SMALL_BYTES: usize = 256 << 10;
 /// Catalog bytes of an entry: fingerprint and length, and a node's further columns.
 const ENTRY_BYTES: u64 = Fingerprint::BYTES as u64 + 3;
 
@@ -149,6 +151,12 @@ impl ContainerBuilder {
     #[must_use]
     pub fn new(id: ContainerId, generation: Generation) -> Self {
         Self::in_buffer(id, generation, AlignedBuffer::with_capacity(RESERVED_BYTES))
+    }
+
+    /// An empty container that is small, as a rule. Its memory grows with it.
+    #[must_use]
+    pub fn growing(id: ContainerId, generation: Generation) -> Self {
+        Self::in_buffer(id, generation, AlignedBuffer::with_capacity(SMALL_BYTES))
     }
 
     /// An empty container in the caller's buffer. Its bytes are cleared.

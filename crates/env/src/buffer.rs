@@ -9,6 +9,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use memmap2::MmapMut;
+
 /// Direct reads and writes have addresses, lengths and offsets that are multiples of this. No disk
 /// that we know has larger blocks. If one has, the system refuses the request, and the storage
 /// reads or writes through the page cache.
@@ -20,31 +22,55 @@ const HUGE_BYTES: usize = 2 << 20;
 /// A growing run of bytes in aligned memory. It returns to its pool, if it has one, when it is
 /// dropped.
 pub struct AlignedBuffer {
-    memory: Vec<u8>,
+    memory: Memory,
     /// Offset of the bytes in `memory`.
     start: usize,
+    /// Bytes that fit behind it.
+    capacity: usize,
     len: usize,
     pool: Option<Arc<Shelf>>,
+}
+
+/// The memory of a buffer.
+enum Memory {
+    /// The allocator's. It may keep what it gets back, in pieces that fit nothing else.
+    Allocated(Vec<u8>),
+    /// The system's. It has it back when the buffer is dropped.
+    Mapped(MmapMut),
 }
 
 impl AlignedBuffer {
     /// An empty buffer with room for so many bytes. Untouched memory costs nothing yet.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
-        let mut buffer = Self {
-            memory: Vec::new(),
-            start: 0,
+        Self::of(bytes, |len| Memory::Allocated(vec![0; len]))
+    }
+
+    /// The same in memory of its own: for large buffers that are kept and used again.
+    #[must_use]
+    pub fn mapped(bytes: usize) -> Self {
+        Self::of(bytes, |len| {
+            let mapped = MmapMut::map_anon(len);
+            // Without a mapping, the allocator has the last word.
+            mapped.map_or_else(|_| Memory::Allocated(vec![0; len]), Memory::Mapped)
+        })
+    }
+
+    fn of(bytes: usize, memory: impl FnOnce(usize) -> Memory) -> Self {
+        let (memory, start) = aligned(bytes, memory);
+        Self {
+            memory,
+            start,
+            capacity: bytes.next_multiple_of(ALIGN_BYTES),
             len: 0,
             pool: None,
-        };
-        buffer.memory = aligned(bytes, &mut buffer.start);
-        buffer
+        }
     }
 
     /// Bytes that fit without moving; a multiple of [`ALIGN_BYTES`].
     #[must_use]
     pub fn capacity(&self) -> usize {
-        (self.memory.len() - self.start) & !(ALIGN_BYTES - 1)
+        self.capacity
     }
 
     /// Adds bytes.
@@ -79,19 +105,21 @@ impl AlignedBuffer {
         if more <= self.capacity() - self.len {
             return;
         }
-        let mut start = 0;
-        let wanted = (self.len + more).max(2 * self.capacity());
-        let mut memory = aligned(wanted, &mut start);
-        memory[start..start + self.len].copy_from_slice(self);
-        (self.memory, self.start) = (memory, start);
+        let mut longer = Self::with_capacity((self.len + more).max(2 * self.capacity));
+        longer.memory[longer.start..][..self.len].copy_from_slice(self);
+        (self.memory, self.start, self.capacity) = (longer.take_memory(), longer.start, longer.capacity);
+    }
+
+    fn take_memory(&mut self) -> Memory {
+        std::mem::replace(&mut self.memory, Memory::Allocated(Vec::new()))
     }
 }
 
-/// Zeroed memory with an aligned `start`. `bytes`, rounded up to whole blocks, fit after it.
-fn aligned(bytes: usize, start: &mut usize) -> Vec<u8> {
+/// Zeroed memory, and an aligned offset in it. `bytes`, rounded up to whole blocks, fit behind it.
+fn aligned(bytes: usize, memory: impl FnOnce(usize) -> Memory) -> (Memory, usize) {
     let room = bytes.next_multiple_of(ALIGN_BYTES);
     if room == 0 {
-        return Vec::new();
+        return (Memory::Allocated(Vec::new()), 0);
     }
     let align = if room < HUGE_BYTES {
         ALIGN_BYTES
@@ -99,14 +127,13 @@ fn aligned(bytes: usize, start: &mut usize) -> Vec<u8> {
         HUGE_BYTES
     };
     // Pages before and after are never touched, so the system never provides them.
-    let mut memory = vec![0; room + align - 1];
-    *start = memory.as_ptr().align_offset(align);
-    assert!(*start < align, "bytes can be aligned to any power of two");
-    memory.truncate(*start + room);
+    let mut memory = memory(room + align - 1);
+    let start = memory.as_ptr().align_offset(align);
+    assert!(start < align, "bytes can be aligned to any power of two");
     if align == HUGE_BYTES {
-        ask_for_huge_pages(&mut memory[*start..]);
+        ask_for_huge_pages(&mut memory[start..start + room]);
     }
-    memory
+    (memory, start)
 }
 
 /// Requests pages of 2 MiB, if the system has them. A disk's request takes a limited number of
@@ -130,6 +157,25 @@ fn ask_for_huge_pages(memory: &mut [u8]) {
 #[cfg(not(target_os = "linux"))]
 fn ask_for_huge_pages(_: &mut [u8]) {}
 
+impl Deref for Memory {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Allocated(bytes) => bytes,
+            Self::Mapped(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Allocated(bytes) => bytes,
+            Self::Mapped(bytes) => bytes,
+        }
+    }
+}
+
 impl Deref for AlignedBuffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
@@ -152,10 +198,10 @@ impl fmt::Debug for AlignedBuffer {
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
         if let Some(shelf) = self.pool.take() {
-            let (memory, start) = (std::mem::take(&mut self.memory), self.start);
             shelf.keep(Self {
-                memory,
-                start,
+                memory: self.take_memory(),
+                start: self.start,
+                capacity: self.capacity,
                 len: 0,
                 pool: None,
             });
@@ -194,7 +240,7 @@ impl AlignedPool {
     #[must_use]
     pub fn take(&self) -> AlignedBuffer {
         let spare = self.shelf.spare().pop();
-        let mut buffer = spare.unwrap_or_else(|| AlignedBuffer::with_capacity(self.shelf.capacity));
+        let mut buffer = spare.unwrap_or_else(|| AlignedBuffer::mapped(self.shelf.capacity));
         buffer.pool = Some(Arc::clone(&self.shelf));
         buffer
     }

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use env::{ALIGN_BYTES, AlignedBuffer};
 
-/// So many bytes of spare buffers are kept.
-const SPARE_BYTES_MAX: usize = 48 << 20;
+/// So many bytes of spare buffers are kept: what many backups that take turns use together.
+const SPARE_BYTES_MAX: usize = 80 << 20;
 /// If more buffers than this are in use, they are scarce: it is more than the queues and a window
 /// of look-up hold.
 const LENT_MAX: usize = 64;
@@ -75,9 +75,10 @@ impl BufferPool {
             .unwrap_or_else(PoisonError::into_inner)
             .pop();
         self.shared.lent.fetch_add(1, Ordering::Relaxed);
+        let is_new = spare.is_none();
         let bytes = spare.unwrap_or_else(|| {
             let size = self.shared.headroom + self.shared.capacity;
-            let mut bytes = AlignedBuffer::with_capacity(size);
+            let mut bytes = AlignedBuffer::mapped(size);
             bytes.grow_to(size);
             bytes
         });
@@ -85,6 +86,7 @@ impl BufferPool {
             bytes,
             start: self.shared.headroom,
             end: self.shared.headroom,
+            is_new,
             home: Arc::clone(&self.shared),
         }
     }
@@ -96,6 +98,7 @@ pub(crate) struct Buffer {
     bytes: AlignedBuffer,
     start: usize,
     end: usize,
+    is_new: bool,
     home: Arc<Shared>,
 }
 
@@ -138,6 +141,13 @@ impl Buffer {
     #[must_use]
     pub(crate) fn is_scarce(&self) -> bool {
         self.home.lent.load(Ordering::Relaxed) > LENT_MAX
+    }
+
+    /// Whether its memory is new. The system provides a new page when it is touched first, which
+    /// takes longer than many a source.
+    #[must_use]
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// Whether nothing more fits.

@@ -10,7 +10,7 @@ use env::Clock;
 use crate::buffer::{Buffer, BufferPool};
 use crate::client::piece::{Batch, CopyRange, Op};
 use crate::client::stages::ClientStages;
-use crate::client::turns::{BackupTurns, Turns};
+use crate::client::turns::{BackupTurns, Part, Turns};
 use crate::counters::Counters;
 use crate::dedup::StreamIndex;
 use crate::error::{Failure, Halt, IngestError};
@@ -209,8 +209,7 @@ impl<'a> SourceInput<'a> {
             buffer,
             ops: ops.0,
         };
-        self.turns.send(bytes, || self.output.send(batch))?;
-        Ok(())
+        self.send(batch)
     }
 
     /// The pool of buffers.
@@ -262,9 +261,15 @@ impl<'a> SourceInput<'a> {
             return Ok(());
         }
         let buffer = open.buffer.take().unwrap_or_else(|| pool.take());
-        let bytes = buffer.filled().len();
-        let batch = Batch { stream, buffer, ops };
-        self.turns.send(bytes, || self.output.send(batch))?;
+        self.send(Batch { stream, buffer, ops })
+    }
+
+    fn send(&mut self, batch: Batch) -> Result<(), Halt> {
+        let part = Part {
+            bytes: batch.buffer.filled().len(),
+            is_in_new_memory: batch.buffer.is_new(),
+        };
+        self.turns.send(part, || self.output.send(batch))?;
         Ok(())
     }
 

@@ -5,8 +5,8 @@
 //! of them go on at a time, for some MiB each, and the others wait before they read more.
 //!
 //! Nothing depends on a turn but speed:
-//! - A backup that waits for a disk, a network or its store takes no turns for some MiB. Without
-//!   them it waits for nobody.
+//! - A backup that waits for a disk or a network to deliver its source takes no turns for some MiB.
+//!   Without them it waits for nobody.
 //! - A backup that has sent nothing for [`STALL`] loses its turn to the next one that waits. So a
 //!   source that stops costs the others that time once.
 
@@ -22,10 +22,8 @@ use crate::stage::{WaitFor, waiting};
 const TURN_BYTES: usize = 16 << 20;
 /// Bytes that a slow backup sends before it takes turns again.
 const SLOW_BYTES: usize = 32 << 20;
-/// A backup is slow if the next stage waits for its source, which delivers less than 1 GB/s ...
+/// A backup is slow if the next stage waits for its source, which delivers less than 1 GB/s.
 const READ_NANOS_A_BYTE: u128 = 1;
-/// ... or if it moves less than 250 MB/s.
-const NANOS_A_BYTE: u128 = 4;
 /// Bytes over which that is judged.
 const JUDGED_BYTES: usize = 4 << 20;
 /// A backup loses its turn after so long.
@@ -71,6 +69,14 @@ pub(crate) struct BackupTurns<'a> {
     judged: Judged,
     /// When the source began to work on what is sent next.
     since: Duration,
+}
+
+/// What a backup sends at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) bytes: usize,
+    /// Reading was slow because of that, whatever the source.
+    pub(crate) is_in_new_memory: bool,
 }
 
 /// The bytes and times since a backup was last judged.
@@ -208,14 +214,20 @@ impl BackupTurns<'_> {
         }
     }
 
-    /// Sends so many bytes by `send`, which may wait for the next stage.
-    pub(crate) fn send<R>(&mut self, bytes: usize, send: impl FnOnce() -> R) -> R {
+    /// Sends a part by `send`, which may wait for the next stage.
+    pub(crate) fn send<R>(&mut self, part: Part, send: impl FnOnce() -> R) -> R {
+        let Part {
+            bytes,
+            is_in_new_memory,
+        } = part;
         let read = self.clock.monotonic();
         let result = send();
         let sent = self.clock.monotonic();
-        self.judged.bytes += bytes;
-        self.judged.reading += read.saturating_sub(self.since);
-        self.judged.sending += sent.saturating_sub(read);
+        if !is_in_new_memory {
+            self.judged.bytes += bytes;
+            self.judged.reading += read.saturating_sub(self.since);
+            self.judged.sending += sent.saturating_sub(read);
+        }
         self.since = sent;
         self.slow = self.slow.saturating_sub(bytes);
         self.left = self.left.saturating_sub(bytes);
@@ -245,9 +257,7 @@ impl Judged {
             reading,
             sending,
         } = std::mem::take(self);
-        let (bytes, all) = (bytes as u128, reading + sending);
-        let waits_for_source = reading > sending && reading.as_nanos() > READ_NANOS_A_BYTE * bytes;
-        waits_for_source || all.as_nanos() > NANOS_A_BYTE * bytes
+        reading > sending && reading.as_nanos() > READ_NANOS_A_BYTE * bytes as u128
     }
 }
 

@@ -142,11 +142,11 @@ impl Builders {
 
     fn open(&self, kind: ContainerKind) -> Result<ContainerBuilder, IngestError> {
         let id = self.sequences.next(kind)?;
-        Ok(ContainerBuilder::in_buffer(
-            id,
-            Generation::FIRST,
-            self.pools.buffers().take(),
-        ))
+        Ok(if kind == ContainerKind::Data {
+            ContainerBuilder::in_buffer(id, Generation::FIRST, self.pools.buffers().take())
+        } else {
+            ContainerBuilder::growing(id, Generation::FIRST)
+        })
     }
 
     fn flush_nodes(&mut self) {

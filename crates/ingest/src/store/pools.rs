@@ -13,6 +13,9 @@ use crate::workers::{ThreadPool, Workers};
 /// estimate.
 const CONTAINER_SLACK_BYTES: usize = 1 << 20;
 
+/// A share of this or less is a container's whole length.
+const SMALL_SHARE_BYTES: u64 = 2 << 20;
+
 /// So many buffers of containers are kept that nobody uses: those of two writers, and one.
 const SPARE_MAX: usize = 3;
 
@@ -45,9 +48,12 @@ impl StorePools {
         self.running.begin()
     }
 
-    /// Stored bytes at which a container of a backup closes now, whatever its target.
+    /// Stored bytes at which a container of a backup closes now, whatever its target. Its last
+    /// region may go beyond, and belongs to the share. A small share is not made smaller by that.
     pub(crate) fn container_bytes_max(&self) -> u64 {
-        self.open_bytes / self.running.now().max(1) as u64
+        let share = self.open_bytes / self.running.now().max(1) as u64;
+        let without_region = share.saturating_sub(CONTAINER_SLACK_BYTES as u64);
+        without_region.max(share.min(SMALL_SHARE_BYTES))
     }
 
     /// At least so many threads, for a backup's jobs.
@@ -70,15 +76,20 @@ mod tests {
     #[test]
     fn backups_that_run_share_the_memory_of_open_containers() {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let pools = StorePools::new(1 << 20, 900, &clock);
-        assert_eq!(pools.container_bytes_max(), 900, "nobody runs");
+        let mib = 1 << 20;
+        let pools = StorePools::new(1 << 20, 9 * mib, &clock);
+        assert_eq!(pools.container_bytes_max(), 8 * mib, "nobody runs");
         let first = pools.begin();
-        assert_eq!(pools.container_bytes_max(), 900);
-        let others = [pools.begin(), pools.clone().begin()];
-        assert_eq!(pools.container_bytes_max(), 300);
-        drop(first);
-        assert_eq!(pools.container_bytes_max(), 450);
+        assert_eq!(pools.container_bytes_max(), 8 * mib);
+        let mut others = vec![pools.begin(), pools.clone().begin()];
+        assert_eq!(pools.container_bytes_max(), 2 * mib);
+        others.push(pools.begin());
+        assert_eq!(pools.container_bytes_max(), 2 * mib, "of 2.25 MiB");
+        others.extend((0..5).map(|_| pools.begin()));
+        assert_eq!(pools.container_bytes_max(), mib);
         drop(others);
-        assert_eq!(pools.container_bytes_max(), 900);
+        assert_eq!(pools.container_bytes_max(), 8 * mib);
+        drop(first);
+        assert_eq!(pools.container_bytes_max(), 8 * mib);
     }
 }

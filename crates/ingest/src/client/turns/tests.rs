@@ -7,6 +7,20 @@ use super::*;
 
 const MIB: usize = 1 << 20;
 
+fn bytes(bytes: usize) -> Part {
+    Part {
+        bytes,
+        is_in_new_memory: false,
+    }
+}
+
+fn in_new_memory(bytes: usize) -> Part {
+    Part {
+        bytes,
+        is_in_new_memory: true,
+    }
+}
+
 /// Waits until something is so. `false`: that takes too long.
 fn wait_until(is_so: impl Fn() -> bool) -> bool {
     let began = SystemClock.monotonic();
@@ -61,10 +75,10 @@ fn a_turn_ends_with_its_bytes() {
     let turns = Turns::of(1);
     let clock = ManualClock::default();
     let mut one = with_turn(&turns, &clock);
-    assert_eq!(one.send(TURN_BYTES - 1, || "sent"), "sent");
+    assert_eq!(one.send(bytes(TURN_BYTES - 1), || "sent"), "sent");
     one.take(|| true);
     assert_eq!(holders(&turns), [0], "it is the same turn");
-    one.send(1, || ());
+    one.send(bytes(1), || ());
     assert!(holders(&turns).is_empty());
 }
 
@@ -82,10 +96,10 @@ fn a_backup_that_sends_nothing_loses_its_turn_to_the_next_one() {
         let mut passed = Duration::ZERO;
         while passed + step < STALL {
             passed += step;
-            busy.send(MIB / 32, || clock.advance(step));
+            busy.send(bytes(MIB / 32), || clock.advance(step));
         }
         assert!(!waits.is_finished(), "nobody has stalled for long enough");
-        busy.send(MIB / 32, || clock.advance(step));
+        busy.send(bytes(MIB / 32), || clock.advance(step));
         let is_over = wait_until(|| waits.is_finished());
         // So that the other one ends in any case.
         drop(busy);
@@ -94,7 +108,7 @@ fn a_backup_that_sends_nothing_loses_its_turn_to_the_next_one() {
     });
     // It learns of it when it sends.
     assert_eq!(still.held, Some(1));
-    still.send(1, || ());
+    still.send(bytes(1), || ());
     assert_eq!(still.held, None);
     drop(still);
     assert!(holders(&turns).is_empty());
@@ -118,23 +132,26 @@ fn a_slow_backup_takes_no_turns_for_some_time() {
     let clock = ManualClock::default();
     let nanos = |count: usize| Duration::from_nanos(u64::try_from(count).unwrap());
     for (reading, sending, is_slow) in [
-        (JUDGED_BYTES, 3 * JUDGED_BYTES, false),
+        (JUDGED_BYTES, 0, false),
         (JUDGED_BYTES + 1, JUDGED_BYTES, true),
         (JUDGED_BYTES + 1, JUDGED_BYTES + 1, false),
-        (0, 4 * JUDGED_BYTES + 1, true),
+        (0, 100 * JUDGED_BYTES, false),
     ] {
         let mut one = with_turn(&turns, &clock);
+        clock.advance(nanos(100 * JUDGED_BYTES));
+        one.send(in_new_memory(JUDGED_BYTES), || ());
+        assert!(one.held.is_some(), "new memory is slow, not the source");
         // Steps without bytes are judged with the bytes that follow.
         clock.advance(nanos(reading));
-        one.send(0, || clock.advance(nanos(sending)));
+        one.send(bytes(0), || clock.advance(nanos(sending)));
         assert!(one.held.is_some());
-        one.send(JUDGED_BYTES, || ());
+        one.send(bytes(JUDGED_BYTES), || ());
         assert_eq!(one.held.is_none(), is_slow, "{reading} {sending}");
         if is_slow {
-            one.send(SLOW_BYTES - 1, || ());
+            one.send(bytes(SLOW_BYTES - 1), || ());
             one.take(|| true);
             assert!(one.held.is_none());
-            one.send(1, || ());
+            one.send(bytes(1), || ());
         }
         one.take(|| true);
         assert!(one.held.is_some());
