@@ -13,6 +13,8 @@ class Program:
     """A program with a store below `prefix`, and a folder for its cache and settings."""
 
     name = ""
+    #: Whether a prune leaves unused what it leaves by default, or nothing.
+    prunes_as_usual = False
 
     def __init__(self, folder, port):
         self.folder, self.port = folder, port
@@ -53,6 +55,10 @@ class Program:
     def url(self):
         return f"s3:http://127.0.0.1:{self.port}/{BUCKET}/{self.prefix}"
 
+    def all_unused(self, *options):
+        """These options, which make a prune free all that is unused, unless it prunes as usual."""
+        return () if self.prunes_as_usual else options
+
     def restored(self, target, source):
         """Where a restore puts the source."""
         return target / str(source).lstrip("/")
@@ -79,7 +85,7 @@ class Onefold(Program):
         self.run("restore", "latest", "--target", target)
 
     def prune(self):
-        self.run("forget", "--keep-last", 1, "--prune", "--max-unused", 0)
+        self.run("forget", "--keep-last", 1, "--prune", *self.all_unused("--max-unused", 0))
 
 
 class OnefoldWithout(Onefold):
@@ -112,7 +118,7 @@ class Restic(Program):
         self.run("-q", "restore", "latest", "--target", target)
 
     def prune(self):
-        self.run("-q", "forget", "--keep-last", 1, "--prune", "--max-unused", 0)
+        self.run("-q", "forget", "--keep-last", 1, "--prune", *self.all_unused("--max-unused", 0))
 
 
 class Rustic(Program):
@@ -141,8 +147,8 @@ class Rustic(Program):
         self.run("restore", f"latest:{source}", self.restored(target, source))
 
     def prune(self):
-        self.run("forget", "--keep-last", 1, "--prune", "--instant-delete", "--max-repack", "unlimited",
-                 "--max-unused", "0B")
+        every = self.all_unused("--max-repack", "unlimited", "--max-unused", "0B")
+        self.run("forget", "--keep-last", 1, "--prune", "--instant-delete", *every)
 
 
 class Kopia(Program):

@@ -2,7 +2,8 @@
 //!
 //! Invariant: the builder collects an object's bytes once, in one aligned buffer of the target
 //! size, with room for each region's tag. So sealing encrypts in place, disks write from there, and
-//! nothing is copied. A caller that packs many containers passes used buffers. Sealing draws a
+//! nothing is copied. Containers that are small as a rule have a buffer that grows, which copies. A
+//! caller that packs many containers passes used buffers. Sealing draws a
 //! fresh salt for every attempt. A builder belongs to one thread at a time. Sealing takes much
 //! computing, and is meant for a writer thread. Nothing here touches the storage.
 
@@ -25,8 +26,9 @@ use crate::view::{Contents, Regions};
 
 /// Stored bytes that a builder reserves: the default target [Guo 3.1], and a region beyond it.
 const RESERVED_BYTES: usize = (16 << 20) + (1 << 20);
-/// Stored bytes for which a growing container has room at first.
-const SMALL_BYTES: usize = 256 << 10;
+/// Stored bytes for which a growing container has room at first. Doubled some times, it is what
+/// others reserve, so a full one needs no more than they do.
+const SMALL_BYTES: usize = RESERVED_BYTES / 64;
 /// Catalog bytes of an entry: fingerprint and length, and a node's further columns.
 const ENTRY_BYTES: u64 = Fingerprint::BYTES as u64 + 3;
 

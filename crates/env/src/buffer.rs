@@ -287,15 +287,17 @@ mod tests {
 
     #[test]
     fn a_large_buffer_has_the_room_asked_for_at_a_huge_pages_beginning() {
-        let mut buffer = AlignedBuffer::with_capacity(HUGE_BYTES + 1);
-        assert_eq!(buffer.capacity(), HUGE_BYTES + ALIGN_BYTES);
-        assert!(buffer.as_ptr().addr().is_multiple_of(HUGE_BYTES));
-        buffer.extend_from_slice(&[7; 10]);
-        buffer.extend_zeros(HUGE_BYTES);
-        buffer.extend_from_slice(&vec![8; HUGE_BYTES]);
-        assert!(buffer.as_ptr().addr().is_multiple_of(HUGE_BYTES));
-        assert!(buffer[..10] == [7; 10] && buffer[10..][..HUGE_BYTES].iter().all(|byte| *byte == 0));
-        assert!(buffer[10 + HUGE_BYTES..].iter().all(|byte| *byte == 8));
+        for make in [AlignedBuffer::with_capacity, AlignedBuffer::mapped] {
+            let mut buffer = make(HUGE_BYTES + 1);
+            assert_eq!(buffer.capacity(), HUGE_BYTES + ALIGN_BYTES);
+            assert!(buffer.as_ptr().addr().is_multiple_of(HUGE_BYTES));
+            buffer.extend_from_slice(&[7; 10]);
+            buffer.extend_zeros(HUGE_BYTES);
+            buffer.extend_from_slice(&vec![8; HUGE_BYTES]);
+            assert!(buffer.as_ptr().addr().is_multiple_of(HUGE_BYTES));
+            assert!(buffer[..10] == [7; 10] && buffer[10..][..HUGE_BYTES].iter().all(|byte| *byte == 0));
+            assert!(buffer[10 + HUGE_BYTES..].iter().all(|byte| *byte == 8));
+        }
     }
 
     #[test]

@@ -160,6 +160,11 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         self.home.lent.fetch_sub(1, Ordering::Relaxed);
+        let is_untouched = self.is_new && self.start == self.end;
+        if is_untouched {
+            // Whoever had it next would find its pages new.
+            return;
+        }
         let bytes = std::mem::replace(&mut self.bytes, AlignedBuffer::with_capacity(0));
         let mut spare = self.home.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() * self.home.capacity < SPARE_BYTES_MAX {

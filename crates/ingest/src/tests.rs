@@ -322,6 +322,33 @@ fn a_source_reads_and_sends_in_its_turn() {
     drop(rx);
 }
 
+/// A source that needs 10 ms for each MiB is slow. In new memory that may be the system's doing.
+#[test]
+fn a_slow_source_is_known_when_its_buffers_are_used_again() {
+    let (tx, rx) = unbounded("chunker", &clock());
+    let (counters, cancel, failure) = (Counters::default(), AtomicBool::new(false), Failure::default());
+    let (stages, turns, hand) = (ClientStages::new(), Turns::new(), ManualClock::default());
+    let around = Around {
+        turns: &turns,
+        clock: &hand,
+        ..around(&counters, &cancel, &failure, &stages)
+    };
+    let readers = ThreadPool::new("section", 1, &clock());
+    let mut input = SourceInput::new(1, BufferPool::new(1 << 20, 0), tx, readers, around);
+    let mib = vec![7; 1 << 20];
+    let mut send = |buffers: usize| {
+        for _ in 0..buffers {
+            hand.advance(Duration::from_millis(10));
+            input.bytes(StreamIndex(0), &mib).unwrap();
+        }
+        turns.taken()
+    };
+    assert_eq!(send(9), 1, "nobody has given a buffer back");
+    (0..8).for_each(|_| drop(rx.recv().unwrap()));
+    assert_eq!(send(4), 1, "the first part was in new memory, three were not");
+    assert_eq!(send(1), 0);
+}
+
 #[test]
 fn an_input_that_is_to_stop_says_so() {
     let (tx, rx) = unbounded("chunker", &clock());

@@ -31,8 +31,8 @@ use crate::warning::Warning;
 /// Memory for hooks that are not in a run yet.
 const PENDING_HOOKS_BYTES_MAX: usize = 32 << 20;
 
-/// Memory for containers that backups are filling: four of the usual size.
-const OPEN_CONTAINERS_BYTES: u64 = 64 << 20;
+/// Memory for containers that backups are filling: four of the usual size, with 1 MiB more each.
+const OPEN_CONTAINERS_BYTES: u64 = 68 << 20;
 
 /// What shapes a new store for good.
 #[derive(Debug, Clone)]
@@ -107,7 +107,7 @@ pub struct OpenOptions {
     /// index.
     pub index_memory_bytes_max: Option<usize>,
     /// Memory for containers that backups of this process are filling, in bytes. Where that is less
-    /// than a container for each backup that runs, containers are closed earlier.
+    /// than a container and 1 MiB for each backup that runs, containers are closed earlier.
     pub open_containers_bytes: u64,
     /// Memory for what a backup adds to the index, in bytes; beyond it that goes to the storage
     /// before its end.

@@ -5,10 +5,10 @@
 //! of them go on at a time, for some MiB each, and the others wait before they read more.
 //!
 //! Nothing depends on a turn but speed:
-//! - A backup that waits for a disk or a network to deliver its source takes no turns for some MiB.
-//!   Without them it waits for nobody.
+//! - A backup that waits for a disk, a network or its store takes no turns for some MiB. Without
+//!   them it waits for nobody.
 //! - A backup that has sent nothing for [`STALL`] loses its turn to the next one that waits. So a
-//!   source that stops costs the others that time once.
+//!   source that stops costs the others that time, until its backup is known to be slow.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,8 +22,10 @@ use crate::stage::{WaitFor, waiting};
 const TURN_BYTES: usize = 16 << 20;
 /// Bytes that a slow backup sends before it takes turns again.
 const SLOW_BYTES: usize = 32 << 20;
-/// A backup is slow if the next stage waits for its source, which delivers less than 1 GB/s.
+/// A backup is slow if the next stage waits for its source, which delivers less than 1 GB/s ...
 const READ_NANOS_A_BYTE: u128 = 1;
+/// ... or if it moves less than 125 MB/s, as over a line of 1 Gbit/s.
+const NANOS_A_BYTE: u128 = 8;
 /// Bytes over which that is judged.
 const JUDGED_BYTES: usize = 4 << 20;
 /// A backup loses its turn after so long.
@@ -207,10 +209,11 @@ impl BackupTurns<'_> {
     /// backup has none and needs one, and as long as it is wanted.
     pub(crate) fn take(&mut self, is_wanted: impl Fn() -> bool) {
         if self.held.is_none() && self.slow == 0 {
+            let began = self.clock.monotonic();
             self.held = self.turns.take(self.clock, is_wanted);
             self.left = TURN_BYTES;
-            self.judged = Judged::default();
-            self.since = self.clock.monotonic();
+            // The source had no part in the wait, but did what it did before.
+            self.since += self.clock.monotonic().saturating_sub(began);
         }
     }
 
@@ -223,7 +226,7 @@ impl BackupTurns<'_> {
         let read = self.clock.monotonic();
         let result = send();
         let sent = self.clock.monotonic();
-        if !is_in_new_memory {
+        if !is_in_new_memory && self.slow == 0 {
             self.judged.bytes += bytes;
             self.judged.reading += read.saturating_sub(self.since);
             self.judged.sending += sent.saturating_sub(read);
@@ -257,7 +260,9 @@ impl Judged {
             reading,
             sending,
         } = std::mem::take(self);
-        reading > sending && reading.as_nanos() > READ_NANOS_A_BYTE * bytes as u128
+        let (bytes, all) = (bytes as u128, reading + sending);
+        let waits_for_source = reading > sending && reading.as_nanos() > READ_NANOS_A_BYTE * bytes;
+        waits_for_source || all.as_nanos() > NANOS_A_BYTE * bytes
     }
 }
 

@@ -31,8 +31,8 @@ pub struct StorePools {
 
 impl StorePools {
     /// For containers of `container_bytes`. Backups that run at once share `open_bytes` of memory
-    /// for their open containers: where that is less than a container for each, they close
-    /// containers earlier.
+    /// for their open containers: where that is less than a container and 1 MiB for each, they
+    /// close containers earlier.
     #[must_use]
     pub fn new(container_bytes: u32, open_bytes: u64, clock: &Arc<dyn Clock>) -> Self {
         Self {
@@ -49,7 +49,8 @@ impl StorePools {
     }
 
     /// Stored bytes at which a container of a backup closes now, whatever its target. Its last
-    /// region may go beyond, and belongs to the share. A small share is not made smaller by that.
+    /// region, its catalog and the rest of its last page, which has 2 MiB, belong to the share. A
+    /// small share is not made smaller by that.
     pub(crate) fn container_bytes_max(&self) -> u64 {
         let share = self.open_bytes / self.running.now().max(1) as u64;
         let without_region = share.saturating_sub(CONTAINER_SLACK_BYTES as u64);

@@ -135,7 +135,8 @@ fn a_slow_backup_takes_no_turns_for_some_time() {
         (JUDGED_BYTES, 0, false),
         (JUDGED_BYTES + 1, JUDGED_BYTES, true),
         (JUDGED_BYTES + 1, JUDGED_BYTES + 1, false),
-        (0, 100 * JUDGED_BYTES, false),
+        (JUDGED_BYTES, 7 * JUDGED_BYTES, false),
+        (0, 8 * JUDGED_BYTES + 1, true),
     ] {
         let mut one = with_turn(&turns, &clock);
         clock.advance(nanos(100 * JUDGED_BYTES));
@@ -155,5 +156,52 @@ fn a_slow_backup_takes_no_turns_for_some_time() {
         }
         one.take(|| true);
         assert!(one.held.is_some());
+    }
+}
+
+/// A backup whose source is so slow that it loses each turn before it has sent what is judged.
+#[test]
+fn a_backup_that_loses_each_turn_is_judged_all_the_same() {
+    let turns = Turns::of(1);
+    let clock = ManualClock::default();
+    let mut slow = turns.of_backup(&clock);
+    for part in 0..4 {
+        // The other one has its turn while this one waits.
+        let other = with_turn(&turns, &clock);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| slow.take(|| true));
+            wait_for(&turns, 1);
+            clock.advance(STALL);
+            waits.join().unwrap();
+        });
+        drop(other);
+        assert!(slow.held.is_some(), "part {part}");
+        clock.advance(STALL * 2);
+        turns.state().holders.clear();
+        slow.send(bytes(MIB), || ());
+        assert!(slow.held.is_none(), "part {part}");
+    }
+    assert_eq!(slow.slow, SLOW_BYTES, "4 MiB at 25 MB/s");
+}
+
+/// What passes while a backup waits for its turn is not its source's time.
+#[test]
+fn waiting_for_a_turn_makes_no_backup_slow() {
+    let turns = Turns::of(1);
+    let clock = ManualClock::default();
+    let mut backup = turns.of_backup(&clock);
+    for _ in 0..8 {
+        let other = with_turn(&turns, &clock);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| backup.take(|| true));
+            wait_for(&turns, 1);
+            clock.advance(STALL / 2);
+            drop(other);
+            waits.join().unwrap();
+        });
+        backup.send(bytes(MIB), || ());
+        turns.state().holders.clear();
+        backup.send(bytes(0), || ());
+        assert_eq!((backup.held, backup.slow), (None, 0));
     }
 }
