@@ -3,9 +3,9 @@
 //! Invariant: the builder collects an object's bytes once, in one aligned buffer of the target
 //! size, with room for each region's tag. So sealing encrypts in place, disks write from there, and
 //! nothing is copied. Containers that are small as a rule have a buffer that grows, which copies. A
-//! caller that packs many containers passes used buffers. Sealing draws a
-//! fresh salt for every attempt. A builder belongs to one thread at a time. Sealing takes much
-//! computing, and is meant for a writer thread. Nothing here touches the storage.
+//! caller that packs many containers passes used buffers. Sealing draws a fresh salt for every
+//! attempt. A builder belongs to one thread at a time. Sealing takes much computing, and is meant
+//! for a writer thread. Nothing here touches the storage.
 
 use crypto::{SealKey, TAG_BYTES};
 use env::AlignedBuffer;

@@ -162,7 +162,8 @@ impl Drop for Buffer {
         self.home.lent.fetch_sub(1, Ordering::Relaxed);
         let is_untouched = self.is_new && self.start == self.end;
         if is_untouched {
-            // Whoever had it next would find its pages new.
+            // The system has provided no page of it yet. Its next holder would wait for the pages,
+            // and not know why.
             return;
         }
         let bytes = std::mem::replace(&mut self.bytes, AlignedBuffer::with_capacity(0));
@@ -178,4 +179,23 @@ impl Drop for Buffer {
 pub(crate) struct InBuffer {
     pub(crate) buffer: Arc<Buffer>,
     pub(crate) offset: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_new_until_somebody_has_filled_it() {
+        let pool = BufferPool::new(ALIGN_BYTES, 0);
+        drop(pool.take());
+        let mut buffer = pool.take();
+        assert!(buffer.is_new(), "the first one was given back untouched");
+        buffer.advance(1);
+        drop(buffer);
+        let buffer = pool.take();
+        assert!(!buffer.is_new());
+        drop(buffer);
+        assert!(!pool.take().is_new(), "untouched this time, but not new");
+    }
 }

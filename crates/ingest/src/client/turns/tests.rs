@@ -149,14 +149,29 @@ fn a_slow_backup_takes_no_turns_for_some_time() {
         one.send(bytes(JUDGED_BYTES), || ());
         assert_eq!(one.held.is_none(), is_slow, "{reading} {sending}");
         if is_slow {
+            clock.advance(nanos(100 * SLOW_BYTES));
             one.send(bytes(SLOW_BYTES - 1), || ());
             one.take(|| true);
             assert!(one.held.is_none());
             one.send(bytes(1), || ());
         }
         one.take(|| true);
-        assert!(one.held.is_some());
+        one.send(bytes(JUDGED_BYTES), || ());
+        assert!(one.held.is_some(), "what it did without a turn is not judged");
     }
+}
+
+/// Takes a turn that another backup has for so long.
+fn take_behind_another(backup: &mut BackupTurns<'_>, clock: &ManualClock, time: Duration) {
+    let turns = backup.turns;
+    let other = with_turn(turns, clock);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| backup.take(|| true));
+        wait_for(turns, 1);
+        clock.advance(time);
+        drop(other);
+        waits.join().unwrap();
+    });
 }
 
 /// A backup whose source is so slow that it loses each turn before it has sent what is judged.
@@ -166,15 +181,7 @@ fn a_backup_that_loses_each_turn_is_judged_all_the_same() {
     let clock = ManualClock::default();
     let mut slow = turns.of_backup(&clock);
     for part in 0..4 {
-        // The other one has its turn while this one waits.
-        let other = with_turn(&turns, &clock);
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| slow.take(|| true));
-            wait_for(&turns, 1);
-            clock.advance(STALL);
-            waits.join().unwrap();
-        });
-        drop(other);
+        take_behind_another(&mut slow, &clock, STALL);
         assert!(slow.held.is_some(), "part {part}");
         clock.advance(STALL * 2);
         turns.state().holders.clear();
@@ -191,14 +198,7 @@ fn waiting_for_a_turn_makes_no_backup_slow() {
     let clock = ManualClock::default();
     let mut backup = turns.of_backup(&clock);
     for _ in 0..8 {
-        let other = with_turn(&turns, &clock);
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| backup.take(|| true));
-            wait_for(&turns, 1);
-            clock.advance(STALL / 2);
-            drop(other);
-            waits.join().unwrap();
-        });
+        take_behind_another(&mut backup, &clock, STALL / 2);
         backup.send(bytes(MIB), || ());
         turns.state().holders.clear();
         backup.send(bytes(0), || ());
