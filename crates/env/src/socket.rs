@@ -11,9 +11,10 @@
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -56,12 +57,49 @@ impl From<Errno> for SocketError {
     }
 }
 
+/// The file of a socket that [`listen`] made. It stays until [`SocketFile::remove`].
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    made: Made,
+}
+
+impl SocketFile {
+    /// Removes the file, unless another one has its path now: that of a server that was started
+    /// while this one ended. If the system refuses, the file stays, and the next server replaces it.
+    pub fn remove(&self) {
+        if Made::of(&self.path).is_ok_and(|found| found == self.made) {
+            fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
+/// What tells a file from each other one that ever has its path. A later file may have the same
+/// number, but then it is younger. A file keeps these values when it is moved or its mode changes.
+#[derive(Debug, PartialEq, Eq)]
+struct Made {
+    device: u64,
+    inode: u64,
+    modified: SystemTime,
+}
+
+impl Made {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::symlink_metadata(path)?;
+        Ok(Self {
+            device: found.dev(),
+            inode: found.ino(),
+            modified: found.modified()?,
+        })
+    }
+}
+
 /// Listens on a new socket. `mode` tells who may connect, as the mode of a file: nobody else can at
 /// any moment. Replaces a socket whose process has ended. On Linux, `/proc` must be mounted.
 ///
 /// # Errors
 /// [`SocketError`]. Then there is no new socket; that of a process that has ended may be gone.
-pub fn listen(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
+pub fn listen(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), SocketError> {
     // A longer path could be bound by the folder, but clients could not connect to it.
     SocketAddr::from_pathname(path)?;
     let place = Place::of(path)?;
@@ -69,6 +107,10 @@ pub fn listen(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
     let new = NewFolder::create(&place)?;
     let socket = UnixListener::bind(new.socket())?;
     fs::set_permissions(new.socket(), Permissions::from_mode(mode))?;
+    let file = SocketFile {
+        path: path.to_owned(),
+        made: Made::of(&new.socket())?,
+    };
     for _ in 0..ATTEMPTS {
         if place.is_left()? {
             match rustix::fs::unlinkat(&place.folder, place.name, AtFlags::empty()) {
@@ -80,7 +122,7 @@ pub fn listen(path: &Path, mode: u32) -> Result<UnixListener, SocketError> {
             Err(Errno::EXIST) => {}
             taken => {
                 taken?;
-                return Ok(socket);
+                return Ok((socket, file));
             }
         }
     }

@@ -3,12 +3,12 @@
 //! A client needs neither TLS nor a token: the system tells which user it is. Only the user that
 //! the server runs as, and root, are served.
 
-use std::fs;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
+use env::socket::SocketFile;
 use transport::{Channel, TransportError};
 
 use crate::accepting::Accepting;
@@ -21,7 +21,7 @@ use crate::server::Server;
 /// more.
 #[derive(Debug)]
 pub struct SocketListener {
-    path: PathBuf,
+    file: SocketFile,
     _accepting: Accepting,
 }
 
@@ -36,9 +36,9 @@ impl SocketListener {
             place: path.display().to_string(),
             source,
         };
-        let socket = env::socket::listen(path, 0o600).map_err(|error| failed(error.into()))?;
+        let (socket, file) = env::socket::listen(path, 0o600).map_err(|error| failed(error.into()))?;
         Ok(Self {
-            path: path.to_owned(),
+            file,
             _accepting: Accepting::start(server, socket, serve).map_err(failed)?,
         })
     }
@@ -46,8 +46,7 @@ impl SocketListener {
 
 impl Drop for SocketListener {
     fn drop(&mut self) {
-        // A socket that stays is replaced by the next server.
-        drop(fs::remove_file(&self.path));
+        self.file.remove();
     }
 }
 

@@ -1,13 +1,12 @@
 //! The sockets on which a server accepts clients.
 
-use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-use env::socket::{self, SocketError};
+use env::socket::{self, SocketError, SocketFile};
 
 use crate::error::ServeError;
 use crate::socket::Socket;
@@ -29,7 +28,7 @@ pub enum Place {
 /// A socket on which a server accepts clients. Dropping it removes a socket in the file system.
 #[derive(Debug)]
 pub(crate) enum Listening {
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, SocketFile),
     Tcp(TcpListener),
 }
 
@@ -39,12 +38,13 @@ impl Listening {
         match place {
             Place::Unix { path, mode } => {
                 let place = path.display().to_string();
-                let socket = socket::listen(path, *mode).map_err(|error| match error {
+                let listening = socket::listen(path, *mode).map_err(|error| match error {
                     SocketError::InUse => ServeError::InUse { place },
                     SocketError::NoSocket => ServeError::NoSocket { place },
                     SocketError::Io(source) => ServeError::Listen { place, source },
                 });
-                Ok(Self::Unix(socket?, path.clone()))
+                let (socket, file) = listening?;
+                Ok(Self::Unix(socket, file))
             }
             Place::Tcp(place) => {
                 let failed = |source| ServeError::Listen {
@@ -91,9 +91,8 @@ impl AsFd for Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            // A socket that stays is replaced by the next server.
-            fs::remove_file(path).ok();
+        if let Self::Unix(_, file) = self {
+            file.remove();
         }
     }
 }

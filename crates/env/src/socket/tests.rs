@@ -25,7 +25,7 @@ fn a_socket_has_its_mode_before_it_has_its_name() {
         let watch = inotify::init(CreateFlags::NONBLOCK).unwrap();
         inotify::add_watch(&watch, folder.path(), WatchFlags::ALL_EVENTS).unwrap();
         let path = folder.path().join("s");
-        let socket = listen(&path, mode).unwrap();
+        let (socket, _) = listen(&path, mode).unwrap();
         let mut bytes = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&watch, &mut bytes);
         let mut of_socket = Vec::new();
@@ -77,7 +77,7 @@ fn a_socket_is_replaced_only_if_nobody_is_at_it() {
     drop(first);
     let second = listen(&path, 0o600).unwrap();
     UnixStream::connect(&path).unwrap();
-    second.accept().unwrap();
+    second.0.accept().unwrap();
     assert_eq!(names(folder.path()), ["s"]);
 }
 
@@ -109,7 +109,7 @@ fn a_path_may_be_as_long_as_clients_can_say() {
         PathBuf::from(format!("{begin}{}", "x".repeat(len - begin.len())))
     };
     let longest = path_of(107);
-    let socket = listen(&longest, 0o600).unwrap();
+    let (socket, _) = listen(&longest, 0o600).unwrap();
     UnixStream::connect(&longest).unwrap();
     socket.accept().unwrap();
     drop(socket);
@@ -120,7 +120,7 @@ fn a_path_may_be_as_long_as_clients_can_say() {
     // The folder alone may have most of it: a longer name beside it would not fit.
     let deep = path_of(104);
     fs::create_dir(&deep).unwrap();
-    let socket = listen(&deep.join("s"), 0o600).unwrap();
+    let (socket, _) = listen(&deep.join("s"), 0o600).unwrap();
     UnixStream::connect(deep.join("s")).unwrap();
     socket.accept().unwrap();
     assert_eq!(names(&deep), ["s"]);
@@ -149,4 +149,27 @@ fn one_of_many_gets_the_path() {
         }
         assert_eq!(names(folder.path()), ["s"]);
     }
+}
+
+#[test]
+fn a_server_that_ends_removes_its_own_socket_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let (socket, file) = listen(&path, 0o600).unwrap();
+    drop(socket);
+    let (_next, next_file) = listen(&path, 0o600).unwrap();
+    file.remove();
+    assert_eq!(names(folder.path()), ["s"], "the next server has the path");
+    UnixStream::connect(&path).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+    next_file.remove();
+    assert!(names(folder.path()).is_empty(), "with another mode it is the same file");
+    // A file system may give the number of a removed file to the next one.
+    let (_socket, file) = listen(&path, 0o600).unwrap();
+    fs::remove_file(&path).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let (_next, next_file) = listen(&path, 0o600).unwrap();
+    file.remove();
+    UnixStream::connect(&path).unwrap();
+    next_file.remove();
 }
