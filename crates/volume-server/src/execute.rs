@@ -139,6 +139,9 @@ impl<'a> Worker<'a> {
 
     /// Does a request whose payload was received, while another thread receives.
     pub(crate) fn slow(&mut self, request: &Request) -> Result<(), Broken> {
+        // What it took to receive the payload and to give the input away is not the device's doing.
+        // If it counted, quick requests that once were slow would stay slow.
+        self.now = self.connection.now();
         if request.command == Command::Write {
             let is_durable = request.flags.has(CommandFlags::FUA);
             let payload = std::mem::replace(&mut self.payload, AlignedBuffer::with_capacity(0));

@@ -35,7 +35,7 @@ fn serves(served: &Served) {
     client.close().unwrap();
 }
 
-fn head(command: Command, offset: u64, len: u32) -> [u8; REQUEST_BYTES] {
+pub(crate) fn head(command: Command, offset: u64, len: u32) -> [u8; REQUEST_BYTES] {
     let request = Request {
         flags: NONE,
         command,

@@ -1,9 +1,12 @@
-//! Reads that arrive together at a slow device, and are done together.
+//! Requests at a slow device: reads that are done together, and how a server learns what is slow.
 
+use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use crate::common::{BLOCK, pattern, serve};
-use nbd::{Command, CommandFlags, Errno};
+use crate::common::{BLOCK, clock, pattern, serve};
+use crate::hostile::head;
+use nbd::{Command, CommandFlags, Errno, REQUEST_BYTES};
 
 const SIZE: usize = 4 << 20;
 const NONE: CommandFlags = CommandFlags(0);
@@ -71,4 +74,36 @@ fn each_read_has_its_own_bytes_or_its_own_error() {
         let stats = served.server.stats();
         assert_eq!((stats[""].reads, stats[""].errors), (400, failed), "{stats:?}");
     }
+}
+
+/// The device was slow and is quick now, but each payload comes late. So the server must measure
+/// the device alone to learn that.
+#[test]
+fn a_late_payload_does_not_make_a_quick_device_slow() {
+    let served = serve(SIZE, |_| {});
+    let mut client = served.client(false);
+    served.export.micros.store(1000, Ordering::SeqCst);
+    (0..100).for_each(|_| client.write(0, &[1; BLOCK], NONE).unwrap());
+    let mut request = head(Command::Write, 0, 4096).to_vec();
+    request.resize(REQUEST_BYTES + BLOCK, 1);
+    let stream = client.stream();
+    let simple_reply_bytes = 16;
+    // On a busy machine some of the quick requests take long.
+    for _ in 0..5 {
+        served.export.micros.store(0, Ordering::SeqCst);
+        for _ in 0..60 {
+            stream.write_all(&request[..REQUEST_BYTES]).unwrap();
+            clock().sleep(Duration::from_millis(1));
+            stream.write_all(&request[REQUEST_BYTES..]).unwrap();
+            stream.read_exact(&mut vec![0; simple_reply_bytes]).unwrap();
+        }
+        served.export.busiest.store(0, Ordering::SeqCst);
+        served.export.micros.store(2000, Ordering::SeqCst);
+        stream.write_all(&request.repeat(3)).unwrap();
+        stream.read_exact(&mut vec![0; 3 * simple_reply_bytes]).unwrap();
+        if served.export.busiest.load(Ordering::SeqCst) == 1 {
+            return;
+        }
+    }
+    panic!("a thread does slow requests one after another only while it takes them for quick ones");
 }
