@@ -24,11 +24,9 @@ use crate::identity::{CATALOG_NUMBER, Identity, seal_key};
 use crate::sealed::SealedContainer;
 use crate::view::{Contents, Regions};
 
-/// Stored bytes that a builder reserves: the default target [Guo 3.1], and a region beyond it.
-const RESERVED_BYTES: usize = (16 << 20) + (1 << 20);
-/// Stored bytes for which a growing container has room at first. Doubled some times, it is what
-/// others reserve, so a full one needs no more than they do.
-const SMALL_BYTES: usize = RESERVED_BYTES / 64;
+/// Stored bytes for which a builder has room at first. Doubled six times, it is the default target
+/// [Guo 3.1] and a region beyond it.
+const FIRST_BYTES: usize = ((16 << 20) + (1 << 20)) / 64;
 /// Catalog bytes of an entry: fingerprint and length, and a node's further columns.
 const ENTRY_BYTES: u64 = Fingerprint::BYTES as u64 + 3;
 
@@ -149,16 +147,11 @@ struct OpenRegion {
 }
 
 impl ContainerBuilder {
-    /// An empty container. Reserves address space for the usual target size.
+    /// An empty container. Its memory grows with it: most containers of nodes and of copies are
+    /// small, and memory that the allocator used before is cleared when it is reserved.
     #[must_use]
     pub fn new(id: ContainerId, generation: Generation) -> Self {
-        Self::in_buffer(id, generation, AlignedBuffer::with_capacity(RESERVED_BYTES))
-    }
-
-    /// An empty container that is small, as a rule. Its memory grows with it.
-    #[must_use]
-    pub fn growing(id: ContainerId, generation: Generation) -> Self {
-        Self::in_buffer(id, generation, AlignedBuffer::with_capacity(SMALL_BYTES))
+        Self::in_buffer(id, generation, AlignedBuffer::with_capacity(FIRST_BYTES))
     }
 
     /// An empty container in the caller's buffer. Its bytes are cleared.

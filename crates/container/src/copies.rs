@@ -43,7 +43,7 @@ impl CatalogCopies {
     ) -> Self {
         debug_assert_eq!(id.kind, ContainerKind::Catalog);
         Self {
-            builder: ContainerBuilder::growing(id, generation),
+            builder: ContainerBuilder::new(id, generation),
             fingerprinter: containers.fingerprinter().clone(),
             compression,
             plain: Vec::new(),

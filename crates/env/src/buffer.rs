@@ -40,7 +40,8 @@ enum Memory {
 }
 
 impl AlignedBuffer {
-    /// An empty buffer with room for so many bytes. Untouched memory costs nothing yet.
+    /// An empty buffer with room for so many bytes. Memory that is new to the process costs nothing
+    /// before it is touched; memory that the allocator used before is cleared here.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         Self::of(bytes, |len| Memory::Allocated(vec![0; len]))

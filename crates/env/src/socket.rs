@@ -66,7 +66,7 @@ pub struct SocketFile {
 
 impl SocketFile {
     /// Removes the file, unless another one has its path now: that of a server that was started
-    /// while this one ended. If the system refuses, the file stays, and the next server replaces it.
+    /// while this one ended. If the system refuses, the file stays. The next server replaces it.
     pub fn remove(&self) {
         if Made::of(&self.path).is_ok_and(|found| found == self.made) {
             fs::remove_file(&self.path).ok();

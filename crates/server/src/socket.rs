@@ -37,10 +37,16 @@ impl SocketListener {
             source,
         };
         let (socket, file) = env::socket::listen(path, 0o600).map_err(|error| failed(error.into()))?;
-        Ok(Self {
-            file,
-            _accepting: Accepting::start(server, socket, serve).map_err(failed)?,
-        })
+        match Accepting::start(server, socket, serve) {
+            Ok(accepting) => Ok(Self {
+                file,
+                _accepting: accepting,
+            }),
+            Err(error) => {
+                file.remove();
+                Err(failed(error))
+            }
+        }
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Worker<'a> {
     /// Reads that are done together with the next slow one.
     others: Vec<Request>,
     text: Vec<u8>,
-    /// When the last request was done.
+    /// When the last request was done, or the next one began.
     now: Duration,
 }
 
@@ -92,6 +92,7 @@ impl<'a> Worker<'a> {
             };
             if let Err(errno) = checked {
                 input.skip(len)?;
+                self.now = self.connection.now();
                 self.connection.counters.refused();
                 self.fail(&request, errno, "the request was refused", None)?;
                 continue;
@@ -112,6 +113,8 @@ impl<'a> Worker<'a> {
             }
             if self.replies.bytes() >= SENT_BYTES {
                 self.send()?;
+                // A client that receives slowly does not make the device slow.
+                self.now = self.connection.now();
             }
         }
     }
@@ -202,7 +205,9 @@ impl<'a> Worker<'a> {
             left -= piece.len();
         }
         if is_durable && !is_one && done.is_ok() {
+            let began = self.connection.now();
             done = export.flush();
+            time += self.connection.now() - began;
         }
         // Without the time in which the client was sending.
         self.now = self.connection.now() - time;

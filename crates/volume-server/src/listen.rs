@@ -65,8 +65,12 @@ impl Listening {
         }
     }
 
-    /// Ends a thread that accepts.
+    /// Ends a thread that accepts. The socket loses its name first: while somebody listens, no
+    /// other server takes the name.
     pub(crate) fn end(&self) {
+        if let Self::Unix(_, file) = self {
+            file.remove();
+        }
         // It fails if it was ended before.
         rustix::net::shutdown(self, rustix::net::Shutdown::Both).ok();
     }

@@ -163,9 +163,13 @@ fn a_server_that_ends_removes_its_own_socket_alone() {
     UnixStream::connect(&path).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
     next_file.remove();
-    assert!(names(folder.path()).is_empty(), "with another mode it is the same file");
+    assert!(
+        names(folder.path()).is_empty(),
+        "with another mode it is the same file"
+    );
     // A file system may give the number of a removed file to the next one.
-    let (_socket, file) = listen(&path, 0o600).unwrap();
+    let (socket, file) = listen(&path, 0o600).unwrap();
+    drop(socket);
     fs::remove_file(&path).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(50));
     let (_next, next_file) = listen(&path, 0o600).unwrap();

@@ -145,7 +145,7 @@ impl Builders {
         Ok(if kind == ContainerKind::Data {
             ContainerBuilder::in_buffer(id, Generation::FIRST, self.pools.buffers().take())
         } else {
-            ContainerBuilder::growing(id, Generation::FIRST)
+            ContainerBuilder::new(id, Generation::FIRST)
         })
     }
 

@@ -18,6 +18,7 @@ use container::{
     CatalogCopies, CatalogView, ContainerBuilder, ContainerError, Containers, PendingEntry, PlainRegion,
     SealedContainer, compress_region,
 };
+use env::AlignedBuffer;
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, RegionIndex, SequenceNumber,
     SessionId, Slot,
@@ -214,7 +215,10 @@ fn fill(
     packing: Packing,
     progress: &dyn Progress,
 ) -> Result<SealedContainer> {
-    let mut builder = ContainerBuilder::new(planned.id, Generation::FIRST);
+    let expected = usize::try_from(planned.weight).unwrap_or(0);
+    // The weight is an estimate, without regions' tags and the catalog.
+    let bytes = AlignedBuffer::with_capacity(expected + expected / 16 + (64 << 10));
+    let mut builder = ContainerBuilder::in_buffer(planned.id, Generation::FIRST, bytes);
     let mut reader = Reader {
         containers,
         view: None,

@@ -79,7 +79,7 @@ fn each_read_has_its_own_bytes_or_its_own_error() {
 /// The device was slow and is quick now, but each payload comes late. So the server must measure
 /// the device alone to learn that.
 #[test]
-fn a_late_payload_does_not_make_a_quick_device_slow() {
+fn a_late_payload_does_not_keep_a_quick_device_slow() {
     let served = serve(SIZE, |_| {});
     let mut client = served.client(false);
     served.export.micros.store(1000, Ordering::SeqCst);
