@@ -1,9 +1,11 @@
 use std::mem::MaybeUninit;
 use std::os::unix::fs::symlink;
+use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use super::*;
+use crate::{Clock, SystemClock};
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
@@ -171,7 +173,7 @@ fn a_server_that_ends_removes_its_own_socket_alone() {
     let (socket, file) = listen(&path, 0o600).unwrap();
     drop(socket);
     fs::remove_file(&path).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    SystemClock.sleep(Duration::from_millis(50));
     let (_next, next_file) = listen(&path, 0o600).unwrap();
     file.remove();
     UnixStream::connect(&path).unwrap();
