@@ -1,11 +1,11 @@
 //! Packing: takes compressed regions and their entries, and gives one sealed object.
 //!
-//! Invariant: the builder collects an object's bytes once, in one aligned buffer of the target
-//! size, with room for each region's tag. So sealing encrypts in place, disks write from there, and
-//! nothing is copied. Containers that are small as a rule have a buffer that grows, which copies. A
-//! caller that packs many containers passes used buffers. Sealing draws a fresh salt for every
-//! attempt. A builder belongs to one thread at a time. Sealing takes much computing, and is meant
-//! for a writer thread. Nothing here touches the storage.
+//! Invariant: the builder collects an object's bytes in one aligned buffer, with room for each
+//! region's tag. So sealing encrypts in place, and disks write from there. A buffer that grows
+//! copies its bytes. A caller that knows the length, or packs many containers, passes a buffer that
+//! has room for all: then nothing is copied. Sealing draws a fresh salt for each attempt. A builder
+//! belongs to one thread at a time. Sealing takes much computing, and is meant for a writer thread.
+//! Nothing here touches the storage.
 
 use crypto::{SealKey, TAG_BYTES};
 use env::AlignedBuffer;
