@@ -199,6 +199,12 @@ impl FileDevice {
     }
 }
 
+impl Drop for FileDevice {
+    fn drop(&mut self) {
+        opening::release(&self.file);
+    }
+}
+
 impl BlockDevice for FileDevice {
     fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)

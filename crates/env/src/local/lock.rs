@@ -31,10 +31,23 @@ const ATTEMPTS: u32 = 16;
 
 #[derive(Debug)]
 struct LocalLock {
-    _file: File,
+    file: File,
 }
 
 impl ProcessLock for LocalLock {}
+
+impl Drop for LocalLock {
+    fn drop(&mut self) {
+        release(&self.file);
+    }
+}
+
+/// Unlocks a file that is about to be closed. Closing alone may leave it locked for a moment: a
+/// process that another thread starts has the file open too, until it runs its own program.
+fn release(file: &File) {
+    // What cannot be unlocked is closed all the same.
+    flock(file, FlockOperation::Unlock).unwrap_or_default();
+}
 
 /// The result of one attempt.
 enum Attempt {
@@ -70,7 +83,7 @@ impl LocalStorage {
                 Err(error) => Err(io_error("lock", name.as_str(), error)),
             };
             match attempt? {
-                Attempt::Taken(file) => return Ok(Some(Box::new(LocalLock { _file: file }))),
+                Attempt::Taken(file) => return Ok(Some(Box::new(LocalLock { file }))),
                 Attempt::Held => break,
                 Attempt::Again => {}
                 Attempt::NoLocks => return Ok(None),
@@ -148,7 +161,10 @@ impl LocalStorage {
             return LockState::Unknown;
         }
         match flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => LockState::Free,
+            Ok(()) => {
+                release(&file);
+                LockState::Free
+            }
             Err(Errno::WOULDBLOCK) => LockState::Held,
             Err(_) => LockState::Unknown,
         }
@@ -160,5 +176,25 @@ impl LocalStorage {
             Err(error) if absent(&error) => Ok(()),
             Err(error) => Err(io_error("drop the lock", name.as_str(), error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_although_a_process_that_starts_has_its_file_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let file = File::create(&path).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        // As a new process has it.
+        let copy = file.try_clone().unwrap();
+        let another = || flock(File::open(&path).unwrap(), FlockOperation::NonBlockingLockShared);
+        assert_eq!(another(), Err(Errno::WOULDBLOCK));
+        drop(LocalLock { file });
+        assert_eq!(another(), Ok(()));
+        drop(copy);
     }
 }

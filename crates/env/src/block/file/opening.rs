@@ -14,10 +14,11 @@ use super::{FileCaching, failed, name};
 use crate::block::device::DeviceError;
 use crate::{Clock, SystemClock};
 
-/// How often the lock of a disk is tried, and the pause between. The system's device manager locks
-/// each disk for a moment after it was closed, to read what is on it.
-const DISK_LOCK_TRIES: u32 = 50;
-const DISK_LOCK_PAUSE: Duration = Duration::from_millis(20);
+/// How often the claim and the lock of a disk are tried, and the pause between. The system's device
+/// manager locks each disk for a moment after it was closed, to read what is on it. And a process
+/// that another thread starts has the disk open, until it runs its own program.
+const DISK_TRIES: u32 = 50;
+const DISK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Makes an empty file. Returns false if there is an empty one, or a disk.
 pub(super) fn make(path: &Path) -> Result<bool, DeviceError> {
@@ -71,7 +72,7 @@ pub(super) fn open(path: &Path, caching: FileCaching, others: Others) -> Result<
     let flags = i32::try_from(flags.bits()).expect("the flags are bits of an int");
     let mut options = OpenOptions::new();
     options.read(true).write(!is_read_only).custom_flags(flags);
-    let file = options.open(path).map_err(|error| match error.kind() {
+    let file = claim(&options, path, is_disk).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => DeviceError::InUse { device: name(path) },
         io::ErrorKind::InvalidInput if caching == FileCaching::Direct => {
             DeviceError::NoDirect { device: name(path) }
@@ -89,6 +90,13 @@ pub(super) fn open(path: &Path, caching: FileCaching, others: Others) -> Result<
     };
     lock(&file, path, is_disk, operation)?;
     Ok((file, is_disk))
+}
+
+/// Unlocks a file that is about to be closed. A process that another thread starts has it open too,
+/// until it runs its own program, so closing alone may leave it locked for a moment.
+pub(super) fn release(file: &File) {
+    // What cannot be unlocked is closed all the same.
+    rustix::fs::flock(file, FlockOperation::Unlock).unwrap_or_default();
 }
 
 /// The flag that makes reads and writes bypass the page cache.
@@ -124,8 +132,22 @@ fn kind(path: &Path, metadata: &io::Result<std::fs::Metadata>) -> Result<bool, D
     }
 }
 
+/// Opens a file, or a disk as soon as nobody else claims it.
+fn claim(options: &OpenOptions, path: &Path, is_disk: bool) -> io::Result<File> {
+    let mut tries = if is_disk { DISK_TRIES } else { 1 };
+    loop {
+        tries -= 1;
+        match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries > 0 => {
+                SystemClock.sleep(DISK_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
+}
+
 fn lock(file: &File, path: &Path, is_disk: bool, operation: FlockOperation) -> Result<(), DeviceError> {
-    let mut tries = if is_disk { DISK_LOCK_TRIES } else { 1 };
+    let mut tries = if is_disk { DISK_TRIES } else { 1 };
     loop {
         tries -= 1;
         match rustix::fs::flock(file, operation) {
@@ -133,7 +155,7 @@ fn lock(file: &File, path: &Path, is_disk: bool, operation: FlockOperation) -> R
             Err(Errno::WOULDBLOCK) if tries == 0 => {
                 return Err(DeviceError::InUse { device: name(path) });
             }
-            Err(Errno::WOULDBLOCK) => SystemClock.sleep(DISK_LOCK_PAUSE),
+            Err(Errno::WOULDBLOCK) => SystemClock.sleep(DISK_PAUSE),
             Err(error) => return Err(failed("lock", path, error.into())),
         }
     }

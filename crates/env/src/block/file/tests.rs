@@ -39,6 +39,19 @@ fn is_in_use(outcome: Result<FileDevice, DeviceError>) -> bool {
 }
 
 #[test]
+fn a_closed_device_is_free_although_a_process_that_starts_has_its_file_open() {
+    let folder = folder();
+    let path = filled(&folder, 2);
+    let writer = FileDevice::open(&path, CACHED).unwrap();
+    // As a new process has it.
+    let copy = writer.file.try_clone().unwrap();
+    assert!(is_in_use(FileDevice::open(&path, CACHED)));
+    drop(writer);
+    FileDevice::open(&path, CACHED).unwrap();
+    drop(copy);
+}
+
+#[test]
 fn one_writer_or_many_readers_have_a_file() {
     let folder = folder();
     let path = filled(&folder, 2);

@@ -1,9 +1,11 @@
 //! Disks: loop devices over files. The superuser alone can make them; other users skip these tests.
 
 use std::process::Command;
+use std::time::Duration;
 
 use super::*;
 use crate::block::conformance::{Abilities, LEN_MIN, check, check_reopened};
+use crate::{Clock, SystemClock};
 
 /// A loop device over a file. Dropping it detaches it.
 struct Disk {
@@ -125,6 +127,25 @@ fn a_disk_has_one_writer_or_many_readers_and_grows_with_its_owner() {
     let readers = [(); 2].map(|()| FileDevice::open_read_only(&disk.path, CACHED).unwrap());
     assert!(is_in_use(FileDevice::open(&disk.path, CACHED)));
     assert_eq!(read(&readers[0], 256), [5; BLOCK_LEN]);
+}
+
+#[test]
+fn a_disk_is_waited_for_while_a_process_starts() {
+    let folder = folder();
+    let file = folder.path().join("disk");
+    sparse(&file, 1 << 20);
+    let Some(disk) = Disk::over(&file) else { return };
+    let writer = FileDevice::open(&disk.path, CACHED).unwrap();
+    // As a new process has it, until it runs its own program.
+    let copy = writer.file.try_clone().unwrap();
+    drop(writer);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            SystemClock.sleep(Duration::from_millis(60));
+            drop(copy);
+        });
+        FileDevice::open(&disk.path, CACHED).unwrap();
+    });
 }
 
 #[test]
