@@ -59,6 +59,9 @@ pub(super) struct Pending {
     pub(super) folders: BTreeSet<String>,
     /// Whether there were too many names to keep.
     pub(super) everything: bool,
+    /// Whether a file that this handle has put was closed. If it is opened again, the system may
+    /// have forgotten by then that it could not write it. The root reports that.
+    pub(super) closed: bool,
 }
 
 impl Pending {
@@ -84,11 +87,13 @@ impl Pending {
         }
         if self.files.len() == bounds.sync_calls_max + 1 {
             // The file system will be synced as a whole, and its root reports failed writes.
-            self.files.values_mut().for_each(|(_, file)| *file = None);
+            for (_, file) in self.files.values_mut() {
+                self.closed |= file.take().is_some();
+            }
         } else if self.files.len() > bounds.sync_calls_max
             && let Some((_, file)) = self.files.get_mut(name)
         {
-            *file = None;
+            self.closed |= file.take().is_some();
         }
         self.check_bounds(bounds);
     }
@@ -117,6 +122,7 @@ impl Pending {
                 ..Self::default()
             };
         }
+        self.closed |= other.closed;
         for folder in &other.folders {
             self.note_folder(folder, bounds);
         }
