@@ -14,11 +14,15 @@ use super::{FileCaching, failed, name};
 use crate::block::device::DeviceError;
 use crate::{Clock, SystemClock};
 
-/// How often the claim and the lock of a disk are tried, and the pause between. The system's device
-/// manager locks each disk for a moment after it was closed, to read what is on it. And a process
-/// that another thread starts has the disk open, until it runs its own program.
-const DISK_TRIES: u32 = 50;
-const DISK_PAUSE: Duration = Duration::from_millis(20);
+/// How often the lock of a disk is tried. The system's device manager locks each disk for a moment
+/// after it was closed, to read what is on it.
+const LOCK_TRIES: u32 = 50;
+/// How often the claim of a disk is tried. A process that another thread starts has the disk open,
+/// until it runs its own program. It is tried for a short time only, because commands on a pool
+/// that is served try it before they ask the server.
+const CLAIM_TRIES: u32 = 5;
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Makes an empty file. Returns false if there is an empty one, or a disk.
 pub(super) fn make(path: &Path) -> Result<bool, DeviceError> {
@@ -132,14 +136,14 @@ fn kind(path: &Path, metadata: &io::Result<std::fs::Metadata>) -> Result<bool, D
     }
 }
 
-/// Opens a file, or a disk as soon as nobody else claims it.
+/// Opens a file, or a disk, which nobody else may claim.
 fn claim(options: &OpenOptions, path: &Path, is_disk: bool) -> io::Result<File> {
-    let mut tries = if is_disk { DISK_TRIES } else { 1 };
+    let mut tries = if is_disk { CLAIM_TRIES } else { 1 };
     loop {
         tries -= 1;
         match options.open(path) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries > 0 => {
-                SystemClock.sleep(DISK_PAUSE);
+                SystemClock.sleep(PAUSE);
             }
             opened => return opened,
         }
@@ -147,7 +151,7 @@ fn claim(options: &OpenOptions, path: &Path, is_disk: bool) -> io::Result<File> 
 }
 
 fn lock(file: &File, path: &Path, is_disk: bool, operation: FlockOperation) -> Result<(), DeviceError> {
-    let mut tries = if is_disk { DISK_TRIES } else { 1 };
+    let mut tries = if is_disk { LOCK_TRIES } else { 1 };
     loop {
         tries -= 1;
         match rustix::fs::flock(file, operation) {
@@ -155,7 +159,7 @@ fn lock(file: &File, path: &Path, is_disk: bool, operation: FlockOperation) -> R
             Err(Errno::WOULDBLOCK) if tries == 0 => {
                 return Err(DeviceError::InUse { device: name(path) });
             }
-            Err(Errno::WOULDBLOCK) => SystemClock.sleep(DISK_PAUSE),
+            Err(Errno::WOULDBLOCK) => SystemClock.sleep(PAUSE),
             Err(error) => return Err(failed("lock", path, error.into())),
         }
     }
