@@ -38,7 +38,7 @@ use crate::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBack
 use crate::settings::SettingsChange;
 use crate::snapshots::Snapshot;
 use crate::streams::{self, role};
-use fault::CopyFault;
+use fault::{CopyFault, may_be_of_earlier};
 use relay::Relay;
 use reread::{CopiedStream, Earlier, Reread};
 use selection::Selection;
@@ -259,8 +259,9 @@ impl Copying<'_> {
         // What was stored before a connection broke is taken over.
         let outcome = retried(self.to, self.monitor, |_| {
             match self.once(&*pinned, snapshot, upon) {
-                // Data of the earlier copy turned out to have rotted: the source has it.
-                Err(Error::Ingest(error)) if error.is_of_previous() && upon.is_some() => upon = None,
+                // Of the earlier copy, data turned out to have rotted, or the manifest cannot be
+                // read, or it was forgotten meanwhile: the source has all of it.
+                Err(error) if upon.is_some() && may_be_of_earlier(&error) => upon = None,
                 done => return done,
             }
             self.monitor.counters.clear();

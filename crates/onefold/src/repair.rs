@@ -337,7 +337,10 @@ impl Store {
         let Some(now) = list.iter().find(|snapshot| snapshot.id == copy) else {
             return Ok(());
         };
-        if let Some(until) = of.hold_until.filter(|_| of.hold_until > now.backup.hold_until) {
+        // A hold that has ended cannot be made again, and protects nothing.
+        let storage_now = self.storage_now()?;
+        let is_needed = |until: &_| *until > storage_now && of.hold_until > now.backup.hold_until;
+        if let Some(until) = of.hold_until.filter(is_needed) {
             self.hold(&ids, Some(HoldEnd::At(until)))?;
         }
         if of.tags != now.backup.tags {

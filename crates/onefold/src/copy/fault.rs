@@ -5,6 +5,7 @@ use std::ops::Range;
 use ingest::IngestError;
 use recipe::RecipeError;
 use restore::RestoreError;
+use session::SessionError;
 use types::ByteRange;
 
 use crate::error::Error;
@@ -69,5 +70,14 @@ impl From<IngestError> for CopyFault {
 impl From<Error> for CopyFault {
     fn from(error: Error) -> Self {
         Self::Other(error)
+    }
+}
+
+/// Whether a copy without an earlier one to build upon may succeed.
+pub(super) fn may_be_of_earlier(error: &Error) -> bool {
+    match error {
+        Error::Ingest(error) => error.is_of_previous(),
+        Error::Setting(_) | Error::Session(SessionError::NoBackup { .. }) => true,
+        _ => false,
     }
 }

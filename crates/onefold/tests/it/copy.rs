@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use env::fault::{Counted, FailWith, Fault, OpKind};
+use format::names;
 use onefold::operations::copy;
 use onefold::{
     Backup, CopyReport, CopyRequest, CopyStep, Credential, EntryKind, Error, Filter, HoldEnd, InitOptions,
     Layout, ListingEntry, Monitor, Origin, SeriesName, SessionId, SettingsChange, Snapshot, Store,
     StreamOptions, TagChange, Which,
 };
-use types::ObjectName;
+use types::{ObjectName, Revision};
 
 use crate::common::pruning::forget;
 use crate::common::{
@@ -588,5 +589,30 @@ fn a_new_series_is_laid_out_as_in_the_source() {
         assert_eq!(settings.segment_bytes, 64 << 10);
         assert_eq!(to.series_settings(&two).unwrap().0.layout, Layout::Inline);
         assert_sound(&to, &when);
+    }
+}
+
+/// Another program writes to the storage, or the earlier copy rots: the next one needs it not.
+#[test]
+fn an_earlier_copy_whose_newest_revision_is_damaged_is_not_built_upon() {
+    for (pair, _) in Pair::both(1290) {
+        let (from, to) = (pair.source.open(), pair.destination.open());
+        back_up_bytes(&from, "/file", &noise(1291, 60 << 10), &How::plain()).unwrap();
+        let copied = made(&copy_all(&from, &to))[0];
+        let which = Which::Named(vec![copied.to_string()]);
+        to.tag(&which, &TagChange::Set(vec!["one".to_owned()])).unwrap();
+        let copy = snapshot(&to, copied);
+        let newest = names::manifest(copy.series, copied, Revision::new(1).unwrap());
+        let damaged = |bytes: &mut Vec<u8>| bytes.truncate(bytes.len() - 13);
+        assert!(pair.destination.storage.damage(&newest, damaged));
+
+        let bytes = noise(1292, 60 << 10);
+        let second = back_up_bytes(&from, "/file", &bytes, &How::plain()).unwrap();
+        let to = pair.destination.open();
+        let request = request().ids(vec![second.id.to_string()]);
+        let report = try_copy(&from, &to, &request).unwrap();
+        assert!(report.failed.is_empty(), "{report:?}");
+        let made = snapshot(&to, made(&report)[0]);
+        assert_restores_bytes(&to, &made, "/file", &bytes, "the second");
     }
 }
