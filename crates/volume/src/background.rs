@@ -35,6 +35,11 @@ pub struct Background {
 }
 
 impl Background {
+    /// Tells the threads to end, and does not wait for them.
+    pub fn tell_to_stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
     /// Ends the threads, and waits for them.
     pub fn stop(self) {
         drop(self);
@@ -43,7 +48,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.stopping.store(true, Ordering::Release);
+        self.tell_to_stop();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the pool panicked");

@@ -62,9 +62,11 @@ pub(crate) fn run(global: &Global, args: &Serve, output: Output) -> Result<Code>
     while !asked.load(Ordering::Relaxed) {
         thread::park_timeout(LOOK);
     }
-    output.line("ending: running backups and restores may finish")?;
+    // They may also where nothing can be printed.
+    let told = output.line("ending: running backups and restores may finish");
     server.end(Duration::from_secs(args.patience.into()));
     drop((listeners, socket));
+    told?;
     Ok(Code::Success)
 }
 

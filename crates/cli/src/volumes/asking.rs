@@ -71,7 +71,7 @@ pub(crate) fn open_alone(path: &Path, on_fault: IndexFault, what: &str) -> Resul
 fn holder(path: &Path, on_fault: IndexFault) -> Result<Holder, Refusal> {
     let begun = SystemClock.monotonic();
     loop {
-        let in_use = match open(path, FileCaching::PageCache, Caches::default(), on_fault) {
+        let mut in_use = match open(path, FileCaching::PageCache, Caches::default(), on_fault) {
             Ok(opened) => return Ok(Holder::Us(opened)),
             Err(refusal) if refusal.kind == Kind::InUse => refusal,
             Err(refusal) => return Err(refusal),
@@ -95,6 +95,8 @@ fn holder(path: &Path, on_fault: IndexFault) -> Result<Holder, Refusal> {
                     ),
                 ));
             }
+            // The server is busy, and says so.
+            Ok(Err(refusal)) if refusal.kind == Kind::InUse => in_use = refusal,
             // There is no server yet, or it has just ended.
             Ok(Err(_)) | Err(_) => {}
         }
@@ -141,8 +143,14 @@ fn greet(socket: UnixStream, folder: &Path, pool: PoolId) -> Result<Lines<'stati
             ),
         ));
     }
-    lines.send(&Hello::of_client()).map_err(|error| failed(&error))?;
-    Ok(lines)
+    let Err(error) = lines.send(&Hello::of_client()) else {
+        return Ok(lines);
+    };
+    // If the server has refused already, the reason is the next line.
+    match lines.receive(ANSWER_BYTES_MAX, &mut |waited| waited < HELLO_TIME) {
+        Ok(Told::Error(refusal)) => Err(refusal),
+        _ => Err(failed(&error)),
+    }
 }
 
 /// Lets a server do a request.

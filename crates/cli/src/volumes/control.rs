@@ -43,7 +43,9 @@ struct Shared {
 /// A control socket.
 pub(crate) struct Control {
     shared: Arc<Shared>,
-    path: PathBuf,
+    /// The folder of the socket, wherever it was moved meanwhile: at its old path there may be
+    /// another pool with a server of its own.
+    folder: File,
     socket: Arc<UnixListener>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -59,8 +61,8 @@ impl Control {
     /// # Errors
     /// Of the system.
     pub(crate) fn start(folder: &Path, pool: Arc<Pool>, exports: Arc<ServedExports>) -> io::Result<Self> {
-        let open = File::open(folder)?;
-        let (new, last) = (short(&open, "control.new"), short(&open, SOCKET));
+        let folder = File::open(folder)?;
+        let (new, last) = (short(&folder, "control.new"), short(&folder, SOCKET));
         for left in [&new, &last] {
             match fs::remove_file(left) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -82,7 +84,7 @@ impl Control {
             .spawn(move || accept(&sharing, &listening))?;
         Ok(Self {
             shared,
-            path: folder.join(SOCKET),
+            folder,
             socket,
             accepting: Some(accepting),
         })
@@ -93,7 +95,7 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.shared.is_ending.store(true, Ordering::Release);
         // A socket that stays is replaced by the next server.
-        drop(fs::remove_file(&self.path));
+        drop(fs::remove_file(short(&self.folder, SOCKET)));
         rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both).ok();
         if let Some(accepting) = self.accepting.take()
             && accepting.join().is_err()

@@ -236,7 +236,11 @@ pub(crate) fn make(path: &Path, bytes: u64, index: Option<&Path>, force: bool) -
     }
     let made = make_parts(path, bytes, index, force);
     if made.as_ref().is_err_and(|failed| failed.is_file_ours) {
-        // The error of the creation tells more than one of the removal.
+        // The error of the creation tells more than one of the removal. A pipe or a device is left
+        // alone: opening it may wait, or have an effect.
+        if was_there && !fs::metadata(path).is_ok_and(|found| found.is_file()) {
+            return made.map_err(|failed| failed.error);
+        }
         if was_there {
             drop(
                 fs::File::options()

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 
 use crate::bed::{last, lines};
 use crate::pooled::{MIB, Pooled, number};
@@ -36,6 +37,11 @@ fn a_pool_is_made_of_a_new_file_and_cleaned_up_if_that_fails() {
     pooled.run(&init).expect(1);
     assert_eq!(fs::metadata(pooled.bed.path("other")).unwrap().len(), 0);
     assert!(pooled.bed.path("other.index").exists());
+    // A pipe is left alone: to open it would wait for ever.
+    let made = Command::new("mkfifo").arg(pooled.bed.path("pipe")).status();
+    assert!(made.unwrap().success());
+    let init = ["pool", "init", "pipe", "--size", "64M"];
+    pooled.run(&init).expect(1).says(&["pipe"]);
     // The pool is too small: file and index are removed.
     pooled
         .run(&["pool", "init", "tiny", "--size", "1M"])

@@ -73,16 +73,21 @@ pub(super) fn run(args: &VolumeServe, output: Output) -> Result<Code> {
         thread::park_timeout(LOOK);
     }
     notify("STOPPING=1");
-    output.line("ending: requests that have arrived are answered")?;
+    // The server ends in order also where nothing can be printed.
+    let mut told = output.line("ending: requests that have arrived are answered");
     let patience = Duration::from_secs(args.patience.into());
     for server in servers {
         if !server.stop(patience) {
-            output.warn("warning: a client did not receive its answers, and was cut")?;
+            let cut = "warning: a client did not receive its answers, and was cut";
+            told = told.and_then(|()| output.warn(cut));
         }
     }
+    // A request of the control socket may wait for the work in the background.
+    background.tell_to_stop();
     drop(control);
     background.stop();
     pool.close()?;
+    told?;
     Ok(Code::Success)
 }
 
