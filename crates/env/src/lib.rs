@@ -40,6 +40,8 @@ mod remote;
 #[cfg(unix)]
 pub mod socket;
 mod storage;
+#[cfg(unix)]
+mod unlock;
 
 #[cfg(unix)]
 use std::path::Path;

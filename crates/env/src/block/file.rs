@@ -201,7 +201,7 @@ impl FileDevice {
 
 impl Drop for FileDevice {
     fn drop(&mut self) {
-        opening::release(&self.file);
+        crate::unlock::unlock(&self.file);
     }
 }
 

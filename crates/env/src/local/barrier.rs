@@ -33,8 +33,8 @@ enum Stuck {
 impl Barrier<'_> {
     pub(super) fn carry_out(&self, work: &Pending) -> Outcome<StorageError> {
         let calls_max = self.bounds.sync_calls_max;
-        let may_be_single = !work.everything && !work.closed;
-        if may_be_single && work.files.len().max(work.folders.len()) <= calls_max {
+        let is_known = !work.everything && !work.closed;
+        if is_known && work.files.len().max(work.folders.len()) <= calls_max {
             let folders = self.folders_to_sync(work);
             if work.files.len() + folders.len() <= calls_max {
                 match self.one_by_one(work, &folders) {

@@ -20,6 +20,7 @@ use types::ObjectName;
 use super::LocalStorage;
 use super::files::{absent, io_error};
 use super::host::{Host, Reach, is_of_one_machine};
+use crate::unlock::unlock;
 use crate::{Clock, LockState, ProcessLock, StorageError, SystemClock};
 
 /// A query of a lock's state locks its file for a moment. A taker may meet that, but never this
@@ -38,15 +39,8 @@ impl ProcessLock for LocalLock {}
 
 impl Drop for LocalLock {
     fn drop(&mut self) {
-        release(&self.file);
+        unlock(&self.file);
     }
-}
-
-/// Unlocks a file that is about to be closed. Closing alone may leave it locked for a moment: a
-/// process that another thread starts has the file open too, until it runs its own program.
-fn release(file: &File) {
-    // What cannot be unlocked is closed all the same.
-    flock(file, FlockOperation::Unlock).unwrap_or_default();
 }
 
 /// The result of one attempt.
@@ -162,7 +156,7 @@ impl LocalStorage {
         }
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => {
-                release(&file);
+                unlock(&file);
                 LockState::Free
             }
             Err(Errno::WOULDBLOCK) => LockState::Held,

@@ -96,13 +96,6 @@ pub(super) fn open(path: &Path, caching: FileCaching, others: Others) -> Result<
     Ok((file, is_disk))
 }
 
-/// Unlocks a file that is about to be closed. A process that another thread starts has it open too,
-/// until it runs its own program, so closing alone may leave it locked for a moment.
-pub(super) fn release(file: &File) {
-    // What cannot be unlocked is closed all the same.
-    rustix::fs::flock(file, FlockOperation::Unlock).unwrap_or_default();
-}
-
 /// The flag that makes reads and writes bypass the page cache.
 #[cfg(target_os = "linux")]
 const fn direct() -> Option<OFlags> {

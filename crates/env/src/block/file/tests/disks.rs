@@ -141,7 +141,7 @@ fn a_disk_is_waited_for_while_a_process_starts() {
     drop(writer);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            SystemClock.sleep(Duration::from_millis(30));
+            SystemClock.sleep(Duration::from_millis(5));
             drop(copy);
         });
         FileDevice::open(&disk.path, CACHED).unwrap();
