@@ -338,9 +338,10 @@ impl Store {
             return Ok(());
         };
         // A hold that has ended cannot be made again, and protects nothing.
-        let storage_now = self.storage_now()?;
-        let is_needed = |until: &_| *until > storage_now && of.hold_until > now.backup.hold_until;
-        if let Some(until) = of.hold_until.filter(is_needed) {
+        if let Some(until) = of.hold_until
+            && of.hold_until > now.backup.hold_until
+            && until > self.storage_now()?
+        {
             self.hold(&ids, Some(HoldEnd::At(until)))?;
         }
         if of.tags != now.backup.tags {

@@ -73,7 +73,8 @@ impl From<Error> for CopyFault {
     }
 }
 
-/// Whether a copy without an earlier one to build upon may succeed.
+/// Whether a copy without an earlier one to build upon may succeed. A refused setting may be one of
+/// the copy itself: then the second attempt is refused for it, too.
 pub(super) fn may_be_of_earlier(error: &Error) -> bool {
     match error {
         Error::Ingest(error) => error.is_of_previous(),
