@@ -236,20 +236,17 @@ pub(crate) fn make(path: &Path, bytes: u64, index: Option<&Path>, force: bool) -
     }
     let made = make_parts(path, bytes, index, force);
     if made.as_ref().is_err_and(|failed| failed.is_file_ours) {
-        // The error of the creation tells more than one of the removal. A pipe or a device is left
-        // alone: opening it may wait, or have an effect.
-        if was_there && !fs::metadata(path).is_ok_and(|found| found.is_file()) {
-            return made.map_err(|failed| failed.error);
-        }
-        if was_there {
+        // The error of the creation tells more than one of the removal.
+        if !was_there {
+            drop(fs::remove_file(path));
+        } else if fs::metadata(path).is_ok_and(|found| found.is_file()) {
+            // A pipe or a disk has no length, and opening it may wait for ever.
             drop(
                 fs::File::options()
                     .write(true)
                     .open(path)
                     .and_then(|file| file.set_len(0)),
             );
-        } else {
-            drop(fs::remove_file(path));
         }
     }
     made.map_err(|failed| failed.error)
