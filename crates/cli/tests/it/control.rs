@@ -80,15 +80,23 @@ fn hostile_clients_learn_what_is_wrong_and_disturb_nobody() {
 fn silent_clients_are_left_and_do_not_keep_the_server() {
     let mut pooled = Pooled::new();
     pooled.serve();
-    let silent: Vec<UnixStream> = (0..40).map(|_| connect(&pooled)).collect();
-    // Sixteen are waited for; the others are told that there is other work.
     let mut said = String::new();
-    (&silent[39]).read_to_string(&mut said).unwrap();
-    assert!(said.contains("does other work"), "{said}");
-    pooled
-        .run(&["volume", "list", "pool"])
-        .expect(1)
-        .says(&["does other work", "try again"]);
+    let mut silent: Vec<UnixStream> = Vec::new();
+    // On a busy machine the server can leave those before a program starts: others come then.
+    crate::bed::wait_until(|| {
+        silent = (0..40).map(|_| connect(&pooled)).collect();
+        // Sixteen are waited for; the others are told that there is other work.
+        said.clear();
+        (&silent[39]).read_to_string(&mut said).unwrap();
+        assert!(said.contains("does other work"), "{said}");
+        let ran = pooled.run(&["volume", "list", "pool"]);
+        if ran.code == Some(1) {
+            ran.says(&["does other work", "try again"]);
+            return true;
+        }
+        ran.expect(0);
+        false
+    });
     let began = Instant::now();
     (&silent[0]).read_to_string(&mut said).unwrap();
     assert!(began.elapsed() < Duration::from_secs(20), "it was left");
