@@ -128,9 +128,11 @@ pub struct CopyReport {
     pub skipped: Vec<(SessionId, SessionId)>,
     /// Those that were not copied.
     pub failed: Vec<NotCopied>,
-    /// Manifests of the source that cannot be read, where all backups were asked for: what is
-    /// wrong with each.
+    /// Manifests of the source that cannot be read, of backups that were asked for and not copied:
+    /// what is wrong with each.
     pub unread: Vec<String>,
+    /// What is wrong with manifest revisions above those whose tags and holds the copies have.
+    pub older: Vec<(SessionId, String)>,
 }
 
 /// Copies backups from one repository to another, the oldest first. If data of one cannot be read,
@@ -150,6 +152,7 @@ pub fn copy(
     let mut selection = Selection::new(from, to, request)?;
     let mut report = CopyReport {
         unread: std::mem::take(&mut selection.unread),
+        older: std::mem::take(&mut selection.older),
         ..CopyReport::default()
     };
     let lens = selection.due.iter().map(|snapshot| bytes_of(&snapshot.backup));

@@ -196,6 +196,12 @@ impl Store {
         Ok(report)
     }
 
+    /// Forgets a backup, whatever its hold, unless somebody has revised it since it was listed.
+    pub(crate) fn forget_as_seen(&self, entry: &ManifestEntry, monitor: &Monitor) -> Result<Forgetting> {
+        let done = self.forget_all(&[Doomed::of(entry)], monitor)?;
+        Ok(done.into_iter().next().unwrap_or(Forgetting::Revised))
+    }
+
     /// The forgotten backups of a listing that others refer forward to, each with one that does,
     /// along a chain. It reads manifests as far as possible. This is only a report: it does not
     /// decide whether they stay.

@@ -4,16 +4,19 @@
 //! 1. A check reads everything, and lists what is bad.
 //! 2. The config gets two whole copies; bad chunks come back from other places of the store
 //!    ([`reclaim::heal`]); containers with a bad copy are written anew ([`reclaim::rewrite`]).
-//! 3. Backups that are still damaged are copied again from the other store ([`crate::copy()`]). A
+//! 3. A backup whose newest manifest revision is damaged gets a new one above it.
+//! 4. Backups that are still damaged are copied again from the other store ([`crate::copy()`]). A
 //!    copy stores what is bad here once more, and that heals the damaged backup, too: chunks come
 //!    back to where it refers to them.
-//! 4. If the damaged backup is whole now, the second copy is forgotten. Otherwise, as when nodes or
+//! 5. If the damaged backup is whole now, the second copy is forgotten. Otherwise, as when nodes or
 //!    its manifest are lost, the copy takes its place, and the damaged one is forgotten.
-//! 5. What was damaged, and what is new, is read again.
+//! 6. What was damaged, and what is new, is read again.
 //!
 //! Nothing is removed before its replacement is durable and was read. A repair that ends early
 //! leaves the store at least as readable as it was. It may leave copies besides the backups that
 //! they are of.
+
+mod doubt;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +24,7 @@ use format::manifest::{Backup, Origin};
 use format::names::LeaseRole;
 use index::Index;
 use reclaim::Healed;
-use session::{Session, SessionError};
+use session::{Forgetting, ManifestEntry, Session, SessionError};
 use types::{ContainerId, SessionId};
 
 use crate::check::{CheckReport, Damage, Finding, ReadData};
@@ -105,8 +108,9 @@ impl Store {
         let touched = report.before.damaged_containers.clone();
         let mut sessions = BTreeSet::new();
         self.heal_and_rewrite(&touched, monitor, &mut report)?;
-        let lost = report.before.damaged_backups.clone();
-        if let (Some(other), false) = (other, lost.is_empty()) {
+        if let (Some(other), false) = (other, report.before.damaged_backups.is_empty()) {
+            let mut lost = report.before.damaged_backups.clone();
+            self.end_doubts(other, &mut lost, &touched, monitor, &mut report)?;
             let copies = self.copy_back(other, &lost, monitor, told, &mut report)?;
             self.heal_and_rewrite(&touched, monitor, &mut report)?;
             sessions = self.sessions_of(&copies)?;
@@ -298,10 +302,10 @@ impl Store {
         monitor: &Monitor,
         report: &mut RepairReport,
     ) -> Result<()> {
-        let list = self.snapshots()?.snapshots;
+        let list = self.manifests.list()?;
+        let entry = |id: &SessionId| list.get(*id).filter(|entry| entry.backup().is_some());
         let streams = |id: &SessionId| -> Option<Vec<_>> {
-            let snapshot = list.iter().find(|snapshot| snapshot.id == *id)?;
-            let streams = snapshot.backup.streams.iter();
+            let streams = entry(id)?.backup()?.streams.iter();
             Some(streams.map(|stream| (stream.role, stream.len)).collect())
         };
         for (lost, copy) in copies {
@@ -313,11 +317,11 @@ impl Store {
             }
             let is_healed = !seen.damaged_backups.contains(lost);
             let forgotten = if is_healed {
-                self.drop_backup(*copy, monitor)
+                self.drop_backup(*copy, entry(copy), monitor)
             } else {
-                let known = list.iter().find(|snapshot| snapshot.id == *lost);
-                let kept = known.map_or(Ok(()), |known| self.hand_on(&known.backup, *copy));
-                kept.and_then(|()| self.drop_backup(*lost, monitor))
+                let known = entry(lost).and_then(ManifestEntry::backup);
+                let kept = known.map_or(Ok(()), |known| self.hand_on(known, *copy));
+                kept.and_then(|()| self.drop_backup(*lost, entry(lost), monitor))
             };
             match forgotten {
                 Ok(()) if is_healed => {}
@@ -350,11 +354,18 @@ impl Store {
         Ok(())
     }
 
-    fn drop_backup(&self, id: SessionId, monitor: &Monitor) -> Result<()> {
-        let named = [id.to_string()];
-        // One whose manifest is lost has none.
-        self.hold(&named, None).ok();
-        self.forget(&ForgetRequest::named(named).force_unreadable(true), monitor)?;
-        Ok(())
+    /// Forgets a backup as it was when it was compared with its copy, which has its hold.
+    fn drop_backup(&self, id: SessionId, seen: Option<&ManifestEntry>, monitor: &Monitor) -> Result<()> {
+        let Some(entry) = seen else {
+            // Its manifest is lost.
+            let named = ForgetRequest::named([id.to_string()]);
+            return self.forget(&named.force_unreadable(true), monitor).map(drop);
+        };
+        match self.forget_as_seen(entry, monitor)? {
+            Forgetting::Done | Forgetting::Before => Ok(()),
+            Forgetting::Revised => Err(Error::Held(format!(
+                "somebody changed backup {id} meanwhile; run the repair again"
+            ))),
+        }
     }
 }

@@ -75,6 +75,18 @@ pub enum Warning {
         /// The object, with what is wrong.
         lost: String,
     },
+    /// The newest revision of a backup is damaged, and a repair put another one above it, or a copy
+    /// in the backup's place.
+    #[error(
+        "{why}. It was the newest manifest revision of backup {backup}, so the last change of its tags or hold may be \
+         lost. Look at it with `onefold snapshots`, and set them again with `onefold tag` and `onefold hold`"
+    )]
+    RevisionLost {
+        /// The backup.
+        backup: SessionId,
+        /// The object, with what is wrong.
+        why: String,
+    },
     /// A dead session could not be taken over, because an ending cannot be read.
     #[error("{why}. So this backup took over no data of that session, and may store some of it again")]
     NotAdopted {
@@ -233,6 +245,7 @@ impl Warning {
             Self::MetNotListed { .. } | Self::FoundNotListed { .. } => "damage_not_listed",
             Self::SettingsUnread { .. } => "settings_unread",
             Self::ManifestLost { .. } => "manifest_lost",
+            Self::RevisionLost { .. } => "revision_lost",
             Self::NotAdopted { .. } => "not_adopted",
             Self::NoReserve { .. } | Self::NoRoomForReserve => "no_reserve",
             Self::IndexNotMerged { .. } => "index_not_merged",

@@ -125,6 +125,12 @@ pub(crate) fn run(global: &Global, args: &Copy, output: Output) -> Result<Code> 
             "warning: a manifest of the source cannot be read, and its backup is not copied: {why}"
         ))?;
     }
+    for (id, why) in &report.older {
+        output.warn(format!(
+            "warning: backup {id} has the tags and hold of an older revision in its copy, for a newer one cannot be \
+             read: {why}"
+        ))?;
+    }
     let traffic = [&from, &to].map(Opened::traffic);
     let sum = |of: fn(&transport::Traffic) -> u64| {
         let mut each = traffic.iter().flatten().map(|traffic| of(traffic)).peekable();

@@ -221,3 +221,37 @@ fn a_damaged_backup_is_named_and_the_others_are_copied() {
         bed.ok(["check", "--repo", "second", "--read-data"]);
     }
 }
+
+/// Flips a bit of a manifest revision in the first store.
+fn garble(bed: &Bed, revision: &str) {
+    let all = bed.objects("backups");
+    let path = all.iter().find(|path| path.to_string_lossy().ends_with(revision));
+    let path = path.unwrap_or_else(|| panic!("{revision} in {all:?}"));
+    let mut bytes = fs::read(path).unwrap();
+    bytes[70] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn only_a_backup_that_is_not_copied_is_said_to_be_left_out() {
+    let bed = with_a_second_store(&[]);
+    bed.ok(["hold", "1", "--until", "2200-01-31"]);
+    garble(&bed, "1.1");
+    let args = |more: &[&'static str]| [&["copy", "--repo", "second", "--from-repo", "store"], more].concat();
+    // The lost revision may have any tags.
+    bed.run(args(&["--tag", "two"]))
+        .expect(3)
+        .says(&["is not copied"]);
+    let elsewhere = bed.ok(args(&["--host", "elsewhere"]));
+    assert!(elsewhere.err().is_empty(), "{}", elsewhere.err());
+    let ran = bed
+        .ok(args(&[]))
+        .says(&["backup 1 has the tags and hold of an older revision"]);
+    assert!(!ran.err().contains("is not copied"), "{}", ran.err());
+    let again = bed.ok(args(&[]));
+    assert!(again.err().is_empty(), "{}", again.err());
+    garble(&bed, "3.0");
+    bed.run(args(&[])).expect(3).says(&["is not copied"]);
+    let named = bed.ok(args(&["2"]));
+    assert!(named.err().is_empty(), "{}", named.err());
+}

@@ -97,6 +97,52 @@ fn backups_without_nodes_are_replaced_by_copies() {
     );
 }
 
+/// Nobody may take the last change of a backup, such as a hold, for something that never was.
+#[test]
+fn a_damaged_hold_is_not_lost_without_a_word() {
+    for is_held_there in [false, true] {
+        let bed = bed();
+        let ids = bed.backups();
+        bed.ok(["tag", "--add", "gold", "2"]);
+        bed.ok(["hold", "2", "--until", "2200-01-31"]);
+        if is_held_there {
+            bed.ok(["hold", "-r", "other", "2", "--until", "2199-01-31"]);
+        }
+        let revisions = bed.objects("backups");
+        let held = revisions
+            .iter()
+            .find(|path| path.to_string_lossy().ends_with("2.2"));
+        let held = held.unwrap_or_else(|| panic!("{revisions:?}"));
+        let mut bytes = fs::read(held).unwrap();
+        bytes[70] ^= 1;
+        fs::write(held, bytes).unwrap();
+        // Without another store, the user decides.
+        let ran = bed.run(["repair"]).expect(1);
+        assert!(ran.out().contains("`onefold unhold 2`"), "{}", ran.out());
+        bed.run(["forget", "2"]).expect(1);
+        let ran = bed.ok(FROM);
+        assert!(
+            ran.err().contains("its tags or hold may be lost"),
+            "{}",
+            ran.err()
+        );
+        assert!(!ran.out().contains("copying"), "{}", ran.out());
+        bed.assert_sound();
+        assert_eq!(bed.backups(), ids, "none has another in its place");
+        let all = lines(&bed.ok(["snapshots", "--json"]).out);
+        let second = all.iter().find(|line| line["id"] == 2).unwrap();
+        assert_eq!(second["tags"], serde_json::json!(["gold"]), "{all:?}");
+        let until = second["hold_until"].as_str().unwrap_or_default();
+        assert_eq!(until.starts_with("2199-01-31"), is_held_there, "{all:?}");
+        let again = bed.ok(FROM);
+        assert!(
+            again.out().contains("there is nothing to repair"),
+            "{}",
+            again.out()
+        );
+    }
+}
+
 #[test]
 fn bad_second_copies_are_written_anew() {
     let bed = bed();

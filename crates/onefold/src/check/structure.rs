@@ -10,7 +10,7 @@ use format::names;
 use format::node::NodeEntry;
 use format::reclaim::Removed;
 use recipe::{ChunkRefs, NodeCache, NodeSource, TreeRoot};
-use session::ManifestList;
+use session::{ManifestEntry, ManifestList};
 use types::{
     ChunkLocation, ContainerId, ContainerKind, Fingerprint, Generation, SequenceNumber, SessionId, SlotRange,
 };
@@ -119,24 +119,14 @@ fn manifests(
         let session = names::parse_manifest(&damaged.name).map(|(_, session, _)| session);
         let loss = store.manifest_loss(list, forgotten, damaged)?;
         if loss == ManifestLoss::Unread {
-            let instead = match session.and_then(|id| list.get(id)) {
-                Some(entry) if entry.may_be_forgotten && !entry.newer_unreadable => format!(
-                    "it may say that the backup is forgotten, which is final, so no new backup builds upon that one; \
-                     `onefold forget {}` ends the doubt",
-                    entry.session()
-                ),
-                Some(entry) => format!(
-                    "an older revision counts, and `onefold unhold {}` puts one above both",
-                    entry.session()
-                ),
-                None => {
-                    report.unread_backups.extend(session);
-                    "run the command again when the storage can be read".to_owned()
-                }
-            };
+            let instead = session.and_then(|id| list.get(id)).map(advice_on);
+            if instead.is_none() {
+                report.unread_backups.extend(session);
+            }
+            let later = || "run the command again when the storage can be read".to_owned();
             let what = Damage::ManifestUnread {
                 why: damaged.why.clone(),
-                advice: instead,
+                advice: instead.unwrap_or_else(later),
             };
             report.find(&damaged.name, what, false);
             continue;
@@ -154,11 +144,27 @@ fn manifests(
             report.leave(&damaged.name, what);
             continue;
         }
-        let why = damaged.why.clone();
+        let entry = session.and_then(|id| list.get(id));
+        let why = match entry.filter(|entry| entry.backup().is_some()) {
+            Some(entry) => format!("{}; {}", damaged.why, advice_on(entry)),
+            None => damaged.why.clone(),
+        };
         report.find(&damaged.name, Damage::ManifestDamaged { why }, false);
         report.damaged_backups.extend(session);
     }
     Ok(())
+}
+
+/// What an unreadable revision of this backup means, and what to do.
+fn advice_on(entry: &ManifestEntry) -> String {
+    let id = entry.session();
+    if entry.may_be_forgotten && !entry.newer_unreadable {
+        return format!(
+            "it may say that the backup is forgotten, which is final, so no new backup builds upon that one; `onefold \
+             forget {id}` ends the doubt"
+        );
+    }
+    format!("an older revision counts, and `onefold unhold {id}` puts one above both")
 }
 
 /// Removes containers that reclamation has removed whole from those that manifests name: they need

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use format::manifest::{Backup, Origin, SeriesName};
+use format::names;
+use session::Filter;
 use types::{SessionId, StoreId, UnixNanos};
 
 use super::CopyRequest;
@@ -21,8 +23,11 @@ pub(super) struct Selection {
     pub(super) due: Vec<Snapshot>,
     /// Those that the destination has, with their numbers there.
     pub(super) skipped: Vec<(Snapshot, SessionId)>,
-    /// What is wrong with manifests of the source that cannot be read.
+    /// What is wrong with manifests of the source that cannot be read, and whose backups may be
+    /// due.
     pub(super) unread: Vec<String>,
+    /// What is wrong with newer revisions of those that are due.
+    pub(super) older: Vec<(SessionId, String)>,
     store: Option<StoreId>,
     /// All backups of the source, by id.
     all: Vec<Snapshot>,
@@ -64,6 +69,12 @@ fn origin_of(store: Option<StoreId>, id: SessionId, backup: &Backup) -> Option<O
     backup.origin.or(own)
 }
 
+/// Whether a revision of the backup may pass. Only tags differ from one to another.
+fn may_pass(filter: &Filter, backup: &Snapshot) -> bool {
+    let any_tags = filter.clone().tags(Vec::new());
+    any_tags.lets_through(&backup.backup)
+}
+
 impl Selection {
     /// # Errors
     /// If a named backup does not exist; of either repository.
@@ -74,13 +85,10 @@ impl Selection {
             let found = source.find(text, &request.filter)?;
             chosen.insert(found.id, found.clone());
         }
-        let mut unread = Vec::new();
         if request.ids.is_empty() {
             let passing = source.snapshots.iter();
             let passing = passing.filter(|one| request.filter.lets_through(&one.backup));
             chosen.extend(passing.map(|one| (one.id, one.clone())));
-            let damaged = source.damaged.iter();
-            unread.extend(damaged.map(|object| format!("{}: {}", object.name, object.why)));
         }
         let destination = to.snapshots()?;
         let mut copies = BTreeMap::new();
@@ -99,10 +107,24 @@ impl Selection {
                 _ => due.push(one),
             }
         }
+        let (mut unread, mut older) = (Vec::new(), Vec::new());
+        let asks_for_all = request.ids.is_empty();
+        for object in &source.damaged {
+            let why = format!("{}: {}", object.name, object.why);
+            let of = names::parse_manifest(&object.name).map(|(_, session, _)| session);
+            match source.snapshots.iter().find(|one| Some(one.id) == of) {
+                Some(known) if due.iter().any(|one| one.id == known.id) => older.push((known.id, why)),
+                Some(known) if skipped.iter().any(|(one, _)| one.id == known.id) => {}
+                Some(known) if asks_for_all && may_pass(&request.filter, known) => unread.push(why),
+                None if asks_for_all => unread.push(why),
+                _ => {}
+            }
+        }
         Ok(Self {
             due,
             skipped,
             unread,
+            older,
             store: source.store,
             all: source.snapshots,
             copies,
