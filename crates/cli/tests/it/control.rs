@@ -6,8 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
-use rustix::process::getuid;
+use rustix::process::{Signal, getuid};
 
+use crate::bed::signal;
 use crate::pooled::{Pooled, number};
 use crate::sources::skip;
 
@@ -106,6 +107,40 @@ fn silent_clients_are_left_and_do_not_keep_the_server() {
     let began = Instant::now();
     pooled.end();
     assert!(began.elapsed() < Duration::from_secs(4), "it waits for nobody");
+}
+
+/// At the old path there may be another pool, with a server of its own.
+#[test]
+fn a_server_removes_its_socket_where_its_index_is_now() {
+    let mut pooled = Pooled::new();
+    pooled.serve();
+    let (here, there) = (pooled.bed.path("pool.index"), pooled.bed.path("moved"));
+    std::fs::rename(&here, &there).unwrap();
+    std::fs::create_dir(&here).unwrap();
+    std::fs::write(here.join("control"), "of another pool").unwrap();
+    pooled.end_alone().expect(0);
+    assert!(here.join("control").exists(), "it is not this server's");
+    assert!(!there.join("control").exists(), "it was left");
+}
+
+#[test]
+fn a_server_that_cannot_print_ends_in_order() {
+    let pooled = Pooled::new();
+    pooled.ok(&["volume", "create", "pool", "a", "8M"]);
+    let (mut from, mut to) = std::io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&to, true).unwrap();
+    let mut command = pooled.command(&["volume", "serve", "pool", "--listen", "unix:s"]);
+    let mut child = command.stdout(to.try_clone().unwrap()).spawn().unwrap();
+    from.read_exact(&mut [0; 8]).unwrap();
+    // Nobody reads more, and no more fits.
+    while to.write(b"x").is_ok() {}
+    signal(&child, Signal::TERM);
+    let ended = child.wait().unwrap();
+    assert!(!ended.success(), "its last words were lost: {ended}");
+    for left in ["s", "pool.index/control"] {
+        assert!(!pooled.bed.path(left).exists(), "{left} was left");
+    }
+    pooled.assert_sound();
 }
 
 #[test]

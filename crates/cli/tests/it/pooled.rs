@@ -98,20 +98,17 @@ impl Pooled {
 
     /// Ends the server in order.
     pub(crate) fn end(&mut self) {
-        let mut serving = self.serving.take().unwrap();
-        signal(&serving.child, Signal::TERM);
-        let ended = serving.child.wait().unwrap();
-        let mut why = String::new();
-        serving
-            .child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut why)
-            .unwrap();
-        assert!(ended.success(), "{ended}: {why}");
-        serving.rest.join().unwrap();
+        self.end_alone().expect(0);
         assert!(!self.socket().exists() && !self.bed.path("pool.index/control").exists());
+    }
+
+    /// Ends the server, whatever it leaves.
+    pub(crate) fn end_alone(&mut self) -> Ran {
+        let serving = self.serving.take().unwrap();
+        signal(&serving.child, Signal::TERM);
+        let ran = Ran::from(serving.child.wait_with_output().unwrap());
+        serving.rest.join().unwrap();
+        ran
     }
 
     /// Kills the server.
