@@ -1,14 +1,14 @@
 //! Restores a backup of a single stream, as a file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use recipe::{StoreReader, TreeRoot};
 use restore::{AssembleStats, Fault, Output, RestoreCounters, VerifyStats};
-use tree::{Action, BlockWriter, TreeError};
+use tree::{Action, BlockWriter, TreeError, WholeFile};
 use types::ByteRange;
 
 use crate::error::Result;
@@ -29,7 +29,13 @@ pub(crate) fn restore_whole(
         target: path.display().to_string(),
         source,
     };
-    let mut output = PartialFile::create(path, root.len).map_err(failed)?;
+    let file = WholeFile::create(target, stream).map_err(restore::RestoreError::Tree)?;
+    let mut output = PartialFile {
+        blocks: BlockWriter::new(file.file(), root.len).map_err(|errno| failed(errno.into()))?,
+        file,
+        path: path.to_owned(),
+        len: 0,
+    };
     let shown = stream.display().to_string();
     let (counters, cancel): (&RestoreCounters, _) = (&monitor.restore, monitor.cancel());
     let whole = ByteRange {
@@ -213,50 +219,17 @@ pub(crate) fn stream_name(snapshot: &Snapshot) -> PathBuf {
 
 /// A file that gets its name only when it is whole.
 struct PartialFile {
-    file: File,
-    blocks: Option<BlockWriter>,
-    partial: PathBuf,
+    /// Written before the file gets its name, so dropped before it.
+    blocks: BlockWriter,
+    file: WholeFile,
     path: PathBuf,
     len: u64,
-    named: bool,
 }
 
 impl PartialFile {
-    fn create(path: &Path, len: u64) -> io::Result<Self> {
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".onefold-partial");
-        let partial = PathBuf::from(partial);
-        match std::fs::remove_file(&partial) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&partial)?;
-        let blocks = BlockWriter::new(&file, len)?;
-        Ok(Self {
-            file,
-            blocks: Some(blocks),
-            partial,
-            path: path.to_owned(),
-            len: 0,
-            named: false,
-        })
-    }
-
-    fn finish(mut self) -> io::Result<()> {
-        if let Some(blocks) = self.blocks.take() {
-            blocks.finish()?;
-        }
-        self.file.set_len(self.len)?;
-        std::fs::rename(&self.partial, &self.path)?;
-        self.named = true;
-        Ok(())
+    fn finish(self) -> io::Result<()> {
+        self.blocks.finish()?;
+        self.file.finish(self.len)
     }
 }
 
@@ -266,9 +239,7 @@ impl Output for PartialFile {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Some(blocks) = &mut self.blocks {
-            blocks.write(self.len, bytes)?;
-        }
+        self.blocks.write(self.len, bytes)?;
         self.len += bytes.len() as u64;
         Ok(())
     }
@@ -276,17 +247,6 @@ impl Output for PartialFile {
     fn skip_zeros(&mut self, len: u64) -> io::Result<()> {
         self.len += len;
         Ok(())
-    }
-}
-
-impl Drop for PartialFile {
-    fn drop(&mut self) {
-        self.blocks = None;
-        if !self.named {
-            // A part of a stream is not useful. If it cannot be removed, its name shows that it is
-            // partial.
-            drop(std::fs::remove_file(&self.partial));
-        }
     }
 }
 

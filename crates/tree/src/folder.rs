@@ -71,7 +71,16 @@ impl Folder {
         readable: bool,
     ) -> Result<Entered, Errno> {
         let here = self.descriptor()?;
-        let descriptor = Arc::new(open_folder(&here, name, follow, readable)?);
+        self.entered(name, follow, open_folder(&here, name, follow, readable)?)
+    }
+
+    /// Enters the folder of this descriptor, to which a link of this name leads.
+    pub(crate) fn enter_by(self: &Arc<Self>, name: &[u8], descriptor: OwnedFd) -> Result<Entered, Errno> {
+        self.entered(name, true, descriptor)
+    }
+
+    fn entered(self: &Arc<Self>, name: &[u8], follow: bool, descriptor: OwnedFd) -> Result<Entered, Errno> {
+        let descriptor = Arc::new(descriptor);
         let facts = Facts::of(&fstat(&descriptor)?);
         let folder = Arc::new(Self {
             parent: Some(self.clone()),

@@ -58,7 +58,7 @@ pub use read::{
 pub use restore::{
     Begun, Fate, FileWriter, Include, Overwrite, Owners, PendingFile, PendingLink, Placed, Reread,
     RestoreOptions, Restored, Restorer, SkipReason, Sparse, Surplus, SurplusObserver, SurplusReport, Survey,
-    drop_pages,
+    WholeFile, drop_pages,
 };
 pub use roots::Roots;
 pub use rustix::io::Errno;

@@ -24,6 +24,7 @@ mod file;
 mod filter;
 mod flags;
 mod folders;
+mod follow;
 mod leftovers;
 mod links;
 mod metadata;
@@ -39,6 +40,7 @@ mod subject;
 mod surplus;
 mod survey;
 mod there;
+mod whole;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -63,6 +65,7 @@ use stays::stays;
 pub use surplus::{Surplus, SurplusObserver, SurplusReport};
 pub use survey::{Fate, Survey};
 use there::{finish_node, keeps, look, same_name};
+pub use whole::WholeFile;
 
 /// The result of placing an entry.
 #[derive(Debug)]

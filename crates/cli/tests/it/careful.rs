@@ -87,11 +87,84 @@ fn a_link_that_others_made_or_that_leads_out_of_the_target_is_not_followed() {
         symlink("inside", &link).unwrap();
         std::os::unix::fs::lchown(&link, Some(12_345), None).unwrap();
         refused("belongs to another user");
+        // The way of the user's own link leads over another user's.
+        fs::remove_file(&link).unwrap();
+        let (theirs, next) = (above.join("theirs"), above.join("theirs/next"));
+        fs::create_dir(&theirs).unwrap();
+        symlink("../inside", &next).unwrap();
+        for path in [&theirs, &next] {
+            std::os::unix::fs::lchown(path, Some(12_345), None).unwrap();
+        }
+        symlink("theirs/next", &link).unwrap();
+        refused("belongs to another user");
+        std::os::unix::fs::lchown(&next, Some(0), None).unwrap();
+        restore(&bed, &bed.path("out"), &["--include", "home/u/letter"]).expect(0);
+        assert_eq!(fs::read_to_string(above.join("inside/u/letter")).unwrap(), "dear");
     }
+    fs::remove_file(&link).unwrap();
+    symlink(&link, &link).unwrap();
+    refused("leads to no folder");
     fs::remove_file(&link).unwrap();
     fs::write(&link, "a file").unwrap();
     restore(&bed, &bed.path("out"), &["--include", "home/u/letter"]).expect(1);
     assert_eq!(fs::read_to_string(&link).unwrap(), "a file");
+}
+
+/// The same holds for the file of a stream.
+#[test]
+fn a_stream_is_not_restored_over_others_links() {
+    let bed = Bed::new();
+    bed.fed(
+        ["backup", "--stdin", "--stdin-filename", "/home/u/dump"],
+        b"stream",
+    )
+    .expect(0);
+    let out = bed.path("out");
+    for folder in ["outside", "out/inside/u"] {
+        fs::create_dir_all(bed.path(folder)).unwrap();
+    }
+    symlink("../outside", out.join("home")).unwrap();
+    restore(&bed, &out, &[])
+        .expect(1)
+        .says(&["home/u/dump", "leads out of the target"]);
+    assert_eq!(fs::read_dir(bed.path("outside")).unwrap().count(), 0);
+    fs::remove_file(out.join("home")).unwrap();
+    symlink("inside", out.join("home")).unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::lchown(out.join("home"), Some(12_345), None).unwrap();
+        restore(&bed, &out, &[])
+            .expect(1)
+            .says(&["belongs to another user"]);
+        std::os::unix::fs::lchown(out.join("home"), Some(0), None).unwrap();
+    }
+    assert_eq!(fs::read_dir(out.join("inside/u")).unwrap().count(), 0);
+    restore(&bed, &out, &["--verify"]).expect(0);
+    assert_eq!(fs::read(out.join("inside/u/dump")).unwrap(), b"stream");
+    fs::remove_dir_all(out.join("inside/u")).unwrap();
+    fs::write(out.join("inside/u"), "a file").unwrap();
+    restore(&bed, &out, &[]).expect(1).says(&["is not all folders"]);
+}
+
+/// The restore replaces the link, so what is behind it does not stay.
+#[test]
+fn files_in_a_requested_folder_that_became_a_link_are_restored() {
+    for overwrite in ["if-changed", "always"] {
+        let bed = letter();
+        fs::rename(bed.path("home/u"), bed.path("home/moved")).unwrap();
+        symlink("moved", bed.path("home/u")).unwrap();
+        let more = ["--overwrite", overwrite];
+        let would = restore(&bed, Path::new("/"), &[&more[..], &["--dry-run"]].concat()).expect(0);
+        assert!(would.out().contains("would restore 2 files"), "{}", would.out());
+        restore(&bed, Path::new("/"), &more).expect(0);
+        assert!(bed.path("home/u").symlink_metadata().unwrap().is_dir());
+        for (file, text) in [("letter", "dear"), ("other", "other")] {
+            assert_eq!(fs::read_to_string(bed.path("home/u").join(file)).unwrap(), text);
+            assert_eq!(
+                fs::read_to_string(bed.path("home/moved").join(file)).unwrap(),
+                text
+            );
+        }
+    }
 }
 
 #[test]

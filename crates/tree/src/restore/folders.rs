@@ -22,16 +22,15 @@ use rustix::fs::{AtFlags, FileType, Mode, mkdirat, unlinkat};
 use rustix::io::Errno;
 use types::FileTime;
 
-use super::context::whereabouts;
+use super::follow::follow;
 use super::newborn::Newborn;
 use super::seen::{Seen, names_of};
 use super::subject::Subject;
 use super::{Context, Overwrite, flags, leftovers, look, metadata, same_name};
-use crate::error::LinkFault;
 use crate::folder::{Entered, Folder};
 use crate::metadata::Facts;
 use crate::retry::retry;
-use crate::{Action, TreeError, order};
+use crate::{Action, TreeError};
 
 /// A mode that only the owner may use, and that nobody gives to a folder.
 const UNFINISHED: u32 = 0o1700;
@@ -278,8 +277,9 @@ fn make(context: &Arc<Context>, parent: &Arc<Place>, level: &Level, path: &[u8])
     if is_link && is_restored {
         return Err(TreeError::NotAFolder { path: path.to_vec() });
     }
-    let entered = if let (Some(there), true) = (&there, is_link && !level.is_asked) {
-        follow(context, parent, there, name, path)?
+    let entered = if is_link && !level.is_asked {
+        let followed = follow(context.top.as_deref(), &at, name, path)?;
+        parent.folder.enter_by(name, followed).map_err(opening)?
     } else {
         if !is_folder {
             parent.change();
@@ -344,35 +344,6 @@ fn clear_and_make(
         _ => return Err(TreeError::NotAFolder { path: path.to_vec() }),
     }
     retry(|| mkdirat(at, &level.name[..], mode)).map_err(|e| TreeError::system(path, Action::Create, e))
-}
-
-/// Enters the target folder of the user's own link.
-fn follow(
-    context: &Context,
-    parent: &Arc<Place>,
-    link: &Facts,
-    name: &[u8],
-    path: &[u8],
-) -> Result<Entered, TreeError> {
-    let refused = |why| TreeError::LinkOnTheWay {
-        path: path.to_vec(),
-        link: name.to_vec(),
-        why,
-    };
-    if link.uid != 0 && link.uid != rustix::process::geteuid().as_raw() {
-        return Err(refused(LinkFault::Foreign));
-    }
-    let entered = parent
-        .folder
-        .enter(name, true, false)
-        .map_err(|errno| match errno {
-            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => refused(LinkFault::NoFolder),
-            _ => TreeError::system(path, Action::Open, errno),
-        })?;
-    match (&context.top, whereabouts(&entered.descriptor)) {
-        (Some(top), Some(folder)) if order::is_within(&folder, top) => Ok(entered),
-        _ => Err(refused(LinkFault::Outside)),
-    }
 }
 
 /// Whether an existing entry that is no folder is replaced by a folder.

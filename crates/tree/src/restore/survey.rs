@@ -24,8 +24,17 @@ pub struct Survey {
     top: Option<Arc<Folder>>,
     overwrite: Overwrite,
     filter: Filter,
-    /// The folders on the path; `None` from the first missing one on.
-    levels: Vec<(Vec<u8>, Option<Arc<Folder>>)>,
+    /// The folders on the path.
+    levels: Vec<Level>,
+}
+
+#[derive(Debug)]
+struct Level {
+    name: Vec<u8>,
+    /// Whether the folder itself was requested. Then the restore replaces a link in its place.
+    is_asked: bool,
+    /// `None`: nobody has looked for it yet. `Some(None)`: it is missing.
+    folder: Option<Option<Arc<Folder>>>,
 }
 
 /// What a restore would do with an entry.
@@ -53,11 +62,11 @@ impl Survey {
 
     /// What the restore would do with an entry. Call it in listing order.
     pub fn fate(&mut self, entry: &ListingEntry) -> Fate {
-        let is_folder = entry.kind == EntryKind::Folder;
-        if !order::is_clean(&entry.path) || !self.filter.wants(&entry.path, is_folder) {
+        let Some(is_wanted) = self.note(entry) else {
             return Fate::NotAsked;
-        }
-        if is_folder && self.filter.is_above_sources(&entry.path) {
+        };
+        let is_folder = entry.kind == EntryKind::Folder;
+        if !is_wanted || is_folder && self.filter.is_above_sources(&entry.path) {
             return Fate::NotAsked;
         }
         let Some(place) = self.filter.below_base(&entry.path) else {
@@ -88,6 +97,28 @@ impl Survey {
         }
     }
 
+    /// Notes a folder for the entries in it. Returns whether the entry is wanted; `None` if its
+    /// path must not be restored.
+    fn note(&mut self, entry: &ListingEntry) -> Option<bool> {
+        if !order::is_clean(&entry.path) {
+            return None;
+        }
+        let is_folder = entry.kind == EntryKind::Folder;
+        let is_wanted = self.filter.wants(&entry.path, is_folder);
+        if is_folder
+            && self.top.is_some()
+            && let Some(place) = self.filter.below_base(&entry.path)
+        {
+            let parts: Vec<&[u8]> = order::components(place).collect();
+            self.align(&parts);
+            if let Some(level) = self.levels.last_mut() {
+                level.is_asked = is_wanted && !self.filter.is_above_sources(&entry.path);
+                level.folder = None;
+            }
+        }
+        Some(is_wanted)
+    }
+
     /// Begins at a target folder.
     #[must_use]
     pub fn new(target: &Path, options: &RestoreOptions) -> Self {
@@ -104,10 +135,7 @@ impl Survey {
 
     /// Whether the restore needs the entry's content. Call it in listing order.
     pub fn needs_content(&mut self, entry: &ListingEntry) -> bool {
-        if !order::is_clean(&entry.path) {
-            return false;
-        }
-        let is_wanted = self.filter.wants(&entry.path, entry.kind == EntryKind::Folder);
+        let is_wanted = self.note(entry) == Some(true);
         if !is_wanted || !matches!(entry.kind, EntryKind::File { .. }) {
             return false;
         }
@@ -136,23 +164,32 @@ impl Survey {
         there.is_some_and(|there| keeps(self.overwrite, &there, entry, &at, name).is_some())
     }
 
-    fn enter(&mut self, parents: &[&[u8]]) -> Option<Arc<Folder>> {
-        let known = self.levels.iter().zip(parents);
-        let common = known.take_while(|((level, _), name)| level == *name).count();
+    /// Removes the folders that are not among `names`, and adds the missing ones.
+    fn align(&mut self, names: &[&[u8]]) {
+        let known = self.levels.iter().zip(names);
+        let common = known.take_while(|(level, name)| level.name == **name).count();
         self.levels.truncate(common);
-        for name in &parents[common..] {
-            let above = match self.levels.last() {
-                Some((_, folder)) => folder.as_ref(),
-                None => self.top.as_ref(),
-            };
+        for name in &names[common..] {
+            self.levels.push(Level {
+                name: name.to_vec(),
+                // The restore follows no link in the place of a folder without an entry.
+                is_asked: true,
+                folder: None,
+            });
+        }
+    }
+
+    fn enter(&mut self, parents: &[&[u8]]) -> Option<Arc<Folder>> {
+        self.align(parents);
+        let mut above = self.top.clone();
+        for level in &mut self.levels {
             // Looking through a link does no harm. The restore does not follow every link.
-            let folder = above.and_then(|above| above.enter(name, true, false).ok());
-            self.levels
-                .push((name.to_vec(), folder.map(|entered| entered.folder)));
+            let look = || above?.enter(&level.name, !level.is_asked, false).ok();
+            let folder = level.folder.take();
+            let folder = folder.unwrap_or_else(|| look().map(|entered| entered.folder));
+            level.folder = Some(folder.clone());
+            above = folder;
         }
-        match self.levels.last() {
-            Some((_, folder)) => folder.clone(),
-            None => self.top.clone(),
-        }
+        above
     }
 }
