@@ -27,6 +27,7 @@ use crate::repository::Repository;
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 use crate::streams::{self, role};
+use crate::warning::Warning;
 use feeding::Feeding;
 use format::ArchiveWriter;
 
@@ -84,6 +85,8 @@ pub struct ArchiveReport {
     pub sockets: u64,
     /// Other entries that are not in it as they were.
     pub faults: u64,
+    /// Files of an earlier backup, because they could not be read when this one was made.
+    pub older: u64,
 }
 
 impl Store {
@@ -148,6 +151,12 @@ pub fn dump_archive(
         .and_then(|reader| write(reader, pinned.snapshot(), request, output, monitor, faults));
     let report = written.map_err(|error| pinned.explain(error))?;
     pinned.end(monitor);
+    if report.older > 0 {
+        monitor.add_note(Warning::OlderFiles {
+            backup: snapshot.id,
+            files: report.older,
+        });
+    }
     Ok(report)
 }
 

@@ -1,8 +1,9 @@
 //! Hard links: finds the first name of each inode.
 
 use std::collections::HashMap;
+use std::mem::Discriminant;
 
-use format::listing::{Content, EntryKind};
+use format::listing::{Content, EntryKind, ListingEntry};
 use types::FileTime;
 
 use crate::WalkEntry;
@@ -18,27 +19,46 @@ pub(crate) struct FirstNames {
 #[derive(Debug, Clone)]
 pub(crate) struct FirstName {
     pub(crate) path: Vec<u8>,
-    /// The time of modification that the walk saw with this name.
+    /// The times that the walk saw with this name.
     pub(crate) mtime: FileTime,
+    ctime: FileTime,
+    kind: Discriminant<EntryKind>,
+}
+
+impl FirstName {
+    fn of(entry: &ListingEntry) -> Self {
+        Self {
+            path: entry.path.clone(),
+            mtime: entry.mtime,
+            ctime: entry.ctime,
+            kind: std::mem::discriminant(&entry.kind),
+        }
+    }
 }
 
 impl FirstNames {
     /// Records a name of an inode with `links` names. Returns the first name; `None` if this is the
     /// first one.
+    ///
+    /// File systems give the number of a removed inode to a new one. Such a file is no link to the
+    /// removed one. Its kind differs, or its time of change and `is_same`, which tells whether the
+    /// name of that path has this inode now.
     pub(crate) fn see(
         &mut self,
-        identity: (u64, u64),
+        entry: &ListingEntry,
         links: u64,
-        path: &[u8],
-        mtime: FileTime,
+        is_same: impl FnOnce(&[u8]) -> bool,
     ) -> Option<FirstName> {
         if links < 2 {
             return None;
         }
-        let Some((first, left)) = self.found.get_mut(&identity) else {
-            let path = path.to_vec();
-            self.found
-                .insert(identity, (FirstName { path, mtime }, links - 1));
+        let identity = (entry.device, entry.inode);
+        let now = FirstName::of(entry);
+        let known = self.found.get_mut(&identity).filter(|(first, _)| {
+            first.kind == now.kind && (first.ctime == now.ctime || is_same(&first.path))
+        });
+        let Some((first, left)) = known else {
+            self.found.insert(identity, (now, links - 1));
             return None;
         };
         *left -= 1;

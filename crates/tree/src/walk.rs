@@ -28,7 +28,11 @@ use std::collections::{HashSet, VecDeque};
 
 use format::listing::EntryKind;
 
+use rustix::fs::{AtFlags, CWD, statat};
+
 use crate::links::FirstNames;
+use crate::metadata::Facts;
+use crate::retry::retry;
 use crate::walk_entry::WalkEntry;
 use crate::{Excludes, Roots, TreeError};
 
@@ -175,11 +179,10 @@ impl Walk {
         if found.entry.kind == EntryKind::Folder {
             return found;
         }
-        let identity = (found.entry.device, found.entry.inode);
         let entry = &mut found.entry;
-        let first = self
-            .first_names
-            .see(identity, found.links, &entry.path, entry.mtime);
+        let identity = (entry.device, entry.inode);
+        let is_same = |path: &[u8]| identity_of(path) == Some(identity);
+        let first = self.first_names.see(entry, found.links, is_same);
         if let Some(first) = first {
             // All names of an inode have one time. If the file changes while the walk meets its
             // names, all get the time of the first one.
@@ -196,6 +199,13 @@ impl Walk {
         }
         found
     }
+}
+
+/// Device and inode of a name.
+fn identity_of(path: &[u8]) -> Option<(u64, u64)> {
+    let found = retry(|| statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)).ok()?;
+    let facts = Facts::of(&found);
+    Some((facts.device, facts.inode))
 }
 
 impl Iterator for Walk {

@@ -185,6 +185,46 @@ fn a_zip_archive_has_names_contents_and_modes() {
     }
 }
 
+/// Different names may be the same as text.
+#[test]
+fn a_zip_archive_has_all_files_whose_names_are_not_text() {
+    let bed = Bed::new();
+    for (number, last) in [0xfe, 0xff].into_iter().enumerate() {
+        let folder = bed.path("src").join(OsStr::from_bytes(&[b'd', last]));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("in"), format!("in {number}")).unwrap();
+        let file = bed.path("src").join(OsStr::from_bytes(&[b'a', last]));
+        fs::write(&file, format!("file {number}")).unwrap();
+        let link = bed.path("src").join(OsStr::from_bytes(&[b'l', last]));
+        symlink("nowhere", link).unwrap();
+    }
+    fs::write(bed.path("src/a\u{fffd}-1"), "of that name").unwrap();
+    bed.ok(["backup", "src"]);
+    bed.run(["dump", "1:src", "-a", "zip", "-t", "src.zip"])
+        .expect(1)
+        .says(&["its name is not UTF-8"]);
+    let mut archive = zip::ZipArchive::new(File::open(bed.path("src.zip")).unwrap()).unwrap();
+    let mut texts = Vec::new();
+    for number in 0..archive.len() {
+        let mut found = archive.by_index(number).unwrap();
+        let mut text = String::new();
+        found.read_to_string(&mut text).unwrap();
+        texts.push(text);
+    }
+    texts.sort();
+    let want = [
+        "",
+        "file 0",
+        "file 1",
+        "in 0",
+        "in 1",
+        "nowhere",
+        "nowhere",
+        "of that name",
+    ];
+    assert_eq!(texts, want);
+}
+
 #[test]
 fn an_archive_that_fails_is_no_archive() {
     let bed = Bed::new();

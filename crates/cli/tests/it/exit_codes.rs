@@ -240,6 +240,9 @@ fn unreadable_files_are_named_and_the_rest_is_saved_with_3() {
     by_nobody(&bed, &["restore", "latest", "-t", "out"])
         .expect(1)
         .says(&["src/locked"]);
+    by_nobody(&bed, &["dump", "latest", "-a", "tar", "-t", "all.tar"])
+        .expect(1)
+        .says(&["src/locked: not all that was in it could be read"]);
     for name in ["first", "third"] {
         let back = fs::read(bed.restored("out", "src").join(name)).unwrap();
         assert_eq!(back, noise(10_000, 7));

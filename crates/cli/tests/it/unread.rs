@@ -144,9 +144,12 @@ fn a_file_that_cannot_be_read_to_its_end_stays_as_it_was() {
 fn a_part_of_a_file_never_passes_for_the_file() {
     let Some((bed, whole)) = on_failing_disk(
         "
+        ln src/disk/bad src/disk/zero
         break_it
         code 3 backup src -q 2> warned
         code 3 backup src -q 2> warned
+        code 1 dump latest:src/disk -a tar > parts.tar 2> archived
+        mkdir parts; tar -xf parts.tar -C parts
         dir=out$(pwd)/src/disk; mkdir -p $dir; echo mine > $dir/bad
         code 1 restore latest -t out -q 2> told
         code 1 dump latest src/disk/bad > dumped 2>> told
@@ -168,6 +171,16 @@ fn a_part_of_a_file_never_passes_for_the_file() {
     assert!(!back.join("twin").exists(), "nor has another name of it the part");
     assert_eq!(fs::read(back.join("good")).unwrap(), b"good\n");
     assert!(fs::read(bed.path("dumped")).unwrap().is_empty());
+    let archived = fs::read_to_string(bed.path("archived")).unwrap();
+    for name in ["bad", "twin", "zero"] {
+        let kept = bed.path("parts").join(format!("{name}.onefold-incomplete"));
+        assert!(fs::read(kept).unwrap() == part, "{name}");
+        assert!(!bed.path("parts").join(name).exists());
+        assert!(
+            archived.contains(&format!("disk/{name}: incomplete")),
+            "{archived}"
+        );
+    }
     let told = fs::read_to_string(bed.path("told")).unwrap();
     for words in [
         "bad.onefold-incomplete",
@@ -179,7 +192,7 @@ fn a_part_of_a_file_never_passes_for_the_file() {
     }
     let marked = fs::read_to_string(bed.path("marked")).unwrap();
     assert!(marked.contains("of 307200 bytes could be read"), "{marked}");
-    assert_eq!(marked.lines().count(), 2, "{marked}");
+    assert_eq!(marked.lines().count(), 3, "{marked}");
     let again = bed.restored("whole-again", "src/disk");
     assert!(fs::read(again.join("bad")).unwrap() == whole);
     assert!(fs::read(again.join("twin")).unwrap() == whole);
@@ -196,10 +209,16 @@ fn a_new_name_of_a_file_does_not_push_out_its_good_version() {
         break_it
         code 3 backup src -q 2> warned
         code 1 restore latest -t out -q 2> told
+        code 1 dump latest:src/disk -a tar 2> archived > /dev/null
         code 0 dump latest src/disk/twin > dumped 2> noted",
     ) else {
         return;
     };
+    let archived = fs::read_to_string(bed.path("archived")).unwrap();
+    assert!(
+        archived.contains("1 of the files are of an earlier backup"),
+        "{archived}"
+    );
     let back = bed.restored("out", "src/disk");
     assert!(back.join("also.onefold-incomplete").exists() && !back.join("also").exists());
     assert!(fs::read(back.join("bad")).unwrap() == whole);

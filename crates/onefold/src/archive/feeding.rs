@@ -153,25 +153,43 @@ impl<'a, 'b> Feeding<'a, 'b> {
             }
             EntryKind::File { len, .. } => {
                 let len = *len;
-                self.begin_file(name, &entry, len)
+                self.begin_file(name, &entry, len).map(drop)
             }
             _ => self.place_other(&name, &entry),
         }
     }
 
-    fn begin_file(&mut self, mut name: Vec<u8>, entry: &ListingEntry, len: u64) -> Result<()> {
-        if matches!(entry.state.content, Content::Partial { .. }) {
+    /// Marks the name if the backup has only a part of the file.
+    fn marked(mut name: Vec<u8>, entry: &ListingEntry) -> (Vec<u8>, bool) {
+        let is_part = matches!(entry.state.content, Content::Partial { .. });
+        if is_part {
             name.extend_from_slice(INCOMPLETE);
-            self.fault(
-                &entry.path,
-                "incomplete in the backup; what there is of it has another name",
-            );
+        }
+        (name, is_part)
+    }
+
+    fn tell_part(&mut self, entry: &ListingEntry) {
+        self.fault(
+            &entry.path,
+            "incomplete in the backup; what there is of it has another name",
+        );
+    }
+
+    /// Returns the name in the archive.
+    fn begin_file(&mut self, name: Vec<u8>, entry: &ListingEntry, len: u64) -> Result<Vec<u8>> {
+        let (name, is_part) = Self::marked(name, entry);
+        if is_part {
+            self.tell_part(entry);
+        }
+        if matches!(entry.state.content, Content::Older { .. }) {
+            self.report.older += 1;
         }
         self.tell_shortfall(&name, entry);
         self.archive.begin_file(&name, entry, len).map_err(not_written)?;
         self.report.files += 1;
         self.current = Current::File { left: len };
-        self.end_if_whole()
+        self.end_if_whole()?;
+        Ok(name)
     }
 
     fn place_other(&mut self, name: &[u8], entry: &ListingEntry) -> Result<()> {
@@ -183,6 +201,12 @@ impl<'a, 'b> Feeding<'a, 'b> {
         if self.archive.other(name, entry).map_err(not_written)? {
             self.report.others += 1;
             self.tell_shortfall(name, entry);
+            if matches!(entry.state.content, Content::Partial { .. }) {
+                self.fault(
+                    &entry.path,
+                    "not all that was in it could be read when it was backed up: some may be missing",
+                );
+            }
         } else {
             self.fault(&entry.path, "left out: the archive's format has no such entries");
         }
@@ -244,11 +268,15 @@ impl<'a, 'b> Feeding<'a, 'b> {
                 self.late.insert(target.clone(), names);
             }
             let name = self.name(&path);
-            if let Some(first) = self.written_late.get(&target).cloned()
-                && self.archive.link(&name, &entry, &first).map_err(not_written)?
-            {
-                self.report.others += 1;
-                continue;
+            if let Some(first) = self.written_late.get(&target).cloned() {
+                let (name, is_part) = Self::marked(name.clone(), &entry);
+                if self.archive.link(&name, &entry, &first).map_err(not_written)? {
+                    self.report.others += 1;
+                    if is_part {
+                        self.tell_part(&entry);
+                    }
+                    continue;
+                }
             }
             let mut found = self.listing.entries(Wanted::just([target.clone()]))?;
             let Some(first) = found.next_entry()? else {
@@ -258,11 +286,12 @@ impl<'a, 'b> Feeding<'a, 'b> {
             // It is the same inode, under another path.
             let (offset, len) = (first.content_offset, first.entry.file_len());
             let entry = ListingEntry { path, ..first.entry };
-            self.written_late.entry(target).or_insert_with(|| name.clone());
             if let EntryKind::File { .. } = entry.kind {
-                self.begin_file(name, &entry, len)?;
+                let name = self.begin_file(name, &entry, len)?;
+                self.written_late.entry(target).or_insert(name);
                 return Ok(Some(ByteRange { offset, len }));
             }
+            self.written_late.entry(target).or_insert_with(|| name.clone());
             self.place_other(&name, &entry)?;
         }
         Ok(None)

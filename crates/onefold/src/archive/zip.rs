@@ -2,9 +2,11 @@
 //!
 //! The list of entries at the end of an archive makes it one. The writer below would write it also
 //! when it is dropped after an error. So its output is shut then, and the archive stays cut off.
-//! The list is in memory until then, some 200 bytes and a name for each entry.
+//! The list is in memory until then, some 220 bytes and a name for each entry.
 
 use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Write};
 use std::rc::Rc;
 
@@ -45,6 +47,9 @@ impl Write for Gate<'_> {
 pub(super) struct Zip<'a> {
     writer: Option<ZipWriter<StreamWriter<Gate<'a>>>>,
     is_shut: Rc<Cell<bool>>,
+    /// Hashes of the names of files and links, each with the number for the next one that is the
+    /// same as text. Of two names with one hash, one gets a number in vain.
+    given: HashMap<u64, u64>,
 }
 
 impl<'a> Zip<'a> {
@@ -57,7 +62,23 @@ impl<'a> Zip<'a> {
         Self {
             writer: Some(ZipWriter::new_stream(gate)),
             is_shut,
+            given: HashMap::new(),
         }
+    }
+
+    /// The name in the archive. Names that are not text may be the same in it: the second and later
+    /// ones get a number.
+    fn free(&mut self, name: &[u8]) -> String {
+        let text = shown(name);
+        let mut next = self.given.get(&hash(&text)).copied().unwrap_or(0);
+        let mut free = text.clone();
+        while self.given.contains_key(&hash(&free)) {
+            next += 1;
+            free = format!("{text}-{next}");
+        }
+        self.given.insert(hash(&text), next);
+        self.given.entry(hash(&free)).or_insert(0);
+        free
     }
 
     fn writer(&mut self) -> &mut ZipWriter<StreamWriter<Gate<'a>>> {
@@ -124,6 +145,12 @@ fn civil(seconds: i64) -> Option<DateTime> {
     .ok()
 }
 
+fn hash(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
@@ -131,7 +158,8 @@ fn shown(name: &[u8]) -> String {
 impl ArchiveWriter for Zip<'_> {
     fn begin_file(&mut self, name: &[u8], entry: &ListingEntry, len: u64) -> io::Result<()> {
         let options = options(entry)?.large_file(len >= LARGE_BYTES);
-        self.writer().start_file(shown(name), options).map_err(failed)
+        let name = self.free(name);
+        self.writer().start_file(name, options).map_err(failed)
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -145,15 +173,16 @@ impl ArchiveWriter for Zip<'_> {
     fn other(&mut self, name: &[u8], entry: &ListingEntry) -> io::Result<bool> {
         let options = options(entry)?;
         match &entry.kind {
-            EntryKind::Folder => self
-                .writer()
-                .add_directory(shown(name), options)
-                .map_err(failed)?,
+            EntryKind::Folder => {
+                let name = shown(name) + "/";
+                // Two folders whose names are the same as text become one.
+                if self.given.insert(hash(&name), 0).is_none() {
+                    self.writer().add_directory(name, options).map_err(failed)?;
+                }
+            }
             EntryKind::Symlink { target } => {
-                let target = shown(target);
-                self.writer()
-                    .add_symlink(shown(name), target, options)
-                    .map_err(failed)?;
+                let (name, target) = (self.free(name), shown(target));
+                self.writer().add_symlink(name, target, options).map_err(failed)?;
             }
             _ => return Ok(false),
         }

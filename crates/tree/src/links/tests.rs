@@ -1,19 +1,26 @@
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use format::listing::EntryKind;
+use format::listing::{EntryKind, ListingEntry};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use types::FileTime;
 
 use super::{FirstNames, LostLinks};
-use crate::WalkEntry;
-use crate::testing::{bytes_of, options, walk};
+use crate::testing::{bytes_of, entry, options, walk};
+use crate::{Walk, WalkEntry};
 
 fn found<'f>(entries: &'f mut [WalkEntry], path: &Path) -> &'f mut WalkEntry {
     let is_it = |found: &&mut WalkEntry| found.entry.path == bytes_of(path);
     entries.iter_mut().find(is_it).unwrap()
+}
+
+fn a_file() -> EntryKind {
+    EntryKind::File {
+        len: 0,
+        holes: Vec::new(),
+    }
 }
 
 /// A restore recognises the first name by its time, and a file that changes meanwhile has two
@@ -21,13 +28,70 @@ fn found<'f>(entries: &'f mut [WalkEntry], path: &Path) -> &'f mut WalkEntry {
 #[test]
 fn the_first_name_says_the_time() {
     let mut names = FirstNames::default();
-    let time = |seconds| FileTime::new(seconds, 0);
-    assert!(names.see((1, 1), 3, b"/a", time(10)).is_none());
+    let seen = |path: &str, seconds| ListingEntry {
+        mtime: FileTime::new(seconds, 0),
+        ctime: FileTime::new(seconds, 0),
+        ..entry(path, a_file())
+    };
+    let is_there = |path: &[u8]| path == b"/a";
+    assert!(names.see(&seen("/a", 10), 3, is_there).is_none());
     for _ in 0..2 {
-        let first = names.see((1, 1), 3, b"/b", time(20)).unwrap();
-        assert_eq!((&first.path[..], first.mtime), (&b"/a"[..], time(10)));
+        let first = names.see(&seen("/b", 20), 3, is_there).unwrap();
+        assert_eq!((&first.path[..], first.mtime), (&b"/a"[..], FileTime::new(10, 0)));
     }
     assert!(names.found.is_empty());
+}
+
+/// A file system gives the number of a removed file to a new one.
+#[test]
+fn a_new_file_with_the_number_of_a_removed_one_is_no_link_to_it() {
+    let mut names = FirstNames::default();
+    let seen = |path: &str, kind, seconds| ListingEntry {
+        ctime: FileTime::new(seconds, 0),
+        ..entry(path, kind)
+    };
+    let gone = |_: &[u8]| false;
+    assert!(names.see(&seen("/a", a_file(), 10), 2, gone).is_none());
+    assert!(names.see(&seen("/new", a_file(), 20), 3, gone).is_none());
+    let first = names.see(&seen("/new-2", a_file(), 20), 3, gone).unwrap();
+    assert_eq!(first.path, b"/new");
+    // Of another kind it is another one, whatever is at that path.
+    assert!(
+        names
+            .see(&seen("/pipe", EntryKind::Fifo, 20), 2, |_| true)
+            .is_none()
+    );
+    let first = names.see(&seen("/pipe-2", EntryKind::Fifo, 20), 2, gone).unwrap();
+    assert_eq!(first.path, b"/pipe");
+}
+
+/// Its time of change says nothing: somebody changed its mode meanwhile.
+#[test]
+fn a_file_that_changes_during_the_walk_stays_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for folder in ["a", "m", "z"] {
+        fs::create_dir(at(folder)).unwrap();
+    }
+    fs::write(at("a/one"), "old").unwrap();
+    fs::hard_link(at("a/one"), at("z/two")).unwrap();
+    for n in 0..3000 {
+        fs::write(at(&format!("m/{n}")), "").unwrap();
+    }
+    let mut times = Vec::new();
+    for step in Walk::new(options(dir.path())) {
+        let found = step.unwrap();
+        if found.entry.path.ends_with(b"/a/one") {
+            times.push(found.entry.ctime);
+            fs::set_permissions(at("z/two"), fs::Permissions::from_mode(0o400)).unwrap();
+        }
+        if found.entry.path.ends_with(b"/z/two") {
+            times.push(found.entry.ctime);
+            let target = bytes_of(&at("a/one"));
+            assert_eq!(found.entry.kind, EntryKind::HardLink { target });
+        }
+    }
+    assert!(times[0] < times[1], "it was not changed meanwhile: {times:?}");
 }
 
 /// Entries that are no files have several names too. A name replaces a lost first name as an entry

@@ -30,6 +30,16 @@ pub(super) struct Ignored {
     above: Option<Arc<Ignored>>,
 }
 
+impl Drop for Ignored {
+    /// Drops those above in a loop: anybody can make a deep tree with a file in each folder.
+    fn drop(&mut self) {
+        let mut above = self.above.take();
+        while let Some(mut ignored) = above.and_then(Arc::into_inner) {
+            above = ignored.above.take();
+        }
+    }
+}
+
 /// Whether ignore files leave an entry out. The path is below the folder of the innermost of them.
 pub(super) fn leave_out(ignored: Option<&Arc<Ignored>>, path: &[u8], is_folder: bool) -> bool {
     let path = Path::new(OsStr::from_bytes(path));
@@ -105,4 +115,24 @@ fn text(folder: &OwnedFd, name: &[u8]) -> Result<Vec<u8>, Errno> {
     bytes.truncate(filled);
     let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
     Ok(text.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each folder of a deep tree may have an ignore file.
+    #[test]
+    fn a_deep_chain_is_dropped_on_a_small_stack() {
+        let dropped = std::thread::Builder::new().stack_size(256 << 10).spawn(|| {
+            let mut innermost = None;
+            for _ in 0..200_000 {
+                innermost = Some(Arc::new(Ignored {
+                    here: Gitignore::empty(),
+                    above: innermost,
+                }));
+            }
+        });
+        dropped.unwrap().join().unwrap();
+    }
 }

@@ -242,6 +242,7 @@ impl Lister {
         };
         let now = &entered.facts;
         if (now.device, now.inode) != (facts.device, facts.inode) {
+            self.not_all_listed(noted);
             return Err(TreeError::Vanished { path });
         }
         let roots = root.map(|r| r.children).unwrap_or_default();
