@@ -408,12 +408,17 @@ fn log_wait(epoch: Epoch, waiting: &[Waiting]) {
 fn publish(context: &Context<'_>, removed: Removed) -> Result<Removed> {
     let name = names::removed(removed.epoch);
     if epochs::create(context.sealer, &name, ObjectKind::Removed, &removed.to_bytes())? {
-        if let Err(error) = epochs::ensure_highest(context.sealer, removed.epoch) {
-            // The list of this process is void.
-            epochs::delete(context.sealer, &name)?;
-            return Err(error);
-        }
-        return Ok(removed);
+        return match epochs::ensure_highest(context.sealer, removed.epoch) {
+            Ok(()) => Ok(removed),
+            Err(ReclaimError::Overtaken) => {
+                // The list of this process is void.
+                epochs::delete(context.sealer, &name)?;
+                Err(ReclaimError::Overtaken)
+            }
+            // Perhaps it is the final list: sessions may refer again to what it leaves, and others
+            // may execute it. The next run decides.
+            Err(error) => Err(error),
+        };
     }
     context.sealer.barrier()?;
     match epochs::read_removed(context.sealer, removed.epoch)? {

@@ -18,6 +18,10 @@ use crate::objects;
 use crate::progress::Progress;
 use crate::warning::Warning;
 
+/// No store counts so far: somebody else made the name. Two numbers must follow an epoch, because
+/// it may announce the next one.
+const LAST: u64 = Epoch::MAX.get() - 1;
+
 /// The epochs that have lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Epochs {
@@ -31,10 +35,22 @@ impl Epochs {
         // exists.
         let condemned = sealer.list(names::CONDEMNED_FOLDER, names::parse_condemned)?;
         let removed = sealer.list(names::REMOVED_FOLDER, names::parse_removed)?;
-        Ok(Self {
+        let epochs = Self {
             condemned: condemned.into_iter().map(|(epoch, _)| epoch).collect(),
             removed: removed.into_iter().map(|(epoch, _)| epoch).collect(),
-        })
+        };
+        match epochs.highest() {
+            Some(highest) if highest.get() >= LAST => {
+                let is_removed = epochs.removed.contains(&highest);
+                let name = if is_removed {
+                    names::removed
+                } else {
+                    names::condemned
+                };
+                Err(objects::no_next(&name(highest)))
+            }
+            _ => Ok(epochs),
+        }
     }
 
     pub(crate) fn highest(&self) -> Option<Epoch> {

@@ -24,6 +24,7 @@ use types::{Revision, SeriesId, SessionId};
 use crate::epochs;
 use crate::error::{ReclaimError, Result};
 use crate::forward_pins::ForwardPins;
+use crate::objects;
 
 pub(crate) use put::{put, put_all};
 
@@ -114,6 +115,9 @@ impl InForce {
             removed.map_or_else(BTreeMap::new, |removed| removed.marks.iter().copied().collect());
         let mut all = Self::default();
         for ((group, revision), _) in sealer.list(names::GROUPS_FOLDER, names::parse_marks)? {
+            if revision.get() >= Revision::MAX.get() - 1 {
+                return Err(objects::no_next(&names::marks(group, revision)));
+            }
             all.listed.entry(group).or_default().push(revision);
         }
         all.listed

@@ -13,6 +13,8 @@ use env::{Storage, StorageError};
 use format::names;
 use types::{ContainerId, ContainerKind, Generation, ObjectName, SessionId};
 
+use crate::error::{ReclaimError, Result};
+
 /// So many deletes are worth one more thread.
 const A_THREAD_MIN: usize = 8;
 /// Threads that delete. A remote storage answers them in parallel. On a local one each waits while
@@ -104,6 +106,17 @@ impl Objects {
     }
 }
 
+/// The error about a name whose number has no next one, or nearly so. Numbers of a store do not
+/// reach that within its life.
+pub(crate) fn no_next(name: &ObjectName) -> ReclaimError {
+    ReclaimError::Damaged {
+        what: format!(
+            "{name}: its number is one of the last that there are, so no program of Onefold put this object; if you know \
+             that, delete it"
+        ),
+    }
+}
+
 /// The stored objects of the containers in `wanted`. All are of one session and kind, in ascending
 /// order.
 pub(crate) fn list(
@@ -111,18 +124,25 @@ pub(crate) fn list(
     session: SessionId,
     kind: ContainerKind,
     wanted: &[ContainerId],
-) -> Result<BTreeMap<ContainerId, Objects>, StorageError> {
+) -> Result<BTreeMap<ContainerId, Objects>> {
     let mut out: BTreeMap<ContainerId, Objects> = BTreeMap::new();
-    let mut add = |id: ContainerId, generation: Generation, set: &dyn Fn(&mut Copies)| {
-        if wanted.binary_search(&id).is_ok() {
-            let objects = out.entry(id).or_default();
-            set(objects.generations.entry(generation).or_default());
+    let mut add = |id: ContainerId, generation: Generation, name: &ObjectName, set: &dyn Fn(&mut Copies)| {
+        if wanted.binary_search(&id).is_err() {
+            return Ok(());
         }
+        if generation.get() >= Generation::MAX.get() - 1 {
+            return Err(no_next(name));
+        }
+        let objects = out.entry(id).or_default();
+        set(objects.generations.entry(generation).or_default());
+        Ok(())
     };
     let listed = storage.list(&names::container_folder(kind, session))?;
     for object in &listed {
         if let Some((id, generation)) = names::parse_container(&object.name) {
-            add(id, generation, &|copies| copies.main = Some(object.len));
+            add(id, generation, &object.name, &|copies| {
+                copies.main = Some(object.len);
+            })?;
         }
     }
     if kind.is_mirrored() {
@@ -134,7 +154,9 @@ pub(crate) fn list(
                     kind,
                     sequence,
                 };
-                add(id, generation, &|copies| copies.mirror = Some(object.len));
+                add(id, generation, &object.name, &|copies| {
+                    copies.mirror = Some(object.len);
+                })?;
             }
         }
     }

@@ -137,7 +137,7 @@ fn list_folder(storage: &dyn Storage, folder: &[&ContainerSlots]) -> Result<BTre
     let Some(first) = wanted.first() else {
         return Ok(BTreeMap::new());
     };
-    Ok(objects::list(storage, first.session, first.kind, &wanted)?)
+    objects::list(storage, first.session, first.kind, &wanted)
 }
 
 struct Removal<'a> {

@@ -153,7 +153,12 @@ impl Inner {
         debug!(target: TARGET, session = %self.id, counter = heartbeat.counter, answered, "heartbeat");
         self.spoke(begun_at);
         for _ in 0..DELETES_MAX.min(beat.written.len().saturating_sub(HEARTBEATS_KEPT)) {
-            self.objects.delete(&names::heartbeat(self.id, beat.written[0]))?;
+            // The heartbeat stands. Where sessions may not delete, old ones stay; and an error of
+            // the storage must not end the session, or keep it from answering an epoch.
+            if let Err(error) = self.objects.delete(&names::heartbeat(self.id, beat.written[0])) {
+                debug!(target: TARGET, session = %self.id, %error, "an old heartbeat was not deleted");
+                break;
+            }
             beat.written.remove(0);
         }
         Ok(())

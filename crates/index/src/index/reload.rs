@@ -132,6 +132,23 @@ impl Index {
     }
 
     pub(super) fn open_part(&self, name: &ObjectName) -> Result<Option<Arc<Part>>, IndexError> {
+        let opened = match self.open_part_once(name)? {
+            // A cache may have kept wrong bytes. The storage gives them anew once.
+            Some(Err(_)) if self.inner.storage.drop_cached(name) => self.open_part_once(name)?,
+            opened => opened,
+        };
+        match opened {
+            None => Ok(None),
+            Some(Ok(part)) => Ok(Some(Arc::new(part))),
+            Some(Err(why)) => {
+                self.note_bad(name.clone(), why);
+                Ok(None)
+            }
+        }
+    }
+
+    /// `None`: there is no such run.
+    fn open_part_once(&self, name: &ObjectName) -> Result<Option<Result<Part, String>>, IndexError> {
         let object = match self.inner.storage.map(name) {
             Ok(object) => object,
             Err(StorageError::NotFound { .. }) => return Ok(None),
@@ -140,14 +157,7 @@ impl Index {
         let Some(parsed) = names::parse_index_run(name) else {
             return Ok(None);
         };
-        match Part::open(Arc::clone(&self.inner.storage), object, parsed, self.inner.store) {
-            Ok(part) => Ok(Some(Arc::new(part))),
-            // A cache may have kept wrong bytes.
-            Err(_) if self.inner.storage.drop_cached(name) => self.open_part(name),
-            Err(why) => {
-                self.note_bad(name.clone(), why);
-                Ok(None)
-            }
-        }
+        let storage = Arc::clone(&self.inner.storage);
+        Ok(Some(Part::open(storage, object, parsed, self.inner.store)))
     }
 }

@@ -12,6 +12,7 @@ use crate::common::{
 };
 use env::{Entropy, SeededEntropy};
 use onefold::{CacheOptions, Credential, OpenOptions, SessionId, Snapshot, Store};
+use types::ObjectName;
 
 fn open_with(process: &Process, folder: &Path) -> Store {
     let options = OpenOptions::default().cache(Some(CacheOptions::new(folder)));
@@ -286,4 +287,30 @@ fn entries_of_another_object_are_dropped_and_read_again() {
     assert!(swapped > 3, "{swapped}");
     restore(283);
     assert_sound(&open_with(&machine.beside(284), folder.path()), "the store");
+}
+
+/// A run that cannot be read is bad wherever it comes from: it is got from the storage once more, a
+/// warning names it, and backups go on.
+#[test]
+fn a_bad_run_of_the_index_ends_no_backup() {
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Process::new(251);
+    machine.init();
+    let bytes = noise(251, 100_000);
+    back_up_bytes(&open_with(&machine, folder.path()), "/one", &bytes, &How::plain()).unwrap();
+    let runs = machine.names("index");
+    let run = ObjectName::new(runs[0].clone()).unwrap();
+    // Of a later version, as another program may write it.
+    assert!(machine.storage.damage(&run, |bytes| bytes[8] ^= 4));
+    fs::remove_dir_all(folder.path()).unwrap();
+    let other = machine.beside(252);
+    let store = open_with(&other, folder.path());
+    other.watched.take_requests();
+    let made = back_up_bytes(&store, "/two", &bytes, &How::plain()).unwrap();
+    let warned: Vec<_> = made.warnings.iter().map(onefold::Warning::kind).collect();
+    assert!(warned.contains(&"index_run_damaged"), "{warned:?}");
+    let whole = |request: &&Request| request.asked == Asked::Whole && request.name == run.as_str();
+    let read = other.watched.take_requests().iter().filter(whole).count();
+    assert!((1..=4).contains(&read), "read {read} times");
+    assert_restores_bytes(&store, &snapshot(&store, made.id), "/two", &bytes, "beside it");
 }

@@ -5,14 +5,16 @@
 use crate::common::pruning::{assert_nothing_unexplained, everything, forget, try_prune};
 use crate::common::reclaimer::Reclaimer;
 use crate::common::{
-    How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot, try_restores_bytes,
-    try_snapshot,
+    Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot,
+    try_restores_bytes, try_snapshot,
 };
+use env::Storage as _;
+use env::fault::{Counted, FailWith, Fault, OpKind};
 use format::frame::ObjectKind;
 use format::names;
-use format::reclaim::Marks;
+use format::reclaim::{GroupId, Marks};
 use onefold::{Monitor, PruneOptions, PruneReport, ReadData, SessionId};
-use types::{Epoch, ObjectName};
+use types::{Epoch, ObjectName, Revision};
 
 const PART: usize = 12 << 10;
 
@@ -196,5 +198,66 @@ fn a_removed_list_that_is_lost_takes_no_backup_with_it() {
         }
         assert_sound(&machine.open(), "at the end");
         assert_nothing_unexplained(&machine, "at the end");
+    }
+}
+
+/// Sessions may refer again to what the list leaves, and others may execute it. So it stays,
+/// unless a higher epoch is known.
+#[test]
+fn an_error_behind_a_removed_list_does_not_take_it_back() {
+    let machine = Process::new(46);
+    machine.init();
+    let (old, _) = back_up(&machine, "/old", &[part(0), part(1)].concat());
+    let (kept, _) = back_up(&machine, "/kept", &part(1));
+    forget(&machine.open(), old);
+    let pruner = machine.beside(47);
+    let storage = pruner.storage.clone();
+    pruner.watched.set_before(move |asked, name| {
+        if asked == Asked::Put && name.starts_with("removed/") {
+            storage.inject_here(Fault::fail(1, FailWith::Io).counting(Counted::Only(OpKind::List)));
+        }
+    });
+    try_prune(&pruner.open(), &everything()).unwrap_err();
+    let lists = machine.names("removed");
+    assert_eq!(lists.len(), 1, "{lists:?}");
+    let stored = |name: &str| {
+        let found = env::Storage::list(&machine.storage, "removed").unwrap();
+        found
+            .iter()
+            .find(|object| object.name.as_str() == name)
+            .map(|object| object.put_at)
+    };
+    let put_at = stored(&lists[0]);
+    prune(&machine.beside(48));
+    assert_eq!(stored(&lists[0]), put_at, "the next run executes that list");
+    assert!(machine.names("condemned").is_empty());
+    let store = machine.open();
+    assert_restores_bytes(&store, &snapshot(&store, kept), "/kept", &part(1), "pruned");
+    assert_nothing_unexplained(&machine, "pruned");
+    assert_sound(&store, "pruned");
+}
+
+/// Whoever writes to the storage may make any name. There is no number behind the highest one.
+#[test]
+fn a_name_with_the_last_number_is_an_error_that_names_it() {
+    let group = GroupId {
+        series: types::SeriesId::from_bytes([7; 16]),
+        first: SessionId::new(1).unwrap(),
+    };
+    for name in [
+        names::removed(Epoch::MAX),
+        names::condemned(Epoch::MAX),
+        names::marks(group, Revision::MAX),
+    ] {
+        let machine = Process::new(49);
+        machine.init();
+        let (kept, _) = back_up(&machine, "/kept", &part(1));
+        machine.storage.put(&name, &[b"x"]).unwrap();
+        let refused = try_prune(&machine.open(), &everything()).unwrap_err().to_string();
+        assert!(refused.contains(name.as_str()), "{refused}");
+        env::Storage::delete(&machine.storage, &name).unwrap();
+        prune(&machine);
+        let store = machine.open();
+        assert_restores_bytes(&store, &snapshot(&store, kept), "/kept", &part(1), "pruned");
     }
 }

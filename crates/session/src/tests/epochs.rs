@@ -176,6 +176,34 @@ fn an_answer_whose_heartbeat_failed_is_given_by_the_next() {
     assert!(info(&host, &session).has_answered(epoch(1)));
 }
 
+/// Where sessions may not delete, old heartbeats stay. A heartbeat that was put counts all the same.
+#[test]
+fn sessions_that_may_not_delete_answer_too() {
+    use env::fault::{Counted, FailWith, Fault, OpKind};
+    let host = Host::new();
+    let (session, reading) = (host.begin(1), host.begin_read());
+    let denied = Fault::fail_from(1, FailWith::Denied).counting(Counted::Only(OpKind::Delete));
+    host.storage.inject(denied);
+    for _ in 0..4 {
+        session.tick().unwrap();
+        reading.tick().unwrap();
+    }
+    host.condemn(1, Vec::new());
+    session.tick().unwrap();
+    reading.tick().unwrap();
+    session.begin_checkpoint().unwrap().write(draft(0)).unwrap();
+    for one in [&session, &reading] {
+        assert!(info(&host, one).has_answered(epoch(1)));
+    }
+    // Those that stayed are deleted once they can be.
+    host.storage.clear_faults();
+    session.tick().unwrap();
+    let own = names::heartbeat(session.id(), 0).to_string();
+    let beats = host.names(own.trim_end_matches("/heartbeat.0"));
+    let beats: Vec<_> = beats.iter().filter(|name| name.contains("heartbeat")).collect();
+    assert_eq!(beats.len(), 2, "{beats:?}");
+}
+
 #[test]
 fn checkpoints_count_up_and_all_stay_with_their_declarations() {
     let host = Host::new();
