@@ -1,6 +1,6 @@
 //! The negotiation with a client, on its connection's thread.
 
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,17 +46,19 @@ fn details(export: &dyn Export) -> ExportDetails {
 }
 
 /// The moment when a client must be done.
-struct Deadline<'a> {
-    clock: &'a dyn Clock,
+#[derive(Debug, Clone)]
+pub(crate) struct Deadline {
+    clock: Arc<dyn Clock>,
     until: Duration,
 }
 
-impl Deadline<'_> {
-    /// Gives the socket the time that is left.
-    fn limit(&self, socket: &Socket) -> Result<(), Broken> {
+impl Deadline {
+    /// Gives the socket the time that is left. The socket's limits hold for each call, so this
+    /// comes before each.
+    pub(crate) fn limit(&self, socket: &Socket) -> io::Result<()> {
         let left = self.until.saturating_sub(self.clock.monotonic());
         if left.is_zero() {
-            return Err(Broken::Io(std::io::ErrorKind::TimedOut.into()));
+            return Err(io::ErrorKind::TimedOut.into());
         }
         socket.wait_at_most(Some(left))?;
         socket.send_at_most(Some(left))?;
@@ -67,7 +69,7 @@ impl Deadline<'_> {
 /// Negotiates with a client. Returns `None` if the client ended the session.
 pub(crate) fn negotiate(shared: &Shared, socket: &Arc<Socket>) -> Result<Option<Negotiated>, Broken> {
     let deadline = Deadline {
-        clock: &*shared.clock,
+        clock: Arc::clone(&shared.clock),
         until: shared.clock.monotonic() + shared.settings.handshake_time,
     };
     deadline.limit(socket)?;
@@ -125,12 +127,14 @@ pub(crate) fn negotiate(shared: &Shared, socket: &Arc<Socket>) -> Result<Option<
                 Step::Close(why) => return Err(why.into()),
                 Step::StartTls => {
                     let tls = shared.settings.tls.as_ref().expect("TLS was offered");
-                    let secured = tls.identity.accept(socket)?;
-                    source = Source::Secured(SecuredInput::new(Arc::clone(&secured)));
+                    let secured = tls.identity.accept(socket, &deadline)?;
+                    let input = SecuredInput::new(Arc::clone(&secured), deadline.clone());
+                    source = Source::Secured(input);
                     output = Output::Secured(secured);
                     break;
                 }
                 Step::Transmit(transmission) => {
+                    source.end_negotiation();
                     socket.wait_at_most(None)?;
                     socket.send_at_most(None)?;
                     return Ok(Some(Negotiated {

@@ -36,6 +36,13 @@ impl Source {
         }
     }
 
+    /// From now on, the client may take its time.
+    pub(crate) fn end_negotiation(&mut self) {
+        if let Self::Secured(input) = self {
+            input.deadline = None;
+        }
+    }
+
     fn receive_now(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Self::Plain(socket) => socket.receive_now(into),

@@ -130,18 +130,32 @@ impl Connection<'_> {
                 .compare_exchange(threads, more, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         };
-        if !is_ours(threads, threads + 1) || !self.shared.take_helper() {
+        if !is_ours(threads, threads + 1) {
             return;
+        }
+        let none_started = || _ = self.threads.fetch_sub(1, Ordering::Relaxed);
+        if !self.shared.take_helper() {
+            return none_started();
         }
         let started = std::thread::Builder::new()
             .name("nbd helper".to_owned())
             .spawn_scoped(scope, || {
+                let _helper = Helper(self.shared);
                 self.work(scope);
-                self.shared.return_helper();
             });
         if let Err(error) = started {
             self.shared.return_helper();
+            none_started();
             tracing::warn!(target: TARGET, %error, "the system starts no thread");
         }
+    }
+}
+
+/// One of the server's helpers, returned also if its thread panics.
+struct Helper<'a>(&'a Shared);
+
+impl Drop for Helper<'_> {
+    fn drop(&mut self) {
+        self.0.return_helper();
     }
 }

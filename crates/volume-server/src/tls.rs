@@ -16,6 +16,7 @@ use rustls::time_provider::TimeProvider;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 use crate::error::{Broken, ServeError};
+use crate::handshake::Deadline;
 use crate::socket::Socket;
 
 /// Bytes that are received or encrypted at once.
@@ -65,11 +66,11 @@ impl TlsIdentity {
         })
     }
 
-    /// Greets a client that has been told to start TLS. The socket's time limits hold.
-    pub(crate) fn accept(&self, socket: &Arc<Socket>) -> Result<Arc<Secured>, Broken> {
+    /// Greets a client that has been told to start TLS.
+    pub(crate) fn accept(&self, socket: &Arc<Socket>, deadline: &Deadline) -> Result<Arc<Secured>, Broken> {
         let mut state = ServerConnection::new(Arc::clone(&self.config))?;
         state.set_buffer_limit(Some(2 * STEP_BYTES));
-        let mut both = Both(socket);
+        let mut both = Both(socket, deadline);
         while state.is_handshaking() {
             state.complete_io(&mut both)?;
         }
@@ -112,16 +113,18 @@ impl TimeProvider for Now {
 }
 
 /// Both directions, for the handshake.
-struct Both<'a>(&'a Socket);
+struct Both<'a>(&'a Socket, &'a Deadline);
 
 impl Read for Both<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.1.limit(self.0)?;
         self.0.receive(into, &mut [])
     }
 }
 
 impl Write for Both<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.1.limit(self.0)?;
         self.0.send(&mut [IoSlice::new(bytes)])?;
         Ok(bytes.len())
     }
@@ -194,11 +197,14 @@ pub(crate) struct SecuredInput {
     raw: Vec<u8>,
     /// The part of `raw` that TLS has not taken.
     waiting: std::ops::Range<usize>,
+    /// While the client negotiates: a record may come byte by byte.
+    pub(crate) deadline: Option<Deadline>,
 }
 
 impl SecuredInput {
-    pub(crate) fn new(secured: Arc<Secured>) -> Self {
+    pub(crate) fn new(secured: Arc<Secured>, deadline: Deadline) -> Self {
         Self {
+            deadline: Some(deadline),
             secured,
             raw: vec![0; STEP_BYTES],
             waiting: 0..0,
@@ -243,6 +249,9 @@ impl SecuredInput {
             }
             if received > 0 || is_over {
                 return Ok(received);
+            }
+            if let Some(deadline) = &self.deadline {
+                deadline.limit(&self.secured.socket)?;
             }
             let raw = self.secured.socket.receive(&mut self.raw, &mut [])?;
             if raw == 0 {

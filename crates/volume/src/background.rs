@@ -26,6 +26,8 @@ const LOW_BLOCKS: u64 = 2048;
 const FLUSH_INTERVAL: Duration = Duration::from_secs(2);
 /// While a pool is nearly full, the collector works this often, and always for removed volumes.
 const HURRY: Duration = Duration::from_secs(1);
+/// How often an error that stays the same is logged.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// The threads of a pool. They end when it is dropped.
 #[derive(Debug)]
@@ -88,12 +90,17 @@ impl Pool {
     fn keep_space(&self, stopping: &AtomicBool) {
         let clock = &self.shared.clock;
         let mut flushed = clock.monotonic();
+        let mut told = HashMap::new();
         while !stopping.load(Ordering::Acquire) {
             let is_flush_due = clock.monotonic().saturating_sub(flushed) >= FLUSH_INTERVAL;
             if is_flush_due {
                 flushed = clock.monotonic();
             }
             for volume in self.all() {
+                // Whatever stopped it is in the log.
+                if volume.check_running().is_err() {
+                    continue;
+                }
                 let kept = volume.keep_space();
                 let settled = kept.and_then(|()| {
                     if is_flush_due {
@@ -103,7 +110,16 @@ impl Pool {
                     }
                 });
                 if let Err(error) = settled {
-                    tracing::error!(volume = %volume.name(), %error, "the work beside requests failed");
+                    let (now, text) = (clock.monotonic(), error.to_string());
+                    let is_new = told
+                        .get(&volume.id)
+                        .is_none_or(|(at, before): &(Duration, String)| {
+                            *before != text || now.saturating_sub(*at) >= TELL_AGAIN
+                        });
+                    if is_new {
+                        tracing::error!(volume = %volume.name(), %error, "the work beside requests failed");
+                        told.insert(volume.id, (now, text));
+                    }
                 }
             }
             clock.sleep(TICK);
@@ -127,11 +143,15 @@ impl Pool {
                 if now < *due || stopping.load(Ordering::Acquire) {
                     continue;
                 }
-                if let Err(error) = volume.iterate(fill, stopping) {
+                let until = now + interval.max(HURRY);
+                let iterated = volume.iterate(&|| self.fill(), until, stopping);
+                let is_done = !matches!(iterated, Ok(false));
+                if let Err(error) = iterated {
                     let volume = volume.name();
                     tracing::error!(%volume, %error, "the finder or the collector failed; it tries again");
                 }
-                next.insert(volume.id, clock.monotonic() + interval);
+                let pause = if is_done { interval } else { Duration::ZERO };
+                next.insert(volume.id, clock.monotonic() + pause);
             }
             clock.sleep(TICK);
         }
@@ -198,18 +218,21 @@ impl Volume {
         if waits { self.flush_now() } else { Ok(()) }
     }
 
-    /// One iteration of the finder and the collector.
-    fn iterate(&self, fill: Fill, stopping: &AtomicBool) -> Result<()> {
+    /// One iteration of the finder and the collector. The finder ends when the next iteration is
+    /// due, for other volumes wait. Returns whether it has ended by itself; else it continues in
+    /// that one.
+    fn iterate(&self, fill: &dyn Fn() -> Fill, until: Duration, stopping: &AtomicBool) -> Result<bool> {
         let settings = self.settings();
         let clock = &*self.shared.clock;
         if self.name().is_empty() {
-            return self.dissolve(&mut |_| !stopping.load(Ordering::Acquire));
+            self.dissolve_if_free(&mut |_| !stopping.load(Ordering::Acquire))?;
+            return Ok(true);
         }
         let (begun, mut bytes) = (clock.monotonic(), 0u64);
         let mut pause = |more: u64| {
             bytes += more;
             let limit = settings.finder_bytes_per_s;
-            if limit > 0 && fill == Fill::Normal {
+            if limit > 0 && fill() == Fill::Normal {
                 // The share of a second that so many bytes may take (D11).
                 let wanted = Duration::from_secs_f64(bytes as f64 / limit as f64);
                 let passed = clock.monotonic().saturating_sub(begun);
@@ -222,15 +245,23 @@ impl Volume {
             }
             !stopping.load(Ordering::Acquire)
         };
+        let (mut found, mut is_done) = (Ok(()), true);
         if settings.deduplicate {
-            let quiet = match fill {
+            let quiet = match fill() {
                 Fill::Normal => settings.quiet_intervals,
                 Fill::High | Fill::Critical => settings.quiet_intervals.min(1),
             };
-            self.find(quiet, false, &mut pause)?;
-            self.dirty.age();
+            let mut in_time = |more| {
+                is_done = pause(more) && clock.monotonic() < until;
+                is_done
+            };
+            found = self.find(quiet, false, &mut in_time).map(drop);
+            if found.is_ok() {
+                self.dirty.age();
+            }
         }
+        // Also if blocks could not be examined: what is freed may be what was missing.
         self.collect(&mut pause)?;
-        Ok(())
+        found.map(|()| is_done)
     }
 }

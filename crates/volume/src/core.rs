@@ -158,7 +158,7 @@ impl Core {
     /// Whether the log has room for the records of an operation.
     pub(crate) fn has_log_room(&mut self) -> bool {
         self.take_spare();
-        self.log.has_room()
+        self.log.has_room(self.reserved.len())
     }
 
     /// Whether the log has room for a batch, and for operations as long as it is open.
@@ -220,6 +220,15 @@ impl Core {
     /// The collector will give back references to the block.
     pub(crate) fn give_back(&mut self, block: BlockNumber, count: u32, at: u64) {
         let ready_era = self.era + 2;
+        // Successive references to one block, such as those of a run of equal blocks, are one.
+        if let Some(last) = self.unreferenced.back_mut()
+            && last.block == block
+            && last.ready_era == ready_era
+            && let Some(sum) = last.count.checked_add(count)
+        {
+            (last.count, last.at) = (sum, at);
+            return;
+        }
         self.unreferenced.push_back(Unreferenced {
             block,
             count,
@@ -306,9 +315,8 @@ impl Core {
         let MapEntry::Private { block, birth } = leaf.get(index) else {
             return None;
         };
-        if self.different.contains(&block) {
-            return None;
-        }
+        // It is to be examined, so it was written since it was compared.
+        self.is_changed |= self.different.remove(&block);
         leaf.set(index, MapEntry::Frozen { block, birth });
         self.with_finder.insert(block);
         Some(block)

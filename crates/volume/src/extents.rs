@@ -138,10 +138,13 @@ impl ExtentTable {
     fn read_page(&self, device: &dyn BlockDevice, page: usize) -> Result<TablePage> {
         let copies = self.copies(page)?;
         let mut best: Option<TablePage> = None;
-        let mut fault = None;
+        let (mut fault, mut unread) = (None, None);
         for block in copies {
             let mut bytes = [0; BLOCK_BYTES];
-            device.read_at(block.get() * env::BLOCK_BYTES, &mut bytes)?;
+            if let Err(error) = device.read_at(block.get() * env::BLOCK_BYTES, &mut bytes) {
+                unread = Some(error);
+                continue;
+            }
             let read = frame::open_in(self.pool, BlockKind::Table, &bytes).and_then(TablePage::from_bytes);
             match read {
                 Ok(found) if index(found.first) == page * TABLE_PAGE_ENTRIES => {
@@ -158,11 +161,15 @@ impl ExtentTable {
                 Err(error) => fault = Some(error),
             }
         }
-        best.ok_or_else(|| VolumeError::Damaged {
-            what: "the table of extents",
-            block: copies[0],
-            why: fault.unwrap_or(FormatError::NotAStore),
-        })
+        match (best, unread) {
+            (Some(best), _) => Ok(best),
+            (None, Some(error)) => Err(error.into()),
+            (None, None) => Err(VolumeError::Damaged {
+                what: "the table of extents",
+                block: copies[0],
+                why: fault.unwrap_or(FormatError::NotAStore),
+            }),
+        }
     }
 
     /// Writes the older copy of the page. If that fails, the next attempt writes the same copy.
@@ -185,9 +192,16 @@ impl ExtentTable {
         Ok(())
     }
 
-    /// Makes pages durable. A page is written twice only with a flush between: if this fails, the
-    /// next attempt writes the same copies.
+    /// Makes pages durable, both copies of each. The second one comes behind a flush, so one is
+    /// whole at each moment. Then either may rot: no earlier state takes the place of this one.
     fn write(&mut self, device: &dyn BlockDevice, pages: &BTreeSet<usize>) -> Result<()> {
+        self.write_once(device, pages)?;
+        self.write_once(device, pages)
+    }
+
+    /// Makes one copy of each page durable, the older one. If this fails, the next attempt writes
+    /// the same copies.
+    fn write_once(&mut self, device: &dyn BlockDevice, pages: &BTreeSet<usize>) -> Result<()> {
         let counters: Vec<u64> = pages.iter().map(|page| self.counters[*page]).collect();
         let mut written = pages.iter().try_for_each(|page| self.write_page(device, *page));
         if written.is_ok() && !pages.is_empty() {
@@ -422,13 +436,16 @@ fn owner(packed: u64) -> ExtentOwner {
 /// Reads the newer whole copy of the superblock.
 pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
     let mut best: Option<Superblock> = None;
-    let mut fault = FormatError::NotAStore;
+    let (mut fault, mut unread) = (FormatError::NotAStore, None);
     for block in SUPERBLOCKS {
         let mut bytes = [0; BLOCK_BYTES];
         if device.len() < (block + 1) * env::BLOCK_BYTES {
             continue;
         }
-        device.read_at(block * env::BLOCK_BYTES, &mut bytes)?;
+        if let Err(error) = device.read_at(block * env::BLOCK_BYTES, &mut bytes) {
+            unread = Some(error);
+            continue;
+        }
         match frame::open(BlockKind::Superblock, &bytes).and_then(Superblock::decode) {
             Ok(found) if best.as_ref().is_none_or(|best| best.counter < found.counter) => best = Some(found),
             Ok(_) => {}
@@ -436,12 +453,22 @@ pub(crate) fn read_superblock(device: &dyn BlockDevice) -> Result<Superblock> {
             Err(error) => fault = error,
         }
     }
-    best.ok_or(VolumeError::NotAPool { why: fault })
+    match (best, unread) {
+        (Some(best), _) => Ok(best),
+        (None, Some(error)) => Err(error.into()),
+        (None, None) => Err(VolumeError::NotAPool { why: fault }),
+    }
+}
+
+/// Writes both copies of the superblock, durably: as for pages of the table.
+pub(crate) fn write_superblock(device: &dyn BlockDevice, superblock: &mut Superblock) -> Result<()> {
+    write_copy(device, superblock)?;
+    write_copy(device, superblock)
 }
 
 /// Writes the older copy of the superblock, durably. If that fails, the next attempt writes the
 /// same copy.
-pub(crate) fn write_superblock(device: &dyn BlockDevice, superblock: &mut Superblock) -> Result<()> {
+fn write_copy(device: &dyn BlockDevice, superblock: &mut Superblock) -> Result<()> {
     let next = Superblock {
         counter: superblock.counter + 1,
         ..superblock.clone()

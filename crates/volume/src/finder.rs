@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use env::{AlignedBuffer, BLOCK_BYTES, DeviceError};
+use format::pool::entry::MapEntry;
 use format::pool::record::{IntentBlock, Record};
 use types::{BlockNumber, Fingerprint, Lba};
 
@@ -117,8 +118,13 @@ impl Volume {
                     }
                     Err(error) => return Err(error),
                 };
+                let core = self.core();
                 for index in 0..usize::try_from(LEAF_BLOCKS).unwrap_or(0) {
-                    if matches!(leaf.get(index), format::pool::entry::MapEntry::Private { .. }) {
+                    // One that differs from the known block of its fingerprint stays so until it is
+                    // written.
+                    if let MapEntry::Private { block, .. } = leaf.get(index)
+                        && !core.different.contains(&block)
+                    {
                         self.dirty.add_old(leaf.lba(index));
                     }
                 }

@@ -21,6 +21,9 @@ const RESERVE_BLOCKS: u32 = 256;
 /// Blocks of log that the intents of a batch fill at most, with its answers behind them.
 const BATCH_BLOCKS_MAX: u32 = RESERVE_BLOCKS / 2;
 
+/// Bytes of the records of one run of mapped blocks, which may be in two pages.
+const MAP_BYTES_MAX: usize = 64;
+
 /// Behind the last block of an extent.
 #[expect(clippy::cast_possible_truncation, reason = "1024")]
 pub(crate) const EXTENT_END: u32 = EXTENT_BLOCKS as u32;
@@ -179,9 +182,11 @@ impl LogBuffer {
         self.spare.is_some() || room > blocks
     }
 
-    /// Whether records of an operation and of the batch beside it fit, whatever happens.
-    pub(crate) fn has_room(&self) -> bool {
-        self.has_blocks(RESERVE_BLOCKS)
+    /// Whether records of an operation and of the batch beside it fit, whatever happens. So many
+    /// runs of blocks were taken by writes beside it, and each becomes a record.
+    pub(crate) fn has_room(&self, runs: usize) -> bool {
+        let blocks = (runs * MAP_BYTES_MAX).div_ceil(RECORDS_BYTES_MAX);
+        self.has_blocks(RESERVE_BLOCKS + u32::try_from(blocks).unwrap_or(u32::MAX - RESERVE_BLOCKS))
     }
 
     /// Whether a batch may begin: operations beside it, and checkpoints that log its intents again,

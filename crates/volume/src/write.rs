@@ -23,6 +23,9 @@ const BLOCK: usize = format::pool::BLOCK_BYTES;
 /// Digests in one record.
 const DIGESTS_MAX: usize = 256;
 
+/// References that wait to be given back, of 32 bytes each, before those who drop more wait too.
+pub(crate) const REFERENCES_MAX: usize = 1 << 20;
+
 impl Volume {
     /// Writes any bytes of the volume. When it returns, a kill of the process loses nothing of
     /// them; a power cut loses nothing after a flush, or with `is_durable`.
@@ -292,38 +295,58 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes whole blocks zeros. Costs the pages that are there, not the length.
+    /// Makes whole blocks zeros. Costs the pages that are there, not the length. If very many
+    /// references wait to be given back, some are given back first: the list is in memory.
     pub(crate) fn cut(&self, from: u64, to: u64) -> Result<()> {
         const PAGES: usize = 1024;
-        let (first, end) = (from / BLOCK_BYTES, to / BLOCK_BYTES);
-        let (mut number, stop) = (first / LEAF_BLOCKS, end.div_ceil(LEAF_BLOCKS));
+        let mut blocks = from / BLOCK_BYTES..to / BLOCK_BYTES;
+        while let Some(next) = self.cut_some(blocks.clone(), PAGES)? {
+            blocks.start = next;
+            if self.core().unreferenced.len() > REFERENCES_MAX
+                && let Err(error) = self.collect(&mut |_| true)
+            {
+                // The collector tries again later. The blocks are cut all the same.
+                tracing::warn!(volume = %self.id, %error, "references are not given back now");
+                self.check_running()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the blocks of so many pages zeros, of those that have any. Returns the first block
+    /// that it did not look at; `None`: there is none.
+    pub(crate) fn cut_some(&self, blocks: Range<u64>, pages: usize) -> Result<Option<u64>> {
+        let stop = blocks.end.div_ceil(LEAF_BLOCKS);
+        let numbers = self.map.numbers(blocks.start / LEAF_BLOCKS, stop, pages);
         let mut logged = None;
-        loop {
-            let numbers = self.map.numbers(number, stop, PAGES);
-            for number in &numbers {
-                let Some(leaf) = self.map.leaf(*number)? else {
-                    continue;
-                };
-                let base = number * LEAF_BLOCKS;
-                let inside =
-                    |lba: u64| usize::try_from(lba.clamp(base, base + LEAF_BLOCKS) - base).unwrap_or(0);
-                logged = logged.max(self.cut_page(&leaf, inside(first)..inside(end))?);
-            }
-            match numbers.last() {
-                Some(last) if numbers.len() == PAGES => number = last + 1,
-                _ => break,
-            }
+        for number in &numbers {
+            let Some(leaf) = self.map.leaf(*number)? else {
+                continue;
+            };
+            let base = number * LEAF_BLOCKS;
+            let inside = |lba: u64| usize::try_from(lba.clamp(base, base + LEAF_BLOCKS) - base).unwrap_or(0);
+            logged = logged.max(self.cut_page(&leaf, inside(blocks.start)..inside(blocks.end))?);
         }
-        match logged {
-            Some(sequence) => self.commit(sequence),
-            None => Ok(()),
+        if let Some(sequence) = logged {
+            self.commit(sequence)?;
         }
+        let last = numbers.last().filter(|_| numbers.len() == pages);
+        Ok(last
+            .map(|last| (last + 1) * LEAF_BLOCKS)
+            .filter(|next| *next < blocks.end))
     }
 
     fn cut_page(&self, leaf: &Arc<Leaf>, range: Range<usize>) -> Result<Option<u64>> {
+        let is_zero = || range.clone().all(|index| leaf.get(index) == MapEntry::Zero);
+        {
+            let _gate = leaf.hold();
+            if is_zero() {
+                return Ok(None);
+            }
+        }
         self.make_room(8)?;
         let _gate = leaf.hold();
-        if range.clone().all(|index| leaf.get(index) == MapEntry::Zero) {
+        if is_zero() {
             return Ok(None);
         }
         let mut core = self.core();

@@ -62,7 +62,7 @@ impl World {
     fn fill(&mut self, blocks: u64) -> bool {
         for n in 0..blocks {
             self.log.take_spare(&mut self.free);
-            if !self.log.has_room() {
+            if !self.log.has_room(0) {
                 return false;
             }
             let record = Record::Cut {
@@ -165,7 +165,7 @@ fn a_log_is_found_however_it_turned_round() {
                         for extent in world.log.release(at, count, blocks) {
                             world.free.add_extent(extent);
                         }
-                        assert!(world.log.has_room(), "{what}");
+                        assert!(world.log.has_room(0), "{what}");
                     }
                 }
             }

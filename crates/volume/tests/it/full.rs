@@ -280,3 +280,45 @@ fn a_pool_with_one_whole_extent_left_is_used_to_its_end() {
     world.compare(&open, Crash::Kill, "to its end");
     world.check(&open, "to its end");
 }
+
+/// What it shared is cut a part at a time, and given back in between: the records of that need
+/// room, and so does the list of what is to be given back.
+#[test]
+fn a_removed_volume_gives_back_a_full_pool() {
+    const SHARED: u64 = 250_000;
+    let mut world = World::sized(VolumeSettings::default(), SMALL_EXTENTS, SHARED);
+    let open = world.open().unwrap();
+    let flush = Op::Flush { volume: 0 };
+    for lba in (0..SHARED).step_by(2048) {
+        let write = Op::Fill {
+            volume: 0,
+            lba,
+            count: 2048.min(SHARED - lba),
+            number: 1 + lba % 5,
+        };
+        let find = Op::Find { volume: 0 };
+        world.run_all(&open, &[write, flush, find, flush, flush]).unwrap();
+    }
+    fill(&mut world, &open, 1);
+    let (volume, other) = (&open.volumes[0], &open.volumes[1]);
+    let counted = volume.stats().counted_bytes / BLOCK as u64;
+    assert!(counted > SHARED * 9 / 10, "{counted}");
+    assert!(other.write(0, &content(77).repeat(64), false).is_ok(), "in place");
+    let removed = open.pool.remove_volume("a").unwrap();
+    let mut most = 0;
+    let mut tries = 0;
+    while !open.pool.removed().is_empty() {
+        tries += 1;
+        assert!(tries < 4, "{:?}", removed.stats());
+        let dissolved = removed.dissolve(&mut |_| {
+            most = most.max(removed.stats().unreferenced);
+            true
+        });
+        dissolved.unwrap();
+    }
+    assert!(most < SHARED / 2, "{most} wait at the same time");
+    // Its blocks are the other's now.
+    let before = world.models[1].len();
+    let filled = fill(&mut world, &open, 1);
+    assert!(filled > before + 64, "{before}, then {filled}");
+}
