@@ -1,6 +1,7 @@
 //! A server over real sockets, against a plain model.
 
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
 use crate::common::{BLOCK, MemoryExport, Served, eventually, pattern, serve};
@@ -307,6 +308,32 @@ fn requests_to_a_slow_device_run_at_once_and_a_quick_one_needs_one_thread() {
     served.export.busiest.store(0, Ordering::SeqCst);
     run(20);
     assert_eq!(served.export.busiest.load(Ordering::SeqCst), 1);
+}
+
+/// A connection that found none free gets one later.
+#[test]
+fn helpers_that_become_free_help_others() {
+    let served = serve(SIZE, |settings| {
+        (settings.threads_of_connection_max, settings.helpers_max) = (6, 1);
+    });
+    served.export.micros.store(2000, Ordering::SeqCst);
+    let run = |client: &mut Client<UnixStream>, count: usize| {
+        for number in 0..count {
+            let at = (number * BLOCK) as u64;
+            client.send(Command::Read, NONE, (at, 4096), &[]).unwrap();
+        }
+        (0..count).for_each(|_| assert_eq!(client.receive().unwrap().error, None));
+    };
+    let mut first = served.client(true);
+    run(&mut first, 20);
+    let mut second = served.client(true);
+    run(&mut second, 60);
+    drop(first);
+    served.export.busiest.store(0, Ordering::SeqCst);
+    eventually("two requests of a connection are served at once", || {
+        run(&mut second, 8);
+        served.export.busiest.load(Ordering::SeqCst) > 1
+    });
 }
 
 /// Direct writes need aligned memory. Only while the server learns that the device is slow, writes

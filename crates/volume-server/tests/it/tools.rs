@@ -6,6 +6,7 @@
     reason = "a test that cannot go on panics, and one that is skipped says so"
 )]
 
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering;
@@ -304,6 +305,36 @@ fn secured(folder: &Path, is_required: bool, names_clients: bool) -> (Served, u1
     served.export.write(0, &pattern(5, SIZE), false).unwrap();
     let port = served.server.addresses()[0].port();
     (served, port)
+}
+
+/// Nobody holds a place for a connection by sending the handshake byte by byte.
+#[test]
+fn a_slow_handshake_of_tls_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    put_certificates(folder.path());
+    let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
+    let (chain, key) = (read("server-cert.pem"), read("server-key.pem"));
+    let identity = TlsIdentity::from_pem(&chain, &key, None, &crate::common::clock()).unwrap();
+    let served = serve(SIZE, |settings| {
+        settings.handshake_time = std::time::Duration::from_millis(300);
+        settings.tls = Some(TlsSettings {
+            identity,
+            is_required: true,
+        });
+    });
+    let mut slow = served.connect();
+    slow.read_exact(&mut [0; 18]).unwrap();
+    let start_tls = [&[0, 0, 0, 3][..], b"IHAVEOPT", &[0, 0, 0, 5, 0, 0, 0, 0]].concat();
+    slow.write_all(&start_tls).unwrap();
+    slow.read_exact(&mut [0; 20]).unwrap();
+    // A record of 512 bytes begins.
+    let mut sent = 0;
+    let mut next = [22, 3, 1, 2, 0, 1].into_iter().chain(std::iter::repeat(0));
+    while slow.write_all(&[next.next().unwrap()]).is_ok() {
+        crate::common::clock().sleep(std::time::Duration::from_millis(50));
+        sent += 1;
+        assert!(sent < 60, "the server waits on");
+    }
 }
 
 #[test]

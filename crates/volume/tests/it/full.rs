@@ -289,12 +289,13 @@ fn a_removed_volume_gives_back_a_full_pool() {
     let mut world = World::sized(VolumeSettings::default(), SMALL_EXTENTS, SHARED);
     let open = world.open().unwrap();
     let flush = Op::Flush { volume: 0 };
-    for lba in (0..SHARED).step_by(2048) {
-        let write = Op::Fill {
+    for lba in (0..SHARED).step_by(1024) {
+        // Neighbours differ.
+        let write = Op::Write {
             volume: 0,
             lba,
-            count: 2048.min(SHARED - lba),
-            number: 1 + lba % 5,
+            count: 1024.min(SHARED - lba),
+            number: 1,
         };
         let find = Op::Find { volume: 0 };
         world.run_all(&open, &[write, flush, find, flush, flush]).unwrap();
