@@ -415,8 +415,7 @@ fn publish(context: &Context<'_>, removed: Removed) -> Result<Removed> {
                 epochs::delete(context.sealer, &name)?;
                 Err(ReclaimError::Overtaken)
             }
-            // Perhaps it is the final list: sessions may refer again to what it leaves, and others
-            // may execute it. The next run decides.
+            // Sessions may refer to what it leaves by now, and others execute it.
             Err(error) => Err(error),
         };
     }

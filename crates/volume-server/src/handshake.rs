@@ -1,15 +1,14 @@
 //! The negotiation with a client, on its connection's thread.
 
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::sync::Arc;
-use std::time::Duration;
 
-use env::Clock;
 use nbd::{
     BlockSizes, CloseReason, ExportDetails, GREETING, ServerHaggle, Step, TlsMode, Transmission,
     TransmissionFlags,
 };
 
+use crate::deadline::Deadline;
 use crate::error::Broken;
 use crate::export::Export;
 use crate::input::Source;
@@ -45,33 +44,9 @@ fn details(export: &dyn Export) -> ExportDetails {
     }
 }
 
-/// The moment when a client must be done.
-#[derive(Debug, Clone)]
-pub(crate) struct Deadline {
-    clock: Arc<dyn Clock>,
-    until: Duration,
-}
-
-impl Deadline {
-    /// Gives the socket the time that is left. The socket's limits hold for each call, so this
-    /// comes before each.
-    pub(crate) fn limit(&self, socket: &Socket) -> io::Result<()> {
-        let left = self.until.saturating_sub(self.clock.monotonic());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        socket.wait_at_most(Some(left))?;
-        socket.send_at_most(Some(left))?;
-        Ok(())
-    }
-}
-
 /// Negotiates with a client. Returns `None` if the client ended the session.
 pub(crate) fn negotiate(shared: &Shared, socket: &Arc<Socket>) -> Result<Option<Negotiated>, Broken> {
-    let deadline = Deadline {
-        clock: Arc::clone(&shared.clock),
-        until: shared.clock.monotonic() + shared.settings.handshake_time,
-    };
+    let deadline = Deadline::after(&shared.clock, shared.settings.handshake_time);
     deadline.limit(socket)?;
     let mode = match &shared.settings.tls {
         Some(tls) if tls.is_required => TlsMode::Required,

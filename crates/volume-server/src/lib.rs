@@ -9,6 +9,7 @@
 
 pub mod client;
 mod connection;
+mod deadline;
 mod error;
 mod execute;
 mod export;

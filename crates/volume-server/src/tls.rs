@@ -15,8 +15,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::time_provider::TimeProvider;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
+use crate::deadline::Deadline;
 use crate::error::{Broken, ServeError};
-use crate::handshake::Deadline;
 use crate::socket::Socket;
 
 /// Bytes that are received or encrypted at once.

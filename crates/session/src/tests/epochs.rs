@@ -176,7 +176,7 @@ fn an_answer_whose_heartbeat_failed_is_given_by_the_next() {
     assert!(info(&host, &session).has_answered(epoch(1)));
 }
 
-/// Where sessions may not delete, old heartbeats stay. A heartbeat that was put counts all the same.
+/// Where sessions may not delete, old heartbeats stay. What was put counts all the same.
 #[test]
 fn sessions_that_may_not_delete_answer_too() {
     use env::fault::{Counted, FailWith, Fault, OpKind};
