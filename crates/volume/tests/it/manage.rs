@@ -538,3 +538,35 @@ fn a_pool_refuses_the_index_of_another_pool() {
     assert_eq!(world.machine.counters().mutating(), before, "nothing is written");
     assert!(world.open().is_ok());
 }
+
+/// A volume is removed by a request, whose thread frees its blocks for hours.
+#[test]
+fn a_removed_volume_holds_up_no_other() {
+    let world = mixed().fork();
+    let open = world.open().unwrap();
+    let removed = open.pool.remove_volume("b").unwrap();
+    let (may_end, wait) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let (begun, has_begun) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            let mut is_first = true;
+            let dissolved = removed.dissolve(&mut |_| {
+                if std::mem::take(&mut is_first) {
+                    begun.send(()).unwrap();
+                    wait.recv().unwrap();
+                }
+                true
+            });
+            dissolved.unwrap();
+        });
+        has_begun.recv().unwrap();
+        let background = open.pool.start().unwrap();
+        while open.volumes[0].stats().backlog_bytes > 0 {
+            std::thread::yield_now();
+        }
+        // Neither does the end wait for it.
+        background.stop();
+        may_end.send(()).unwrap();
+    });
+    assert!(open.pool.removed().is_empty());
+}

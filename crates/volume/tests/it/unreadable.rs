@@ -271,6 +271,39 @@ fn nothing_is_shared_with_a_block_that_cannot_be_compared() {
         .unwrap();
     assert_eq!(volume.stats().unreferenced, 1);
     assert_eq!(found_by_check(&open, true), [(bad[0], 2)]);
+    // The disk reads it again. The volume's own block is compared once more when it was written.
+    repair(&world, &bad, 16);
+    assert_eq!(find(volume), 0);
+    drop(open);
+    let open = world.open().unwrap();
+    let volume = &open.volumes[1];
+    find(volume);
+    let shared = |volume: &Volume| volume.stats().counted_bytes / BLOCK as u64;
+    let before = shared(volume);
+    world
+        .run_all(&open, &[write(1, 700, 1, 16), flush(1), flush(1)])
+        .unwrap();
+    assert_eq!((find(volume), shared(volume)), (1, before + 1));
+    world.settle(&open, "compared again");
+}
+
+/// What is freed may be what the finder lacked.
+#[test]
+fn references_are_given_back_although_the_finder_fails() {
+    let (mut world, _) = shared(VolumeSettings::default());
+    let open = world.open().unwrap();
+    let ops = [write(1, 0, 100, 300), write(1, 506, 5, 500), flush(1), flush(1)];
+    world.run_all(&open, &ops).unwrap();
+    let bad: Vec<u64> = (300..400)
+        .flat_map(|number| blocks_with(&world, number))
+        .collect();
+    make_unreadable(&world, &bad);
+    assert_eq!(open.volumes[1].stats().unreferenced, 5);
+    let background = open.pool.start().unwrap();
+    while open.volumes[1].stats().unreferenced > 0 {
+        std::thread::yield_now();
+    }
+    background.stop();
 }
 
 #[test]
