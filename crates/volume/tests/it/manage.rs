@@ -542,8 +542,10 @@ fn a_pool_refuses_the_index_of_another_pool() {
 /// A volume is removed by a request, whose thread frees its blocks for hours.
 #[test]
 fn a_removed_volume_holds_up_no_other() {
-    let world = mixed().fork();
+    let mut world = mixed().fork();
     let open = world.open().unwrap();
+    let write = crate::world::write(0, 100, 8, 900);
+    world.run_all(&open, &[write, Op::Flush { volume: 0 }]).unwrap();
     let removed = open.pool.remove_volume("b").unwrap();
     let (may_end, wait) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {

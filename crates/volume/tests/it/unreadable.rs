@@ -290,7 +290,11 @@ fn nothing_is_shared_with_a_block_that_cannot_be_compared() {
 /// What is freed may be what the finder lacked.
 #[test]
 fn references_are_given_back_although_the_finder_fails() {
-    let (mut world, _) = shared(VolumeSettings::default());
+    let settings = VolumeSettings {
+        quiet_intervals: 0,
+        ..VolumeSettings::default()
+    };
+    let (mut world, _) = shared(settings);
     let open = world.open().unwrap();
     let ops = [write(1, 0, 100, 300), write(1, 506, 5, 500), flush(1), flush(1)];
     world.run_all(&open, &ops).unwrap();
