@@ -9,9 +9,11 @@
 
 use crypto::{SealKey, TAG_BYTES};
 use env::AlignedBuffer;
+use format::FormatError;
 use format::container::{
     Body, CATALOG_ENTRIES_MAX, Catalog, CatalogEntry, Codec, ContainerFooter, ContainerHeader, FOOTER_BYTES,
-    HEADER_BYTES, REGION_PLAIN_BYTES_MAX, REGION_ROW_BYTES, RegionRow, encode_trailer,
+    HEADER_BYTES, REGION_PLAIN_BYTES_MAX, REGION_ROW_BYTES, REGION_STORED_BYTES_MAX, RegionRow,
+    encode_trailer,
 };
 use format::node::Node;
 use format::wire;
@@ -318,6 +320,14 @@ impl ContainerBuilder {
         catalog
             .check()
             .map_err(|e| at.refused(Part::Catalog, bytes.len() as u64, 0, e))?;
+        // No reader takes a container with a longer region, so none is written.
+        if regions.iter().any(|one| one.stored_len > REGION_STORED_BYTES_MAX) {
+            let why = FormatError::Invalid {
+                what: "region",
+                why: "it has more stored bytes than a region may have",
+            };
+            return Err(at.refused(Part::Trailer, bytes.len() as u64, 0, why));
+        }
         let store = containers.store();
         let mut salt = [0; 32];
         containers.env().entropy.fill(&mut salt);

@@ -43,9 +43,15 @@ impl StoredRegion {
         let is_chunk = |(_, len): &(Fingerprint, u32)| (1..=CHUNK_BYTES_MAX).contains(len);
         let len: u64 = self.chunks.iter().map(|(_, len)| u64::from(*len)).sum();
         if !self.chunks.iter().all(is_chunk)
+            || self.chunks.is_empty()
             || len > u64::from(REGION_PLAIN_BYTES_MAX)
             || len != self.bytes.plain_len() as u64
         {
+            return false;
+        }
+        // Nothing is stored compressed that became longer by it. A frame can be padded to any
+        // length, and no reader takes a container with a region longer than the longest one.
+        if self.bytes.codec() != Codec::Raw && self.bytes.bytes().len() as u64 >= len {
             return false;
         }
         let Some(plain) = self.bytes.plain() else {

@@ -6,7 +6,7 @@
 //! each once, under the number that the store gave it. If it knows a segment whole, its fingerprint
 //! and its length are enough, because the store itself reads which chunks the segment has.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chunking::CHUNK_BYTES_MAX;
@@ -22,6 +22,13 @@ use wire::{Refusal, RefusalKind, Sent};
 
 /// Copied segments of one message, at most.
 const COPIES_MAX: u64 = 4096;
+
+/// Chunks that the store may wait for at once, ...
+const WANTED_MAX: usize = 1 << 20;
+/// ... stored bytes that may come before the first of them, ...
+const EARLY_BYTES_MAX: u64 = 96 << 20;
+/// ... and segments.
+const KEPT_MAX: usize = 1 << 18;
 
 /// A chunk: fingerprint and length.
 type Chunk = (Fingerprint, u64);
@@ -60,7 +67,13 @@ struct State {
     /// The stream of the brief segment whose chunks the store waits for.
     asked: Option<StreamIndex>,
     /// The chunks that the store waits for, by lane and number.
-    wanted: HashMap<(usize, u64), Chunk>,
+    wanted: BTreeMap<(usize, u64), Chunk>,
+    /// Regions that came before one that the store waits for: their bytes, by lane and number. The
+    /// store keeps them.
+    early: BTreeMap<(usize, u64), u64>,
+    /// Segments with verdicts since the first wanted chunk of a lane last came. The store keeps
+    /// what it knows of them.
+    kept: usize,
     /// All streams have ended, and each segment has its verdict.
     is_done: bool,
 }
@@ -86,6 +99,26 @@ impl Queue {
     fn brief(&mut self) -> Option<&mut Expected> {
         let is_brief = |expected: &&mut Expected| matches!(expected, Expected::Brief(..));
         self.expected.iter_mut().find(is_brief)
+    }
+}
+
+impl State {
+    /// Regions of the lane before the first wanted chunk have had their turn.
+    fn drop_settled(&mut self, lane: usize) {
+        let first = self.wanted.range((lane, 0)..=(lane, u64::MAX)).next();
+        let first = first.map_or((lane, u64::MAX), |(at, _)| *at);
+        self.early.retain(|at, _| at.0 != lane || *at > first);
+    }
+
+    /// Refuses a client that withholds a chunk and goes on: all behind it waits in memory.
+    fn ensure_bounded(&self) -> Result<(), Refusal> {
+        let is_bounded = self.wanted.len() <= WANTED_MAX
+            && self.kept <= KEPT_MAX
+            && self.early.values().sum::<u64>() <= EARLY_BYTES_MAX;
+        match is_bounded {
+            true => Ok(()),
+            false => Err(lie("too much came before a chunk that the store waits for")),
+        }
     }
 }
 
@@ -123,6 +156,7 @@ impl<'a> Checker<'a> {
                         // It is known whole, or the store says which chunks it wants.
                         Some(Expected::Brief(..) | Expected::Opened) | None => Vec::new(),
                     };
+                    state.kept += usize::from(!state.wanted.is_empty());
                     for one in wanted {
                         let offered = || chunks.get(one.child as usize).copied();
                         if let Some(chunk) = one.chunk.or_else(offered) {
@@ -211,12 +245,25 @@ impl<'a> Checker<'a> {
     fn region(&self, region: StoredRegion) -> Result<Offer, Refusal> {
         {
             let mut state = self.state();
+            let lane = region.lane.number();
+            let is_first = |state: &State| {
+                let first = state.wanted.range((lane, 0)..).next().map(|(at, _)| *at);
+                first.is_none_or(|first| first.0 != lane || region.first <= first.1)
+            };
+            if is_first(&state) {
+                state.kept = 0;
+            } else {
+                let bytes = region.bytes.bytes().len() as u64;
+                state.early.insert((lane, region.first), bytes);
+            }
             for (ordinal, (fingerprint, len)) in (region.first..).zip(&region.chunks) {
                 let wanted = state.wanted.remove(&(region.lane.number(), ordinal));
                 if wanted != Some((*fingerprint, u64::from(*len))) {
                     return Err(lie("a chunk that the store does not want under this number"));
                 }
             }
+            state.drop_settled(lane);
+            state.ensure_bounded()?;
         }
         if !region.is_genuine(&self.printer) {
             return Err(lie("a chunk has another fingerprint than its bytes"));
@@ -225,6 +272,7 @@ impl<'a> Checker<'a> {
     }
 
     fn offer(&self, offer: Offer) -> Result<Offer, Refusal> {
+        self.state().ensure_bounded()?;
         match offer {
             Offer::Segment { stream, segment } => {
                 self.segment(&segment)?;

@@ -15,6 +15,8 @@ use crate::server::Server;
 
 /// A client must show its token within this time.
 const STRANGER_WAITS: Duration = Duration::from_secs(20);
+/// A client that takes none of the bytes that are sent to it for so long has gone.
+const CLIENT_READS: Duration = Duration::from_secs(120);
 /// A socket on which a server accepts clients. Dropping it accepts no more.
 #[derive(Debug)]
 pub struct Listener {
@@ -54,6 +56,8 @@ fn bind(place: &str) -> io::Result<TcpListener> {
 
 fn serve(server: &Server, socket: TcpStream, from: &str) -> Result<(), TransportError> {
     transport::prepare(&socket)?;
+    // A client that asks and does not read keeps the answer in memory only for so long.
+    socket.set_write_timeout(Some(CLIENT_READS))?;
     let limit = Limit::within(STRANGER_WAITS, server.clock());
     let limited = Limited {
         socket: socket.try_clone()?,

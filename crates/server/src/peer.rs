@@ -201,7 +201,7 @@ impl Incoming {
         };
         let waited = clock.monotonic().saturating_sub(asked_at);
         // A client that waits for its rate holds no memory that others need.
-        let is_paced = shares.pass(state, head.len);
+        let is_paced = shares.turn(state, head.len);
         let waited = if is_paced || shares.is_bound() {
             Duration::MAX
         } else {
@@ -215,6 +215,7 @@ impl Incoming {
         (self.deadline)(Some(BODY_PATIENCE + Duration::from_secs(seconds)));
         let began = clock.monotonic();
         let body = self.reader.body(head)?;
+        shares.charge(state, head.len);
         shares.note(head.len, clock.monotonic().saturating_sub(began));
         (self.deadline)(None);
         Ok(Some(Message {

@@ -39,28 +39,62 @@ impl Rate {
         clock: &dyn Clock,
         is_over: &dyn Fn() -> bool,
     ) -> bool {
+        let Some(until) = self.charge(bytes, limit, clock) else {
+            return false;
+        };
+        wait(until, clock, is_over)
+    }
+
+    /// Waits until the bytes so far have passed. Returns whether it had to wait, or the next one
+    /// will if so many bytes come now. Who then takes them calls [`Self::charge`] with what really
+    /// came: what a client only announces must not hold up others.
+    pub(crate) fn turn(
+        &self,
+        bytes: usize,
+        limit: Option<u64>,
+        clock: &dyn Clock,
+        is_over: &dyn Fn() -> bool,
+    ) -> bool {
         let Some(limit) = limit.filter(|limit| *limit > 0) else {
             return false;
         };
-        let nanos = u128::from(bytes as u64) * 1_000_000_000 / u128::from(limit);
-        let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        let until = {
-            let mut passed_at = self.passed_at.lock().unwrap_or_else(PoisonError::into_inner);
-            let from = (*passed_at).max(clock.monotonic().saturating_sub(BURST));
-            *passed_at = from.saturating_add(takes);
-            *passed_at
-        };
-        let mut has_waited = false;
-        while !is_over() {
-            let left = until.saturating_sub(clock.monotonic());
-            if left.is_zero() {
-                break;
-            }
-            clock.sleep(left.min(LOOK));
-            has_waited = true;
-        }
+        let until = *self.passed_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_waited = wait(until, clock, is_over);
+        let now = clock.monotonic();
         has_waited
+            || until
+                .max(now.saturating_sub(BURST))
+                .saturating_add(takes(bytes, limit))
+                > now
     }
+
+    /// Counts these bytes. Returns when they will have passed; `None`: there is no limit.
+    pub(crate) fn charge(&self, bytes: usize, limit: Option<u64>, clock: &dyn Clock) -> Option<Duration> {
+        let limit = limit.filter(|limit| *limit > 0)?;
+        let mut passed_at = self.passed_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = (*passed_at).max(clock.monotonic().saturating_sub(BURST));
+        *passed_at = from.saturating_add(takes(bytes, limit));
+        Some(*passed_at)
+    }
+}
+
+/// How long so many bytes take at the limit.
+fn takes(bytes: usize, limit: u64) -> Duration {
+    let nanos = u128::from(bytes as u64) * 1_000_000_000 / u128::from(limit);
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+fn wait(until: Duration, clock: &dyn Clock, is_over: &dyn Fn() -> bool) -> bool {
+    let mut has_waited = false;
+    while !is_over() {
+        let left = until.saturating_sub(clock.monotonic());
+        if left.is_zero() {
+            break;
+        }
+        clock.sleep(left.min(LOOK));
+        has_waited = true;
+    }
+    has_waited
 }
 
 #[cfg(test)]

@@ -5,8 +5,12 @@ use recipe::{Child, RecipeError, SEGMENT_LEVEL, StoreReader, StreamName, TreeRoo
 use types::{ChunkLocation, ContainerId, RegionIndex};
 use wire::{AskedRegions, Refusal, RefusalKind, SentCatalog, SentChildren, Wire, request};
 
-/// Bytes that a client may ask for at once, of regions.
+/// Regions that a client may ask for at once, ...
 const ASKED_REGIONS_MAX: usize = 120;
+/// ... and bytes of them, as they are stored: as many as of the longest usual regions.
+const ASKED_BYTES_MAX: u64 = 128 << 20;
+/// Plain bytes that are in memory at once, besides those of a single region.
+const PLAIN_BYTES_MAX: u64 = 20 << 20;
 
 /// Nodes of one answer, at most, ...
 const NODES_MAX: usize = 64;
@@ -184,13 +188,33 @@ fn regions(reader: &dyn StoreReader, asked: &AskedRegions) -> Result<Vec<Compres
             format!("{} has another generation now", asked.container),
         ));
     }
+    let rows = asked.regions.iter().filter_map(|index| view.row(*index));
+    let stored: u64 = rows.map(|row| u64::from(row.stored_len)).sum();
+    if stored > ASKED_BYTES_MAX && asked.regions.len() > 1 {
+        let why = format!("at most {ASKED_BYTES_MAX} bytes at once, of several regions");
+        return Err(Refusal::new(RefusalKind::Malformed, why));
+    }
+    let mut all = Vec::with_capacity(asked.regions.len());
     let mut buffer = RegionBuffer::default();
-    reader
-        .read_regions_into(&view, &asked.regions, &mut buffer)
-        .map_err(unread)?;
-    let sent = |(index, plain): (RegionIndex, &[u8])| match buffer.packed(index) {
-        Some(packed) => CompressedRegion::as_read(packed, plain.len()),
-        None => CompressedRegion::raw(plain.to_vec()),
-    };
-    Ok(buffer.regions().map(sent).collect())
+    let mut rest = &asked.regions[..];
+    while !rest.is_empty() {
+        // A few kilobytes may be many megabytes of plain bytes.
+        let mut plain = 0;
+        let short = rest.iter().take_while(|index| {
+            plain += view.plain_len(**index);
+            plain <= PLAIN_BYTES_MAX
+        });
+        let count = short.count().max(1);
+        let (now, later) = rest.split_at(count);
+        reader
+            .read_regions_into(&view, now, &mut buffer)
+            .map_err(unread)?;
+        let sent = |(index, plain): (RegionIndex, &[u8])| match buffer.packed(index) {
+            Some(packed) => CompressedRegion::as_read(packed, plain.len()),
+            None => CompressedRegion::raw(plain.to_vec()),
+        };
+        all.extend(buffer.regions().map(sent));
+        rest = later;
+    }
+    Ok(all)
 }

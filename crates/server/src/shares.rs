@@ -54,6 +54,19 @@ impl Shares {
             .pass(bytes, self.rate_bytes, clock, &|| state.is_ending())
     }
 
+    /// Waits until more may come, at the namespace's rate. Returns whether the rate slows the
+    /// client, if so many bytes come.
+    pub(crate) fn turn(&self, state: &State, bytes: usize) -> bool {
+        let clock = &*state.home.env.clock;
+        self.rate
+            .turn(bytes, self.rate_bytes, clock, &|| state.is_ending())
+    }
+
+    /// Counts bytes that have come.
+    pub(crate) fn charge(&self, state: &State, bytes: usize) {
+        self.rate.charge(bytes, self.rate_bytes, &*state.home.env.clock);
+    }
+
     /// Whether the client's own line or rate is what slows it.
     pub(crate) fn is_bound(&self) -> bool {
         self.is_slow.load(Ordering::Relaxed) || self.is_paced.load(Ordering::Relaxed)

@@ -31,6 +31,7 @@ mod limits;
 mod pressing;
 mod reading;
 mod refusals;
+mod regions;
 
 /// The number of the next attempt. Tests choose smaller ones themselves.
 static ATTEMPTS: AtomicU64 = AtomicU64::new(1000);

@@ -34,6 +34,8 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// More offers than this never wait for the chunks of a brief segment, ...
 const BEHIND_MAX: usize = 4096;
+/// After so many segments, all open regions are sent.
+const FLUSHED_SEGMENTS: usize = 1 << 14;
 /// ... nor more chunks of offers.
 const BEHIND_CHUNKS_MAX: usize = 1 << 20;
 
@@ -97,6 +99,8 @@ pub(crate) struct Decisions {
     /// Chunks that the store reads and stores again.
     pub(crate) refetched: [RegionBuilder; Lane::COUNT],
     pub(crate) refetch: Refetch,
+    /// Segments since all open regions were sent.
+    pub(crate) unflushed: usize,
     /// As for [`StoreSession::insisting`].
     pub(crate) insists: bool,
 }
@@ -111,6 +115,9 @@ impl Decisions {
 
     /// Sends all open regions, and asks the client for its open ones.
     fn flush(&mut self, lane: Option<Lane>) -> Result<(), Halt> {
+        if lane.is_none() {
+            self.unflushed = 0;
+        }
         for each in [Lane::Content, Lane::Metadata] {
             if lane.is_none_or(|lane| lane == each) {
                 self.close_refetched(each)?;
@@ -170,7 +177,14 @@ impl Outlet<ChunkBytes> for Decisions {
     fn place(&mut self, stream: StreamIndex, segment: PlacedSegment) -> Result<(), Halt> {
         let wanted = std::mem::take(&mut self.wanted);
         self.to_pack.send(ToPack::Segment { stream, segment })?;
-        Ok(self.verdicts.send(Verdict::Segment { stream, wanted })?)
+        self.verdicts.send(Verdict::Segment { stream, wanted })?;
+        // The packer keeps each segment until the chunks before it have come. A chunk may be in an
+        // open region that nothing fills: a backup may have terabytes of known data behind it.
+        self.unflushed += 1;
+        if self.unflushed >= FLUSHED_SEGMENTS {
+            self.flush(None)?;
+        }
+        Ok(())
     }
 }
 

@@ -387,6 +387,7 @@ impl Parts<'_> {
                 verdicts,
                 wanted: Vec::new(),
                 refetched: [region(Lane::Content), region(Lane::Metadata)],
+                unflushed: 0,
                 refetch: Refetch::new(store.containers().clone()),
                 insists: store.insists(),
             },

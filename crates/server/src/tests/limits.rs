@@ -313,3 +313,42 @@ fn an_expired_token_has_no_access() {
         .unwrap_err();
     assert_eq!(refused.kind, RefusalKind::NotAllowed, "{refused}");
 }
+
+/// A client announces the longest message, and leaves. Others do not wait for what never came.
+#[test]
+fn bytes_that_never_come_cost_no_rate() {
+    let (bed, clock) = Bed::timed();
+    honest(&mut bed.client("web", "write"));
+    let change = |limits: crate::Limits| crate::Limits {
+        rate_bytes: Some(1_000_000),
+        ..limits
+    };
+    bed.home().change_limits("web", change).unwrap();
+    for _ in 0..10 {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let server = Arc::clone(&bed.server);
+        let deadline: crate::Deadline = Arc::new(|_| ());
+        let serving =
+            thread::spawn(move || server.serve(Channel::try_from(theirs).unwrap(), "there", &deadline));
+        let mut raw = ours.try_clone().unwrap();
+        let channel = Channel::try_from(ours).unwrap();
+        let mut client = Client {
+            reader: FrameReader::new(channel.input, Traffic::default()),
+            writer: FrameWriter::new(channel.output, Traffic::default()),
+            next: 0,
+            thread: serving,
+        };
+        client.greet();
+        let (token, namespace) = (bed.token("web", "list"), "web".to_owned());
+        client.ask(request::LOGIN, &Login { token, namespace }).unwrap();
+        let stated = u32::try_from(FRAME_BYTES_MAX + 5).unwrap();
+        let head = [&stated.to_le_bytes()[..], &[request::LIST], &9_u32.to_le_bytes()].concat();
+        std::io::Write::write_all(&mut raw, &head).unwrap();
+        raw.shutdown(std::net::Shutdown::Both).unwrap();
+        client.thread.join().unwrap().ok();
+    }
+    let began = clock.monotonic();
+    bed.client("web", "list").ask(request::LIST, &()).ok();
+    let took = clock.monotonic() - began;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
