@@ -25,6 +25,8 @@ use crate::vault_rights::{Needs, creating, deleting};
 
 /// A connection sends so many objects at once, at most.
 const UPLOADS_MAX: usize = 64;
+/// How far above the highest number a session may claim one: others may claim some meanwhile.
+const CLAIMED_AHEAD_MAX: u64 = 1000;
 
 /// The owner of a session that clients without a token have begun.
 const TUNNEL: &str = "tunnel";
@@ -173,6 +175,9 @@ impl<'a> VaultUser<'a> {
             self.uploads.insert(number, upload);
             return Ok(());
         }
+        if let Some((session, SessionObject::Claim)) = names::parse_session_object(&name) {
+            self.ensure_near(session)?;
+        }
         let parts: Vec<&[u8]> = upload.parts.iter().map(Vec::as_slice).chain([&*bytes]).collect();
         let is_new = match self.vault.storage.put(&name, &parts) {
             Err(StorageError::AlreadyExists { .. }) if is_again && self.is_equal(&name, &parts)? => false,
@@ -189,6 +194,33 @@ impl<'a> VaultUser<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a claim of a number far above all others. The highest number is never given back,
+    /// and behind the last one no session begins any more.
+    fn ensure_near(&self, session: SessionId) -> Result<(), Refusal> {
+        let storage = &self.vault.storage;
+        let is_near = |highest: Option<SessionId>| {
+            let highest = highest.map_or(0, SessionId::get);
+            session.get() <= highest.saturating_add(CLAIMED_AHEAD_MAX)
+        };
+        let folders = storage.list_folders(names::SESSIONS_FOLDER);
+        let folders = folders.map_err(|error| refusal(&error))?;
+        if is_near(folders.iter().filter_map(|one| names::parse_session(one)).max()) {
+            return Ok(());
+        }
+        // Claims may be lost, and manifests count too.
+        let manifests = storage.list(names::BACKUPS_FOLDER);
+        let manifests = manifests.map_err(|error| refusal(&error))?;
+        let sessions = manifests
+            .iter()
+            .filter_map(|object| names::parse_manifest(&object.name));
+        if is_near(sessions.map(|(_, session, _)| session).max()) {
+            return Ok(());
+        }
+        Err(not_allowed(format!(
+            "session {session} cannot begin: its number is far above all others in the vault"
+        )))
     }
 
     /// Whether the object has exactly these bytes.

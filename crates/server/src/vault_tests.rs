@@ -296,6 +296,21 @@ fn a_token_that_may_write_does_no_more_than_a_backup() {
     one.delete(&name("sessions/0000000000001/checkpoint.0")).unwrap();
 }
 
+/// Behind the last number, nobody could begin a session any more.
+#[test]
+fn nobody_claims_a_number_far_above_all_others() {
+    let bed = Bed::new();
+    let one = bed.vault("read");
+    for number in ["0137438953471", "0000000001001"] {
+        let far = name(&format!("sessions/{number}/claim"));
+        assert_no_right(one.put(&far, &[b"x"]), "far above all others");
+    }
+    for number in ["0000000000001", "0000000001001", "0000000002001"] {
+        one.put(&name(&format!("sessions/{number}/claim")), &[b"x"])
+            .unwrap();
+    }
+}
+
 /// A token that claims a number which another one gave back owns it.
 #[test]
 fn a_session_belongs_to_the_token_whose_claim_stands() {
