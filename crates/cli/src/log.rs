@@ -27,7 +27,7 @@ const VARIABLE: &str = "ONEFOLD_LOG";
 const DEFAULT: LevelFilter = LevelFilter::DEBUG;
 
 /// The parts of the program that log. docs/cli.md says what.
-const TARGETS: [&str; 9] = [
+const TARGETS: [&str; 11] = [
     "onefold::command",
     "onefold::store",
     "onefold::storage",
@@ -37,6 +37,8 @@ const TARGETS: [&str; 9] = [
     "onefold::index",
     "onefold::mirror",
     "onefold::server",
+    "onefold::mount",
+    "onefold::cache",
 ];
 
 /// The filter of events from the environment. `None`: the variable is not set.
@@ -118,6 +120,17 @@ mod tests {
     use tracing::Level;
 
     use super::*;
+
+    #[test]
+    fn each_target_that_is_documented_is_understood() {
+        let page = include_str!("../../../docs/cli.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `onefold::"));
+        let targets: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+        for target in &targets {
+            assert!(parse(&format!("onefold::{target}=debug")).is_ok(), "{target}");
+        }
+        assert_eq!(targets.len(), TARGETS.len(), "{targets:?}");
+    }
 
     #[test]
     fn only_levels_and_targets_that_exist_are_understood() {

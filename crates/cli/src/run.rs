@@ -7,7 +7,7 @@ use anyhow::Result;
 use cli_support::output::Output;
 use cli_support::{Code, TARGET};
 
-use crate::args::{Cli, Typed};
+use crate::args::{Cli, Command, Typed};
 use crate::commands::{self, IdleOption};
 use crate::exit;
 use crate::log;
@@ -116,6 +116,10 @@ fn within(
             ),
         }
     };
+    // Nothing is made, so nothing has to be prepared for it, and there is nothing to tell.
+    if matches!(&cli.command, Command::Backup(args) if args.dry_run) {
+        return run();
+    }
     let mut code = hook(Moment::Before, None);
     if code == Code::Success {
         code = run();

@@ -19,7 +19,7 @@ use object::{ObjectError, Sealer};
 use recipe::NodeCache;
 use session::{HeartbeatThread, Manifests, ReclaimView, SessionPolicy};
 use tracing::info;
-use types::{Epoch, StoreId};
+use types::{Epoch, ObjectName, StoreId};
 
 use crate::cache::{CacheOptions, with_cache};
 use crate::credential::Credential;
@@ -398,6 +398,15 @@ impl Store {
         };
         let (_, id) = config::change_slot(&self.env, &self.config, current, &slot)?;
         Ok(id.to_string())
+    }
+
+    /// Deletes the configs that changes of passwords have replaced, where one ended early. Returns
+    /// those that the storage does not delete: a removed password still opens them.
+    ///
+    /// # Errors
+    /// Of the storage.
+    pub fn delete_old_configs(&self) -> Result<Vec<ObjectName>> {
+        Ok(config::delete_older(&self.env, &self.config)?.older)
     }
 
     /// Fails if a newer version of the program has added a requirement for writers that this one

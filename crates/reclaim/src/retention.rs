@@ -336,7 +336,7 @@ fn apply(rule: &Rule, decisions: &mut [&mut Decision]) {
             let since = span.before(newest.backup.committed_at);
             let mut buckets = Buckets::new(*period);
             for (at, decision) in decisions.iter_mut().enumerate() {
-                if decision.backup.committed_at <= since {
+                if decision.backup.committed_at < since {
                     break;
                 }
                 let opens = buckets.opens(decision.backup.committed_at);

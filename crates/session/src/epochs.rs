@@ -31,6 +31,11 @@ impl EpochNames {
         let removed = removed(objects, objects.storage().moment())?;
         Ok(Self { condemned, removed })
     }
+
+    /// Whether a removed list was there before and is not any more.
+    pub(crate) fn lacks_removed_of(&self, before: &Self) -> bool {
+        !before.removed.is_subset(&self.removed)
+    }
 }
 
 fn condemned(objects: &Objects, since: Moment) -> Result<BTreeSet<Epoch>> {

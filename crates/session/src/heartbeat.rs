@@ -98,7 +98,15 @@ impl Inner {
         }
         let since = self.objects.storage().moment();
         let (listed, view) = epochs::load(&self.objects, self.id, since)?;
-        let (before, now) = (self.gate.view().newest_epoch(), view.newest_epoch());
+        let earlier = self.gate.view();
+        // A prune that began before this session may delete lists under it. Caches of the process,
+        // or of the disk, may be older than those lists, and have the slots that they name.
+        let view = if earlier.keeps() || listed.lacks_removed_of(&beat.epochs) {
+            view.keeping(&earlier)
+        } else {
+            view
+        };
+        let (before, now) = (earlier.newest_epoch(), view.newest_epoch());
         let epoch = now.map(tracing::field::display);
         info!(target: TARGET, session = %self.id, epoch, "honours other lists of epochs from now on");
         self.gate.swap(view);

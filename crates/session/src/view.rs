@@ -23,9 +23,31 @@ pub struct ReclaimView {
     absent: AbsentSlots,
     unreadable: Vec<DamagedObject>,
     blind: bool,
+    /// Slots are absent that no list names any more.
+    keeps: bool,
 }
 
 impl ReclaimView {
+    /// This view, in which all that was absent before stays absent.
+    pub(crate) fn keeping(mut self, before: &Self) -> Self {
+        let mut builder = ViewBuilder {
+            runs: std::mem::take(&mut self.absent.whole),
+            parts: std::mem::take(&mut self.absent.parts),
+            view: self,
+        };
+        builder.runs.extend(&before.absent.whole);
+        for (container, ranges) in &before.absent.parts {
+            builder.parts.entry(*container).or_default().extend(ranges);
+        }
+        builder.view.keeps = true;
+        builder.build()
+    }
+
+    /// Whether slots are absent that no list names any more.
+    pub(crate) fn keeps(&self) -> bool {
+        self.keeps
+    }
+
     /// The highest epoch that the view honours. It honours all epochs up to this one.
     #[must_use]
     pub fn newest_epoch(&self) -> Option<Epoch> {

@@ -29,6 +29,10 @@ fn changed(output: Output, message_type: &'static str, id: &str) -> Result<()> {
 
 pub(crate) fn run(global: &Global, args: &Key, output: Output) -> Result<Code> {
     let store = super::open(global)?;
+    if !matches!(args, Key::List) {
+        // An earlier change may have ended before this.
+        store.delete_old_configs()?;
+    }
     match args {
         Key::List => {
             output.line(format!("  {:16}  {:8}  made by", "id", "password"))?;
@@ -62,6 +66,15 @@ pub(crate) fn run(global: &Global, args: &Key, output: Output) -> Result<Code> {
             output.line(format!("replaced the password; its slot is {id}"))?;
             changed(output, "key_replaced", &id)?;
         }
+    }
+    if matches!(args, Key::List) {
+        return Ok(Code::Success);
+    }
+    for old in store.delete_old_configs()? {
+        output.warn(format!(
+            "warning: {old} stays, for the storage does not let this user delete it: passwords that were removed or \
+             replaced still open it. Delete it with other credentials"
+        ))?;
     }
     Ok(Code::Success)
 }

@@ -241,7 +241,8 @@ fn keep_within_keeps_recent_backups() {
     }
     for (rule, span, kept) in [
         ("--keep-within", "2h", &[7, 6, 5][..]),
-        ("--keep-within", "3d2h", &[7, 6, 5, 4]),
+        ("--keep-within", "3d2h", &[7, 6, 5, 4, 3]),
+        ("--keep-within", "3d1h", &[7, 6, 5, 4]),
         ("--keep-within", "2y", &[7, 6, 5, 4, 3, 2, 1]),
         ("--keep-within-hourly", "1d", &[7, 6]),
         ("--keep-within-daily", "7d", &[7, 4]),

@@ -197,6 +197,15 @@ fn hooks_run_around_each_backup_and_around_all() {
     assert_eq!(bed.backups().len(), 1);
 }
 
+/// Nothing is made, and nobody is told that there is a backup.
+#[test]
+fn hooks_do_not_run_in_a_dry_run() {
+    let bed = bed(HOOKED);
+    run(&bed, ["-P", "home", "backup", "--dry-run"]).expect(0);
+    assert!(!bed.path("told").exists());
+    assert!(bed.backups().is_empty());
+}
+
 #[test]
 fn what_is_wrong_in_a_profile_is_told_before_anything_runs() {
     let wrong: [(&str, &[&str]); 8] = [

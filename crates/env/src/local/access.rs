@@ -12,6 +12,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use rustix::fs::{CWD, Mode, OFlags, fchmod, openat};
+
 /// The setgid bit, and all bits of the group.
 const SHARED: u32 = 0o2070;
 
@@ -64,7 +66,15 @@ impl Access {
             Self::Group => 0o770,
         };
         DirBuilder::new().mode(mode).create(path)?;
-        self.share(path)
+        match self {
+            Self::Owner => Ok(()),
+            Self::Group => {
+                // Others of the group may put a link in its place, to any folder of this user.
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let folder = openat(CWD, path, flags, Mode::empty())?;
+                Ok(fchmod(&folder, Mode::from_raw_mode(0o2770))?)
+            }
+        }
     }
 
     /// Creates a folder, and missing ones above it.

@@ -212,6 +212,12 @@ impl ObjectStoreLocation {
         if !is_path(prefix) {
             return Err(LocationError("this is no prefix of names"));
         }
+        // Names are made of it, and listings are compared with it.
+        if Path::from(prefix).as_ref() != prefix {
+            return Err(LocationError(
+                "a prefix has only letters from A to Z, digits, spaces and simple signs such as `-`, `_` and `.`",
+            ));
+        }
         Ok(Self {
             service,
             bucket: bucket.to_owned(),
@@ -301,6 +307,9 @@ mod tests {
             "s3:https://host/b//SECRET",
             "s3:https://host/b/../c",
             "s3:https://host/b c",
+            // Names of objects would be encoded, and listings compared with what they are not.
+            "s3:https://host/b/büro",
+            "s3:https://host/b/a~b",
             "gs:",
             "gs:/a",
             "gs://bucket/SECRET",

@@ -89,6 +89,8 @@ pub(crate) fn skip(
             return Err(fault(offset, io::Error::new(io::ErrorKind::InvalidData, what)).into());
         }
         offset += len;
+        // The interrupted backup has what is skipped, so a source that keeps bytes drops them.
+        source.release(offset.min(from));
         counters.bytes_logical.add(len);
         behind = rest;
     }

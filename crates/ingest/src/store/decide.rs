@@ -34,8 +34,8 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// More offers than this never wait for the chunks of a brief segment, ...
 const BEHIND_MAX: usize = 4096;
-/// After so many segments, all open regions are sent.
-const FLUSHED_SEGMENTS: usize = 1 << 14;
+/// After so many children of segments, all open regions are sent. A known segment is one.
+const FLUSHED_CHILDREN: usize = 1 << 17;
 /// ... nor more chunks of offers.
 const BEHIND_CHUNKS_MAX: usize = 1 << 20;
 
@@ -99,7 +99,7 @@ pub(crate) struct Decisions {
     /// Chunks that the store reads and stores again.
     pub(crate) refetched: [RegionBuilder; Lane::COUNT],
     pub(crate) refetch: Refetch,
-    /// Segments since all open regions were sent.
+    /// Children of segments since all open regions were sent.
     pub(crate) unflushed: usize,
     /// As for [`StoreSession::insisting`].
     pub(crate) insists: bool,
@@ -176,12 +176,15 @@ impl Outlet<ChunkBytes> for Decisions {
 
     fn place(&mut self, stream: StreamIndex, segment: PlacedSegment) -> Result<(), Halt> {
         let wanted = std::mem::take(&mut self.wanted);
+        self.unflushed += match &segment.body {
+            SegmentBody::Known(_) | SegmentBody::Repeated(_) => 1,
+            SegmentBody::Fresh { children, .. } => children.len(),
+        };
         self.to_pack.send(ToPack::Segment { stream, segment })?;
         self.verdicts.send(Verdict::Segment { stream, wanted })?;
         // The packer keeps each segment until the chunks before it have come. A chunk may be in an
         // open region that nothing fills: a backup may have terabytes of known data behind it.
-        self.unflushed += 1;
-        if self.unflushed >= FLUSHED_SEGMENTS {
+        if self.unflushed >= FLUSHED_CHILDREN {
             self.flush(None)?;
         }
         Ok(())

@@ -78,6 +78,15 @@ pub fn change_slot(
     Ok((revised, id))
 }
 
+/// Deletes revisions below the newest one, which a change that ended early has left: a removed
+/// password still opens them. The result names those that the storage does not delete.
+///
+/// # Errors
+/// As [`add_slot`].
+pub fn delete_older(env: &Env, open: &OpenConfig) -> Result<OpenConfig, ObjectError> {
+    revise(env, open, |_, _| Ok(None))
+}
+
 /// Publishes the same config as a new revision, with two whole copies. Deletes older ones.
 ///
 /// # Errors

@@ -24,6 +24,7 @@ mod formats_support;
 mod heal;
 mod hybrid;
 mod index_in_memory;
+mod old_configs;
 mod open_file;
 mod optimize;
 mod optimize_costs;

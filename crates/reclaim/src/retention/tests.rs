@@ -124,10 +124,13 @@ fn within_counts_from_the_newest_backup_and_not_from_now() {
             "2020-03-31T12:00:00Z",
         ])
     };
-    assert_eq!(kept(all(), &[within(Period::Each, "1m")]), [3, 4, 5]);
+    assert_eq!(kept(all(), &[within(Period::Each, "1m")]), [2, 3, 4, 5]);
     assert_eq!(kept(all(), &[within(Period::Day, "1m")]), [3, 5]);
     assert_eq!(kept(all(), &[within(Period::Year, "1y")]), [1, 5]);
-    assert_eq!(kept(all(), &[within(Period::Each, "1h")]), [5]);
+    assert_eq!(kept(all(), &[within(Period::Each, "1h")]), [4, 5]);
+    // The one that is exactly as old stays; one that is a second older does not.
+    let apart = || backups(&["2020-01-01T11:00:00Z", "2020-01-01T12:00:01Z"]);
+    assert_eq!(kept(apart(), &[within(Period::Each, "1h")]), [2]);
     // Spans longer than time itself reach all of it.
     assert_eq!(kept(all(), &[within(Period::Each, "4000000000y")]).len(), 5);
     let reasons = decided(all(), &policy(&[within(Period::Month, "1y1d")]), NOW);

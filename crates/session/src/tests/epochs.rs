@@ -204,6 +204,35 @@ fn sessions_that_may_not_delete_answer_too() {
     assert_eq!(beats.len(), 2, "{beats:?}");
 }
 
+/// A prune that began before the session deletes lists under it. Catalogs that the process has in
+/// its caches may be older than those lists.
+#[test]
+fn what_a_session_saw_removed_stays_removed_for_it() {
+    let host = Host::new();
+    let (old, other) = (data(id(1), 0), data(id(1), 1));
+    host.remove(1, vec![slots(old, &[(2, 3)])]);
+    host.remove(2, vec![whole(other)]);
+    let session = host.begin(1);
+    let deleted = |number| host.storage.delete(&names::removed(epoch(number))).unwrap();
+    host.remove(3, vec![slots(old, &[(9, 1)])]);
+    deleted(1);
+    deleted(2);
+    session.tick().unwrap();
+    let assert_absent = |session: &Session| {
+        let view = session.view();
+        assert!(view.is_absent(at(old, 2)) && view.is_absent(at(old, 4)) && view.is_absent(at(old, 9)));
+        assert!(view.is_absent_container(other) && !view.is_absent(at(old, 5)));
+    };
+    assert_absent(&session);
+    // Later lists change nothing of it.
+    host.condemn(4, vec![slots(old, &[(20, 1)])]);
+    session.tick().unwrap();
+    assert_absent(&session);
+    assert!(session.view().is_absent(at(old, 20)));
+    // A session that begins later has no older catalogs: whoever begins it has dropped them.
+    assert!(!host.begin(2).view().is_absent(at(old, 2)));
+}
+
 #[test]
 fn checkpoints_count_up_and_all_stay_with_their_declarations() {
     let host = Host::new();

@@ -1,0 +1,56 @@
+//! Passwords that were removed: no older config opens with them, or somebody is told.
+
+use env::fault::{Counted, FailWith, Fault, OpKind};
+use onefold::{Credential, Error, InitOptions, OpenOptions, Store};
+
+use crate::common::{Process, tiny};
+
+/// A store with two passwords, and the slot of the first.
+fn with_two() -> (Process, Store, String) {
+    let machine = Process::new(301);
+    let options: InitOptions = tiny();
+    let first = Credential::password("first");
+    Store::init(&machine.env, &first, &options, None).unwrap();
+    let store = Store::open(&machine.env, &first, &OpenOptions::default()).unwrap();
+    let slot = store.keys().unwrap()[0].id.clone();
+    store.add_key(&Credential::password("second"), "test").unwrap();
+    let store = open(&machine, "second").unwrap();
+    (machine, store, slot)
+}
+
+fn open(machine: &Process, password: &str) -> Result<Store, Error> {
+    Store::open(
+        &machine.env,
+        &Credential::password(password),
+        &OpenOptions::default(),
+    )
+}
+
+#[test]
+fn configs_that_cannot_be_deleted_are_named_and_deleted_later() {
+    for with in [FailWith::Denied, FailWith::Io] {
+        let (machine, store, slot) = with_two();
+        let old = machine.names("config");
+        let fault = Fault::fail_from(1, with).counting(Counted::Only(OpKind::Delete));
+        machine.storage.inject(fault);
+        let removed = store.remove_key(&slot);
+        assert_eq!(removed.is_ok(), with == FailWith::Denied, "{removed:?}");
+        if with == FailWith::Denied {
+            let left = store.delete_old_configs().unwrap();
+            let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+            assert_eq!(left, old, "{with:?}");
+        }
+        machine.storage.clear_faults();
+        // A later command knows that the slot is gone, and ends the work.
+        let store = open(&machine, "second").unwrap();
+        assert!(store.remove_key(&slot).is_err());
+        assert!(store.delete_old_configs().unwrap().is_empty());
+        let now = machine.names("config");
+        assert!(
+            now.len() == 2 && !now.iter().any(|name| old.contains(name)),
+            "{now:?}"
+        );
+        assert!(open(&machine, "first").is_err());
+        open(&machine, "second").unwrap();
+    }
+}
