@@ -15,8 +15,9 @@ use crate::server::Server;
 
 /// A client must show its token within this time.
 const STRANGER_WAITS: Duration = Duration::from_secs(20);
-/// A client that takes none of the bytes that are sent to it for so long has gone.
-const CLIENT_READS: Duration = Duration::from_secs(120);
+/// A client that takes none of the bytes that are sent to it for so long has gone. It may be slow
+/// to read while it waits for its own rate.
+const CLIENT_READS: Duration = Duration::from_mins(30);
 /// A socket on which a server accepts clients. Dropping it accepts no more.
 #[derive(Debug)]
 pub struct Listener {

@@ -47,12 +47,9 @@ const ASK_EVERY: Duration = Duration::from_secs(15);
 /// ... and how many times.
 const ASKED_MAX: u32 = 4;
 
-/// How long sent bytes may stay unconfirmed.
-#[cfg(target_os = "linux")]
-const UNANSWERED_MILLIS: u32 = 120_000;
-
 /// Prepares a socket for frames: small ones go at once, and a silent end is noticed within two
-/// minutes.
+/// minutes while nothing is sent to it. What is sent may wait for longer: a server takes nothing
+/// from a client whose rate or memory is used up, so no shorter time than the system's is set.
 ///
 /// # Errors
 /// The system's.
@@ -62,9 +59,6 @@ pub fn prepare(socket: &TcpStream) -> std::io::Result<()> {
     sockopt::set_tcp_keepidle(socket, IDLE)?;
     sockopt::set_tcp_keepintvl(socket, ASK_EVERY)?;
     sockopt::set_tcp_keepcnt(socket, ASKED_MAX)?;
-    // While bytes are on their way, the system does not ask.
-    #[cfg(target_os = "linux")]
-    sockopt::set_tcp_user_timeout(socket, UNANSWERED_MILLIS)?;
     Ok(())
 }
 
