@@ -61,27 +61,23 @@ impl Rate {
         let until = *self.passed_at.lock().unwrap_or_else(PoisonError::into_inner);
         let has_waited = wait(until, clock, is_over);
         let now = clock.monotonic();
-        has_waited
-            || until
-                .max(now.saturating_sub(BURST))
-                .saturating_add(takes(bytes, limit))
-                > now
+        has_waited || passed_at(until, bytes, limit, now) > now
     }
 
     /// Counts these bytes. Returns when they will have passed; `None`: there is no limit.
     pub(crate) fn charge(&self, bytes: usize, limit: Option<u64>, clock: &dyn Clock) -> Option<Duration> {
         let limit = limit.filter(|limit| *limit > 0)?;
-        let mut passed_at = self.passed_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = (*passed_at).max(clock.monotonic().saturating_sub(BURST));
-        *passed_at = from.saturating_add(takes(bytes, limit));
-        Some(*passed_at)
+        let mut until = self.passed_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = passed_at(*until, bytes, limit, clock.monotonic());
+        Some(*until)
     }
 }
 
-/// How long so many bytes take at the limit.
-fn takes(bytes: usize, limit: u64) -> Duration {
+/// When so many more bytes will have passed, if those before have passed at `before`.
+fn passed_at(before: Duration, bytes: usize, limit: u64, now: Duration) -> Duration {
     let nanos = u128::from(bytes as u64) * 1_000_000_000 / u128::from(limit);
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+    before.max(now.saturating_sub(BURST)).saturating_add(takes)
 }
 
 fn wait(until: Duration, clock: &dyn Clock, is_over: &dyn Fn() -> bool) -> bool {

@@ -111,6 +111,16 @@ impl Bed {
         client
     }
 
+    /// The bytes of a backup of one stream.
+    fn restored(&self, id: SessionId) -> Vec<u8> {
+        let store = self.store();
+        let backup = store.find(&id.to_string(), &onefold::Filter::default()).unwrap();
+        let mut file = store.open_file(&backup, None, &Monitor::default()).unwrap();
+        let mut restored = Vec::new();
+        std::io::Read::read_to_end(&mut file, &mut restored).unwrap();
+        restored
+    }
+
     fn store(&self) -> Store {
         let home = self.home();
         home.store("main", &Credential::None, &OpenOptions::default())

@@ -237,7 +237,8 @@ fn an_error_behind_a_removed_list_does_not_take_it_back() {
     assert_sound(&store, "pruned");
 }
 
-/// Whoever writes to the storage may make any name. There is no number behind the highest one.
+/// Somebody who writes to the storage can put an object under any name. No number follows the
+/// highest one.
 #[test]
 fn a_name_with_the_last_number_is_an_error_that_names_it() {
     let group = GroupId {

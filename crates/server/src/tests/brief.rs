@@ -62,11 +62,7 @@ fn a_known_segment_that_is_stored_again_is_stored_from_its_chunks() {
     }
     let made = client.ask(request::COMMIT, &about()).unwrap();
     let id = CommittedBackup::from_bytes(&made).unwrap().session;
-    let store = bed.store();
-    let backup = store.find(&id.to_string(), &onefold::Filter::default()).unwrap();
-    let mut file = store.open_file(&backup, None, &Monitor::default()).unwrap();
-    let mut restored = Vec::new();
-    std::io::Read::read_to_end(&mut file, &mut restored).unwrap();
+    let restored = bed.restored(id);
     assert!(restored == [&SHORT[..], &new_chunks().concat()].concat());
 }
 

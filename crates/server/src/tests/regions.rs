@@ -92,11 +92,7 @@ fn regions_of_many_plain_bytes_are_sent() {
     }
     let committed = client.ask(request::COMMIT, &about()).unwrap();
     let id = CommittedBackup::from_bytes(&committed).unwrap().session;
-    let store = bed.store();
-    let backup = store.find(&id.to_string(), &onefold::Filter::default()).unwrap();
-    let mut file = store.open_file(&backup, None, &Monitor::default()).unwrap();
-    let mut restored = Vec::new();
-    std::io::Read::read_to_end(&mut file, &mut restored).unwrap();
+    let restored = bed.restored(id);
     assert!(
         restored
             .chunks(1 << 20)

@@ -229,7 +229,7 @@ fn what_a_session_saw_removed_stays_removed_for_it() {
     session.tick().unwrap();
     assert_absent(&session);
     assert!(session.view().is_absent(at(old, 20)));
-    // A session that begins later has no older catalogs: whoever begins it has dropped them.
+    // A later session uses no older catalogs: a backup drops them when it begins.
     assert!(!host.begin(2).view().is_absent(at(old, 2)));
 }
 

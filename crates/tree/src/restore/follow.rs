@@ -1,9 +1,9 @@
 //! Follows the links in the target that a restore may follow: those of the superuser and of the
 //! restoring user that lead to a folder below the target.
 //!
-//! A link may lead over other links. The system would follow these whoever owns them, so another
-//! user could redirect the restore by one behind the user's own. So each component is opened
-//! separately here, and each link is read by the descriptor by which its owner was looked up.
+//! A link may lead over other links. The system follows each of them, whoever owns it. So another
+//! user could redirect the restore by a link behind the user's own. This module opens each
+//! component separately. It looks up the owner of a link and reads the link by one descriptor.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
