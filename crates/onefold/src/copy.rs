@@ -15,23 +15,22 @@ mod fault;
 mod lost;
 mod outstanding;
 mod relay;
+mod report;
 mod reread;
 mod selection;
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use format::config::Settings;
 use format::manifest::{Backup, Origin, SeriesName, StreamRole};
 use format::series::Layout;
-use ingest::{Client, IngestOptions, Sent, Terms};
+use ingest::{Client, Sent, Terms};
 use recipe::{NodeSource, RecipeError, StoreReader, TreeRoot};
-use restore::{AssembleOptions, RestoreError};
-use session::Filter;
+use restore::RestoreError;
 use types::SessionId;
 
 use crate::backup_options::{BackupOptions, Original};
-use crate::backup_report::BackupReport;
 use crate::error::{Error, Result};
 use crate::monitor::Monitor;
 use crate::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBackup, retried};
@@ -39,104 +38,14 @@ use crate::settings::SettingsChange;
 use crate::snapshots::Snapshot;
 use crate::streams::{self, role};
 use fault::{CopyFault, may_be_of_earlier};
+pub use report::{Copied, CopyReport, CopyRequest, CopyStep, NotCopied};
 use relay::Relay;
 use reread::{CopiedStream, Earlier, Reread};
 use selection::Selection;
 
-/// Which backups to copy, and how. By default all that the destination does not have.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct CopyRequest {
-    /// These: ids, or `latest`. Empty: all that pass the filter.
-    pub ids: Vec<String>,
-    /// Chooses among all backups, or which one is `latest`.
-    pub filter: Filter,
-    /// Copies nothing, and says what it would copy.
-    pub is_dry_run: bool,
-    /// Copies these too if the destination has them: its own are damaged.
-    pub(crate) again: BTreeSet<SessionId>,
-    /// Memory and threads of reading.
-    pub assembling: AssembleOptions,
-    /// The options of the pipeline into the destination.
-    pub ingest: IngestOptions,
-}
-
-types::setters!(CopyRequest {
-    ids: Vec<String>,
-    filter: Filter,
-    is_dry_run: bool,
-    assembling: AssembleOptions,
-    ingest: IngestOptions,
-});
-
-/// A step of a run, told as it happens.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum CopyStep<'a> {
-    /// The destination has this backup already.
-    Skipped {
-        /// In the source.
-        from: &'a Snapshot,
-        /// Its number in the destination.
-        has: SessionId,
-    },
-    /// A backup is copied now, or would be.
-    Begins(&'a Snapshot),
-    /// It was copied.
-    Copied(&'a Copied),
-    /// It was not copied: data of the source is damaged.
-    Failed(&'a NotCopied),
-}
-
-/// A backup that was copied.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Copied {
-    /// In the source.
-    pub from: Snapshot,
-    /// What was made in the destination.
-    pub made: BackupReport,
-    /// Whether both stores are of one fingerprint domain.
-    pub is_within_domain: bool,
-    /// The earlier backup of the source whose copy gave what did not change.
-    pub upon: Option<SessionId>,
-    /// Bytes read from the source, without nodes and catalogs.
-    pub bytes_read: u64,
-}
-
-/// A backup that was not copied, because its data cannot be read.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct NotCopied {
-    /// In the source.
-    pub from: Snapshot,
-    /// The first error.
-    pub why: String,
-    /// The files that are known to be affected. There may be more.
-    pub files: Vec<Vec<u8>>,
-}
-
-/// The result of a run.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct CopyReport {
-    /// The copied backups, in order.
-    pub copied: Vec<Copied>,
-    /// Those that would be copied, in a dry run.
-    pub due: Vec<Snapshot>,
-    /// Those that the destination has, with their numbers there.
-    pub skipped: Vec<(SessionId, SessionId)>,
-    /// Those that were not copied.
-    pub failed: Vec<NotCopied>,
-    /// Manifests of the source that cannot be read, of backups that were asked for and not copied:
-    /// what is wrong with each.
-    pub unread: Vec<String>,
-    /// What is wrong with manifest revisions above those whose tags and holds the copies have.
-    pub older: Vec<(SessionId, String)>,
-}
-
 /// Copies backups from one repository to another, the oldest first. If data of one cannot be read,
-/// it continues with the others.
+/// or one was forgotten meanwhile, it continues with the others. Of two runs at once the second one
+/// to finish a backup makes no copy.
 ///
 /// # Errors
 /// If a named backup does not exist; of the destination; if the source cannot be read at all, or
@@ -153,50 +62,81 @@ pub fn copy(
     let mut report = CopyReport {
         unread: std::mem::take(&mut selection.unread),
         older: std::mem::take(&mut selection.older),
+        unread_there: std::mem::take(&mut selection.unread_there),
         ..CopyReport::default()
     };
     let lens = selection.due.iter().map(|snapshot| bytes_of(&snapshot.backup));
     monitor.set_total(lens.sum());
-    for (snapshot, has) in &selection.skipped {
-        told(CopyStep::Skipped {
-            from: snapshot,
-            has: *has,
-        });
-        report.skipped.push((snapshot.id, *has));
+    for (snapshot, has) in std::mem::take(&mut selection.skipped) {
+        skip(&snapshot, has, &mut report, told);
     }
     for snapshot in std::mem::take(&mut selection.due) {
-        told(CopyStep::Begins(&snapshot));
         if request.is_dry_run {
+            told(CopyStep::Begins(&snapshot));
             report.due.push(snapshot);
             continue;
         }
-        monitor.counters.clear();
-        if selection.begins(&snapshot.backup.series) {
-            take_settings(from, to, &snapshot.backup.series)?;
-        }
-        let copying = Copying {
-            from,
-            to,
-            request,
-            snapshot: &snapshot,
-            origin: selection.origin(&snapshot),
-            earlier: selection.earlier(&snapshot),
-            monitor,
-        };
-        match copying.run()? {
-            Outcome::Copied(copied) => {
-                selection.note(&copied.from, copied.made.id);
-                told(CopyStep::Copied(&copied));
-                report.copied.push(*copied);
-            }
-            Outcome::Failed(failed) => {
-                told(CopyStep::Failed(&failed));
-                report.failed.push(*failed);
-            }
-        }
-        monitor.add_done(bytes_of(&snapshot.backup));
+        copy_one((from, to), request, (&mut selection, &mut report), snapshot, monitor, told)?;
     }
     Ok(report)
+}
+
+fn skip(snapshot: &Snapshot, has: SessionId, report: &mut CopyReport, told: &mut dyn FnMut(CopyStep<'_>)) {
+    told(CopyStep::Skipped { from: snapshot, has });
+    report.skipped.push((snapshot.id, has));
+}
+
+fn copy_one(
+    (from, to): (&dyn Repository, &dyn Repository),
+    request: &CopyRequest,
+    (selection, report): (&mut Selection, &mut CopyReport),
+    snapshot: Snapshot,
+    monitor: &Monitor,
+    told: &mut dyn FnMut(CopyStep<'_>),
+) -> Result<()> {
+    let is_again = request.again.contains(&snapshot.id);
+    if !is_again && let Some(has) = selection.made_meanwhile(to, &snapshot)? {
+        skip(&snapshot, has, report, told);
+        monitor.add_done(bytes_of(&snapshot.backup));
+        return Ok(());
+    }
+    told(CopyStep::Begins(&snapshot));
+    monitor.counters.clear();
+    if selection.begins(&snapshot.backup.series) {
+        take_settings(from, to, &snapshot.backup.series)?;
+    }
+    let earlier = selection.earlier(&snapshot);
+    let copying = Copying {
+        from,
+        to,
+        request,
+        snapshot: &snapshot,
+        origin: selection.origin(&snapshot),
+        earlier,
+        selection: RefCell::new(selection),
+        is_again,
+        monitor,
+    };
+    let outcome = copying.run()?;
+    drop(copying);
+    match outcome {
+        Outcome::Copied(copied) => {
+            selection.note(&copied.from, copied.made.id);
+            told(CopyStep::Copied(&copied));
+            report.copied.push(*copied);
+        }
+        Outcome::Failed(failed) => {
+            told(CopyStep::Failed(&failed));
+            report.failed.push(*failed);
+        }
+        Outcome::Made(has) => skip(&snapshot, has, report, told),
+        Outcome::Forgotten => {
+            told(CopyStep::Forgotten(&snapshot));
+            report.forgotten.push(snapshot.id);
+        }
+    }
+    monitor.add_done(bytes_of(&snapshot.backup));
+    Ok(())
 }
 
 /// Lays the backups of a new series out as in the source, if that has settings of its own and the
@@ -229,6 +169,10 @@ fn bytes_of(backup: &Backup) -> u64 {
 enum Outcome {
     Copied(Box<Copied>),
     Failed(Box<NotCopied>),
+    /// Another run has made this copy meanwhile.
+    Made(SessionId),
+    /// It was forgotten in the source.
+    Forgotten,
 }
 
 /// The copy of one backup.
@@ -241,6 +185,9 @@ struct Copying<'a> {
     origin: Option<Origin>,
     /// An earlier backup of the source, and the number of its copy.
     earlier: Option<(Snapshot, SessionId)>,
+    selection: RefCell<&'a mut Selection>,
+    /// It is copied although the destination has it.
+    is_again: bool,
     monitor: &'a Monitor,
 }
 
@@ -251,10 +198,7 @@ impl Copying<'_> {
         let pinned = self.from.pin_all(&wanted, self.monitor)?;
         let is_pinned = |id: SessionId| pinned.snapshots().iter().find(|one| one.id == id);
         let Some(snapshot) = is_pinned(self.snapshot.id) else {
-            return Err(Error::Forgotten {
-                id: self.snapshot.id,
-                why: None,
-            });
+            return Ok(Outcome::Forgotten);
         };
         let earlier = self.earlier.as_ref();
         let earlier = earlier.and_then(|(source, copy)| Some((is_pinned(source.id)?, *copy)));
@@ -264,15 +208,26 @@ impl Copying<'_> {
             match self.once(&*pinned, snapshot, upon) {
                 // Of the earlier copy, data turned out to have rotted, or the manifest cannot be
                 // read, or it was forgotten meanwhile: the source has all of it.
-                Err(error) if upon.is_some() && may_be_of_earlier(&error) => upon = None,
+                Err(error) if upon.is_some() && may_be_of_earlier(&error, self.has_sent()) => upon = None,
+                // The earlier one was not pinned.
+                Err(Error::Forgotten { id, .. }) if upon.is_some_and(|(source, _)| source.id == id) => {
+                    upon = None;
+                }
                 done => return done,
             }
             self.monitor.counters.clear();
             self.once(&*pinned, snapshot, None)
         });
-        let outcome = outcome.map_err(|error| pinned.explain(error))?;
+        let outcome = match outcome.map_err(|error| pinned.explain(error)) {
+            Err(Error::Forgotten { id, .. }) if id == snapshot.id => Outcome::Forgotten,
+            outcome => outcome?,
+        };
         pinned.end(self.monitor);
         Ok(outcome)
+    }
+
+    fn has_sent(&self) -> bool {
+        self.monitor.counters.bytes_logical.get() > 0
     }
 
     fn once(
@@ -353,6 +308,11 @@ impl Copying<'_> {
         is_within_domain: bool,
         earlier: Option<(&Snapshot, SessionId)>,
     ) -> Result<Outcome> {
+        if !self.is_again
+            && let Some(has) = self.selection.borrow_mut().made_meanwhile(self.to, snapshot)?
+        {
+            return Ok(Outcome::Made(has));
+        }
         let made = begun.commit(options, sent, self.monitor)?;
         for warning in &made.warnings {
             self.monitor.add_note(warning.clone());
@@ -370,8 +330,8 @@ impl Copying<'_> {
     fn failed(&self, pinned: &dyn Pinned, snapshot: &Snapshot, fault: CopyFault) -> Result<Outcome> {
         let (error, lost) = match fault {
             CopyFault::Other(error) => return Err(error),
-            CopyFault::Source { error, .. } if is_of_reader(&error) => return Err(error),
-            CopyFault::Source { error, .. } if error.is_outage() => {
+            // The destination's connection is not to blame: it need not be made again.
+            CopyFault::Source { error, .. } if is_of_reader(&error) || error.is_outage() => {
                 let why = Box::new(error);
                 return Err(Error::SourceOutage { why });
             }

@@ -21,10 +21,13 @@ mod policy;
 mod reason;
 mod span;
 mod squeezed;
+mod stretched;
 mod times;
 
 #[cfg(test)]
 mod squeezed_tests;
+#[cfg(test)]
+mod stretched_tests;
 #[cfg(test)]
 mod tests;
 
@@ -59,6 +62,9 @@ pub struct Candidate {
     pub own_at: UnixNanos,
     /// Whether the storage's clock hardly moved while the source's did (`squeezed`).
     pub is_squeezed: bool,
+    /// Whether it is the newest of its series, and the storage's clock went far ahead of the
+    /// source's before it (`stretched`).
+    pub is_ahead: bool,
     /// Its tags, sorted.
     pub tags: Vec<String>,
     /// Until when it is held, by the storage's clock.
@@ -80,6 +86,7 @@ impl Candidate {
             committed_at: entry.committed_at,
             own_at: own_end(backup),
             is_squeezed: false,
+            is_ahead: false,
             tags: backup.tags.clone(),
             hold_until: backup.hold_until,
             newer_unreadable: entry.newer_unreadable,
@@ -140,6 +147,7 @@ fn reconcile(series: &mut [Candidate]) {
     }
     let own: Vec<_> = series.iter().map(|candidate| candidate.own_at).collect();
     squeezed::mark(series, &own);
+    stretched::mark(series, &own);
     for (candidate, time) in series.iter_mut().zip(times::straightened(&own)) {
         candidate.own_at = time;
     }
@@ -171,6 +179,17 @@ pub struct Group {
     pub decisions: Vec<Decision>,
 }
 
+impl Group {
+    /// The backups of which this is true. It is given the newest one too.
+    fn of(&self, is_one: &impl Fn(&Candidate, &Candidate) -> bool) -> Vec<&Decision> {
+        let Some(newest) = self.decisions.first() else {
+            return Vec::new();
+        };
+        let all = self.decisions.iter();
+        all.filter(|one| is_one(&one.backup, &newest.backup)).collect()
+    }
+}
+
 /// Does the same as [`decide`], with these times.
 ///
 /// # Errors
@@ -182,7 +201,7 @@ pub fn decide_by(
     now: UnixNanos,
     times: Times,
 ) -> Result<Vec<Group>, RetentionError> {
-    let by_own = || {
+    let by_own = |policy: &Policy| {
         let mut candidates = candidates.clone();
         for one in &mut candidates {
             one.committed_at = one.own_at;
@@ -190,40 +209,58 @@ pub fn decide_by(
         decide(candidates, policy, group_by, now)
     };
     if times == Times::Backup {
-        return by_own();
+        return by_own(policy);
     }
     let groups = decide(candidates.clone(), policy, group_by, now)?;
-    let goes = |decision: &&Decision| decision.backup.is_squeezed && !decision.is_kept();
-    let may_contradict = groups
-        .iter()
-        .any(|group| group.decisions.iter().any(|one| goes(&one)));
-    if times == Times::Commit || !may_contradict {
+    if times == Times::Commit {
         return Ok(groups);
     }
+    ensure_agreeing(&groups, |one, _| one.is_squeezed, || by_own(policy))?;
+    let spans = policy.spans();
+    if !spans.rules.is_empty() {
+        ensure_agreeing(&groups, stretched::seems_old, || by_own(&spans))?;
+    }
+    Ok(groups)
+}
+
+/// Fails if a group loses a backup that `contradicts` says of it, and that `by_own` keeps. It is
+/// given the backup, and the newest one of the group.
+fn ensure_agreeing(
+    groups: &[Group],
+    contradicts: impl Fn(&Candidate, &Candidate) -> bool,
+    by_own: impl FnOnce() -> Result<Vec<Group>, RetentionError>,
+) -> Result<(), RetentionError> {
+    let all: Vec<_> = groups.iter().map(|group| group.of(&contradicts)).collect();
+    let goes = |decision: &&&Decision| !decision.is_kept();
+    if !all.iter().flatten().any(|one| goes(&one)) {
+        return Ok(());
+    }
     // By their own times a group would lose all its backups, so their own times keep none of them.
-    let Ok(own) = by_own() else { return Ok(groups) };
-    for (group, own) in groups.iter().zip(own) {
+    let Ok(own) = by_own() else { return Ok(()) };
+    for ((group, contradicting), own) in groups.iter().zip(all).zip(own) {
         let kept: BTreeSet<_> = own
             .decisions
             .iter()
             .filter(|one| one.is_kept())
             .map(|one| one.backup.session)
             .collect();
-        let lost = group.decisions.iter().filter(goes);
+        let lost = contradicting.iter().filter(goes);
         let lost = lost.filter(|one| kept.contains(&one.backup.session)).count();
         if lost > 0 {
-            let all = group.decisions.iter().map(|decision| &decision.backup);
-            let squeezed: Vec<_> = all.filter(|backup| backup.is_squeezed).collect();
+            let backups = contradicting.iter().map(|one| &one.backup);
+            // The newest one may be what is wrong.
+            let newest = group.decisions.iter().map(|one| &one.backup).take(1);
+            let shown = newest.filter(|one| one.is_ahead).chain(backups);
             return Err(RetentionError::Contradiction {
                 group: group.key.clone(),
-                squeezed: squeezed.len(),
-                committed: squeezed::span(squeezed.iter().map(|one| one.committed_at)),
-                own: squeezed::span(squeezed.iter().map(|one| one.own_at)),
+                contradicting: shown.clone().count(),
+                committed: squeezed::span(shown.clone().map(|one| one.committed_at)),
+                own: squeezed::span(shown.map(|one| one.own_at)),
                 lost,
             });
         }
     }
-    Ok(groups)
+    Ok(())
 }
 
 /// Decides about each candidate. Groups come in the order of their keys. `now` is a recent time of

@@ -32,6 +32,7 @@ mod pressing;
 mod reading;
 mod refusals;
 mod regions;
+mod removed;
 
 /// The number of the next attempt. Tests choose smaller ones themselves.
 static ATTEMPTS: AtomicU64 = AtomicU64::new(1000);
@@ -54,6 +55,11 @@ impl Bed {
         }
     }
 
+    /// Another server on the same folder, with its own options.
+    fn beside(&self, options: &OpenOptions) -> Server {
+        Server::open(self.home(), &Credential::None, options, 0).unwrap()
+    }
+
     /// With a server whose monotonic time this clock shows. Its sleeping moves the clock.
     fn timed() -> (Self, ManualClock) {
         let mut bed = Self::new();
@@ -72,10 +78,14 @@ impl Bed {
 
     /// A connection, and the thread that serves it.
     fn dial(&self) -> Client {
+        Self::dial_to(&self.server)
+    }
+
+    fn dial_to(server: &Arc<Server>) -> Client {
         let (ours, theirs) = UnixStream::pair().unwrap();
         // A server that does not answer fails the test.
         ours.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let server = Arc::clone(&self.server);
+        let server = Arc::clone(server);
         let deadline: crate::Deadline = Arc::new(|_| ());
         let thread =
             thread::spawn(move || server.serve(Channel::try_from(theirs).unwrap(), "there", &deadline));
@@ -104,7 +114,11 @@ impl Bed {
     }
 
     fn logged_in(&self, namespace: &str, token: String) -> Client {
-        let mut client = self.dial();
+        Self::logged_in_to(&self.server, namespace, token)
+    }
+
+    fn logged_in_to(server: &Arc<Server>, namespace: &str, token: String) -> Client {
+        let mut client = Self::dial_to(server);
         client.greet();
         let namespace = namespace.to_owned();
         client.ask(request::LOGIN, &Login { token, namespace }).unwrap();

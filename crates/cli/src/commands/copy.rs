@@ -68,6 +68,7 @@ struct Summary {
     copied: u64,
     skipped: u64,
     failed: u64,
+    forgotten: u64,
     unread: u64,
     bytes_read: u64,
     data_added: u64,
@@ -125,6 +126,12 @@ pub(crate) fn run(global: &Global, args: &Copy, output: Output) -> Result<Code> 
             "warning: a manifest of the source cannot be read, and its backup is not copied: {why}"
         ))?;
     }
+    for why in &report.unread_there {
+        output.warn(format!(
+            "warning: a manifest of the store to copy to cannot be read; if it is of a copy, that backup was copied \
+             once more: {why}"
+        ))?;
+    }
     for (id, why) in &report.older {
         output.warn(format!(
             "warning: backup {id} has the tags and hold of an older revision in its copy, for a newer one cannot be \
@@ -142,7 +149,9 @@ pub(crate) fn run(global: &Global, args: &Copy, output: Output) -> Result<Code> 
         args.dry_run,
         (sum(transport::Traffic::sent), sum(transport::Traffic::received)),
     )?;
-    let is_whole = report.failed.is_empty() && report.unread.is_empty();
+    // Who names a backup wants it; who copies all wants those that there are.
+    let is_all = report.forgotten.is_empty() || args.ids.is_empty();
+    let is_whole = is_all && report.failed.is_empty() && report.unread.is_empty();
     Ok(if is_whole { Code::Success } else { Code::Incomplete })
 }
 
@@ -212,6 +221,7 @@ impl Printer<'_> {
             CopyStep::Begins(snapshot) if self.is_dry_run => self.due(snapshot),
             CopyStep::Copied(copied) => self.copied(copied),
             CopyStep::Failed(failed) => self.failed(failed),
+            CopyStep::Forgotten(snapshot) => self.forgotten(snapshot),
             _ => Ok(()),
         })
     }
@@ -277,6 +287,14 @@ impl Printer<'_> {
         Ok(())
     }
 
+    fn forgotten(&self, snapshot: &Snapshot) -> Result<()> {
+        self.output.warn(format!(
+            "warning: backup {} was forgotten in the store to copy from since this run began, so it is not copied",
+            snapshot.id
+        ))?;
+        Ok(())
+    }
+
     fn failed(&self, failed: &NotCopied) -> Result<()> {
         let id = failed.from.id;
         self.output.warn(format!(
@@ -331,6 +349,7 @@ fn summarize(
         copied: report.copied.len().max(report.due.len()) as u64,
         skipped: report.skipped.len() as u64,
         failed: report.failed.len() as u64,
+        forgotten: report.forgotten.len() as u64,
         unread: report.unread.len() as u64,
         bytes_read: sum(|copied| copied.bytes_read),
         data_added: sum(|copied| copied.made.totals.bytes_new),

@@ -250,7 +250,8 @@ fn keep_within_keeps_recent_backups() {
         ("--keep-within-monthly", "3m", &[7, 2]),
         ("--keep-within-yearly", "1y6m", &[7, 1]),
     ] {
-        let group = line_of(&bed.ok(["forget", rule, span, "-n", "--json"]).out, "group");
+        let by_commit = ["forget", rule, span, "--times", "commit", "-n", "--json"];
+        let group = line_of(&bed.ok(by_commit).out, "group");
         let ids = |name: &str| -> Vec<u64> {
             let backups = group[name].as_array().unwrap().iter();
             backups.map(|backup| backup["id"].as_u64().unwrap()).collect()
@@ -275,7 +276,11 @@ fn keep_within_keeps_recent_backups() {
     assert!(kept == 4 && said.contains("committed ("), "{said}");
     bed.run(["forget", "1", "--times", "commit"]).expect(2);
     assert_eq!(bed.backups(), [1, 2, 3, 4, 5, 6, 7]);
-    bed.ok(["forget", "--keep-within", "2h", "--keep-within-yearly", "2y"]);
+    let rule = ["forget", "--keep-within", "2h", "--keep-within-yearly", "2y"];
+    let said = bed.run(rule).expect(1).err();
+    assert!(said.contains("--times commit"), "{said}");
+    assert_eq!(bed.backups(), [1, 2, 3, 4, 5, 6, 7]);
+    bed.ok(rule.into_iter().chain(["--times", "commit"]));
     assert_eq!(bed.backups(), [1, 5, 6, 7]);
     bed.assert_sound();
 }

@@ -19,7 +19,7 @@ use types::{ChunkLocation, Fingerprint};
 
 use super::placed::{PlacedAt, PlacedChild, SegmentBody, StreamIndex};
 use super::segment::{Bytes, Segment, SegmentChild};
-use super::whole::placed;
+use super::whole::{placed, removed};
 use super::window::Deduplicator;
 use super::{Holdings, Outlet};
 use crate::counters::Counters;
@@ -51,17 +51,24 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         }
         // Nothing was found, so nothing must be kept from reclamation until it has its place.
         drop(holdings);
-        let body = self.store_whole(outlet, stream, segment)?;
+        let mut held = None;
+        let body = self.store_whole((look_up, &mut held), outlet, stream, segment)?;
         outlet.place(stream, placed(segment, body))
     }
 
-    /// Stores all of a segment's chunks.
-    fn store_whole<O: Outlet<B>>(
+    /// Stores all of a segment's chunks. If it refers to one, it begins a look-up, which the caller
+    /// ends once the segment has its place.
+    fn store_whole<H, O>(
         &mut self,
+        (look_up, held): (&impl Fn() -> H, &mut Option<H>),
         outlet: &mut O,
         stream: StreamIndex,
         segment: &Segment<B>,
-    ) -> Result<SegmentBody, O::Error> {
+    ) -> Result<SegmentBody, O::Error>
+    where
+        H: Holdings<Index = I, Catalogs = C>,
+        O: Outlet<B>,
+    {
         let lane = self.lane(stream);
         let mut children = Vec::with_capacity(segment.children.len());
         for child in &segment.children {
@@ -71,6 +78,9 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
                 Bytes::Read(bytes) => Ok(bytes),
                 Bytes::Stored(location) => {
                     fetched = outlet.fetch(*location, &child.fingerprint)?;
+                    if fetched.is_none() && held.get_or_insert_with(look_up).is_removed(*location) {
+                        return Err(removed(*location).into());
+                    }
                     fetched.as_ref().ok_or(PlacedAt::Stored(*location))
                 }
             };

@@ -50,6 +50,14 @@ pub trait Holdings {
     /// Whether a backup must not refer to this place.
     fn is_absent(&self, at: ChunkLocation) -> bool;
 
+    /// Whether reclamation has removed the chunk at this place, or may. A client that names a place
+    /// of an earlier backup may lie, or that backup may be forgotten meanwhile.
+    fn is_removed(&self, at: ChunkLocation) -> bool;
+
+    /// Whether a segment has its node at this place, and reclamation leaves the node and all that
+    /// it refers to (INV-9).
+    fn keeps_segment(&self, at: ChunkLocation) -> bool;
+
     /// The data containers that this session has taken over: those that a backup stored before it
     /// was interrupted.
     fn taken_over(&self) -> &BTreeSet<ContainerId>;

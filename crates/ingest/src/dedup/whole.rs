@@ -6,13 +6,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use container::ContainerError;
 use format::node::{Node, NodeEntry};
-use recipe::KnownNode;
-use types::{ContainerId, Fingerprint};
+use recipe::{KnownNode, RecipeError};
+use types::{ChunkLocation, ContainerId, Fingerprint};
 
+use super::Holdings;
 use super::cap::{Accounts, Holder};
 use super::placed::{PlacedAt, PlacedChild, PlacedSegment, SegmentBody};
 use super::segment::Segment;
+use crate::error::IngestError;
 
 /// The segments that this session wrote last, by content.
 #[derive(Debug)]
@@ -160,4 +163,26 @@ pub(super) fn containers_in(children: &[PlacedChild]) -> usize {
         .iter()
         .any(|child| matches!(child.place, PlacedAt::New(_)));
     distinct(stored.collect()).len() + usize::from(is_new)
+}
+
+/// The error of a backup that would refer to what reclamation removes. The client makes the backup
+/// again.
+pub(super) fn removed(at: ChunkLocation) -> IngestError {
+    let container = at.container;
+    IngestError::Previous(RecipeError::Container(ContainerError::Missing { container }))
+}
+
+/// Fails if reclamation has removed one of these copied segments since it was offered, or may.
+pub(super) fn ensure_kept<'a>(
+    holdings: &impl Holdings,
+    copied: impl Iterator<Item = &'a PlacedSegment>,
+) -> Result<(), IngestError> {
+    for segment in copied {
+        if let SegmentBody::Known(known) = segment.body
+            && !holdings.keeps_segment(known.location)
+        {
+            return Err(removed(known.location));
+        }
+    }
+    Ok(())
 }

@@ -25,9 +25,9 @@ use super::decide::Decider;
 use super::granularity::{Granularity, Lookups};
 use super::placed::{Lane, NewChunk, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
 use super::places::SharedPlaces;
-use super::segment::{Bytes, Segment};
+use super::segment::{Bytes, Segment, SegmentChild};
 use super::session_chunks::SessionChunks;
-use super::whole::{OwnSegments, Whole, containers_in, containers_of, placed};
+use super::whole::{OwnSegments, Whole, containers_in, containers_of, ensure_kept, placed, removed};
 use super::{Holdings, Outlet};
 use crate::counters::Counters;
 use crate::error::IngestError;
@@ -207,7 +207,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
                 self.streams[at].waiting.push(Waiting::Open(segment));
             } else {
                 self.refer_to_chosen(at);
-                let body = self.store(outlet, at, &segment, &mut 0)?;
+                let body = self.store(&holdings, outlet, at, &segment, &mut 0)?;
                 outlet.place(stream, placed(&segment, body))?;
             }
         }
@@ -285,6 +285,11 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         if !waiting.is_empty() {
             let holdings = look_up();
             let least = self.streams[at].accounts.least_at_end();
+            let copied = waiting.iter().filter_map(|item| match item {
+                Waiting::Placed(segment) => Some(segment),
+                Waiting::Open(_) => None,
+            });
+            ensure_kept(&holdings, copied)?;
             match self.all_known(&holdings, &waiting, least)? {
                 Some(wholes) => self.refer_to_all(outlet, stream, &mut waiting, wholes)?,
                 None => self.decide_on_all(&holdings, outlet, stream, &mut waiting, least)?,
@@ -352,7 +357,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
                             chunk += segment.chunks_read();
                             self.refer_to_whole(at, known)
                         }
-                        None => self.store(outlet, at, &segment, &mut chunk)?,
+                        None => self.store(holdings, outlet, at, &segment, &mut chunk)?,
                     };
                     placed(&segment, body)
                 }
@@ -431,6 +436,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
     /// Stores the chunks of a segment that must be stored. `chunk` counts the decided chunks.
     fn store<O: Outlet<B>>(
         &mut self,
+        holdings: &impl Holdings<Index = I, Catalogs = C>,
         outlet: &mut O,
         at: usize,
         segment: &Segment<B>,
@@ -441,6 +447,11 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         for child in &segment.children {
             let place = match &child.bytes {
                 Bytes::Zeros => PlacedAt::Zeros,
+                Bytes::Stored(location) if holdings.is_removed(*location) => {
+                    let bytes = outlet.fetch(*location, &child.fingerprint)?;
+                    let bytes = bytes.ok_or_else(|| removed(*location))?;
+                    self.store_chunk(outlet, lane, child, &bytes)?
+                }
                 Bytes::Stored(location) => {
                     let holder = Holder::Container(location.container);
                     self.streams[at].accounts.refer(holder);
@@ -454,14 +465,11 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
                     match decided.or_else(again) {
                         Some(place) => place,
                         None => {
-                            let len = u32::try_from(child.len).expect("a chunk is at most some MiB");
                             if found {
                                 self.counters.chunks_capped.add(1);
                                 self.counters.bytes_capped.add(child.len);
                             }
-                            let new = self.want(outlet, lane, (&child.fingerprint, child.len), bytes)?;
-                            self.decider.own.add(&child.fingerprint, len, new);
-                            PlacedAt::New(new)
+                            self.store_chunk(outlet, lane, child, bytes)?
                         }
                     }
                 }
@@ -481,5 +489,19 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             .own_segments
             .add((segment.fingerprint, segment.len), containers);
         Ok(SegmentBody::Fresh { number, children })
+    }
+
+    /// Stores a chunk, which later segments of this backup can refer to.
+    fn store_chunk<O: Outlet<B>>(
+        &mut self,
+        outlet: &mut O,
+        lane: Lane,
+        child: &SegmentChild<B>,
+        bytes: &B,
+    ) -> Result<PlacedAt, O::Error> {
+        let len = u32::try_from(child.len).expect("a chunk is at most some MiB");
+        let new = self.want(outlet, lane, (&child.fingerprint, child.len), bytes)?;
+        self.decider.own.add(&child.fingerprint, len, new);
+        Ok(PlacedAt::New(new))
     }
 }

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use container::{ContainerError, Containers, PendingEntry};
 use index::{Index, ResolverStats};
-use recipe::{Child, NodeSource, Place, RecipeError};
+use recipe::{Child, NodeSource, Place, RecipeError, SEGMENT_LEVEL, TreeRoot, open_node};
 use types::{ChunkLocation, Fingerprint};
 
 use crate::buffer::InBuffer;
 use crate::counters::Counters;
 use crate::dedup::{
-    Bytes, Deduplicator, Lane, NewChunk, Outlet, PlacedSegment, Segment, SegmentBody, SegmentChild,
+    Bytes, Deduplicator, Holdings, Lane, NewChunk, Outlet, PlacedSegment, Segment, SegmentBody, SegmentChild,
     StreamIndex,
 };
 use crate::error::{Halt, IngestError};
@@ -293,6 +293,11 @@ impl DecideStage {
                 len,
                 node: known,
             } => {
+                let held = look_up();
+                if !held.keeps_segment(known.location) {
+                    drop(held);
+                    return self.take_apart(stream, (fingerprint, len), known.location);
+                }
                 self.counters.segments.add(1);
                 self.counters.segments_known.add(1);
                 let segment = PlacedSegment {
@@ -320,6 +325,40 @@ impl DecideStage {
             // take first, they would cause a deadlock.
             Offer::Region(_) => Err(IngestError::Internal("a region among the offers").into()),
         }
+    }
+
+    /// Takes a copied segment that reclamation may remove: its chunks that are in danger are stored
+    /// again.
+    fn take_apart(
+        &mut self,
+        stream: StreamIndex,
+        (fingerprint, len): (Fingerprint, u64),
+        at: ChunkLocation,
+    ) -> Result<(), Halt> {
+        let root = TreeRoot {
+            location: at,
+            level: SEGMENT_LEVEL,
+            fingerprint,
+            len,
+        };
+        let children = open_node(&self.session.nodes, &root).map_err(IngestError::Previous)?;
+        let children = children.into_iter().map(|child| SegmentChild {
+            fingerprint: child.fingerprint,
+            len: child.logical_len,
+            bytes: match child.place {
+                Place::At(at) => Bytes::Stored(at),
+                Place::Zeros => Bytes::Zeros,
+            },
+        });
+        let segment = Segment {
+            fingerprint,
+            len,
+            children: children.collect(),
+        };
+        let session = Arc::clone(&self.session);
+        self.dedup
+            .take(&|| session.look_up(), &mut self.outlet, stream, segment)?;
+        self.tell_whether_it_waits(stream)
     }
 
     /// If a checkpoint was requested, sends everything found before ahead of the request.

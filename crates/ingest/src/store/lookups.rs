@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError};
 use container::Containers;
 use format::node::{Node, NodeEntry};
 use index::{Index, Resolver};
-use recipe::{KnownNode, NodeSource};
+use recipe::{KnownNode, NodeSource, SEGMENT_LEVEL};
 use session::{EpochGuard, ReclaimView};
 use types::{ChunkLocation, ContainerId, Fingerprint, SlotRange};
 
@@ -51,6 +51,26 @@ impl Holdings for Lookup<'_> {
     fn is_absent(&self, location: ChunkLocation) -> bool {
         let slots = SlotRange::one(location.slot);
         !self.session.has(self.permit.view(), location.container, slots)
+    }
+
+    fn is_removed(&self, at: ChunkLocation) -> bool {
+        self.is_removed_in(at.container, SlotRange::one(at.slot))
+    }
+
+    fn keeps_segment(&self, at: ChunkLocation) -> bool {
+        let is_kept = |entry: &NodeEntry| match *entry {
+            NodeEntry::Zeros { .. } => true,
+            NodeEntry::Forward { .. } => false,
+            NodeEntry::Run {
+                container,
+                first,
+                count,
+                ..
+            } => SlotRange::new(first, count).is_some_and(|slots| !self.is_removed_in(container, slots)),
+        };
+        let node = || self.session.nodes.node(at);
+        !self.is_removed(at)
+            && node().is_ok_and(|node| node.level == SEGMENT_LEVEL && node.entries.iter().all(is_kept))
     }
 
     fn taken_over(&self) -> &BTreeSet<ContainerId> {
@@ -106,6 +126,10 @@ impl Lookup<'_> {
         let read = |location| Some((location, self.session.nodes.node(location).ok()?));
         let mut nodes = places.into_iter().filter_map(read);
         Ok(nodes.find(|(_, node)| is_wanted(node)))
+    }
+
+    fn is_removed_in(&self, container: ContainerId, slots: SlotRange) -> bool {
+        !self.permit.view().is_whole(container, slots) || !self.session.existence.stands(container)
     }
 
     /// Whether a committed manifest names the container of a node.

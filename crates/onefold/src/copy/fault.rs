@@ -74,11 +74,13 @@ impl From<Error> for CopyFault {
 }
 
 /// Whether a copy without an earlier one to build upon may succeed. A refused setting may be one of
-/// the copy itself: then the second attempt is refused for it, too.
-pub(super) fn may_be_of_earlier(error: &Error) -> bool {
+/// the copy itself: then the second attempt is refused for it, too. So may what a server refuses
+/// before anything was sent.
+pub(super) fn may_be_of_earlier(error: &Error, has_sent: bool) -> bool {
     match error {
         Error::Ingest(error) => error.is_of_previous(),
         Error::Setting(_) | Error::Session(SessionError::NoBackup { .. }) => true,
+        Error::NotFound(_) | Error::Elsewhere { is_broken: false, .. } => !has_sent,
         _ => false,
     }
 }

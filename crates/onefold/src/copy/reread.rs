@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use chunking::Fixed;
 use format::listing::EntryKind;
 use ingest::dedup::StreamIndex;
 use ingest::{Client, IngestError, Sent, StreamFeed};
@@ -19,6 +20,8 @@ use restore::{AssembleOptions, BackupListing, Entries, RestoreError, Sink, Wante
 use types::ByteRange;
 
 use super::fault::{CopyFault, LostRange};
+use super::is_of_reader;
+use crate::error::Error;
 use crate::monitor::Monitor;
 
 /// Shorter equal ranges are read: a copied one costs nodes of both stores.
@@ -82,7 +85,7 @@ impl Reread<'_> {
                         return Err(IngestError::Interrupted);
                     };
                     return Err(match error {
-                        crate::Error::Ingest(error) => error,
+                        Error::Ingest(error) => error,
                         other => {
                             fault = Some(CopyFault::Other(other));
                             IngestError::Interrupted
@@ -145,7 +148,19 @@ impl Reread<'_> {
         let mut parts = Vec::new();
         let (mut before, mut after) = (0, 0);
         for gap in Gaps::new(self.from, &earlier.source, root) {
-            let gap = gap.map_err(CopyFault::of_source)?;
+            let gap = match gap.map_err(Error::from) {
+                Ok(gap) => gap,
+                Err(error) if is_of_reader(&error) || error.is_outage() => {
+                    return Err(CopyFault::of_source(error));
+                }
+                // Nodes of either backup cannot be read. If they are of the earlier one alone,
+                // this one is whole.
+                Err(_) => {
+                    let (offset, len) = (after, root.len.saturating_sub(after));
+                    parts.push(Part::Read(ByteRange { offset, len }));
+                    return Ok(parts);
+                }
+            };
             self.equal(&mut parts, earlier, before, after, gap.after.offset - after)?;
             parts.push(Part::Read(gap.after));
             (before, after) = (gap.before.end(), gap.after.end());
@@ -262,12 +277,15 @@ pub(super) fn fixed_chunk_bytes(
     };
     let last = children.len() - 1;
     let fits = |(number, child): (usize, &Child)| match child.place {
-        _ if number == last => true,
+        Place::At(_) if number == last => child.logical_len <= len,
+        Place::Zeros if number == last => true,
         Place::At(_) => child.logical_len == len,
         Place::Zeros => child.logical_len.is_multiple_of(len),
     };
     let is_fixed = len.is_multiple_of(BLOCK_BYTES) && children.iter().enumerate().all(fits);
-    Ok(u32::try_from(len).ok().filter(|_| is_fixed))
+    // Two chunks of a small stream may look so by chance.
+    let can_be = |len: &u32| is_fixed && Fixed::new(*len).is_ok();
+    Ok(u32::try_from(len).ok().filter(can_be))
 }
 
 /// Where files end in the content stream: chunks end there too.

@@ -5,6 +5,7 @@
 //! so is what came by two ways.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use format::manifest::{Backup, Origin, SeriesName};
 use format::names;
@@ -14,7 +15,10 @@ use types::{SessionId, StoreId, UnixNanos};
 use super::CopyRequest;
 use crate::error::Result;
 use crate::repository::Repository;
-use crate::snapshots::Snapshot;
+use crate::snapshots::{Snapshot, SnapshotList};
+
+/// What this run has seen of the destination counts for so long.
+const LISTED_EVERY: Duration = Duration::from_secs(10);
 
 /// What to copy.
 #[derive(Debug)]
@@ -28,6 +32,11 @@ pub(super) struct Selection {
     pub(super) unread: Vec<String>,
     /// What is wrong with newer revisions of those that are due.
     pub(super) older: Vec<(SessionId, String)>,
+    /// What is wrong with manifests of the destination that cannot be read: their backups may be
+    /// copies of what is due.
+    pub(super) unread_there: Vec<String>,
+    /// When the destination was last listed.
+    listed_at: Duration,
     store: Option<StoreId>,
     /// All backups of the source, by id.
     all: Vec<Snapshot>,
@@ -69,6 +78,15 @@ fn origin_of(store: Option<StoreId>, id: SessionId, backup: &Backup) -> Option<O
     backup.origin.or(own)
 }
 
+/// The backups of a destination, by origin.
+fn copies_in(destination: &SnapshotList) -> BTreeMap<Origin, Copy> {
+    let copy = |one: &Snapshot| {
+        let origin = origin_of(destination.store, one.id, &one.backup)?;
+        Some((origin, Copy::of(one.id, &one.backup)))
+    };
+    destination.snapshots.iter().filter_map(copy).collect()
+}
+
 /// Whether a revision of the backup may pass. Only tags differ from one to another.
 fn may_pass(filter: &Filter, backup: &Snapshot) -> bool {
     let any_tags = filter.clone().tags(Vec::new());
@@ -91,12 +109,7 @@ impl Selection {
             chosen.extend(passing.map(|one| (one.id, one.clone())));
         }
         let destination = to.snapshots()?;
-        let mut copies = BTreeMap::new();
-        for one in &destination.snapshots {
-            if let Some(origin) = origin_of(destination.store, one.id, &one.backup) {
-                copies.insert(origin, Copy::of(one.id, &one.backup));
-            }
-        }
+        let copies = copies_in(&destination);
         let (mut due, mut skipped) = (Vec::new(), Vec::new());
         for one in chosen.into_values() {
             let origin = origin_of(source.store, one.id, &one.backup);
@@ -120,11 +133,16 @@ impl Selection {
                 _ => {}
             }
         }
+        let unread_there = destination.damaged.iter();
         Ok(Self {
             due,
             skipped,
             unread,
             older,
+            unread_there: unread_there
+                .map(|object| format!("{}: {}", object.name, object.why))
+                .collect(),
+            listed_at: to.clock().monotonic(),
             store: source.store,
             all: source.snapshots,
             copies,
@@ -134,6 +152,22 @@ impl Selection {
                 .map(|one| one.backup.series)
                 .collect(),
         })
+    }
+
+    /// The copy that the destination has of this backup by now. Another run may have made it since
+    /// this one began. The destination is listed again if that was done some time ago.
+    pub(super) fn made_meanwhile(
+        &mut self,
+        to: &dyn Repository,
+        snapshot: &Snapshot,
+    ) -> Result<Option<SessionId>> {
+        let now = to.clock().monotonic();
+        if now.saturating_sub(self.listed_at) >= LISTED_EVERY {
+            self.copies = copies_in(&to.snapshots()?);
+            self.listed_at = now;
+        }
+        let copy = self.origin(snapshot).and_then(|origin| self.copies.get(&origin));
+        Ok(copy.filter(|copy| copy.is_of(snapshot)).map(|copy| copy.id))
     }
 
     /// Whether this is the first time that the destination gets a backup of the series.

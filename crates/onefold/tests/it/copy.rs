@@ -21,9 +21,9 @@ use crate::common::{
 };
 
 /// Two stores on machines of their own.
-struct Pair {
-    source: Process,
-    destination: Process,
+pub(crate) struct Pair {
+    pub(crate) source: Process,
+    pub(crate) destination: Process,
 }
 
 impl Pair {
@@ -42,13 +42,13 @@ impl Pair {
     }
 
     /// The stores cut differently, too.
-    fn across_domains(seed: u64) -> Self {
+    pub(crate) fn across_domains(seed: u64) -> Self {
         let options = tiny().chunk_avg_bytes(2 << 10);
         Self::new(seed, false, &options)
     }
 
     /// Stores of both kinds.
-    fn both(seed: u64) -> [(Self, bool); 2] {
+    pub(crate) fn both(seed: u64) -> [(Self, bool); 2] {
         [
             (Self::within_a_domain(seed), true),
             (Self::across_domains(seed + 10), false),
@@ -56,16 +56,16 @@ impl Pair {
     }
 }
 
-fn request() -> CopyRequest {
+pub(crate) fn request() -> CopyRequest {
     CopyRequest::default().ingest(How::plain().ingest)
 }
 
-fn try_copy(from: &Store, to: &Store, request: &CopyRequest) -> Result<CopyReport, Error> {
+pub(crate) fn try_copy(from: &Store, to: &Store, request: &CopyRequest) -> Result<CopyReport, Error> {
     copy(from, to, request, &Monitor::default(), &mut |_| {})
 }
 
 /// Copies all, without a fault.
-fn copy_all(from: &Store, to: &Store) -> CopyReport {
+pub(crate) fn copy_all(from: &Store, to: &Store) -> CopyReport {
     let report = try_copy(from, to, &request()).unwrap();
     assert!(report.failed.is_empty() && report.unread.is_empty(), "{report:?}");
     report

@@ -12,6 +12,7 @@ mod caches;
 mod capping;
 mod copies;
 mod copy;
+mod copy_meanwhile;
 mod costs;
 mod disk_cache;
 mod epochs;

@@ -21,13 +21,13 @@ pub enum RetentionError {
          copied without its times, as `cp -r` does, or a clock was wrong. By the storage's times {} forgotten that \
          by their own would stay, so nothing is forgotten anywhere: copy the store with its times (`cp -a`, `rsync -a`), or \
          say which times count, with --times backup or --times commit",
-        backups_were(*squeezed), between(*committed), between(*own), would_be(*lost)
+        backups_were(*contradicting), between(*committed), between(*own), would_be(*lost)
     )]
     Contradiction {
         /// The group.
         group: GroupKey,
-        /// How many backups are squeezed.
-        squeezed: usize,
+        /// How many backups have times that contradict each other.
+        contradicting: usize,
         /// The first and last time of their commits, by the storage.
         committed: (UnixNanos, UnixNanos),
         /// The first and last time at which they were made, by themselves.

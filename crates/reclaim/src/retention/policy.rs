@@ -15,6 +15,17 @@ pub struct Policy {
     pub may_remove_all: bool,
 }
 
+impl Policy {
+    /// Its rules that count back from the newest backup.
+    pub(super) fn spans(&self) -> Self {
+        let is_span = |rule: &&Rule| matches!(rule, Rule::Within { .. });
+        Self {
+            rules: self.rules.iter().filter(is_span).cloned().collect(),
+            ..*self
+        }
+    }
+}
+
 /// One reason to keep backups.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Rule {

@@ -8,13 +8,13 @@ use types::{SeriesId, SessionId, UnixNanos};
 
 use super::*;
 
-const MINUTE: i64 = 60_000_000_000;
-const DAY: i64 = 24 * 60 * MINUTE;
-const SOME_DAY: i64 = 20_000 * DAY;
+pub(super) const MINUTE: i64 = 60_000_000_000;
+pub(super) const DAY: i64 = 24 * 60 * MINUTE;
+pub(super) const SOME_DAY: i64 = 20_000 * DAY;
 const NOW: UnixNanos = UnixNanos::new(i64::MIN);
 
 /// A series with these commit times and own times, as candidates of a listing.
-fn series(times: &[(i64, i64)]) -> Vec<Candidate> {
+pub(super) fn series(times: &[(i64, i64)]) -> Vec<Candidate> {
     let one = |(number, (committed, own)): (u64, &(i64, i64))| Candidate {
         session: SessionId::new(number).unwrap(),
         series: SeriesId::from_bytes([1; 16]),
@@ -25,6 +25,7 @@ fn series(times: &[(i64, i64)]) -> Vec<Candidate> {
         committed_at: UnixNanos::new(*committed),
         own_at: UnixNanos::new(*own),
         is_squeezed: false,
+        is_ahead: false,
         tags: Vec::new(),
         hold_until: None,
         newer_unreadable: false,
@@ -35,7 +36,7 @@ fn series(times: &[(i64, i64)]) -> Vec<Candidate> {
     series
 }
 
-fn daily(count: u32) -> Policy {
+pub(super) fn daily(count: u32) -> Policy {
     Policy {
         rules: vec![Rule::Newest {
             period: Period::Day,
@@ -45,7 +46,7 @@ fn daily(count: u32) -> Policy {
     }
 }
 
-fn decide_as(times: &[(i64, i64)], policy: &Policy, by: Times) -> Result<Vec<u64>, RetentionError> {
+pub(super) fn decide_as(times: &[(i64, i64)], policy: &Policy, by: Times) -> Result<Vec<u64>, RetentionError> {
     let groups = decide_by(series(times), policy, GroupBy::SERIES, NOW, by)?;
     let kept = groups[0].decisions.iter().filter(|one| one.is_kept());
     let mut kept: Vec<_> = kept.map(|one| one.backup.session.get()).collect();
@@ -54,7 +55,7 @@ fn decide_as(times: &[(i64, i64)], policy: &Policy, by: Times) -> Result<Vec<u64
 }
 
 #[track_caller]
-fn assert_told(times: &[(i64, i64)], policy: &Policy) -> String {
+pub(super) fn assert_told(times: &[(i64, i64)], policy: &Policy) -> String {
     match decide_as(times, policy, Times::Agreeing) {
         Err(error @ RetentionError::Contradiction { .. }) => error.to_string(),
         other => panic!("{other:?}"),
@@ -127,7 +128,7 @@ fn three_backups_are_enough_and_two_are_not() {
 }
 
 /// Backups that are minutes to days apart, by a right clock.
-fn histories() -> impl Strategy<Value = Vec<i64>> {
+pub(super) fn histories() -> impl Strategy<Value = Vec<i64>> {
     let steps = prop::collection::vec(prop_oneof![1..90 * MINUTE, MINUTE..3 * DAY], 1..30);
     steps.prop_map(|steps| {
         let mut time = SOME_DAY;

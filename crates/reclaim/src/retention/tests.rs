@@ -29,6 +29,7 @@ fn backup(session: u64, time: UnixNanos) -> Candidate {
         committed_at: time,
         own_at: time,
         is_squeezed: false,
+        is_ahead: false,
         tags: Vec::new(),
         hold_until: None,
         newer_unreadable: false,

@@ -157,6 +157,14 @@ impl Holdings for View<'_> {
         !at.is_some_and(|at| self.0.containers.is_there(at))
     }
 
+    fn is_removed(&self, at: ChunkLocation) -> bool {
+        self.is_absent(at)
+    }
+
+    fn keeps_segment(&self, at: ChunkLocation) -> bool {
+        self.0.nodes.named_at(at).is_some()
+    }
+
     fn taken_over(&self) -> &BTreeSet<ContainerId> {
         static NONE: BTreeSet<ContainerId> = BTreeSet::new();
         &NONE
