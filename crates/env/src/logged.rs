@@ -192,6 +192,10 @@ impl Storage for LoggedStorage {
         self.inner.is_far()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     fn moment(&self) -> Moment {
         self.inner.moment()
     }

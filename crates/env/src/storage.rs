@@ -194,6 +194,12 @@ pub trait Storage: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Digits that tell this storage from others that may hold a store of the same id, as a copied
+    /// bucket does. All handles of one storage have the same. `None`: nothing is known.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// This moment of the handle, for [`Self::list_since`].
     fn moment(&self) -> Moment {
         Moment::default()

@@ -55,26 +55,30 @@ impl CacheOptions {
 
     /// The storage with this cache.
     pub(crate) fn over(&self, env: &Env, store: StoreId) -> Arc<CachedStorage> {
-        let digits: String = store
-            .as_bytes()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let name = name_of(store, env.storage.identity());
         let cache = CachedStorage::new(
             Arc::clone(&env.storage),
             &self.folder.join("objects"),
-            &digits,
+            &name,
             self.bytes_max,
             Box::new(StorePolicy),
             Arc::clone(&env.clock),
         );
         // Only on a far storage a session takes its lock after its claim, as such locks need.
         Arc::new(if env.storage.is_far() {
-            cache.with_locks(&self.folder.join("locks").join(&digits))
+            cache.with_locks(&self.folder.join("locks").join(&name))
         } else {
             cache
         })
     }
+}
+
+/// The folder of a store in the cache. A copied bucket has the same id, and goes its own way from
+/// there on: numbers that both give out are of different objects.
+fn name_of(store: StoreId, identity: Option<String>) -> String {
+    let digits = store.as_bytes().iter().map(|byte| format!("{byte:02x}"));
+    let place = identity.map(|identity| format!("-{identity}"));
+    digits.chain(place).collect()
 }
 
 /// The environment with this cache as its storage.
@@ -125,5 +129,19 @@ impl CachePolicy for StorePolicy {
             return Some(object_len);
         }
         object_len.checked_sub(end.footer.catalog_offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_and_its_copy_elsewhere_share_nothing() {
+        let store = StoreId::from_bytes([0xab; 16]);
+        let alone = name_of(store, None);
+        assert_eq!(alone, "ab".repeat(16));
+        let [one, other] = ["1", "2"].map(|place| name_of(store, Some(place.to_owned())));
+        assert!(one != other && one.starts_with(&alone) && other.starts_with(&alone));
     }
 }

@@ -38,8 +38,8 @@ use crate::settings::SettingsChange;
 use crate::snapshots::Snapshot;
 use crate::streams::{self, role};
 use fault::{CopyFault, may_be_of_earlier};
-pub use report::{Copied, CopyReport, CopyRequest, CopyStep, NotCopied};
 use relay::Relay;
+pub use report::{Copied, CopyReport, CopyRequest, CopyStep, NotCopied};
 use reread::{CopiedStream, Earlier, Reread};
 use selection::Selection;
 
@@ -76,7 +76,14 @@ pub fn copy(
             report.due.push(snapshot);
             continue;
         }
-        copy_one((from, to), request, (&mut selection, &mut report), snapshot, monitor, told)?;
+        copy_one(
+            (from, to),
+            request,
+            (&mut selection, &mut report),
+            snapshot,
+            monitor,
+            told,
+        )?;
     }
     Ok(report)
 }

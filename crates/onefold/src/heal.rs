@@ -40,6 +40,14 @@ impl Store {
         Ok(listed.map(Warning::container_damaged).collect())
     }
 
+    /// Does the same for a caller that has failed already: passes the warnings to the monitor, and
+    /// gives up if the storage fails too.
+    pub(crate) fn note_met(&self, monitor: &Monitor) {
+        for warning in self.record_met().unwrap_or_default() {
+            monitor.add_note(warning);
+        }
+    }
+
     /// Like [`Self::record_met`], for at most so many containers. It drops the others. Returns the
     /// new ones.
     pub(crate) fn list_met(&self, count_max: usize) -> Result<Vec<ContainerId>> {

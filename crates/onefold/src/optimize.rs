@@ -154,6 +154,12 @@ impl Store {
         drop(heartbeats);
         let ended = session.end().map(drop).map_err(Error::from);
         let done = done.and(ended);
+        if done.is_ok() {
+            // Damage of the backups that it read: the next one need not meet it again.
+            report.warnings.extend(self.record_met()?);
+        } else if !matches!(done, Err(Error::Reclaim(ReclaimError::Interrupted))) {
+            self.note_met(monitor);
+        }
         if done.is_err() {
             for expired in &report.expired {
                 monitor.add_note(Warning::ExpiredAllTheSame { backup: expired.id });

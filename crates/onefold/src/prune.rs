@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::index::Index;
 use container::Compression;
-use reclaim::{Context, Packing, Progress, Waiting, reserve};
+use reclaim::{Context, Packing, Progress, ReclaimError, Waiting, reserve};
 use types::SessionId;
 
 use crate::error::Result;
@@ -197,7 +197,15 @@ impl Store {
             process: self.options.process,
             progress: &watcher,
         };
-        let done = work(&context)?;
+        let done = match work(&context) {
+            Err(error) => {
+                if index.is_some() && !matches!(error, ReclaimError::Interrupted) {
+                    self.note_met(monitor);
+                }
+                return Err(error.into());
+            }
+            Ok(done) => done,
+        };
         let mut warnings = watcher
             .warnings
             .into_inner()

@@ -405,6 +405,10 @@ impl Storage for CachedStorage {
         self.inner.is_far()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     fn moment(&self) -> Moment {
         self.inner.moment()
     }

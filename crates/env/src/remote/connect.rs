@@ -52,8 +52,8 @@ const LONG: Patience = Patience {
     pause_max: Duration::from_secs(15),
 };
 
-/// About how many bytes are on their way at once: containers of several writers.
-const ON_THE_WAY_BYTES: u64 = 128 << 20;
+/// At most about so many bytes are on their way at once: large containers of several writers.
+const ON_THE_WAY_BYTES: u64 = 512 << 20;
 
 impl Patience {
     /// With a limited rate, an answer may take as long as all that is on its way.
@@ -113,6 +113,7 @@ impl ObjectStoreStorage {
         storage.place = Place {
             shown: place.clone(),
             host: location.host().to_owned(),
+            identity: Some(identity(&place, &access)),
         };
         storage.class = options.storage_class.clone();
         storage.is_limited = paces.is_limited();
@@ -146,6 +147,32 @@ fn paces(options: &ObjectStoreOptions) -> Paces {
 pub(super) struct Place {
     pub(super) shown: String,
     pub(super) host: String,
+    pub(super) identity: Option<String>,
+}
+
+/// The location, and what the environment adds to it: an account, an endpoint.
+fn identity(place: &str, access: &Access) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |part: &str| {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    };
+    add(place);
+    match access {
+        Access::S3(_) => {}
+        Access::Google(settings) => {
+            let of_place = settings
+                .iter()
+                .filter(|(key, _)| *key == GoogleConfigKey::BaseUrl);
+            of_place.for_each(|(_, value)| add(value));
+        }
+        Access::Azure(settings) => {
+            let tells = [AzureConfigKey::AccountName, AzureConfigKey::Endpoint];
+            let of_place = settings.iter().filter(|(key, _)| tells.contains(key));
+            of_place.for_each(|(_, value)| add(value));
+        }
+    }
+    hasher.finalize().to_hex()[..16].to_owned()
 }
 
 impl fmt::Display for Place {
@@ -276,5 +303,29 @@ impl From<Patience> for RetryConfig {
             max_retries: patience.repeats_max,
             retry_timeout: patience.repeats,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same words may lead to another account.
+    #[test]
+    fn storages_are_told_apart_by_location_and_account() {
+        let named = |place: &str, variables: &[(&str, &str)]| {
+            let of = |name: &str| {
+                let found = variables.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            let access = Access::find(&place.parse().unwrap(), &of).unwrap();
+            identity(place, &access)
+        };
+        let ann = ("AZURE_ACCOUNT_NAME", "ann");
+        let of_ann = named("azure:box", &[ann, ("AZURE_ACCOUNT_KEY", "a")]);
+        assert_eq!(of_ann, named("azure:box", &[ann, ("AZURE_ACCOUNT_KEY", "b")]));
+        let keys = [("AZURE_ACCOUNT_NAME", "bob"), ("AZURE_ACCOUNT_KEY", "a")];
+        assert_ne!(of_ann, named("azure:box", &keys));
+        assert_ne!(of_ann, named("azure:other", &[ann, ("AZURE_ACCOUNT_KEY", "a")]));
     }
 }

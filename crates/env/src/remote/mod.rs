@@ -106,6 +106,7 @@ impl ObjectStoreStorage {
             place: Place {
                 shown: prefix.clone(),
                 host: String::new(),
+                identity: None,
             },
             prefix,
             put_id: PUT_ID,
@@ -403,6 +404,10 @@ impl Storage for ObjectStoreStorage {
 
     fn is_far(&self) -> bool {
         true
+    }
+
+    fn identity(&self) -> Option<String> {
+        self.place.identity.clone()
     }
 
     fn moment(&self) -> Moment {

@@ -67,7 +67,11 @@ fn a_backup_that_is_forgotten_meanwhile_is_passed_over() {
     for (pair, _) in Pair::both(1640) {
         let from = pair.source.open();
         let backups: Vec<_> = (0..3)
-            .map(|seed| back_up_bytes(&from, "/stream", &noise(1640 + seed, 60 << 10), &How::plain()).unwrap().id)
+            .map(|seed| {
+                back_up_bytes(&from, "/stream", &noise(1640 + seed, 60 << 10), &How::plain())
+                    .unwrap()
+                    .id
+            })
             .collect();
         let to = pair.destination.open();
         let report = copy(&from, &to, &request(), &Monitor::default(), &mut |step| {

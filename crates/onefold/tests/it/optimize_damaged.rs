@@ -48,8 +48,8 @@ impl Hybrid {
         }
     }
 
-    /// Rots some bytes in each container of the last backup. A check lists them.
-    fn damage_last(&self) {
+    /// Rots some bytes in each container of the last backup. No list names them.
+    fn rot_last(&self) {
         let last = self.ids.last().unwrap();
         let of_last = format!("data/{:013}/", last.get());
         let mut spoilt = 0;
@@ -61,12 +61,18 @@ impl Hybrid {
             }
         }
         assert!(spoilt > 5, "{spoilt} containers of backup {last}");
+    }
+
+    /// Rots some bytes in each container of the last backup. A check lists them.
+    fn damage_last(&self) {
+        self.rot_last();
         let everything = ReadData::Share(1.0);
         let found = self
             .machine
             .open()
             .check(everything, &Monitor::default())
             .unwrap();
+        let last = self.ids.last().unwrap();
         assert!(found.damaged_backups.contains(last), "{found:?}");
     }
 
@@ -166,4 +172,21 @@ fn zeros_that_healing_wrote_are_never_taken_for_the_chunk() {
     hold(&series.machine.open(), series.ids[0], false);
     series.settle();
     series.assert_restores(0, "archival");
+}
+
+/// Damage that nobody knew of: the older copy stays, and the next healing knows what to look for.
+#[test]
+fn damage_that_a_rewrite_meets_is_listed() {
+    let series = Hybrid::new(1490, 2);
+    series.rot_last();
+    assert!(series.machine.names("damaged").is_empty());
+    let report = optimize(&series.machine.open(), 1);
+    assert!(!report.warnings.is_empty(), "{report:?}");
+    assert!(!series.machine.names("damaged").is_empty());
+    series
+        .machine
+        .open()
+        .prune(&everything(), &Monitor::default())
+        .unwrap();
+    series.assert_restores(0, "the older backup");
 }

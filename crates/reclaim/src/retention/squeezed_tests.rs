@@ -46,7 +46,11 @@ pub(super) fn daily(count: u32) -> Policy {
     }
 }
 
-pub(super) fn decide_as(times: &[(i64, i64)], policy: &Policy, by: Times) -> Result<Vec<u64>, RetentionError> {
+pub(super) fn decide_as(
+    times: &[(i64, i64)],
+    policy: &Policy,
+    by: Times,
+) -> Result<Vec<u64>, RetentionError> {
     let groups = decide_by(series(times), policy, GroupBy::SERIES, NOW, by)?;
     let kept = groups[0].decisions.iter().filter(|one| one.is_kept());
     let mut kept: Vec<_> = kept.map(|one| one.backup.session.get()).collect();

@@ -40,7 +40,11 @@ fn a_storage_clock_that_is_years_ahead_costs_no_history() {
     let kept = decide_as(&daily(40, 12, 400 * DAY), &within(7), Times::Agreeing).unwrap();
     assert_eq!(kept, (33..=40).collect::<Vec<_>>());
     // Rules that count backups lose nothing.
-    let kept = decide_as(&daily(20, 1, 400 * DAY), &super::squeezed_tests::daily(7), Times::Agreeing);
+    let kept = decide_as(
+        &daily(20, 1, 400 * DAY),
+        &super::squeezed_tests::daily(7),
+        Times::Agreeing,
+    );
     assert_eq!(kept.unwrap(), (14..=20).collect::<Vec<_>>());
 }
 
@@ -64,7 +68,10 @@ fn another_series_of_the_group_is_not_lost_either() {
     let Err(RetentionError::Contradiction { lost, .. }) = decide(Times::Agreeing) else {
         panic!("it is told")
     };
-    assert_eq!(lost, 14, "seven of each; the newest stays, and two are old by both clocks");
+    assert_eq!(
+        lost, 14,
+        "seven of each; the newest stays, and two are old by both clocks"
+    );
     assert!(decide(Times::Commit).is_ok());
 }
 

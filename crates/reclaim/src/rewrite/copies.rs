@@ -28,6 +28,9 @@ use crate::compact::Packing;
 use crate::error::{ReclaimError, Result};
 use crate::progress::Progress;
 
+/// Bytes of containers on their way to a storage far away, at most.
+const FAR_BYTES_MAX: u64 = 64 << 20;
+
 /// The most regions of one read.
 const READ_REGIONS_MAX: u32 = 8;
 /// The most regions that a thread keeps.
@@ -178,6 +181,11 @@ impl Copies {
                 }
             }
         };
+        // All that is on its way at once must arrive within the time that one answer may take.
+        let workers = match containers.env().storage.is_far() {
+            true => workers.min(at_once(self.packing.container_bytes)),
+            false => workers,
+        };
         thread::scope(|scope| {
             for _ in 1..workers.min(self.containers.len()) {
                 // If the system gives no thread, this thread does the work.
@@ -207,6 +215,11 @@ impl Copies {
         }
         Ok((put, stored))
     }
+}
+
+/// How many containers of this length are sent at once to a storage far away.
+fn at_once(container_bytes: u64) -> usize {
+    usize::try_from(FAR_BYTES_MAX / container_bytes.max(1)).map_or(1, |count| count.max(1))
 }
 
 fn fill(
