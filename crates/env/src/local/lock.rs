@@ -9,11 +9,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use types::ObjectName;
 
@@ -57,6 +57,16 @@ fn is_denied(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
+/// Opens a lock's file. A link is not followed, and a pipe of this name holds nobody up.
+fn open_lock(path: &Path, writes: bool) -> io::Result<File> {
+    let how = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+    OpenOptions::new()
+        .read(true)
+        .write(writes)
+        .custom_flags(how.bits().cast_signed())
+        .open(path)
+}
+
 impl LocalStorage {
     /// The path in `.locks/`: the name, with a `+` for each slash. No name contains a `+`.
     fn lock_path(&self, name: &ObjectName) -> PathBuf {
@@ -66,7 +76,7 @@ impl LocalStorage {
     pub(super) fn take_lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
         let path = self.lock_path(name);
         for _ in 0..ATTEMPTS {
-            let attempt = match OpenOptions::new().read(true).write(true).open(&path) {
+            let attempt = match open_lock(&path, true) {
                 Ok(file) => self
                     .take_existing(file, &path)
                     .map_err(|error| io_error("lock", name.as_str(), error)),
@@ -141,7 +151,7 @@ impl LocalStorage {
     }
 
     pub(super) fn ask_lock(&self, name: &ObjectName) -> LockState {
-        let file = match File::open(self.lock_path(name)) {
+        let file = match open_lock(&self.lock_path(name), false) {
             Ok(file) => file,
             // A network file system may not show another host's file yet.
             Err(error) if absent(&error) && is_of_one_machine(&self.root) => return LockState::Missing,

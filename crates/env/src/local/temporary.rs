@@ -8,14 +8,17 @@
 //!
 //! Many threads may use it. A failed sweep does no harm.
 
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
+use rustix::path::Arg;
 
 use super::access::Access;
 use super::files::absent;
@@ -45,7 +48,9 @@ struct Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        remove_folder(&self.path);
+        if let Ok(folder) = open_folder(CWD, &self.path) {
+            remove_folder(CWD, &self.path, &folder);
+        }
         drop(self.alive.take());
     }
 }
@@ -165,51 +170,130 @@ impl Temporaries {
         })
     }
 
-    /// Removes the folders of dead processes.
+    /// Removes the folders of dead processes. Whoever may write to the store may have put anything
+    /// here: no link is followed, and only files with names that this program gives are removed.
     pub(super) fn sweep(&self) {
-        let Ok(entries) = fs::read_dir(&self.parent) else {
+        let Ok(parent) = open_folder(CWD, &self.parent) else {
             return;
         };
         let one_machine = is_of_one_machine(&self.parent);
-        for entry in entries.flatten() {
-            let name = entry.file_name();
+        for name in names_in(&parent) {
             let host = name
                 .to_str()
+                .ok()
                 .and_then(|name| name.rsplit_once('-'))
-                .map(|(host, _)| host);
-            let Some(host) = host.and_then(Host::from_file_name) else {
-                continue;
-            };
-            sweep_folder(&entry.path(), self.host.reach(&host, one_machine));
+                .and_then(|(host, _)| Host::from_file_name(host));
+            if let Some(host) = host {
+                sweep_folder(&parent, &name, self.host.reach(&host, one_machine));
+            }
         }
     }
 }
 
-fn sweep_folder(path: &Path, reach: Reach) {
+fn sweep_folder(parent: &OwnedFd, name: &CStr, reach: Reach) {
     if reach == Reach::OutOfSight {
         return;
     }
-    match File::open(path.join(ALIVE)) {
+    let Ok(folder) = open_folder(parent, name) else {
+        return;
+    };
+    // A pipe of this name must not keep the store from being opened.
+    let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(&folder, ALIVE, how, Mode::empty()).map_err(io::Error::from) {
         Ok(alive) => {
             if flock(&alive, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                remove_folder(path);
+                remove_folder(parent, name, &folder);
             }
         }
         // Its process may be about to create `alive`, or the file system does not support locks.
-        Err(error) if absent(&error) && reach == Reach::Here => fs::remove_dir(path).unwrap_or_default(),
-        Err(error) if absent(&error) => remove_folder(path),
+        Err(error) if absent(&error) && reach == Reach::Here => {
+            unlinkat(parent, name, AtFlags::REMOVEDIR).unwrap_or_default();
+        }
+        Err(error) if absent(&error) => remove_folder(parent, name, &folder),
         Err(_) => {}
     }
 }
 
+fn open_folder<P: Arg>(within: impl AsFd, path: P) -> io::Result<OwnedFd> {
+    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(within, path, how, Mode::empty())?)
+}
+
+fn names_in(folder: &OwnedFd) -> Vec<CString> {
+    let Ok(entries) = Dir::read_from(folder) else {
+        return Vec::new();
+    };
+    let names = entries.flatten().map(|entry| entry.file_name().to_owned());
+    names
+        .filter(|name| !matches!(name.to_bytes(), b"." | b".."))
+        .collect()
+}
+
 /// Removes the files and then the folder, `alive` last.
-fn remove_folder(path: &Path) {
-    let Ok(entries) = fs::read_dir(path) else { return };
-    for entry in entries.flatten() {
-        if entry.file_name() != ALIVE {
-            fs::remove_file(entry.path()).unwrap_or_default();
+fn remove_folder(parent: impl AsFd, name: impl Arg, folder: &OwnedFd) {
+    for file in names_in(folder) {
+        if file.to_bytes().iter().all(u8::is_ascii_digit) {
+            unlinkat(folder, &file, AtFlags::empty()).unwrap_or_default();
         }
     }
-    fs::remove_file(path.join(ALIVE)).unwrap_or_default();
-    fs::remove_dir(path).unwrap_or_default();
+    unlinkat(folder, ALIVE, AtFlags::empty()).unwrap_or_default();
+    unlinkat(parent, name, AtFlags::REMOVEDIR).unwrap_or_default();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use rustix::fs::{FileType, mknodat};
+
+    use super::*;
+
+    /// A folder as a process of an earlier boot has left it, if `make` makes it at this path.
+    fn swept(make: impl FnOnce(&Path)) -> tempfile::TempDir {
+        let store = tempfile::tempdir().unwrap();
+        let parent = store.path().join(".tmp");
+        fs::create_dir(&parent).unwrap();
+        let host = Host::here();
+        let name = host.before_boot().to_file_name();
+        make(&parent.join(format!("{name}-0000000000000000")));
+        let access = Access::of(store.path()).unwrap();
+        Temporaries::new(parent, access, host).sweep();
+        store
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_removed() {
+        let store = swept(|path| {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("7"), "").unwrap();
+            fs::write(path.join(ALIVE), "").unwrap();
+        });
+        assert_eq!(fs::read_dir(store.path().join(".tmp")).unwrap().count(), 0);
+    }
+
+    /// Who may write to the store could point to any folder of whoever opens it.
+    #[test]
+    fn a_link_is_not_followed() {
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join("0"), "").unwrap();
+        let _store = swept(|path| symlink(elsewhere.path(), path).unwrap());
+        assert!(elsewhere.path().join("0").exists());
+    }
+
+    #[test]
+    fn other_files_stay_and_a_pipe_holds_nobody_up() {
+        let store = swept(|path| {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("own"), "").unwrap();
+            let mode = Mode::from(0o600);
+            mknodat(CWD, path.join(ALIVE), FileType::Fifo, mode, 0).unwrap();
+        });
+        let left = fs::read_dir(store.path().join(".tmp"))
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
+        assert!(left.path().join("own").exists());
+    }
 }

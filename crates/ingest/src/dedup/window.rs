@@ -25,7 +25,7 @@ use super::decide::Decider;
 use super::granularity::{Granularity, Lookups};
 use super::placed::{Lane, NewChunk, PlacedAt, PlacedChild, PlacedSegment, SegmentBody, StreamIndex};
 use super::places::SharedPlaces;
-use super::segment::{Bytes, Segment, SegmentChild};
+use super::segment::{Bytes, Segment};
 use super::session_chunks::SessionChunks;
 use super::whole::{OwnSegments, Whole, containers_in, containers_of, ensure_kept, placed, removed};
 use super::{Holdings, Outlet};
@@ -114,7 +114,8 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         !self.streams[usize::from(stream.0)].waiting.is_empty()
     }
 
-    /// Stores a chunk under the next number of its lane.
+    /// Stores a chunk under the next number of its lane. Later segments of this backup can refer to
+    /// it, if chunks are looked up.
     pub(super) fn want<O: Outlet<B>>(
         &mut self,
         outlet: &mut O,
@@ -129,6 +130,9 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
         self.next_new[lane.number()] += 1;
         self.counters.chunks_new.add(1);
         self.counters.bytes_new.add(len);
+        if self.unit == Granularity::Chunk {
+            self.decider.own.add(fingerprint, stored, new);
+        }
         Ok(new)
     }
 
@@ -450,7 +454,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
                 Bytes::Stored(location) if holdings.is_removed(*location) => {
                     let bytes = outlet.fetch(*location, &child.fingerprint)?;
                     let bytes = bytes.ok_or_else(|| removed(*location))?;
-                    self.store_chunk(outlet, lane, child, &bytes)?
+                    PlacedAt::New(self.want(outlet, lane, (&child.fingerprint, child.len), &bytes)?)
                 }
                 Bytes::Stored(location) => {
                     let holder = Holder::Container(location.container);
@@ -469,7 +473,7 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
                                 self.counters.chunks_capped.add(1);
                                 self.counters.bytes_capped.add(child.len);
                             }
-                            self.store_chunk(outlet, lane, child, bytes)?
+                            PlacedAt::New(self.want(outlet, lane, (&child.fingerprint, child.len), bytes)?)
                         }
                     }
                 }
@@ -489,19 +493,5 @@ impl<K: Deref<Target = Counters>, I: HookIndex, C: CatalogSource, B> Deduplicato
             .own_segments
             .add((segment.fingerprint, segment.len), containers);
         Ok(SegmentBody::Fresh { number, children })
-    }
-
-    /// Stores a chunk, which later segments of this backup can refer to.
-    fn store_chunk<O: Outlet<B>>(
-        &mut self,
-        outlet: &mut O,
-        lane: Lane,
-        child: &SegmentChild<B>,
-        bytes: &B,
-    ) -> Result<PlacedAt, O::Error> {
-        let len = u32::try_from(child.len).expect("a chunk is at most some MiB");
-        let new = self.want(outlet, lane, (&child.fingerprint, child.len), bytes)?;
-        self.decider.own.add(&child.fingerprint, len, new);
-        Ok(PlacedAt::New(new))
     }
 }
