@@ -155,7 +155,13 @@ pub(crate) struct Global {
     )]
     pub(crate) password_file: Option<PathBuf>,
     /// Run this command through the shell and take the first line it prints as the password
-    #[arg(long, global = true, env = "ONEFOLD_PASSWORD_COMMAND", value_name = "COMMAND")]
+    #[arg(
+        long,
+        global = true,
+        env = "ONEFOLD_PASSWORD_COMMAND",
+        hide_env_values = true,
+        value_name = "COMMAND"
+    )]
     pub(crate) password_command: Option<String>,
     /// Use no password: anyone who can read the store can read everything in it
     #[arg(long, global = true)]

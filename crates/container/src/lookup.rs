@@ -52,31 +52,54 @@ impl SlotTable {
 }
 
 const EMPTY: u32 = u32::MAX;
+/// A table takes so many probes for each fingerprint while it is built, at most. Honest ones take
+/// less than two, besides what repeats of a chunk take.
+const PROBES_MAX: u64 = 256;
 
 /// Maps fingerprints to positions. It uses open addressing by the bits that indexes keep, and is at
-/// most half full. So the usual answer (not here) takes one or two probes.
+/// most half full. So the usual answer (not here) takes one or two probes. A catalog with very many
+/// fingerprints of the same bits, as only somebody hostile makes it, is sorted instead.
 #[derive(Debug)]
 pub struct FingerprintTable {
     positions: Vec<u32>,
     shift: u32,
+    /// Bits and positions, if the table would have taken too long.
+    sorted: Vec<(u64, u32)>,
 }
 
 impl FingerprintTable {
     /// The table of fingerprints by position. Equal fingerprints may occur.
-    pub fn new(fingerprints: impl ExactSizeIterator<Item = Fingerprint>) -> Self {
+    pub fn new(fingerprints: impl ExactSizeIterator<Item = Fingerprint> + Clone) -> Self {
         let size = (fingerprints.len() * 2).next_power_of_two().max(2);
         let mut table = Self {
             positions: vec![EMPTY; size],
             shift: 64 - size.trailing_zeros(),
+            sorted: Vec::new(),
         };
-        for (fingerprint, position) in fingerprints.zip(0u32..) {
+        let mut probes_left = PROBES_MAX * size as u64;
+        for (fingerprint, position) in fingerprints.clone().zip(0u32..) {
             let mut at = table.home(&fingerprint);
             while table.positions[at] != EMPTY {
                 at = (at + 1) & (size - 1);
+                probes_left = probes_left.saturating_sub(1);
+            }
+            if probes_left == 0 {
+                return Self::sorted(fingerprints);
             }
             table.positions[at] = position;
         }
         table
+    }
+
+    fn sorted(fingerprints: impl Iterator<Item = Fingerprint>) -> Self {
+        let bits = fingerprints.map(|fingerprint| fingerprint.index_bits());
+        let mut sorted: Vec<_> = bits.zip(0u32..).collect();
+        sorted.sort_unstable();
+        Self {
+            positions: Vec::new(),
+            shift: 0,
+            sorted,
+        }
     }
 
     fn home(&self, fingerprint: &Fingerprint) -> usize {
@@ -86,16 +109,65 @@ impl FingerprintTable {
     /// Positions that may have the fingerprint. All that do have it are among them, in ascending
     /// order. The caller compares fingerprints.
     pub fn positions<'a>(&'a self, fingerprint: &Fingerprint) -> impl Iterator<Item = u32> + use<'a> {
-        let mask = self.positions.len() - 1;
-        let home = self.home(fingerprint);
+        let size = self.positions.len();
+        let home = if size == 0 { 0 } else { self.home(fingerprint) };
         // Positions were added in ascending order, so those of equal fingerprints are in that
         // order.
-        (0..self.positions.len())
-            .map(move |n| self.positions[(home + n) & mask])
-            .take_while(|position| *position != EMPTY)
+        let probed = (0..size)
+            .map(move |n| self.positions[(home + n) & (size - 1)])
+            .take_while(|position| *position != EMPTY);
+        let bits = fingerprint.index_bits();
+        let first = self.sorted.partition_point(|(other, _)| *other < bits);
+        let equal = self.sorted[first..]
+            .iter()
+            .take_while(move |(other, _)| *other == bits);
+        probed.chain(equal.map(|(_, position)| *position))
     }
 
     pub(crate) fn bytes_in_memory(&self) -> usize {
-        self.positions.capacity() * size_of::<u32>()
+        self.positions.capacity() * size_of::<u32>() + self.sorted.capacity() * size_of::<(u64, u32)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(bits: u64, rest: u64) -> Fingerprint {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&rest.to_be_bytes());
+        bytes[8..16].copy_from_slice(&bits.to_be_bytes());
+        Fingerprint::from_bytes(bytes)
+    }
+
+    /// Half of a million equal ones took minutes.
+    #[test]
+    fn equal_bits_cost_no_more_than_sorting() {
+        for count in [600, 500_000] {
+            let all = |n: u64| match n % 3 {
+                0 => fingerprint(7, 7),
+                1 => fingerprint(7, n),
+                _ => fingerprint(n << 40, n),
+            };
+            let table =
+                FingerprintTable::new((0..count).map(|n| all(n as u64)).collect::<Vec<_>>().into_iter());
+            assert_eq!(table.sorted.is_empty(), count == 600);
+            for n in [0, 1, 2, 3, 4, 5, 100, 599] {
+                let wanted = all(n);
+                let found: Vec<u32> = table
+                    .positions(&wanted)
+                    .filter(|position| all(u64::from(*position)) == wanted)
+                    .collect();
+                let expected: Vec<u32> = (0..count as u32)
+                    .filter(|at| all(u64::from(*at)) == wanted)
+                    .collect();
+                assert_eq!(found, expected, "{n} of {count}");
+            }
+            assert!(
+                !table
+                    .positions(&fingerprint(9, 9))
+                    .any(|at| all(u64::from(at)) == fingerprint(9, 9))
+            );
+        }
     }
 }

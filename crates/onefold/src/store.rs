@@ -357,6 +357,18 @@ impl Store {
         Ok(self.config.slots().map(info).collect())
     }
 
+    /// The cost of a new password: no less than that of the one that opened the store.
+    fn key_cost(&self) -> Argon2Cost {
+        let usual = Argon2Cost::default();
+        let current = self.config.slots().find(|slot| slot.is_current);
+        let current = current.and_then(|slot| slot.cost).unwrap_or(usual);
+        Argon2Cost {
+            memory_kib: current.memory_kib.max(usual.memory_kib),
+            passes: current.passes.max(usual.passes),
+            lanes: current.lanes.max(usual.lanes),
+        }
+    }
+
     /// Adds a password. Returns the id of its slot.
     ///
     /// # Errors
@@ -365,7 +377,7 @@ impl Store {
         let slot = NewSlot {
             credential: credential.as_crypto(),
             label,
-            cost: Argon2Cost::default(),
+            cost: self.key_cost(),
         };
         let (_, id) = config::add_slot(&self.env, &self.config, &slot)?;
         Ok(id.to_string())
@@ -394,7 +406,7 @@ impl Store {
         let slot = NewSlot {
             credential: credential.as_crypto(),
             label,
-            cost: Argon2Cost::default(),
+            cost: self.key_cost(),
         };
         let (_, id) = config::change_slot(&self.env, &self.config, current, &slot)?;
         Ok(id.to_string())

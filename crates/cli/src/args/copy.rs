@@ -63,7 +63,12 @@ pub(crate) struct FromPassword {
     #[arg(long, value_name = "FILE", env = "ONEFOLD_FROM_PASSWORD_FILE")]
     pub(crate) from_password_file: Option<PathBuf>,
     /// Run this command through the shell and take the first line it prints as its password
-    #[arg(long, value_name = "COMMAND", env = "ONEFOLD_FROM_PASSWORD_COMMAND")]
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        env = "ONEFOLD_FROM_PASSWORD_COMMAND",
+        hide_env_values = true
+    )]
     pub(crate) from_password_command: Option<String>,
     /// It has no password
     #[arg(long)]

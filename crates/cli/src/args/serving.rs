@@ -197,7 +197,8 @@ pub(crate) enum Tenant {
 
 #[derive(Debug, Args)]
 pub(crate) struct Join {
-    /// The invitation, in quotes: onefold://HOST:PORT/NAMESPACE#...
+    /// The invitation, in quotes: onefold://HOST:PORT/NAMESPACE#...; with `-`, the first line of
+    /// standard input, so that no list of processes and no history of a shell shows it
     #[arg(value_name = "INVITATION")]
     pub(crate) invitation: String,
     /// The name of this machine in the server's list; by default user and host

@@ -188,7 +188,10 @@ fn tokens_have_a_label_and_an_end() {
     command
         .env("ONEFOLD_CONFIG_DIR", served.bed.path("conf"))
         .env_remove("ONEFOLD_REPOSITORY");
-    command.args(["join", &invitation, "--label", "the laptop"]);
+    command.args(["join", "-", "--label", "the laptop"]);
+    let secret = served.bed.path("invitation");
+    std::fs::write(&secret, format!("{invitation}\n")).unwrap();
+    command.stdin(std::fs::File::open(&secret).unwrap());
     crate::served::ran(command).expect(0);
     let listed = served
         .operator(&["server", "token", "list", "srv"])

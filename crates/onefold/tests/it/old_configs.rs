@@ -1,7 +1,7 @@
 //! Passwords that were removed: no older config opens with them, or somebody is told.
 
 use env::fault::{Counted, FailWith, Fault, OpKind};
-use onefold::{Credential, Error, InitOptions, OpenOptions, Store};
+use onefold::{Argon2Cost, Credential, Error, InitOptions, OpenOptions, Store};
 
 use crate::common::{Process, tiny};
 
@@ -52,5 +52,29 @@ fn configs_that_cannot_be_deleted_are_named_and_deleted_later() {
         );
         assert!(open(&machine, "first").is_err());
         open(&machine, "second").unwrap();
+    }
+}
+
+/// Who made guesses dear does not want a later password to make them cheap.
+#[test]
+fn a_new_password_costs_no_less_than_the_present_one() {
+    let machine = Process::new(303);
+    let usual = Argon2Cost::default();
+    let dear = Argon2Cost {
+        passes: usual.passes + 1,
+        memory_kib: 8 << 10,
+        ..usual
+    };
+    let first = Credential::password("first");
+    Store::init(&machine.env, &first, &tiny().cost(dear), None).unwrap();
+    let store = open(&machine, "first").unwrap();
+    store.change_key(&Credential::password("second"), "test").unwrap();
+    let store = open(&machine, "second").unwrap();
+    store.add_key(&Credential::password("third"), "test").unwrap();
+    let config = object::config::open(&machine.env, crypto::Credential::Password(b"third")).unwrap();
+    assert_eq!(config.slots().count(), 2);
+    for slot in config.slots() {
+        let cost = slot.cost.unwrap();
+        assert_eq!((cost.passes, cost.memory_kib), (dear.passes, usual.memory_kib));
     }
 }
