@@ -167,11 +167,23 @@ impl Store {
             list.backups().filter(has).map(ManifestEntry::session).collect()
         })?;
         let mut report = CheckReport::default();
+        let watch = self.containers.watch_mirror_reads();
         let structure = structure::check((self, scope), &reading, monitor, &mut report)?;
         let mut bad = structure.bad;
-        if let Some(chosen) = choose(&structure.containers) {
+        let mut read = |chosen: &[ContainerId]| {
             monitor.begin_part(WorkUnit::Containers, chosen.len() as u64);
-            data::read(self, &chosen, &structure.needs, monitor, &mut report, &mut bad)?;
+            data::read(self, chosen, &structure.needs, monitor, &mut report, &mut bad)
+        };
+        let chosen = choose(&structure.containers).unwrap_or_default();
+        if !chosen.is_empty() {
+            read(&chosen)?;
+        }
+        // A mirror copy hides damage of the first copy. Reading both tells what the damage is. The
+        // chosen ones are sorted, as all containers are.
+        let is_unread = |id: &ContainerId| chosen.binary_search(id).is_err();
+        let hidden: Vec<ContainerId> = watch.take().into_iter().filter(is_unread).collect();
+        if !hidden.is_empty() {
+            read(&hidden)?;
         }
         if !report.is_sound()
             && let Some(id) = reading.forgotten()
