@@ -45,3 +45,21 @@ fn damage_that_a_mirror_copy_covers_is_found_without_reading_data() {
         assert_eq!(found, find(ReadData::Share(1.0)), "{victim}");
     }
 }
+
+/// A catalog rots while an open store has it in memory.
+#[test]
+fn an_open_store_checks_catalogs_in_the_storage() {
+    let process = Process::new(73);
+    let store = process.init();
+    let tree = Tree::plant(73, 256 << 10);
+    back_up(&store, &tree, &How::plain()).unwrap();
+    let check = || store.check(ReadData::None, &Monitor::default()).unwrap();
+    assert!(check().is_sound());
+    let victim = objects(&process, "data").remove(1);
+    assert!(process.storage.damage(&victim, |bytes| {
+        let at = bytes.len() - 100;
+        bytes[at] ^= 1;
+    }));
+    let report = check();
+    assert!(!report.damaged_backups.is_empty(), "{victim}: {report:?}");
+}
