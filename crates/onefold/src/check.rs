@@ -171,8 +171,8 @@ impl Store {
         })?;
         let mut report = CheckReport::default();
         let watch = self.containers.watch_mirror_reads();
-        let structure = structure::check((self, scope), &reading, monitor, &mut report)?;
-        let mut bad = structure.bad;
+        let mut structure = structure::check((self, scope), &reading, monitor, &mut report)?;
+        let mut bad = std::mem::take(&mut structure.bad);
         let mut read = |chosen: &[ContainerId]| {
             monitor.begin_part(WorkUnit::Containers, chosen.len() as u64);
             data::read(self, chosen, &structure.needs, monitor, &mut report, &mut bad)
@@ -202,7 +202,7 @@ impl Store {
                 });
             }
         }
-        files::find_touched(&reading, &structure.backups, &bad, &mut report)?;
+        files::find_touched(&reading, &structure, &bad, monitor, &mut report)?;
         if !scope.is_whole() {
             report.leftovers.clear();
         }

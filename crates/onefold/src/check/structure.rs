@@ -34,6 +34,8 @@ pub(super) struct Structure {
     pub(super) containers: Vec<ContainerId>,
     /// The slots of them that backups reach.
     pub(super) needs: Needs,
+    /// Whether a checked node, and everything below it, could be read.
+    pub(super) sound: HashMap<(ChunkLocation, Fingerprint), bool>,
     /// Slots that cannot be read.
     pub(super) bad: BadSlots,
 }
@@ -95,7 +97,9 @@ pub(super) fn check(
             walk.stream(stream, report)?;
         }
     }
-    let Walk { needs, mut bad, .. } = walk;
+    let Walk {
+        sound, needs, mut bad, ..
+    } = walk;
     leave_out_removed(store, &mut named)?;
     named.extend(needs.containers());
     catalogs(store, &named, &needs, report, &mut bad)?;
@@ -104,6 +108,7 @@ pub(super) fn check(
         backups,
         containers,
         needs,
+        sound,
         bad,
     })
 }
