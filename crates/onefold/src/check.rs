@@ -14,7 +14,7 @@ mod needs;
 mod objects;
 mod structure;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use container::ContainerError;
 use env::StorageError;
@@ -77,6 +77,16 @@ pub struct CheckReport {
     pub damaged_backups: BTreeSet<SessionId>,
     /// Files that cannot be restored, by backup.
     pub damaged_files: BTreeMap<SessionId, Vec<Vec<u8>>>,
+    /// The findings and the leftovers, so that each is added once: there may be millions.
+    #[serde(skip)]
+    known: KnownFindings,
+}
+
+/// Findings and leftovers that a report has.
+#[derive(Debug, Clone, Default)]
+struct KnownFindings {
+    findings: HashSet<Finding>,
+    leftovers: HashSet<Finding>,
 }
 
 impl CheckReport {
@@ -92,7 +102,7 @@ impl CheckReport {
             what,
             is_covered,
         };
-        if !self.findings.contains(&finding) {
+        if self.known.findings.insert(finding.clone()) {
             self.findings.push(finding);
         }
     }
@@ -103,7 +113,7 @@ impl CheckReport {
             what,
             is_covered: true,
         };
-        if !self.leftovers.contains(&leftover) {
+        if self.known.leftovers.insert(leftover.clone()) {
             self.leftovers.push(leftover);
         }
     }
@@ -206,6 +216,7 @@ impl Store {
         if !scope.is_whole() {
             report.leftovers.clear();
         }
+        report.known = KnownFindings::default();
         // The findings include the damage that the check met on the way.
         drop(self.containers.take_met());
         reading.end(monitor);

@@ -4,7 +4,7 @@
 //! slot. It enters the nodes of a backup only where they do. So the cost is that of the distinct
 //! nodes, and of the damaged parts of each backup.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use format::listing::EntryKind;
 use format::manifest::StreamRole;
@@ -206,8 +206,11 @@ fn add(lost: &mut Vec<ByteRange>, range: ByteRange) {
     }
 }
 
+/// The files with bytes in the lost ranges, which ascend.
 fn files_within(nodes: &NodeCache, snapshot: &Snapshot, lost: &[ByteRange]) -> Vec<Vec<u8>> {
     let mut files = Vec::new();
+    // A further name names the first one.
+    let mut first_names: HashSet<Vec<u8>> = HashSet::new();
     let Some(listing) = role(&snapshot.backup, StreamRole::Listing) else {
         return files;
     };
@@ -219,16 +222,21 @@ fn files_within(nodes: &NodeCache, snapshot: &Snapshot, lost: &[ByteRange]) -> V
     while let Ok(Some(listed)) = reader.next_entry() {
         let is_lost = match &listed.entry.kind {
             EntryKind::File { len, .. } => {
-                let end = listed.content_offset + len;
-                lost.iter()
-                    .any(|range| range.offset < end && listed.content_offset < range.end())
+                let (begin, end) = (listed.content_offset, listed.content_offset + len);
+                let at = lost.partition_point(|range| range.end() <= begin);
+                lost.get(at)
+                    .is_some_and(|range| range.offset < end && begin < end)
             }
             // The first name of a file comes before its other names, and is named already.
-            EntryKind::HardLink { target } => files.contains(target),
+            EntryKind::HardLink { target } => first_names.contains(target),
             _ => false,
         };
-        if is_lost && files.len() < FILES_MAX {
+        if is_lost {
+            first_names.insert(listed.entry.path.clone());
             files.push(listed.entry.path);
+        }
+        if files.len() == FILES_MAX {
+            break;
         }
     }
     files
