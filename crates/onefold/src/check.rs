@@ -75,8 +75,14 @@ pub struct CheckReport {
     pub unread_backups: BTreeSet<SessionId>,
     /// Backups that cannot be restored whole.
     pub damaged_backups: BTreeSet<SessionId>,
-    /// Files that cannot be restored, by backup.
+    /// Files that cannot be restored, by backup: the first thousand of each.
     pub damaged_files: BTreeMap<SessionId, Vec<Vec<u8>>>,
+    /// How many files beyond those of `damaged_files` cannot be restored, by backup.
+    #[serde(default)]
+    pub damaged_files_more: BTreeMap<SessionId, u64>,
+    /// Backups whose listing cannot be read to its end, so that more files may be damaged.
+    #[serde(default)]
+    pub unread_listings: BTreeSet<SessionId>,
     /// The findings and the leftovers, so that each is added once: there may be millions.
     #[serde(skip)]
     known: KnownFindings,

@@ -39,10 +39,15 @@ struct UnreadBackup {
 }
 
 #[derive(Serialize)]
-struct DamagedBackup {
+struct DamagedBackup<'a> {
     message_type: &'static str,
     snapshot_id: u64,
     files: Vec<String>,
+    /// Of each file, where its path is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<Vec<Option<&'a [u8]>>>,
+    files_more: u64,
+    listing_unread: bool,
 }
 
 #[derive(Serialize)]
@@ -136,15 +141,31 @@ pub(super) fn tell_backups(report: &CheckReport, output: Output) -> Result<()> {
     }
     for backup in &report.damaged_backups {
         output.result(format!("backup {backup} cannot be restored whole"))?;
-        let files = report.damaged_files.get(backup).into_iter().flatten();
-        let files: Vec<String> = files.map(|path| lossy(path)).collect();
+        let paths = report.damaged_files.get(backup).map_or(&[][..], Vec::as_slice);
+        let files: Vec<String> = paths.iter().map(|path| lossy(path)).collect();
         for path in &files {
             output.result(format!("  {path}"))?;
         }
+        let files_more = report.damaged_files_more.get(backup).copied().unwrap_or(0);
+        if files_more > 0 {
+            output.result(format!("  and {}", count(files_more, "more file", "more files")))?;
+        }
+        let listing_unread = report.unread_listings.contains(backup);
+        if listing_unread {
+            output.result("  its listing cannot be read to the end, so more files may be damaged")?;
+        }
+        let is_other = |path: &Vec<u8>| std::str::from_utf8(path).is_err();
+        let path_bytes = paths.iter().any(is_other).then(|| {
+            let bytes = paths.iter().map(|path| is_other(path).then_some(&path[..]));
+            bytes.collect()
+        });
         output.object(&DamagedBackup {
             message_type: "damaged_backup",
             snapshot_id: backup.get(),
             files,
+            path_bytes,
+            files_more,
+            listing_unread,
         })?;
     }
     Ok(())

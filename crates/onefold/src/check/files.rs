@@ -5,6 +5,7 @@
 //! nodes, and of the damaged parts of each backup.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 
 use format::listing::EntryKind;
 use format::manifest::StreamRole;
@@ -23,7 +24,7 @@ use crate::reading::Reading;
 use crate::snapshots::Snapshot;
 use crate::streams::role;
 
-/// The most files to name for one backup. More files may be damaged.
+/// The most files to name for one backup. Further ones are counted.
 const FILES_MAX: usize = 1000;
 
 /// Marks the backups whose streams refer to a bad slot, and names their files. Costs nothing
@@ -60,9 +61,18 @@ pub(super) fn find_touched(
             continue;
         }
         report.damaged_backups.insert(snapshot.id);
+        if lost.contains_key(&StreamRole::Listing) {
+            report.unread_listings.insert(snapshot.id);
+        }
         if let Some(content) = lost.get(&StreamRole::Content) {
-            let files = files_within(&nodes, snapshot, content);
-            report.damaged_files.insert(snapshot.id, files);
+            let files = DamagedFiles::within(&nodes, snapshot, content, monitor)?;
+            report.damaged_files.insert(snapshot.id, files.named);
+            if files.more > 0 {
+                report.damaged_files_more.insert(snapshot.id, files.more);
+            }
+            if files.is_cut {
+                report.unread_listings.insert(snapshot.id);
+            }
         }
     }
     Ok(())
@@ -206,38 +216,69 @@ fn add(lost: &mut Vec<ByteRange>, range: ByteRange) {
     }
 }
 
-/// The files with bytes in the lost ranges, which ascend.
-fn files_within(nodes: &NodeCache, snapshot: &Snapshot, lost: &[ByteRange]) -> Vec<Vec<u8>> {
-    let mut files = Vec::new();
-    // A further name names the first one.
-    let mut first_names: HashSet<Vec<u8>> = HashSet::new();
-    let Some(listing) = role(&snapshot.backup, StreamRole::Listing) else {
-        return files;
-    };
-    let Ok(bytes) = StreamBytes::new(nodes, &listing, 0, listing.len) else {
-        return files;
-    };
-    let mut reader = ListingReader::new(bytes);
-    // A damaged listing is a finding of its own. The loop still names the files that it can read.
-    while let Ok(Some(listed)) = reader.next_entry() {
-        let is_lost = match &listed.entry.kind {
-            EntryKind::File { len, .. } => {
-                let (begin, end) = (listed.content_offset, listed.content_offset + len);
-                let at = lost.partition_point(|range| range.end() <= begin);
-                lost.get(at)
-                    .is_some_and(|range| range.offset < end && begin < end)
-            }
-            // The first name of a file comes before its other names, and is named already.
-            EntryKind::HardLink { target } => first_names.contains(target),
-            _ => false,
+/// The damaged files of a backup.
+#[derive(Default)]
+struct DamagedFiles {
+    /// The first ones, by path.
+    named: Vec<Vec<u8>>,
+    /// The number of further ones.
+    more: u64,
+    /// The listing cannot be read to its end.
+    is_cut: bool,
+}
+
+impl DamagedFiles {
+    /// The files with bytes in the lost ranges, which ascend.
+    fn within(
+        nodes: &NodeCache,
+        snapshot: &Snapshot,
+        lost: &[ByteRange],
+        monitor: &Monitor,
+    ) -> Result<Self> {
+        let mut files = Self::default();
+        let Some(listing) = role(&snapshot.backup, StreamRole::Listing) else {
+            return Ok(files);
         };
-        if is_lost {
-            first_names.insert(listed.entry.path.clone());
-            files.push(listed.entry.path);
-        }
-        if files.len() == FILES_MAX {
-            break;
+        let Ok(bytes) = StreamBytes::new(nodes, &listing, 0, listing.len) else {
+            files.is_cut = true;
+            return Ok(files);
+        };
+        let mut reader = ListingReader::new(bytes);
+        // The first names of damaged files, as hashes: a listing may have millions.
+        let (hasher, mut first_names) = (RandomState::new(), HashSet::new());
+        loop {
+            if monitor.is_cancelled() {
+                return Err(::restore::RestoreError::Interrupted.into());
+            }
+            let listed = match reader.next_entry() {
+                Ok(Some(listed)) => listed,
+                Ok(None) => return Ok(files),
+                // A damaged listing is a finding of its own.
+                Err(_) => {
+                    files.is_cut = true;
+                    return Ok(files);
+                }
+            };
+            let is_lost = match &listed.entry.kind {
+                EntryKind::File { len, .. } => {
+                    let (begin, end) = (listed.content_offset, listed.content_offset + len);
+                    let at = lost.partition_point(|range| range.end() <= begin);
+                    let range = lost.get(at);
+                    let is_in = range.is_some_and(|range| range.offset < end && begin < end);
+                    if is_in {
+                        first_names.insert(hasher.hash_one(&listed.entry.path));
+                    }
+                    is_in
+                }
+                // The first name of a file comes before its other names.
+                EntryKind::HardLink { target } => first_names.contains(&hasher.hash_one(target)),
+                _ => false,
+            };
+            if is_lost && files.named.len() < FILES_MAX {
+                files.named.push(listed.entry.path);
+            } else if is_lost {
+                files.more += 1;
+            }
         }
     }
-    files
 }
