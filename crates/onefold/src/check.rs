@@ -75,6 +75,9 @@ pub struct CheckReport {
     pub unread_backups: BTreeSet<SessionId>,
     /// Backups that cannot be restored whole.
     pub damaged_backups: BTreeSet<SessionId>,
+    /// How many of `damaged_backups` are not among `backups`: no manifest of them can be read.
+    #[serde(default)]
+    pub backups_lost: u64,
     /// Files that cannot be restored, by backup: the first thousand of each.
     pub damaged_files: BTreeMap<SessionId, Vec<Vec<u8>>>,
     /// How many files beyond those of `damaged_files` cannot be restored, by backup.
@@ -100,6 +103,12 @@ impl CheckReport {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
+    }
+
+    /// The backups that were checked, and the damaged ones that could not be.
+    #[must_use]
+    pub const fn backups_known(&self) -> u64 {
+        self.backups + self.backups_lost
     }
 
     fn find(&mut self, object: impl ToString, what: Damage, is_covered: bool) {
@@ -222,6 +231,8 @@ impl Store {
         if !scope.is_whole() {
             report.leftovers.clear();
         }
+        let checked: BTreeSet<SessionId> = structure.backups.iter().map(|snapshot| snapshot.id).collect();
+        report.backups_lost = report.damaged_backups.difference(&checked).count() as u64;
         report.known = KnownFindings::default();
         // The findings include the damage that the check met on the way.
         drop(self.containers.take_met());

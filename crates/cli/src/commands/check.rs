@@ -54,6 +54,7 @@ struct DamagedBackup<'a> {
 struct Summary {
     message_type: &'static str,
     backups: u64,
+    backups_known: u64,
     nodes: u64,
     containers: u64,
     containers_read: u64,
@@ -100,6 +101,7 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
     output.object(&Summary {
         message_type: "summary",
         backups: report.backups,
+        backups_known: report.backups_known(),
         nodes: report.nodes,
         containers: report.containers,
         containers_read: report.containers_read,
@@ -200,7 +202,7 @@ fn say_in_words(report: &CheckReport, read_data: ReadData, output: Output) -> Re
     let hurt = if broken == 0 {
         "every backup can be restored whole".to_owned()
     } else {
-        let backups = count(report.backups, "backup", "backups");
+        let backups = count(report.backups_known(), "backup", "backups");
         format!("{broken} of {backups} cannot be restored whole")
     };
     let findings = count(report.findings.len() as u64, "finding", "findings");
