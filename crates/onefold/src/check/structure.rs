@@ -251,9 +251,12 @@ fn catalogs(
         }
         match catalog {
             Ok(view) => {
-                if let Some(what) = without_chunks(store, &view)? {
-                    report.find_if(is_needed, id, what, false);
-                    bad.entry(*id).or_default().push(all_slots());
+                if let Some(lost) = without_chunks(store, &view)? {
+                    let is_needed = needs.has_any(*id, &lost.slots);
+                    report.find_if(is_needed, id, lost.what, lost.slots.is_empty());
+                    if !lost.slots.is_empty() {
+                        bad.entry(*id).or_default().extend(lost.slots);
+                    }
                 }
             }
             Err(error) if refuses_container(&error) => return Err(error.into()),
@@ -267,10 +270,24 @@ fn catalogs(
     Ok(())
 }
 
-/// The error of the object that holds a trimmed container's chunks: it has neither of its names, or
-/// cannot be looked up.
-fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<Damage>> {
-    let Some(body) = view.body() else {
+/// Damage of the object that holds a trimmed container's chunks.
+struct LostChunks {
+    what: Damage,
+    /// The slots that it costs.
+    slots: Vec<SlotRange>,
+}
+
+impl LostChunks {
+    fn all(what: Damage) -> Self {
+        let slots = vec![all_slots()];
+        Self { what, slots }
+    }
+}
+
+/// What is wrong with the object that holds a trimmed container's chunks: it has neither of its
+/// names, has another length than its container records, or cannot be looked up.
+fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<LostChunks>> {
+    let (Some(body), Some(recorded)) = (view.body(), view.body_len()) else {
         return Ok(None);
     };
     let (own, former) = (names::body(view.id(), body), names::container(view.id(), body));
@@ -278,18 +295,26 @@ fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<Damage>> {
     for name in [&own, &former, &own] {
         match store.env.storage.head(name) {
             Err(env::StorageError::NotFound { .. }) => {}
-            Ok(_) => return Ok(None),
+            Ok(head) if head.len == recorded => return Ok(None),
+            Ok(head) => {
+                let len = head.len;
+                let what = Damage::container(format!(
+                    "the object that its chunks are in has {len} bytes, and had {recorded}: {name}"
+                ));
+                let slots = view.slots_beyond(len);
+                return Ok(Some(LostChunks { what, slots }));
+            }
             Err(error) if refuses(&error) => return Err(error.into()),
-            Err(error) => return Ok(Some(Damage::container(error))),
+            Err(error) => return Ok(Some(LostChunks::all(Damage::container(error)))),
         }
     }
     // It is not missing either if its generation was replaced meanwhile.
     let generation = names::container(view.id(), view.generation());
     match store.env.storage.head(&generation) {
         Err(env::StorageError::NotFound { .. }) => Ok(None),
-        Ok(_) => Ok(Some(Damage::BodyMissing { body: own })),
+        Ok(_) => Ok(Some(LostChunks::all(Damage::BodyMissing { body: own }))),
         Err(error) if refuses(&error) => Err(error.into()),
-        Err(error) => Ok(Some(Damage::container(error))),
+        Err(error) => Ok(Some(LostChunks::all(Damage::container(error)))),
     }
 }
 
