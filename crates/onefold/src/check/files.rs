@@ -85,7 +85,9 @@ fn needed_of(bad: &BadSlots, needs: &Needs) -> BadSlots {
         let slots = merged(slots).into_iter();
         (*id, slots.filter(|range| needs.has_any(*id, &[*range])).collect())
     });
-    needed.filter(|(_, slots): &(_, Vec<_>)| !slots.is_empty()).collect()
+    needed
+        .filter(|(_, slots): &(_, Vec<_>)| !slots.is_empty())
+        .collect()
 }
 
 /// Walks to the damaged parts of recipes.
@@ -107,7 +109,10 @@ impl DamageWalk<'_> {
             return Ok(());
         }
         let is_segment = node.level.get() == 1;
-        let Some(children) = (!is_segment).then(|| recipe::child_nodes(self.nodes, node).ok()).flatten() else {
+        let Some(children) = (!is_segment)
+            .then(|| recipe::child_nodes(self.nodes, node).ok())
+            .flatten()
+        else {
             self.add_lost_references(node, offset, lost);
             return Ok(());
         };
@@ -229,12 +234,7 @@ struct DamagedFiles {
 
 impl DamagedFiles {
     /// The files with bytes in the lost ranges, which ascend.
-    fn within(
-        nodes: &NodeCache,
-        snapshot: &Snapshot,
-        lost: &[ByteRange],
-        monitor: &Monitor,
-    ) -> Result<Self> {
+    fn within(nodes: &NodeCache, snapshot: &Snapshot, lost: &[ByteRange], monitor: &Monitor) -> Result<Self> {
         let mut files = Self::default();
         let Some(listing) = role(&snapshot.backup, StreamRole::Listing) else {
             return Ok(files);

@@ -98,7 +98,10 @@ pub(super) fn check(
         }
     }
     let Walk {
-        sound, needs, mut bad, ..
+        sound,
+        needs,
+        mut bad,
+        ..
     } = walk;
     leave_out_removed(store, &mut named)?;
     named.extend(needs.containers());
