@@ -17,6 +17,7 @@ use crate::cache::{CatalogCache, Found};
 use crate::error::Part;
 use crate::identity::{CopyOf, Identity};
 use crate::load::TailGuess;
+use crate::mirror_watch::{MirrorWatch, MirrorWatches};
 use crate::remembered::Generations;
 use crate::sealed::SealedContainer;
 use crate::stats::{ContainerStats, Counters, MirrorRead, add};
@@ -43,6 +44,7 @@ struct Inner {
     counters: Counters,
     tail_guess: TailGuess,
     mirror_observer: OnceLock<MirrorObserver>,
+    mirror_watches: MirrorWatches,
     met: Mutex<BTreeSet<ContainerId>>,
 }
 
@@ -66,6 +68,7 @@ impl Containers {
             counters: Counters::default(),
             tail_guess: TailGuess::default(),
             mirror_observer: OnceLock::new(),
+            mirror_watches: MirrorWatches::default(),
             met: Mutex::default(),
         };
         Self {
@@ -103,6 +106,13 @@ impl Containers {
         drop(self.inner.mirror_observer.set(Box::new(observer)));
     }
 
+    /// Notes from now on the containers of which a mirror copy serves a read because the first copy
+    /// is damaged.
+    #[must_use]
+    pub fn watch_mirror_reads(&self) -> MirrorWatch {
+        self.inner.mirror_watches.add()
+    }
+
     pub(crate) fn encryption(&self) -> &EncryptionKey {
         &self.inner.encryption
     }
@@ -130,6 +140,9 @@ impl Containers {
             container = %at.id, generation = %at.generation, ?part, error = %why,
             "the first copy could not be read, and the second one was"
         );
+        if shows_rot(why) {
+            self.inner.mirror_watches.note(at.id);
+        }
         if let Some(observer) = self.inner.mirror_observer.get() {
             let (container, generation) = (at.id, at.generation);
             observer(&MirrorRead {
@@ -152,7 +165,7 @@ impl Containers {
     /// Notes the container if the error shows rot. A missing container may have been removed, so
     /// the caller that needs it decides about that.
     pub(crate) fn note_damage(&self, id: ContainerId, error: &ContainerError) {
-        if error.is_damage() && !matches!(error, ContainerError::Missing { .. }) {
+        if shows_rot(error) {
             self.note_met(id);
         }
     }
@@ -285,4 +298,9 @@ impl Containers {
     pub fn generations(&self, id: ContainerId) -> Result<Vec<Generation>, ContainerError> {
         self.list_generations(id, CopyOf::Main)
     }
+}
+
+/// Whether the error shows damage of an object that exists.
+fn shows_rot(error: &ContainerError) -> bool {
+    error.is_damage() && !matches!(error, ContainerError::Missing { .. })
 }

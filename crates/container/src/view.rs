@@ -218,6 +218,22 @@ impl CatalogView {
         Some(self.contents.body()?.generation)
     }
 
+    /// For a trimmed generation: the length of the object with its regions, in bytes.
+    #[must_use]
+    pub fn body_len(&self) -> Option<u64> {
+        Some(self.contents.body()?.len)
+    }
+
+    /// The slots whose regions end beyond this length of the object with the regions.
+    #[must_use]
+    pub fn slots_beyond(&self, len: u64) -> Vec<SlotRange> {
+        let rows = self.rows().iter().zip(0u32..);
+        let beyond =
+            rows.filter(|(row, _)| row.entry_count > 0 && row.offset + u64::from(row.stored_len) > len);
+        let regions = beyond.filter_map(|(_, number)| RegionIndex::new(number).ok());
+        regions.flat_map(|region| self.slots_in(region)).collect()
+    }
+
     /// Stored bytes of one copy of this generation. For a trimmed one, the rest of its body is
     /// included.
     #[must_use]

@@ -14,7 +14,7 @@ mod needs;
 mod objects;
 mod structure;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use container::ContainerError;
 use env::StorageError;
@@ -75,8 +75,27 @@ pub struct CheckReport {
     pub unread_backups: BTreeSet<SessionId>,
     /// Backups that cannot be restored whole.
     pub damaged_backups: BTreeSet<SessionId>,
-    /// Files that cannot be restored, by backup.
+    /// How many of `damaged_backups` are not among `backups`: no manifest of them can be read.
+    #[serde(default)]
+    pub backups_lost: u64,
+    /// Files that cannot be restored, by backup: the first thousand of each.
     pub damaged_files: BTreeMap<SessionId, Vec<Vec<u8>>>,
+    /// How many files beyond those of `damaged_files` cannot be restored, by backup.
+    #[serde(default)]
+    pub damaged_files_more: BTreeMap<SessionId, u64>,
+    /// Backups whose listing cannot be read to its end, so that more files may be damaged.
+    #[serde(default)]
+    pub unread_listings: BTreeSet<SessionId>,
+    /// The findings and the leftovers, so that each is added once: there may be millions.
+    #[serde(skip)]
+    known: KnownFindings,
+}
+
+/// Findings and leftovers that a report has.
+#[derive(Debug, Clone, Default)]
+struct KnownFindings {
+    findings: HashSet<Finding>,
+    leftovers: HashSet<Finding>,
 }
 
 impl CheckReport {
@@ -86,13 +105,19 @@ impl CheckReport {
         self.findings.is_empty()
     }
 
+    /// The backups that were checked, and the damaged ones that could not be.
+    #[must_use]
+    pub const fn backups_known(&self) -> u64 {
+        self.backups + self.backups_lost
+    }
+
     fn find(&mut self, object: impl ToString, what: Damage, is_covered: bool) {
         let finding = Finding {
             object: object.to_string(),
             what,
             is_covered,
         };
-        if !self.findings.contains(&finding) {
+        if self.known.findings.insert(finding.clone()) {
             self.findings.push(finding);
         }
     }
@@ -103,7 +128,7 @@ impl CheckReport {
             what,
             is_covered: true,
         };
-        if !self.leftovers.contains(&leftover) {
+        if self.known.leftovers.insert(leftover.clone()) {
             self.leftovers.push(leftover);
         }
     }
@@ -162,16 +187,31 @@ impl Store {
         choose: impl Fn(&[ContainerId]) -> Option<Vec<ContainerId>>,
     ) -> Result<CheckReport> {
         let _past = self.past_cache();
+        // A process that runs for long has catalogs in memory that may have rotted since in the
+        // storage.
+        self.containers.clear_catalogs();
         let reading = Reading::begin(self, |list| {
             let has = |entry: &&ManifestEntry| entry.backup().is_some_and(|backup| scope.has(backup));
             list.backups().filter(has).map(ManifestEntry::session).collect()
         })?;
         let mut report = CheckReport::default();
-        let structure = structure::check((self, scope), &reading, monitor, &mut report)?;
-        let mut bad = structure.bad;
-        if let Some(chosen) = choose(&structure.containers) {
+        let watch = self.containers.watch_mirror_reads();
+        let mut structure = structure::check((self, scope), &reading, monitor, &mut report)?;
+        let mut bad = std::mem::take(&mut structure.bad);
+        let mut read = |chosen: &[ContainerId]| {
             monitor.begin_part(WorkUnit::Containers, chosen.len() as u64);
-            data::read(self, &chosen, &structure.needs, monitor, &mut report, &mut bad)?;
+            data::read(self, chosen, &structure.needs, monitor, &mut report, &mut bad)
+        };
+        let chosen = choose(&structure.containers).unwrap_or_default();
+        if !chosen.is_empty() {
+            read(&chosen)?;
+        }
+        // A mirror copy hides damage of the first copy. Reading both tells what the damage is. The
+        // chosen ones are sorted, as all containers are.
+        let is_unread = |id: &ContainerId| chosen.binary_search(id).is_err();
+        let hidden: Vec<ContainerId> = watch.take().into_iter().filter(is_unread).collect();
+        if !hidden.is_empty() {
+            read(&hidden)?;
         }
         if !report.is_sound()
             && let Some(id) = reading.forgotten()
@@ -187,10 +227,13 @@ impl Store {
                 });
             }
         }
-        files::find_touched(&reading, &structure.backups, &bad, &mut report)?;
+        files::find_touched(&reading, &structure, &bad, monitor, &mut report)?;
         if !scope.is_whole() {
             report.leftovers.clear();
         }
+        let checked: BTreeSet<SessionId> = structure.backups.iter().map(|snapshot| snapshot.id).collect();
+        report.backups_lost = report.damaged_backups.difference(&checked).count() as u64;
+        report.known = KnownFindings::default();
         // The findings include the damage that the check met on the way.
         drop(self.containers.take_met());
         reading.end(monitor);

@@ -357,8 +357,9 @@ impl Comparison<'_, '_> {
             (old, new) => change.is_content_changed = old != new,
         }
         if change.is_type_changed || change.is_content_changed {
-            self.report.removed.bytes += lens.0;
-            self.report.added.bytes += lens.1;
+            // The bytes of a further name are those of the first one, which may stay.
+            self.report.removed.bytes += old.file_len();
+            self.report.added.bytes += new.file_len();
         }
         Ok(())
     }

@@ -39,16 +39,22 @@ struct UnreadBackup {
 }
 
 #[derive(Serialize)]
-struct DamagedBackup {
+struct DamagedBackup<'a> {
     message_type: &'static str,
     snapshot_id: u64,
     files: Vec<String>,
+    /// Of each file, where its path is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<Vec<Option<&'a [u8]>>>,
+    files_more: u64,
+    listing_unread: bool,
 }
 
 #[derive(Serialize)]
 struct Summary {
     message_type: &'static str,
     backups: u64,
+    backups_known: u64,
     nodes: u64,
     containers: u64,
     containers_read: u64,
@@ -95,6 +101,7 @@ pub(crate) fn run(global: &Global, args: &Check, output: Output) -> Result<Code>
     output.object(&Summary {
         message_type: "summary",
         backups: report.backups,
+        backups_known: report.backups_known(),
         nodes: report.nodes,
         containers: report.containers,
         containers_read: report.containers_read,
@@ -136,15 +143,31 @@ pub(super) fn tell_backups(report: &CheckReport, output: Output) -> Result<()> {
     }
     for backup in &report.damaged_backups {
         output.result(format!("backup {backup} cannot be restored whole"))?;
-        let files = report.damaged_files.get(backup).into_iter().flatten();
-        let files: Vec<String> = files.map(|path| lossy(path)).collect();
+        let paths = report.damaged_files.get(backup).map_or(&[][..], Vec::as_slice);
+        let files: Vec<String> = paths.iter().map(|path| lossy(path)).collect();
         for path in &files {
             output.result(format!("  {path}"))?;
         }
+        let files_more = report.damaged_files_more.get(backup).copied().unwrap_or(0);
+        if files_more > 0 {
+            output.result(format!("  and {}", count(files_more, "more file", "more files")))?;
+        }
+        let listing_unread = report.unread_listings.contains(backup);
+        if listing_unread {
+            output.result("  its listing cannot be read to the end, so more files may be damaged")?;
+        }
+        let is_other = |path: &Vec<u8>| std::str::from_utf8(path).is_err();
+        let path_bytes = paths.iter().any(is_other).then(|| {
+            let bytes = paths.iter().map(|path| is_other(path).then_some(&path[..]));
+            bytes.collect()
+        });
         output.object(&DamagedBackup {
             message_type: "damaged_backup",
             snapshot_id: backup.get(),
             files,
+            path_bytes,
+            files_more,
+            listing_unread,
         })?;
     }
     Ok(())
@@ -179,7 +202,7 @@ fn say_in_words(report: &CheckReport, read_data: ReadData, output: Output) -> Re
     let hurt = if broken == 0 {
         "every backup can be restored whole".to_owned()
     } else {
-        let backups = count(report.backups, "backup", "backups");
+        let backups = count(report.backups_known(), "backup", "backups");
         format!("{broken} of {backups} cannot be restored whole")
     };
     let findings = count(report.findings.len() as u64, "finding", "findings");

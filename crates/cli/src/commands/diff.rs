@@ -88,7 +88,8 @@ fn folder(typed: &BackupPath) -> Result<Vec<u8>> {
 fn print(change: &Change, output: Output) -> Result<()> {
     let is_folder = change.after.or(change.before) == Some(DiffKind::Folder);
     let mut path = change.path.clone();
-    if is_folder {
+    // The root ends in it already.
+    if is_folder && !path.ends_with(b"/") {
         path.push(b'/');
     }
     if output.json {

@@ -43,10 +43,7 @@ impl Target {
             let file = File::options().write(true).open(path).with_context(shown)?;
             return Ok(Self::new(file, None));
         }
-        let mut partial = path.as_os_str().to_owned();
-        partial.push(".onefold-partial");
-        let partial = PathBuf::from(partial);
-        let file = File::create(&partial).with_context(|| partial.display().to_string())?;
+        let (file, partial) = create_partial(path)?;
         Ok(Self::new(file, Some((partial, path.to_owned()))))
     }
 
@@ -70,6 +67,25 @@ impl Target {
         match &self.names {
             Some((_, path)) => path.display().to_string(),
             None => "standard output".to_owned(),
+        }
+    }
+}
+
+/// Creates a file beside `path` that no other dump writes. One that was killed may have left its
+/// file, so the name has a number.
+fn create_partial(path: &Path) -> Result<(File, PathBuf)> {
+    let mut number = 0u64;
+    loop {
+        let mut partial = path.as_os_str().to_owned();
+        if number > 0 {
+            partial.push(format!(".{number}"));
+        }
+        partial.push(".onefold-partial");
+        let partial = PathBuf::from(partial);
+        match File::create_new(&partial) {
+            Ok(file) => return Ok((file, partial)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error).with_context(|| partial.display().to_string()),
         }
     }
 }

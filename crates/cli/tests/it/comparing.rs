@@ -337,3 +337,21 @@ fn a_server_compares_and_searches_the_same() {
     assert_eq!(found.len(), 2, "{found:?}");
     served.end();
 }
+
+/// A further name becomes a link. The bytes of the file are still there, under its first name.
+#[test]
+fn bytes_of_a_further_name_are_not_removed_with_it() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("tree")).unwrap();
+    fs::write(bed.path("tree/first"), "twelve bytes").unwrap();
+    fs::hard_link(bed.path("tree/first"), bed.path("tree/second")).unwrap();
+    settle();
+    bed.ok(["backup", "tree"]);
+    fs::remove_file(bed.path("tree/second")).unwrap();
+    symlink("first", bed.path("tree/second")).unwrap();
+    settle();
+    bed.ok(["backup", "tree"]);
+    let statistics = last(&bed.ok(["diff", "1", "2", "--json"]));
+    assert_eq!(statistics["removed"]["bytes"], 0, "{statistics}");
+    assert_eq!(statistics["added"]["bytes"], 0, "{statistics}");
+}

@@ -121,3 +121,19 @@ fn a_failed_dump_explains_itself_and_exits_with_1() {
     let ran = bed.run(["dump", "latest", "source/empty"]).expect(0);
     assert_eq!(ran.out, b"");
 }
+
+/// Another dump to the same target runs, or was killed: its unfinished file is not touched.
+#[test]
+fn dumps_to_one_target_write_files_of_their_own() {
+    let bed = Bed::new();
+    let files = files(&bed);
+    bed.ok(["backup", "source"]);
+    let other = bed.path("target.onefold-partial");
+    fs::write(&other, "of another dump").unwrap();
+    bed.ok(["dump", "1", "source/large", "--target", "target"]);
+    assert!(fs::read(bed.path("target")).unwrap() == files[3].1);
+    bed.run(["dump", "1", "source/missing", "--target", "target"])
+        .expect(1);
+    assert_eq!(fs::read(&other).unwrap(), b"of another dump");
+    assert!(!bed.path("target.1.onefold-partial").exists());
+}

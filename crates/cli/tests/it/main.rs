@@ -14,6 +14,7 @@ mod backup_options;
 mod backups;
 mod bed;
 mod careful;
+mod checking;
 mod comparing;
 mod control;
 mod copying;

@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::bed::{Bed, Ran, last, lines, noise, settle};
+use crate::checking::flip;
 use crate::served::{Machine, Served, files_below, ran};
 
 const ALL: &str = "write,list,read,forget,hold";
@@ -260,4 +261,28 @@ fn a_backup_heals_the_servers_store() {
     machine.ok(&["check", "--read-data"]);
     machine.ok(&["restore", "1", "-t", "out"]);
     served.end();
+}
+
+/// A server has read a catalog. Then its first copy rots, and the next check finds that.
+#[test]
+fn a_server_finds_what_rots_while_it_runs() {
+    let served = Served::new();
+    let machine = served.machine("one", "web", ALL);
+    fs::create_dir(served.bed.path("src")).unwrap();
+    for number in 0..6 {
+        fs::write(served.bed.path(format!("src/{number}")), noise(700 << 10, number)).unwrap();
+    }
+    settle();
+    machine.ok(&["backup", "src"]);
+    machine.ok(&["check"]);
+    for recipe in files_below(&served.bed, "recipe") {
+        let len = fs::metadata(&recipe).unwrap().len();
+        flip(&recipe, usize::try_from(len).unwrap() - 100);
+    }
+    let checked = machine.run(&["check"]).expect(1);
+    assert!(
+        checked.out().contains("a second copy is good"),
+        "{}",
+        checked.out()
+    );
 }

@@ -3,7 +3,7 @@
 use types::{ContainerId, ObjectName, SessionId};
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Finding {
     /// The object, or the container, and which copy of it.
@@ -17,7 +17,7 @@ pub struct Finding {
 /// The damage of an object or a container. Causes are words, because they come from any layer.
 /// `Display` gives the sentence for people, and [`Damage::kind`] a stable word for programs.
 #[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error, serde::Serialize, serde::Deserialize,
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error, serde::Serialize, serde::Deserialize,
 )]
 #[non_exhaustive]
 pub enum Damage {

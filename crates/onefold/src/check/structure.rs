@@ -34,6 +34,8 @@ pub(super) struct Structure {
     pub(super) containers: Vec<ContainerId>,
     /// The slots of them that backups reach.
     pub(super) needs: Needs,
+    /// Whether a checked node, and everything below it, could be read.
+    pub(super) sound: HashMap<(ChunkLocation, Fingerprint), bool>,
     /// Slots that cannot be read.
     pub(super) bad: BadSlots,
 }
@@ -95,7 +97,12 @@ pub(super) fn check(
             walk.stream(stream, report)?;
         }
     }
-    let Walk { needs, mut bad, .. } = walk;
+    let Walk {
+        sound,
+        needs,
+        mut bad,
+        ..
+    } = walk;
     leave_out_removed(store, &mut named)?;
     named.extend(needs.containers());
     catalogs(store, &named, &needs, report, &mut bad)?;
@@ -104,6 +111,7 @@ pub(super) fn check(
         backups,
         containers,
         needs,
+        sound,
         bad,
     })
 }
@@ -246,9 +254,12 @@ fn catalogs(
         }
         match catalog {
             Ok(view) => {
-                if let Some(what) = without_chunks(store, &view)? {
-                    report.find_if(is_needed, id, what, false);
-                    bad.entry(*id).or_default().push(all_slots());
+                if let Some(lost) = without_chunks(store, &view)? {
+                    let is_needed = needs.has_any(*id, &lost.slots);
+                    report.find_if(is_needed, id, lost.what, lost.slots.is_empty());
+                    if !lost.slots.is_empty() {
+                        bad.entry(*id).or_default().extend(lost.slots);
+                    }
                 }
             }
             Err(error) if refuses_container(&error) => return Err(error.into()),
@@ -262,10 +273,24 @@ fn catalogs(
     Ok(())
 }
 
-/// The error of the object that holds a trimmed container's chunks: it has neither of its names, or
-/// cannot be looked up.
-fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<Damage>> {
-    let Some(body) = view.body() else {
+/// Damage of the object that holds a trimmed container's chunks.
+struct LostChunks {
+    what: Damage,
+    /// The slots that it costs.
+    slots: Vec<SlotRange>,
+}
+
+impl LostChunks {
+    fn all(what: Damage) -> Self {
+        let slots = vec![all_slots()];
+        Self { what, slots }
+    }
+}
+
+/// What is wrong with the object that holds a trimmed container's chunks: it has neither of its
+/// names, has another length than its container records, or cannot be looked up.
+fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<LostChunks>> {
+    let (Some(body), Some(recorded)) = (view.body(), view.body_len()) else {
         return Ok(None);
     };
     let (own, former) = (names::body(view.id(), body), names::container(view.id(), body));
@@ -273,18 +298,26 @@ fn without_chunks(store: &Store, view: &CatalogView) -> Result<Option<Damage>> {
     for name in [&own, &former, &own] {
         match store.env.storage.head(name) {
             Err(env::StorageError::NotFound { .. }) => {}
-            Ok(_) => return Ok(None),
+            Ok(head) if head.len == recorded => return Ok(None),
+            Ok(head) => {
+                let len = head.len;
+                let what = Damage::container(format!(
+                    "the object that its chunks are in has {len} bytes, and had {recorded}: {name}"
+                ));
+                let slots = view.slots_beyond(len);
+                return Ok(Some(LostChunks { what, slots }));
+            }
             Err(error) if refuses(&error) => return Err(error.into()),
-            Err(error) => return Ok(Some(Damage::container(error))),
+            Err(error) => return Ok(Some(LostChunks::all(Damage::container(error)))),
         }
     }
     // It is not missing either if its generation was replaced meanwhile.
     let generation = names::container(view.id(), view.generation());
     match store.env.storage.head(&generation) {
         Err(env::StorageError::NotFound { .. }) => Ok(None),
-        Ok(_) => Ok(Some(Damage::BodyMissing { body: own })),
+        Ok(_) => Ok(Some(LostChunks::all(Damage::BodyMissing { body: own }))),
         Err(error) if refuses(&error) => Err(error.into()),
-        Err(error) => Ok(Some(Damage::container(error))),
+        Err(error) => Ok(Some(LostChunks::all(Damage::container(error)))),
     }
 }
 

@@ -10,6 +10,7 @@ mod damage_support;
 mod archival_window;
 mod caches;
 mod capping;
+mod check;
 mod copies;
 mod copy;
 mod copy_meanwhile;

@@ -251,6 +251,25 @@ fn a_lost_body_is_found_and_stops_nothing() {
     assert_restores_bytes(&store, &snapshot(&store, again.id), name, &bytes, "after pruning");
 }
 
+#[test]
+fn a_body_that_became_shorter_is_found_without_reading_it() {
+    let (machine, first, (second, ..)) = filled(2);
+    forget(&machine.open(), first);
+    pruned(&machine, 4, 40 << 10, "by trimming");
+    let cut = bodies(&machine)[0].clone();
+    assert!(
+        machine
+            .storage
+            .damage(&cut, |bytes| bytes.truncate(bytes.len() / 8))
+    );
+    let store = machine.beside(6).open();
+    let report = store.check(ReadData::None, &Monitor::default()).unwrap();
+    let is_of_it = |finding: &onefold::Finding| finding.what.to_string().contains(cut.as_str());
+    let found = report.findings.iter().find(|finding| is_of_it(finding));
+    assert!(found.is_some_and(|finding| !finding.is_covered), "{report:?}");
+    assert!(report.damaged_backups.contains(&second), "{report:?}");
+}
+
 /// A process that slept puts its generation, whose number is free again. The body has another name.
 #[test]
 fn a_late_generation_under_a_bodys_former_name_leaves_the_body_whole() {
