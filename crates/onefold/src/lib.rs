@@ -57,6 +57,7 @@ mod heal;
 mod hosted;
 mod image;
 mod index_rebuild;
+mod keys;
 mod monitor;
 pub mod operations;
 mod optimize;
@@ -130,6 +131,7 @@ pub use ingest::{
     IngestOptions, Keeps, LookupMemory, QueueStats, ReaderSource, SLOW_LINE_LEVEL, StageStats, StreamPiece,
     StreamSource, VerifiedKnown, VerifyKnown,
 };
+pub use keys::KeyInfo;
 pub use monitor::{Monitor, RestoreFate, WorkUnit};
 pub use optimize::{
     DueBackup, DueRepair, Expired, HeldBackup, OptimizePreview, OptimizeReport, OptimizeRequest, Optimized,
@@ -151,7 +153,7 @@ pub use settings::SettingsChange;
 pub use shares::{SeriesShare, Shares};
 pub use snapshots::{Snapshot, SnapshotList};
 pub use stats::{BackupLayout, KindStats, MEASURED_ASSEMBLY_BYTES, StoreStats};
-pub use store::{InitOptions, KeyInfo, OpenOptions, Store};
+pub use store::{InitOptions, OpenOptions, Store};
 pub use tree::order::is_within;
 pub use tree::{
     Doubt, ExcludeBuilder, Excludes, Overwrite, Owners, PatternDoubt, Sparse, TreeError, TypedPath,
