@@ -62,7 +62,7 @@ impl Forgotten {
             place: OfferedPlace::Stored(self.chunk),
         };
         // Another segment than the stored one, which the store would find by itself.
-        offered(segment(terms, vec![child.clone(), child]))
+        offered(segment(terms, vec![child, child]))
     }
 
     fn copied(&self, terms: &Terms) -> Sent {
@@ -164,7 +164,7 @@ fn what_may_be_removed_is_stored_again() {
             let pruning = scope.spawn(|| forgotten.prune());
             while !forgotten.is_answered() {
                 assert!(!pruning.is_finished());
-                thread::sleep(Duration::from_millis(20));
+                SystemClock.sleep(Duration::from_millis(20));
             }
             client.submit(vec![its_chunks]);
             let verdicts = client.verdicts_until(|verdict| *verdict == Verdict::Done);
