@@ -143,14 +143,18 @@ mod tests {
     /// Half of a million equal ones took minutes.
     #[test]
     fn equal_bits_cost_no_more_than_sorting() {
-        for count in [600, 500_000] {
+        for count in [600_u32, 500_000] {
             let all = |n: u64| match n % 3 {
                 0 => fingerprint(7, 7),
                 1 => fingerprint(7, n),
                 _ => fingerprint(n << 40, n),
             };
-            let table =
-                FingerprintTable::new((0..count).map(|n| all(n as u64)).collect::<Vec<_>>().into_iter());
+            let table = FingerprintTable::new(
+                (0..count)
+                    .map(|n| all(u64::from(n)))
+                    .collect::<Vec<_>>()
+                    .into_iter(),
+            );
             assert_eq!(table.sorted.is_empty(), count == 600);
             for n in [0, 1, 2, 3, 4, 5, 100, 599] {
                 let wanted = all(n);
@@ -158,9 +162,7 @@ mod tests {
                     .positions(&wanted)
                     .filter(|position| all(u64::from(*position)) == wanted)
                     .collect();
-                let expected: Vec<u32> = (0..count as u32)
-                    .filter(|at| all(u64::from(*at)) == wanted)
-                    .collect();
+                let expected: Vec<u32> = (0..count).filter(|at| all(u64::from(*at)) == wanted).collect();
                 assert_eq!(found, expected, "{n} of {count}");
             }
             assert!(
