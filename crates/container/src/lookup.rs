@@ -52,13 +52,13 @@ impl SlotTable {
 }
 
 const EMPTY: u32 = u32::MAX;
-/// A table takes so many probes for each fingerprint while it is built, at most. Honest ones take
-/// less than two, besides what repeats of a chunk take.
+/// Building a table takes at most so many probes for each of its places. Distinct fingerprints
+/// take less than one. Those of equal bits take the square of their number.
 const PROBES_MAX: u64 = 256;
 
 /// Maps fingerprints to positions. It uses open addressing by the bits that indexes keep, and is at
-/// most half full. So the usual answer (not here) takes one or two probes. A catalog with very many
-/// fingerprints of the same bits, as only somebody hostile makes it, is sorted instead.
+/// most half full. So the usual answer (not here) takes one or two probes. If a catalog has one
+/// chunk very often, or somebody hostile made it, the positions are sorted instead.
 #[derive(Debug)]
 pub struct FingerprintTable {
     positions: Vec<u32>,

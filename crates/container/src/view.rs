@@ -228,8 +228,9 @@ impl CatalogView {
     #[must_use]
     pub fn slots_beyond(&self, len: u64) -> Vec<SlotRange> {
         let rows = self.rows().iter().zip(0u32..);
-        let beyond =
-            rows.filter(|(row, _)| row.entry_count > 0 && row.offset + u64::from(row.stored_len) > len);
+        let beyond = rows.filter(|(row, _)| {
+            row.entry_count > 0 && row.offset.saturating_add(u64::from(row.stored_len)) > len
+        });
         let regions = beyond.filter_map(|(_, number)| RegionIndex::new(number).ok());
         regions.flat_map(|region| self.slots_in(region)).collect()
     }

@@ -187,9 +187,6 @@ impl Store {
         choose: impl Fn(&[ContainerId]) -> Option<Vec<ContainerId>>,
     ) -> Result<CheckReport> {
         let _past = self.past_cache();
-        // A process that runs for long has catalogs in memory that may have rotted since in the
-        // storage.
-        self.containers.clear_catalogs();
         let reading = Reading::begin(self, |list| {
             let has = |entry: &&ManifestEntry| entry.backup().is_some_and(|backup| scope.has(backup));
             list.backups().filter(has).map(ManifestEntry::session).collect()

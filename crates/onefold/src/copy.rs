@@ -26,8 +26,7 @@ use format::config::Settings;
 use format::manifest::{Backup, Origin, SeriesName, StreamRole};
 use format::series::Layout;
 use ingest::{Client, Sent, Terms};
-use recipe::{NodeSource, RecipeError, StoreReader, TreeRoot};
-use restore::RestoreError;
+use recipe::{NodeSource, StoreReader, TreeRoot};
 use types::SessionId;
 
 use crate::backup_options::{BackupOptions, Original};
@@ -37,15 +36,15 @@ use crate::repository::{Beginning, ParentChoice, Pinned, Repository, RunningBack
 use crate::settings::SettingsChange;
 use crate::snapshots::Snapshot;
 use crate::streams::{self, role};
-use fault::{CopyFault, may_be_of_earlier};
+use fault::{CopyFault, is_of_whole_source, may_be_of_earlier};
 use relay::Relay;
 pub use report::{Copied, CopyReport, CopyRequest, CopyStep, NotCopied};
 use reread::{CopiedStream, Earlier, Reread};
 use selection::Selection;
 
 /// Copies backups from one repository to another, the oldest first. If data of one cannot be read,
-/// or one was forgotten meanwhile, it continues with the others. Of two runs at once the second one
-/// to finish a backup makes no copy.
+/// or one was forgotten meanwhile, it continues with the others. What another run has copied some
+/// seconds before is not copied again.
 ///
 /// # Errors
 /// If a named backup does not exist; of the destination; if the source cannot be read at all, or
@@ -337,8 +336,8 @@ impl Copying<'_> {
     fn failed(&self, pinned: &dyn Pinned, snapshot: &Snapshot, fault: CopyFault) -> Result<Outcome> {
         let (error, lost) = match fault {
             CopyFault::Other(error) => return Err(error),
-            // The destination's connection is not to blame: it need not be made again.
-            CopyFault::Source { error, .. } if is_of_reader(&error) || error.is_outage() => {
+            // The connection to the destination is not to blame, and need not be made again.
+            CopyFault::Source { error, .. } if is_of_whole_source(&error) => {
                 let why = Box::new(error);
                 return Err(Error::SourceOutage { why });
             }
@@ -410,15 +409,6 @@ impl Copying<'_> {
         options.original = Some(Arc::new(original));
         options
     }
-}
-
-/// Whether the failure is of the reader itself, so that no other backup can be read either.
-fn is_of_reader(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Recipe(RecipeError::Other(_))
-            | Error::Restore(RestoreError::NoMore(_) | RestoreError::Recipe(RecipeError::Other(_)))
-    )
 }
 
 /// Whether both stores cut and fingerprint alike. A source that does not say how it cuts has the

@@ -40,12 +40,13 @@ impl Store {
         Ok(listed.map(Warning::container_damaged).collect())
     }
 
-    /// Does the same for a caller that has failed already: passes the warnings to the monitor, and
-    /// gives up if the storage fails too.
-    pub(crate) fn note_met(&self, monitor: &Monitor) {
-        for warning in self.record_met().unwrap_or_default() {
-            monitor.add_note(warning);
-        }
+    /// Does the same for a caller whose own work is done, or has failed: it is not an error if the
+    /// storage fails now.
+    pub(crate) fn note_met(&self) -> Vec<Warning> {
+        self.record_met().unwrap_or_else(|error| {
+            let why = error.to_string();
+            vec![Warning::MetNotListed { why }]
+        })
     }
 
     /// Like [`Self::record_met`], for at most so many containers. It drops the others. Returns the

@@ -154,16 +154,21 @@ impl Store {
         drop(heartbeats);
         let ended = session.end().map(drop).map_err(Error::from);
         let done = done.and(ended);
+        // Damage of the backups that it read: the next one need not meet it again.
+        let is_interrupted = matches!(done, Err(Error::Reclaim(ReclaimError::Interrupted)));
+        let met = if is_interrupted {
+            Vec::new()
+        } else {
+            self.note_met()
+        };
         if done.is_ok() {
-            // Damage of the backups that it read: the next one need not meet it again.
-            report.warnings.extend(self.record_met()?);
-        } else if !matches!(done, Err(Error::Reclaim(ReclaimError::Interrupted))) {
-            self.note_met(monitor);
-        }
-        if done.is_err() {
-            for expired in &report.expired {
-                monitor.add_note(Warning::ExpiredAllTheSame { backup: expired.id });
-            }
+            report.warnings.extend(met);
+        } else {
+            let expired = report.expired.iter();
+            let expired = expired.map(|expired| Warning::ExpiredAllTheSame { backup: expired.id });
+            met.into_iter()
+                .chain(expired)
+                .for_each(|note| monitor.add_note(note));
         }
         done.map(|()| report)
     }

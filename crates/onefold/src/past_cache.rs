@@ -21,10 +21,14 @@ impl Store {
     }
 
     /// Passes the cache while the returned value exists, also for what it has put into memory.
+    /// Without a cache, catalogs leave memory all the same: a process that runs for long has some
+    /// that may have rotted in the storage since.
     pub(crate) fn past_cache(&self) -> Option<PastCache<'_>> {
-        let past = self.cache.as_ref()?.pass();
+        let past = self.cache.as_ref().map(|cache| cache.pass());
         self.containers.clear_catalogs();
-        self.nodes().clear();
-        Some(past)
+        if past.is_some() {
+            self.nodes().clear();
+        }
+        past
     }
 }

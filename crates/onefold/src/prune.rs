@@ -98,7 +98,6 @@ impl Store {
     pub fn prune(&self, options: &PruneOptions, monitor: &Monitor) -> Result<(PruneReport, Vec<Warning>)> {
         self.ensure_writable()?;
         let _past = self.past_cache();
-        self.containers.clear_catalogs();
         let (done, was_full) = self.with_reserve(|was_full| {
             let index = self.index()?;
             let mut options = options.clone();
@@ -200,7 +199,9 @@ impl Store {
         let done = match work(&context) {
             Err(error) => {
                 if index.is_some() && !matches!(error, ReclaimError::Interrupted) {
-                    self.note_met(monitor);
+                    self.note_met()
+                        .into_iter()
+                        .for_each(|note| monitor.add_note(note));
                 }
                 return Err(error.into());
             }

@@ -230,12 +230,7 @@ impl<'a> Reading<'a> {
     /// Ends the session. Passes warnings to the monitor.
     pub(crate) fn end(mut self, monitor: &Monitor) {
         let mut notes = std::mem::take(&mut self.notes);
-        match self.store.record_met() {
-            Ok(said) => notes.extend(said),
-            Err(error) => notes.push(Warning::MetNotListed {
-                why: error.to_string(),
-            }),
-        }
+        notes.extend(self.store.note_met());
         match self.pin.take().map(|(session, _)| session.end()) {
             None | Some(Ok(ReadEnd::Clean)) => {}
             Some(Ok(ReadEnd::Elsewhere(how))) => notes.push(Warning::PinLost { how: how.to_string() }),

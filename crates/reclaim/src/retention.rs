@@ -64,6 +64,7 @@ pub struct Candidate {
     pub is_squeezed: bool,
     /// Whether it is the newest of its series, and the storage's clock went far ahead of the
     /// source's before it (`stretched`).
+    #[serde(default)]
     pub is_ahead: bool,
     /// Its tags, sorted.
     pub tags: Vec<String>,

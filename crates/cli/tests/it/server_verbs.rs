@@ -239,17 +239,21 @@ fn the_server_prunes_what_machines_forget() {
     served.end();
 }
 
-/// A check of one machine finds damage, and its next backup heals it.
-#[test]
-fn a_backup_heals_the_servers_store() {
-    let served = Served::new();
-    let machine = served.machine("one", "web", ALL);
+fn back_up_six_files(served: &Served, machine: &Machine<'_>) {
     fs::create_dir(served.bed.path("src")).unwrap();
     for number in 0..6 {
         fs::write(served.bed.path(format!("src/{number}")), noise(700 << 10, number)).unwrap();
     }
     settle();
     machine.ok(&["backup", "src"]);
+}
+
+/// A check of one machine finds damage, and its next backup heals it.
+#[test]
+fn a_backup_heals_the_servers_store() {
+    let served = Served::new();
+    let machine = served.machine("one", "web", ALL);
+    back_up_six_files(&served, &machine);
     let data = files_below(&served.bed, "data").into_iter();
     let victim = data.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
     let mut bytes = fs::read(&victim).unwrap();
@@ -268,12 +272,7 @@ fn a_backup_heals_the_servers_store() {
 fn a_server_finds_what_rots_while_it_runs() {
     let served = Served::new();
     let machine = served.machine("one", "web", ALL);
-    fs::create_dir(served.bed.path("src")).unwrap();
-    for number in 0..6 {
-        fs::write(served.bed.path(format!("src/{number}")), noise(700 << 10, number)).unwrap();
-    }
-    settle();
-    machine.ok(&["backup", "src"]);
+    back_up_six_files(&served, &machine);
     machine.ok(&["check"]);
     for recipe in files_below(&served.bed, "recipe") {
         let len = fs::metadata(&recipe).unwrap().len();

@@ -10,6 +10,10 @@ use types::{ObjectName, UnixNanos};
 
 use crate::{ObjectMeta, StorageError};
 
+/// How this crate opens a file that somebody else may have put there: it follows no link, and does
+/// not wait for the other end of a pipe.
+pub(super) const UNTRUSTED: i32 = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+
 /// Converts an error of the system to one of the storage.
 pub(super) fn io_error(action: &'static str, name: &str, error: io::Error) -> StorageError {
     let name = name.to_owned();

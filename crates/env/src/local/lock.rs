@@ -13,12 +13,12 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use types::ObjectName;
 
 use super::LocalStorage;
-use super::files::{absent, io_error};
+use super::files::{UNTRUSTED, absent, io_error};
 use super::host::{Host, Reach, is_of_one_machine};
 use crate::unlock::unlock;
 use crate::{Clock, LockState, ProcessLock, StorageError, SystemClock};
@@ -57,13 +57,12 @@ fn is_denied(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Opens a lock's file. A link is not followed, and a pipe of this name holds nobody up.
+/// Opens a lock's file.
 fn open_lock(path: &Path, writes: bool) -> io::Result<File> {
-    let how = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     OpenOptions::new()
         .read(true)
         .write(writes)
-        .custom_flags(how.bits().cast_signed())
+        .custom_flags(UNTRUSTED)
         .open(path)
 }
 

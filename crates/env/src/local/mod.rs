@@ -53,7 +53,7 @@ use crate::plain::{folder_prefix, folders_in};
 use crate::{AlignedBuffer, LockState, ObjectBytes, ObjectMeta, ProcessLock, Storage, StorageError};
 use barrier::Barrier;
 use direct::{Direct, Wrote};
-use files::{absent, create_durably, io_error, object_meta, read_at, write_parts};
+use files::{UNTRUSTED, absent, create_durably, io_error, object_meta, read_at, write_parts};
 use host::Host;
 use listing::Found;
 use reading::DirectReads;
@@ -235,11 +235,9 @@ impl LocalStorage {
 
     /// Opens an object for reading, and records that it was seen or missed.
     fn open_object(&self, name: &ObjectName) -> Result<(File, Metadata), StorageError> {
-        // Whatever kind of file has an object's name, opening it must not block.
-        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let opened = OpenOptions::new()
             .read(true)
-            .custom_flags(flags)
+            .custom_flags(UNTRUSTED)
             .open(self.path(name));
         let opened = opened.and_then(|file| {
             let metadata = file.metadata()?;

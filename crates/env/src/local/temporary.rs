@@ -170,8 +170,8 @@ impl Temporaries {
         })
     }
 
-    /// Removes the folders of dead processes. Whoever may write to the store may have put anything
-    /// here: no link is followed, and only files with names that this program gives are removed.
+    /// Removes the folders of dead processes. A user who may write to the store can put any entry
+    /// here. So this follows no link, and removes only files that have names of temporary ones.
     pub(super) fn sweep(&self) {
         let Ok(parent) = open_folder(CWD, &self.parent) else {
             return;
@@ -224,9 +224,7 @@ fn names_in(folder: &OwnedFd) -> Vec<CString> {
         return Vec::new();
     };
     let names = entries.flatten().map(|entry| entry.file_name().to_owned());
-    names
-        .filter(|name| !matches!(name.to_bytes(), b"." | b".."))
-        .collect()
+    names.collect()
 }
 
 /// Removes the files and then the folder, `alive` last.
@@ -272,7 +270,7 @@ mod tests {
         assert_eq!(fs::read_dir(store.path().join(".tmp")).unwrap().count(), 0);
     }
 
-    /// Who may write to the store could point to any folder of whoever opens it.
+    /// A user who may write to the store could link to any folder of the user who opens it.
     #[test]
     fn a_link_is_not_followed() {
         let elsewhere = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ use std::path::Path;
 use types::{ByteRange, ObjectName};
 
 use super::LocalStorage;
-use super::files::{absent, io_error};
+use super::files::{UNTRUSTED, absent, io_error};
 use super::tracker::FileId;
 use crate::StorageError;
 
@@ -136,7 +136,7 @@ impl LocalStorage {
     fn open_to_trim(&self, name: &ObjectName) -> io::Result<File> {
         OpenOptions::new()
             .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
+            .custom_flags(UNTRUSTED)
             .open(self.path(name))
     }
 

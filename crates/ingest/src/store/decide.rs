@@ -276,7 +276,9 @@ impl DecideStage {
                 let brief = (fingerprint, len);
                 let open = |at| {
                     let chunks = self.opening.chunks(&session, brief, at)?;
-                    Ok(chunks.map(opened))
+                    Ok(chunks.map(|chunks| {
+                        children_with(chunks, |number, _| Bytes::Read(ChunkBytes::Opened(number)))
+                    }))
                 };
                 if self
                     .dedup
@@ -342,18 +344,10 @@ impl DecideStage {
             len,
         };
         let children = open_node(&self.session.nodes, &root).map_err(IngestError::Previous)?;
-        let children = children.into_iter().map(|child| SegmentChild {
-            fingerprint: child.fingerprint,
-            len: child.logical_len,
-            bytes: match child.place {
-                Place::At(at) => Bytes::Stored(at),
-                Place::Zeros => Bytes::Zeros,
-            },
-        });
         let segment = Segment {
             fingerprint,
             len,
-            children: children.collect(),
+            children: children_with(children, |_, at| Bytes::Stored(at)),
         };
         let session = Arc::clone(&self.session);
         self.dedup
@@ -385,13 +379,17 @@ impl DecideStage {
     }
 }
 
-/// The chunks of a segment that the store has opened, as if the client had offered them.
-fn opened(chunks: Vec<Child>) -> Vec<SegmentChild<ChunkBytes>> {
+/// The chunks of a segment that the store has opened, as if the client had offered them. `bytes`
+/// says for the n-th one, at this place, where its bytes come from.
+fn children_with(
+    chunks: Vec<Child>,
+    bytes: impl Fn(u32, ChunkLocation) -> Bytes<ChunkBytes>,
+) -> Vec<SegmentChild<ChunkBytes>> {
     let chunks = (0..).zip(chunks).map(|(number, child)| SegmentChild {
         fingerprint: child.fingerprint,
         len: child.logical_len,
         bytes: match child.place {
-            Place::At(_) => Bytes::Read(ChunkBytes::Opened(number)),
+            Place::At(at) => bytes(number, at),
             Place::Zeros => Bytes::Zeros,
         },
     });

@@ -29,9 +29,12 @@ pub(crate) struct Lookup<'a> {
 impl StoreSession {
     /// Whether the backup may refer to these slots: none was reclaimed, or is known to be bad.
     pub(super) fn has(&self, view: &ReclaimView, container: ContainerId, slots: SlotRange) -> bool {
-        view.is_whole(container, slots)
-            && self.existence.stands(container)
-            && !self.is_rotten(container, slots)
+        self.keeps(view, container, slots) && !self.is_rotten(container, slots)
+    }
+
+    /// Whether reclamation leaves these slots.
+    fn keeps(&self, view: &ReclaimView, container: ContainerId, slots: SlotRange) -> bool {
+        view.is_whole(container, slots) && self.existence.stands(container)
     }
 
     /// Begins a look-up.
@@ -54,20 +57,12 @@ impl Holdings for Lookup<'_> {
     }
 
     fn is_removed(&self, at: ChunkLocation) -> bool {
-        self.is_removed_in(at.container, SlotRange::one(at.slot))
+        !self.keeps(at.container, SlotRange::one(at.slot))
     }
 
     fn keeps_segment(&self, at: ChunkLocation) -> bool {
-        let is_kept = |entry: &NodeEntry| match *entry {
-            NodeEntry::Zeros { .. } => true,
-            NodeEntry::Forward { .. } => false,
-            NodeEntry::Run {
-                container,
-                first,
-                count,
-                ..
-            } => SlotRange::new(first, count).is_some_and(|slots| !self.is_removed_in(container, slots)),
-        };
+        let is_kept =
+            |entry: &NodeEntry| refers_only_to(entry, |container, slots| self.keeps(container, slots));
         let node = || self.session.nodes.node(at);
         !self.is_removed(at)
             && node().is_ok_and(|node| node.level == SEGMENT_LEVEL && node.entries.iter().all(is_kept))
@@ -84,7 +79,7 @@ impl Holdings for Lookup<'_> {
         fingerprint: &Fingerprint,
     ) -> Result<Option<(KnownNode, Arc<Node>)>, IngestError> {
         let found = self.find_node(segments, fingerprint, |node| {
-            node.level.get() == 1 && node.entries.iter().all(|entry| self.is_whole(entry))
+            node.level == SEGMENT_LEVEL && node.entries.iter().all(|entry| self.is_whole(entry))
         })?;
         Ok(found.map(|(location, node)| {
             let known = KnownNode {
@@ -128,8 +123,8 @@ impl Lookup<'_> {
         Ok(nodes.find(|(_, node)| is_wanted(node)))
     }
 
-    fn is_removed_in(&self, container: ContainerId, slots: SlotRange) -> bool {
-        !self.permit.view().is_whole(container, slots) || !self.session.existence.stands(container)
+    fn keeps(&self, container: ContainerId, slots: SlotRange) -> bool {
+        self.session.keeps(self.permit.view(), container, slots)
     }
 
     /// Whether a committed manifest names the container of a node.
@@ -138,18 +133,26 @@ impl Lookup<'_> {
     }
 
     fn is_whole(&self, entry: &NodeEntry) -> bool {
-        match *entry {
-            NodeEntry::Zeros { .. } => true,
-            NodeEntry::Forward { .. } => false,
-            NodeEntry::Run {
-                container,
-                first,
-                count,
-                ..
-            } => {
-                let slots = SlotRange::new(first, count);
-                slots.is_some_and(|slots| self.session.has(self.permit.view(), container, slots))
-            }
-        }
+        refers_only_to(entry, |container, slots| {
+            self.session.has(self.permit.view(), container, slots)
+        })
+    }
+}
+
+/// Whether all slots are there to which an entry of a segment's node refers. A forward is not:
+/// whoever refers to it would depend on another backup.
+pub(super) fn refers_only_to(
+    entry: &NodeEntry,
+    are_there: impl FnOnce(ContainerId, SlotRange) -> bool,
+) -> bool {
+    match *entry {
+        NodeEntry::Zeros { .. } => true,
+        NodeEntry::Forward { .. } => false,
+        NodeEntry::Run {
+            container,
+            first,
+            count,
+            ..
+        } => SlotRange::new(first, count).is_some_and(|slots| are_there(container, slots)),
     }
 }

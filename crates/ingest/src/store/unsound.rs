@@ -14,6 +14,7 @@ use recipe::{NodeSource, RangeWalker, SEGMENT_LEVEL, TreeRoot, child_nodes};
 use session::ReclaimView;
 use types::{ByteRange, SlotRange};
 
+use crate::store::lookups::refers_only_to;
 use crate::store::session::StoreSession;
 
 /// A node, and its offset in the stream.
@@ -148,25 +149,13 @@ impl Judge<'_> {
     }
 
     fn is_there(&self, entry: &NodeEntry) -> bool {
-        match *entry {
-            NodeEntry::Zeros { .. } => true,
-            NodeEntry::Forward { .. } => false,
-            NodeEntry::Run {
-                container,
-                first,
-                count,
-                ..
-            } => {
-                let Some(slots) = SlotRange::new(first, count) else {
-                    return false;
-                };
-                // It should exist, because this session has declared the backup that refers to it.
-                if self.view.is_whole(container, slots) && !self.session.existence.stands(container) {
-                    self.session.containers().note_met(container);
-                }
-                self.session.has(&self.view, container, slots)
-                    && (!self.session.is_suspect() || self.session.existence.has_catalog(container))
+        refers_only_to(entry, |container, slots| {
+            // It should exist, because this session has declared the backup that refers to it.
+            if self.view.is_whole(container, slots) && !self.session.existence.stands(container) {
+                self.session.containers().note_met(container);
             }
-        }
+            self.session.has(&self.view, container, slots)
+                && (!self.session.is_suspect() || self.session.existence.has_catalog(container))
+        })
     }
 }

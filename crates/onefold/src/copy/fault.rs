@@ -73,6 +73,17 @@ impl From<Error> for CopyFault {
     }
 }
 
+/// Whether the source as a whole cannot be read now: its storage refuses or is gone, or the reader
+/// itself fails. Then no other backup can be read either, and nothing is known to be damaged.
+pub(super) fn is_of_whole_source(error: &Error) -> bool {
+    let is_of_reader = matches!(
+        error,
+        Error::Recipe(RecipeError::Other(_))
+            | Error::Restore(RestoreError::NoMore(_) | RestoreError::Recipe(RecipeError::Other(_)))
+    );
+    is_of_reader || error.is_outage()
+}
+
 /// Whether a copy without an earlier one to build upon may succeed. A refused setting may be one of
 /// the copy itself: then the second attempt is refused for it, too. So may what a server refuses
 /// before anything was sent.

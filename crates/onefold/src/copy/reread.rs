@@ -19,8 +19,7 @@ use recipe::{
 use restore::{AssembleOptions, BackupListing, Entries, RestoreError, Sink, Wanted, read_ranges};
 use types::ByteRange;
 
-use super::fault::{CopyFault, LostRange};
-use super::is_of_reader;
+use super::fault::{CopyFault, LostRange, is_of_whole_source};
 use crate::error::Error;
 use crate::monitor::Monitor;
 
@@ -150,9 +149,7 @@ impl Reread<'_> {
         for gap in Gaps::new(self.from, &earlier.source, root) {
             let gap = match gap.map_err(Error::from) {
                 Ok(gap) => gap,
-                Err(error) if is_of_reader(&error) || error.is_outage() => {
-                    return Err(CopyFault::of_source(error));
-                }
+                Err(error) if is_of_whole_source(&error) => return Err(CopyFault::of_source(error)),
                 // Nodes of either backup cannot be read. If they are of the earlier one alone,
                 // this one is whole.
                 Err(_) => {

@@ -19,9 +19,10 @@ use super::Candidate;
 /// This many squeezed steps in a row are no accident.
 const STEPS_MIN: usize = 2;
 /// The shortest period that a rule knows: no rule can distinguish times that are closer together.
-const SPREAD_NANOS_MIN: i64 = 3_600_000_000_000;
-/// In a squeezed step the storage's clock moves at most by the source's step divided by this.
-const SQUEEZED_BY: i64 = 4;
+pub(super) const SPREAD_NANOS_MIN: i64 = 3_600_000_000_000;
+/// A wrong clock of a source is at most so many times too fast or too slow. In a squeezed step the
+/// storage's clock moves at most by the source's step divided by this.
+pub(super) const TOO_FAST_MAX: i64 = 4;
 
 /// Marks the squeezed backups of a series. They come in the order of sessions, with straightened
 /// commit times.
@@ -47,7 +48,7 @@ fn is_squeezed(step: &[Candidate], own: &[UnixNanos]) -> bool {
     let [own_from, own_to] = own else { return false };
     let source = own_to.get().saturating_sub(own_from.get());
     let storage = to.committed_at.get().saturating_sub(from.committed_at.get());
-    source > 0 && storage <= source / SQUEEZED_BY
+    source > 0 && storage <= source / TOO_FAST_MAX
 }
 
 /// The first and the last of some times.

@@ -14,15 +14,14 @@
 use types::UnixNanos;
 
 use super::Candidate;
+use super::squeezed::{SPREAD_NANOS_MIN, TOO_FAST_MAX};
 
-/// No rule distinguishes times that are closer together.
-const NANOS_MIN: i64 = 3_600_000_000_000;
-/// A stretched age is at least this many times the age by the source's clock.
-const STRETCHED_BY: i64 = 4;
-
-/// An age by the storage's clock, and by the source's.
-fn is_stretched(storage: i64, own: i64) -> bool {
-    own > 0 && storage.saturating_sub(own) >= NANOS_MIN && own <= storage / STRETCHED_BY
+/// Whether the age of a backup is stretched, given the times of the newest one and of this one by
+/// the storage's clock and by the source's.
+fn is_stretched(storage: [UnixNanos; 2], own: [UnixNanos; 2]) -> bool {
+    let age = |[newest, one]: [UnixNanos; 2]| newest.get().saturating_sub(one.get());
+    let (storage, own) = (age(storage), age(own));
+    own > 0 && storage.saturating_sub(own) >= SPREAD_NANOS_MIN && own <= storage / TOO_FAST_MAX
 }
 
 /// Marks the newest backup of a series if it is ahead. They come in the order of sessions, with
@@ -31,14 +30,12 @@ pub(super) fn mark(series: &mut [Candidate], own: &[UnixNanos]) {
     let Some((newest, before)) = series.split_last_mut() else {
         return;
     };
-    let since = |newest: UnixNanos, time: UnixNanos| newest.get().saturating_sub(time.get());
     let own_newest = own[before.len()];
     for (at, one) in before.iter().enumerate().rev() {
         if own[at] >= own[at + 1] {
             return;
         }
-        let storage = since(newest.committed_at, one.committed_at);
-        if is_stretched(storage, since(own_newest, own[at])) {
+        if is_stretched([newest.committed_at, one.committed_at], [own_newest, own[at]]) {
             newest.is_ahead = true;
             return;
         }
@@ -47,7 +44,9 @@ pub(super) fn mark(series: &mut [Candidate], own: &[UnixNanos]) {
 
 /// Whether a backup seems older than it is, because the newest one of its group is ahead.
 pub(super) fn seems_old(one: &Candidate, newest: &Candidate) -> bool {
-    let storage = newest.committed_at.get().saturating_sub(one.committed_at.get());
-    let own = newest.own_at.get().saturating_sub(one.own_at.get());
-    newest.is_ahead && is_stretched(storage, own)
+    newest.is_ahead
+        && is_stretched(
+            [newest.committed_at, one.committed_at],
+            [newest.own_at, one.own_at],
+        )
 }

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::squeezed_tests::{DAY, MINUTE, SOME_DAY, assert_told, decide_as, histories};
+use super::squeezed_tests::{
+    DAY, SOME_DAY, are_apart, assert_told, daily, decide_as, histories, series, without_battery,
+};
 use super::*;
 
 fn within(days: i64) -> Policy {
@@ -16,7 +18,7 @@ fn within(days: i64) -> Policy {
 }
 
 /// Daily backups; at the last ones the storage's clock was ahead by this.
-fn daily(count: i64, last: i64, ahead: i64) -> Vec<(i64, i64)> {
+fn history(count: i64, last: i64, ahead: i64) -> Vec<(i64, i64)> {
     let one = |day| {
         let own = SOME_DAY + day * DAY;
         let ahead = if day >= count - last { ahead } else { 0 };
@@ -28,7 +30,7 @@ fn daily(count: i64, last: i64, ahead: i64) -> Vec<(i64, i64)> {
 #[test]
 fn a_storage_clock_that_is_years_ahead_costs_no_history() {
     for last in 1..4 {
-        let times = daily(20, last, 400 * DAY);
+        let times = history(20, last, 400 * DAY);
         let error = assert_told(&times, &within(7));
         assert!(error.contains("--times backup"), "{error}");
         let by = |which| decide_as(&times, &within(7), which).unwrap();
@@ -37,22 +39,18 @@ fn a_storage_clock_that_is_years_ahead_costs_no_history() {
         assert_eq!(by(Times::Commit), (ahead..=20).collect::<Vec<_>>());
     }
     // All that the rule keeps is newer than the jump, by both clocks.
-    let kept = decide_as(&daily(40, 12, 400 * DAY), &within(7), Times::Agreeing).unwrap();
+    let kept = decide_as(&history(40, 12, 400 * DAY), &within(7), Times::Agreeing).unwrap();
     assert_eq!(kept, (33..=40).collect::<Vec<_>>());
     // Rules that count backups lose nothing.
-    let kept = decide_as(
-        &daily(20, 1, 400 * DAY),
-        &super::squeezed_tests::daily(7),
-        Times::Agreeing,
-    );
+    let kept = decide_as(&history(20, 1, 400 * DAY), &daily(7), Times::Agreeing);
     assert_eq!(kept.unwrap(), (14..=20).collect::<Vec<_>>());
 }
 
 /// One series of a host had the wrong clock, and the rule is for the host.
 #[test]
 fn another_series_of_the_group_is_not_lost_either() {
-    let mut both = super::squeezed_tests::series(&daily(10, 1, 400 * DAY));
-    let mut other = super::squeezed_tests::series(&daily(10, 0, 0));
+    let mut both = series(&history(10, 1, 400 * DAY));
+    let mut other = series(&history(10, 0, 0));
     for one in &mut other {
         one.session = SessionId::new(one.session.get() + 100).unwrap();
         one.series = types::SeriesId::from_bytes([2; 16]);
@@ -109,15 +107,10 @@ proptest! {
         }
     }
 
-    /// A machine without a battery: at each boot its clock shows 1970, until it is set a minute
-    /// later.
     #[test]
     fn a_source_without_a_battery_stops_no_rule(right in histories(), days in 1_i64..9) {
-        let both = right.iter().flat_map(|time| [(*time, MINUTE), (time + MINUTE, time + MINUTE)]);
-        let mut times: Vec<_> = both.collect();
-        times.sort_unstable_by_key(|(committed, _)| *committed);
-        times.dedup_by_key(|(committed, _)| *committed);
-        prop_assume!(right.windows(2).all(|two| two[1] - two[0] > 2 * MINUTE));
+        prop_assume!(are_apart(&right));
+        let times = without_battery(&right);
         prop_assert!(decide_as(&times, &within(days), Times::Agreeing).is_ok());
     }
 }

@@ -105,27 +105,44 @@ impl Forgotten {
     }
 }
 
-/// A segment that the server does not know, offered without its chunks: the offers behind it wait.
-fn unknown(terms: &Terms) -> (Sent, Sent) {
-    let segment = segment(terms, children(terms, &[b"unknown"]));
-    (brief(&segment, segment.len), chunks_of(segment.children))
+/// Who refers to the backup while it is removed.
+struct Liar {
+    client: Client,
+    terms: Terms,
+    /// With these the server decides on what was offered.
+    missing: Sent,
+}
+
+impl Liar {
+    /// Offers a segment that the server does not know, without its chunks, and then refers to the
+    /// backup: the server checks that, and decides on it later.
+    fn offering(forgotten: &Forgotten, is_copy: bool) -> Self {
+        let (mut client, terms) = forgotten.liar();
+        let unknown = segment(&terms, children(&terms, &[b"unknown"]));
+        let refers = match is_copy {
+            false => forgotten.stored(&terms),
+            true => forgotten.copied(&terms),
+        };
+        client.submit(vec![brief(&unknown, unknown.len), refers, end()]);
+        client.verdicts_until(|verdict| matches!(verdict, Verdict::Unknown(_)));
+        let missing = chunks_of(unknown.children);
+        Self {
+            client,
+            terms,
+            missing,
+        }
+    }
 }
 
 #[test]
 fn what_was_removed_is_not_referred_to() {
     for is_copy in [false, true] {
         let forgotten = Forgotten::new();
-        let (mut client, terms) = forgotten.liar();
-        let (before, its_chunks) = unknown(&terms);
-        let refers = match is_copy {
-            false => forgotten.stored(&terms),
-            true => forgotten.copied(&terms),
-        };
-        // The server checks what the client refers to, and decides on it later.
-        client.submit(vec![before, refers]);
-        client.verdicts_until(|verdict| matches!(verdict, Verdict::Unknown(_)));
+        let Liar {
+            mut client, missing, ..
+        } = Liar::offering(&forgotten, is_copy);
         forgotten.prune();
-        client.submit(vec![its_chunks]);
+        client.submit(vec![missing]);
         let refused = loop {
             let (kind, _, body) = client.next().expect("an answer");
             match kind {
@@ -147,14 +164,11 @@ fn what_was_removed_is_not_referred_to() {
 fn what_may_be_removed_is_stored_again() {
     for is_copy in [false, true] {
         let forgotten = Forgotten::new();
-        let (mut client, terms) = forgotten.liar();
-        let (before, its_chunks) = unknown(&terms);
-        let refers = match is_copy {
-            false => forgotten.stored(&terms),
-            true => forgotten.copied(&terms),
-        };
-        client.submit(vec![before, refers, end()]);
-        client.verdicts_until(|verdict| matches!(verdict, Verdict::Unknown(_)));
+        let Liar {
+            mut client,
+            terms,
+            missing,
+        } = Liar::offering(&forgotten, is_copy);
         let bed = &forgotten.bed;
         let options = answering_every(Duration::from_secs(3600));
         let slow = Arc::new(bed.beside(&options));
@@ -166,7 +180,7 @@ fn what_may_be_removed_is_stored_again() {
                 assert!(!pruning.is_finished());
                 SystemClock.sleep(Duration::from_millis(20));
             }
-            client.submit(vec![its_chunks]);
+            client.submit(vec![missing]);
             let verdicts = client.verdicts_until(|verdict| *verdict == Verdict::Done);
             let wanted = verdicts.iter().find_map(|verdict| match verdict {
                 Verdict::Segment { wanted, .. } => wanted.first(),
