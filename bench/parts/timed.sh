@@ -71,5 +71,5 @@ timed() {
 
 # stored_bytes FOLDER: the bytes of all files, without their holes.
 stored_bytes() {
-  find "$1" -type f -printf '%s %b\n' | awk '{ held = $2 * 512; sum += held < $1 ? held : $1 } END { printf "%d", sum }'
+  find "$1" -type f -printf '%s %b\n' | awk '{ held = $2 * 512; sum += held < $1 ? held : $1 } END { printf "%.0f", sum }'
 }
