@@ -173,7 +173,7 @@ fn objects_of_a_store_are_printed_as_json() {
         let below = format!(
             "{}:{}",
             lowest["entries"][0]["container"].as_str().unwrap(),
-            lowest["entries"][0]["slot"]
+            lowest["entries"][0]["first"]
         );
         lowest = show(&["node", &below]);
     }
