@@ -336,17 +336,21 @@ impl Running<'_> {
             self.session.request_durable().ok();
             return Ok(None);
         }
-        let (answer, ending) = match kind {
-            request::COMMIT => match self.commit(body) {
-                Ok(committed) => (Ok(committed), Some(Ending::GoOn)),
-                Err(refusal) => (Err(refusal), None),
-            },
-            request::END => (Ok(Vec::new()), Some(Ending::GoOn)),
-            _ => (self.read(kind, body), None),
-        };
         let shared = (self.state, &self.user.shares);
-        Answer::to(number, processing, writer, shared).whole(answer)?;
-        Ok(ending)
+        let answer = Answer::to(number, processing, writer, shared);
+        match kind {
+            request::COMMIT => {
+                let committed = self.commit(body);
+                let ending = committed.is_ok().then_some(Ending::GoOn);
+                answer.whole(committed)?;
+                Ok(ending)
+            }
+            request::END => {
+                answer.whole(Ok(Vec::new()))?;
+                Ok(Some(Ending::GoOn))
+            }
+            _ => self.read(answer, kind, body).map(|()| None),
+        }
     }
 
     fn submit(&self, body: &[u8]) -> Result<(), Refusal> {
@@ -360,25 +364,21 @@ impl Running<'_> {
         self.session.submit(offers).map_err(|error| refusal_of(&error))
     }
 
-    fn read(&self, kind: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+    fn read(&self, answer: Answer<'_>, kind: u8, body: &[u8]) -> Result<(), TransportError> {
         if !self.may_read {
-            return Err(Refusal::new(
-                RefusalKind::NotAllowed,
-                "this token may not read backups",
-            ));
+            let why = "this token may not read backups";
+            return answer.refuse(&Refusal::new(RefusalKind::NotAllowed, why));
         }
         if kind == request::UNSOUND {
-            let (root, range) = <(TreeRoot, ByteRange)>::from_bytes(body)?;
-            let unsound = self.session.unsound(&root, range);
-            return Ok(unsound.map_err(|error| refusal_of(&error))?.to_bytes());
+            return answer.whole(self.unsound(body));
         }
-        let unknown = || {
-            Refusal::new(
-                RefusalKind::Malformed,
-                format!("no request of kind {kind} in a backup"),
-            )
-        };
-        reading::answer(self.session.reader(), For::Backup, kind, body).unwrap_or_else(|| Err(unknown()))
+        reading::serve(answer, self.session.reader(), For::Backup, (kind, body))
+    }
+
+    fn unsound(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let (root, range) = <(TreeRoot, ByteRange)>::from_bytes(body)?;
+        let unsound = self.session.unsound(&root, range);
+        Ok(unsound.map_err(|error| refusal_of(&error))?.to_bytes())
     }
 
     fn commit(&self, body: &[u8]) -> Result<Vec<u8>, Refusal> {

@@ -315,13 +315,9 @@ impl<'a> Connection<'a> {
             if let Err(refusal) = user.ensure_still_valid() {
                 return self.peer.refuse(head.number, &refusal).map(|()| Ending::Over);
             }
-            let unknown = || {
-                let why = format!("no request of kind {} while a backup is read", head.kind);
-                Err(Refusal::new(RefusalKind::Malformed, why))
-            };
-            let answer = reading::answer(reader, For::Restore, head.kind, &body).unwrap_or_else(unknown);
             let shared = (self.state, &user.shares);
-            Answer::to(head.number, processing, &self.peer.writer, shared).whole(answer)?;
+            let answer = Answer::to(head.number, processing, &self.peer.writer, shared);
+            reading::serve(answer, reader, For::Restore, (head.kind, &body))?;
         }
     }
 }

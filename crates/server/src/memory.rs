@@ -3,12 +3,13 @@
 //! | part | for |
 //! |---|---|
 //! | a quarter, at least 81 MiB | the bodies of messages, from before they are read until they are processed |
+//! | a sixteenth, at least [`ANSWERS_BYTES_MIN`] | answers with content, from before they are read until they are sent |
 //! | [`BASE_BYTES`] | stores: indexes, caches |
 //! | the rest | running backups, [`BACKUP_BYTES`] each |
 //!
 //! A client whose message finds no memory waits in its own socket: the server reads nothing from
-//! it, and TCP stops the client. A backup that finds no place waits, and is refused as "busy" after
-//! [`PATIENCE`]; its client tries again.
+//! it, and TCP stops the client. An answer that finds no memory waits too. A backup that finds no
+//! place waits, and is refused as "busy" after [`PATIENCE`]; its client tries again.
 
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use crate::gate::{Gate, Permit};
 pub(crate) const MEMORY_BYTES_MIN: u64 = 288 << 20;
 /// Memory that does not depend on the number of clients.
 const BASE_BYTES: u64 = 96 << 20;
+/// Memory for answers, at least: an owner has half of it, in which a long region fits.
+const ANSWERS_BYTES_MIN: u64 = 24 << 20;
 /// Memory of one running backup.
 const BACKUP_BYTES: u64 = 40 << 20;
 /// Shorter bodies are not counted: [`crate::accepting`] limits the number of connections.
@@ -33,6 +36,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Memory {
     bodies: Gate,
+    answers: Gate,
     backups: Gate,
 }
 
@@ -43,9 +47,11 @@ impl Memory {
         // A client that sends half of the longest message and stops leaves room for another one.
         let longest = 2 * wire::FRAME_BYTES_MAX as u64;
         let bodies = (bytes / 4).max(2 * longest + longest / 4);
-        let backups = ((bytes - bodies).saturating_sub(BASE_BYTES) / BACKUP_BYTES).max(1);
+        let answers = (bytes / 16).max(ANSWERS_BYTES_MIN);
+        let backups = ((bytes - bodies - answers).saturating_sub(BASE_BYTES) / BACKUP_BYTES).max(1);
         Self {
             bodies: Gate::new(bodies, (bodies / 2).max(longest)),
+            answers: Gate::new(answers, answers / 2),
             // One owner leaves a place to others.
             backups: Gate::new(backups, (backups - backups / 4).min(backups - 1).max(1)),
         }
@@ -57,12 +63,13 @@ impl Memory {
         if len <= SMALL_BYTES {
             return None;
         }
-        while !is_ending() {
-            if let Some(permit) = self.bodies.take(owner, 2 * len as u64, LOOK) {
-                return Some(permit);
-            }
-        }
-        None
+        wait(&self.bodies, owner, 2 * len as u64, is_ending)
+    }
+
+    /// Memory for so many bytes of an answer. Waits for it. `None` if the server is ending. A
+    /// thread that has such memory asks for no more: two that did could wait for each other.
+    pub(crate) fn answer(&self, owner: &str, bytes: u64, is_ending: &dyn Fn() -> bool) -> Option<Permit> {
+        wait(&self.answers, owner, bytes, is_ending)
     }
 
     /// A place for a running backup.
@@ -74,6 +81,16 @@ impl Memory {
             )
         })
     }
+}
+
+/// Takes an amount as soon as it is free. `None` if the server is ending.
+fn wait(gate: &Gate, owner: &str, amount: u64, is_ending: &dyn Fn() -> bool) -> Option<Permit> {
+    while !is_ending() {
+        if let Some(permit) = gate.take(owner, amount, LOOK) {
+            return Some(permit);
+        }
+    }
+    None
 }
 
 #[cfg(test)]

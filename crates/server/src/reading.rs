@@ -1,16 +1,28 @@
 //! Requests of a client that reads the store.
+//!
+//! Clients may ask for more than the server has memory for. So an answer begins when there is
+//! memory for it ([`crate::memory`]), and regions are sent while others are read.
 
-use container::{CompressedRegion, RegionBuffer};
+use std::sync::Arc;
+
+use container::{CatalogView, RegionBuffer};
 use recipe::{Child, RecipeError, SEGMENT_LEVEL, StoreReader, StreamName, TreeRoot, open_node};
+use transport::TransportError;
 use types::{ChunkLocation, ContainerId, RegionIndex};
-use wire::{AskedRegions, Refusal, RefusalKind, SentCatalog, SentChildren, Wire, request};
+use wire::{AskedRegions, Refusal, RefusalKind, RegionHead, SentCatalog, SentChildren, Wire, request};
+
+use crate::shares::{Answer, PART_BYTES};
 
 /// Regions that a client may ask for at once, ...
 const ASKED_REGIONS_MAX: usize = 120;
 /// ... and bytes of them, as they are stored: as many as of the longest usual regions.
 const ASKED_BYTES_MAX: u64 = 128 << 20;
-/// Plain bytes that are in memory at once, besides those of a single region.
-const PLAIN_BYTES_MAX: u64 = 20 << 20;
+/// Regions of so many plain bytes are read at once, or a single one, ...
+const AT_ONCE_BYTES: u64 = 2 << 20;
+/// ... and of so many where each read waits for a network.
+const FAR_AT_ONCE_BYTES: u64 = 8 << 20;
+/// The memory that other answers are taken to need.
+const ANSWER_BYTES: u64 = 1 << 20;
 
 /// Nodes of one answer, at most, ...
 const NODES_MAX: usize = 64;
@@ -40,27 +52,25 @@ pub(crate) enum For {
     Restore,
 }
 
-/// The answer to a request, or `None` if the kind is of no such request.
-pub(crate) fn answer(
+/// Answers a request that reads, or refuses it if its kind is of no such request.
+pub(crate) fn serve(
+    answer: Answer<'_>,
     reader: &dyn StoreReader,
     whom: For,
-    kind: u8,
-    body: &[u8],
-) -> Option<Result<Vec<u8>, Refusal>> {
-    let is_known = matches!(
-        kind,
-        request::NODE
-            | request::CATALOG
-            | request::STREAM
-            | request::CHILDREN
-            | request::CHUNK
-            | request::REGIONS
-            | request::NEWER
-    );
-    is_known.then(|| read(reader, whom, kind, body))
+    (kind, body): (u8, &[u8]),
+) -> Result<(), TransportError> {
+    if kind == request::REGIONS {
+        return match AskedRegions::from_bytes(body) {
+            Ok(asked) => send_regions(answer, reader, &asked),
+            Err(error) => answer.refuse(&error.into()),
+        };
+    }
+    let _memory = answer.memory(ANSWER_BYTES);
+    answer.whole(read(reader, whom, kind, body))
 }
 
-fn read(reader: &dyn StoreReader, whom: For, kind: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
+/// The answer to a request other than for regions.
+pub(crate) fn read(reader: &dyn StoreReader, whom: For, kind: u8, body: &[u8]) -> Result<Vec<u8>, Refusal> {
     Ok(match kind {
         request::NODE => nodes(reader, Wire::from_bytes(body)?)?.to_bytes(),
         request::CATALOG => {
@@ -76,12 +86,15 @@ fn read(reader: &dyn StoreReader, whom: For, kind: u8, body: &[u8]) -> Result<Ve
             let chunk = reader.chunk(Wire::from_bytes(body)?);
             chunk.map_err(unread)?.to_bytes()
         }
-        request::REGIONS => regions(reader, &AskedRegions::from_bytes(body)?)?.to_bytes(),
-        _ => {
+        request::NEWER => {
             let view = SentCatalog::from_bytes(body)?.view()?;
             let newer = reader.newer_catalog(&view).map_err(unread)?;
             let newer: Vec<_> = newer.iter().map(|view| SentCatalog::of(view)).collect();
             newer.to_bytes()
+        }
+        kind => {
+            let why = format!("no request of kind {kind} while a backup is made or read");
+            return Err(Refusal::new(RefusalKind::Malformed, why));
         }
     })
 }
@@ -172,8 +185,8 @@ fn children(reader: &dyn StoreReader, whom: For, first: &TreeRoot) -> Result<Vec
     Ok(all)
 }
 
-/// Each region that the client asks for, compressed if the store has it so.
-fn regions(reader: &dyn StoreReader, asked: &AskedRegions) -> Result<Vec<CompressedRegion>, Refusal> {
+/// The catalog of the regions that the client asks for.
+fn view_of(reader: &dyn StoreReader, asked: &AskedRegions) -> Result<Arc<CatalogView>, Refusal> {
     let is_ascending = asked.regions.is_sorted_by(|a, b| a < b);
     if asked.regions.len() > ASKED_REGIONS_MAX || !is_ascending {
         return Err(Refusal::new(
@@ -194,27 +207,89 @@ fn regions(reader: &dyn StoreReader, asked: &AskedRegions) -> Result<Vec<Compres
         let why = format!("at most {ASKED_BYTES_MAX} bytes at once, of several regions");
         return Err(Refusal::new(RefusalKind::Malformed, why));
     }
-    let mut all = Vec::with_capacity(asked.regions.len());
-    let mut buffer = RegionBuffer::default();
-    let mut rest = &asked.regions[..];
+    Ok(view)
+}
+
+/// Regions that are read at once, and the memory that they need.
+fn reads<'a>(view: &CatalogView, regions: &'a [RegionIndex], at_once: u64) -> Vec<(&'a [RegionIndex], u64)> {
+    let mut reads = Vec::new();
+    let mut rest = regions;
     while !rest.is_empty() {
         // A few kilobytes may be many megabytes of plain bytes.
         let mut plain = 0;
         let short = rest.iter().take_while(|index| {
             plain += view.plain_len(**index);
-            plain <= PLAIN_BYTES_MAX
+            plain <= at_once
         });
         let count = short.count().max(1);
         let (now, later) = rest.split_at(count);
-        reader
-            .read_regions_into(&view, now, &mut buffer)
-            .map_err(unread)?;
-        let sent = |(index, plain): (RegionIndex, &[u8])| match buffer.packed(index) {
-            Some(packed) => CompressedRegion::as_read(packed, plain.len()),
-            None => CompressedRegion::raw(plain.to_vec()),
-        };
-        all.extend(buffer.regions().map(sent));
+        let stored = |index: &RegionIndex| view.row(*index).map_or(0, |row| u64::from(row.stored_len));
+        let bytes = now.iter().map(|index| view.plain_len(*index) + stored(index));
+        reads.push((now, bytes.sum()));
         rest = later;
     }
-    Ok(all)
+    reads
+}
+
+/// Sends each region that the client asks for, compressed if the store has it so.
+fn send_regions(
+    answer: Answer<'_>,
+    reader: &dyn StoreReader,
+    asked: &AskedRegions,
+) -> Result<(), TransportError> {
+    let view = match view_of(reader, asked) {
+        Ok(view) => view,
+        Err(refusal) => return answer.refuse(&refusal),
+    };
+    let at_once = if reader.is_far() {
+        FAR_AT_ONCE_BYTES
+    } else {
+        AT_ONCE_BYTES
+    };
+    let reads = reads(&view, &asked.regions, at_once);
+    // Each read uses the memory of the one before.
+    let most = reads.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+    let _memory = answer.memory(most);
+    let mut buffer = RegionBuffer::default();
+    let mut sending = Sending {
+        answer,
+        part: RegionHead::count(asked.regions.len()),
+    };
+    for (regions, _) in reads {
+        if let Err(error) = reader.read_regions_into(&view, regions, &mut buffer) {
+            return sending.answer.refuse(&unread(error));
+        }
+        for (index, plain) in buffer.regions() {
+            let packed = buffer.packed(index);
+            let head = RegionHead {
+                is_packed: packed.is_some(),
+                plain_len: plain.len(),
+            };
+            sending.region(head, packed.unwrap_or(plain))?;
+        }
+    }
+    sending.answer.end(&sending.part)
+}
+
+/// An answer of several regions: what was not sent yet.
+struct Sending<'a> {
+    answer: Answer<'a>,
+    part: Vec<u8>,
+}
+
+impl Sending<'_> {
+    fn region(&mut self, head: RegionHead, mut bytes: &[u8]) -> Result<(), TransportError> {
+        head.append_to(bytes.len(), &mut self.part);
+        while !bytes.is_empty() {
+            let room = PART_BYTES.saturating_sub(self.part.len()).min(bytes.len());
+            let (now, later) = bytes.split_at(room);
+            self.part.extend_from_slice(now);
+            bytes = later;
+            if self.part.len() >= PART_BYTES {
+                self.answer.part(&self.part)?;
+                self.part.clear();
+            }
+        }
+        Ok(())
+    }
 }

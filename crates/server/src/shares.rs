@@ -11,11 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use transport::{FrameWriter, TransportError};
-use wire::{FRAME_BYTES_MAX, Refusal, Wire, reply};
+use wire::{Refusal, Wire, reply};
 
 use crate::balance::Processing;
+use crate::gate::Permit;
 use crate::rate::Rate;
 use crate::state::State;
+
+/// A frame of an answer has about so many bytes. Each connection keeps a frame's memory.
+pub(crate) const PART_BYTES: usize = 256 << 10;
 
 /// From the time that so many bytes take, ...
 const LONG_BYTES: usize = 64 << 10;
@@ -123,15 +127,22 @@ impl<'a> Answer<'a> {
         Ok(())
     }
 
+    /// Memory for so many bytes of the answer, beside what is sent: until the client has taken
+    /// them. `None` if the server is ending.
+    pub(crate) fn memory(&self, bytes: u64) -> Option<Permit> {
+        let is_ending = || self.state.is_ending();
+        self.state.memory.answer(&self.shares.owner, bytes, &is_ending)
+    }
+
     /// Sends a part. More follows.
     pub(crate) fn part(&mut self, body: &[u8]) -> Result<(), TransportError> {
         self.send(reply::PART, body)
     }
 
-    /// Sends the last part, in several frames if one is too short.
+    /// Sends the last part, in several frames if it is long.
     pub(crate) fn end(mut self, body: &[u8]) -> Result<(), TransportError> {
         let mut rest = body;
-        while let Some((part, after)) = rest.split_at_checked(FRAME_BYTES_MAX)
+        while let Some((part, after)) = rest.split_at_checked(PART_BYTES)
             && !after.is_empty()
         {
             self.part(part)?;

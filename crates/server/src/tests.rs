@@ -26,6 +26,7 @@ use wire::{
 
 use crate::{Home, Rights, Server};
 
+mod answers;
 mod brief;
 mod limits;
 mod pressing;

@@ -1,4 +1,4 @@
-//! Sends bytes of a vault's objects.
+//! Sends bytes of a vault's objects, each part once there is memory for it ([`crate::memory`]).
 //!
 //! A token without the right to read gets no region that may hold content. Where the regions of a
 //! container end is plain, in its footer. A backup needs what follows them: the catalog.
@@ -53,6 +53,8 @@ impl Bytes<'_> {
         }
         loop {
             let until = plan.range.end.min(at + GOT_BYTES_MAX as u64);
+            // The bytes as they were read, the part, and its frame.
+            let _memory = answer.memory(3 * (until - at));
             if let Err(refusal) = self.append(&plan, at..until, &mut part) {
                 return answer.refuse(&refusal);
             }

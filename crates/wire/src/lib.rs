@@ -26,7 +26,7 @@ pub use codec::Wire;
 pub use control::{Hello, Joined, Joining, Login, Manifests, Progress, ReadBegun, Welcome};
 pub use frame::{ANSWER_BYTES_MAX, FRAME_BYTES_MAX, FrameError, HEAD_BYTES, Head, frame_into};
 pub use kinds::{reply, request};
-pub use offer::{Sendable, Sent};
+pub use offer::{RegionHead, Sendable, Sent};
 pub use refusal::{Refusal, RefusalKind};
 pub use session::{Begin, Begun, CommittedBackup, Parents, REPLACED_MAX, SentManifest, Sought};
 pub use storage::{

@@ -50,12 +50,45 @@ impl Wire for OfferedChild {
     }
 }
 
-/// Whether it is compressed, its plain length, and its bytes.
+/// What comes before the bytes of a region, for a sender that has the bytes in parts.
+#[derive(Debug, Clone, Copy)]
+pub struct RegionHead {
+    /// Whether the region is compressed.
+    pub is_packed: bool,
+    /// Bytes of the plain region.
+    pub plain_len: usize,
+}
+
+impl RegionHead {
+    /// What comes before a list of so many regions.
+    #[must_use]
+    pub fn count(regions: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        Writer::new(&mut out).varint(regions as u64);
+        out
+    }
+
+    /// Appends what comes before so many bytes of a region.
+    pub fn append_to(self, len: usize, out: &mut Vec<u8>) {
+        self.write(len, &mut Writer::new(out));
+    }
+
+    fn write(self, len: usize, w: &mut Writer<'_>) {
+        w.flag(self.is_packed);
+        w.varint(self.plain_len as u64);
+        w.varint(len as u64);
+    }
+}
+
+/// Its [`RegionHead`], and its bytes.
 impl Wire for CompressedRegion {
     fn write(&self, w: &mut Writer<'_>) {
-        w.flag(self.codec() == Codec::Zstd);
-        w.varint(self.plain_len() as u64);
-        w.bytes(self.bytes());
+        let head = RegionHead {
+            is_packed: self.codec() == Codec::Zstd,
+            plain_len: self.plain_len(),
+        };
+        head.write(self.bytes().len(), w);
+        w.put(self.bytes());
     }
 
     fn read(r: &mut Reader<'_>) -> Result<Self> {

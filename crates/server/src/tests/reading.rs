@@ -74,7 +74,7 @@ fn noise(bytes: usize) -> Vec<u8> {
 }
 
 /// A backup of so many random bytes in the namespace "web", and its root.
-fn stored(bed: &Bed, bytes: usize) -> (Store, Snapshot, TreeRoot) {
+pub(super) fn stored(bed: &Bed, bytes: usize) -> (Store, Snapshot, TreeRoot) {
     let store = bed.store();
     let made = operations::back_up_stream(
         &store,
@@ -101,8 +101,8 @@ fn children_for_a_restore_cost_no_reads_of_their_nodes() {
             reader: pinned.reader().unwrap(),
             nodes: AtomicU64::new(0),
         };
-        let answer = reading::answer(&reader, whom, request::CHILDREN, &root.to_bytes());
-        let sent = Vec::<SentChildren>::from_bytes(&answer.unwrap().unwrap()).unwrap();
+        let answer = reading::read(&reader, whom, request::CHILDREN, &root.to_bytes());
+        let sent = Vec::<SentChildren>::from_bytes(&answer.unwrap()).unwrap();
         (sent, reader.nodes.load(Ordering::Relaxed))
     };
     let (bounded, reads) = ask(For::Backup);
