@@ -115,8 +115,10 @@ What is logged: a level, such as `debug`.
 Profiles.
 = /etc/onefold/NAME.password
 The password that the units of systemd pass on.
-= /usr/share/doc/onefold/cli.md
+= /usr/share/doc/onefold/docs/cli.md
 The command line in full.
+= /usr/share/doc/onefold/docs/operating.md
+What to do when a password, a disk or a machine is lost, and other instructions step by step.
 ";
 
 const INIT: &str = "\
