@@ -168,7 +168,7 @@ impl Pool {
         let left = || {
             volumes
                 .iter()
-                .map(|one| one.dirty.count() * env::BLOCK_BYTES)
+                .map(|one| one.backlog(&one.core()) * env::BLOCK_BYTES)
                 .sum()
         };
         let mut goes_on = true;

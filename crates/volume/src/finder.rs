@@ -96,6 +96,12 @@ impl Volume {
         }
     }
 
+    /// Whether [`Self::search_private`] has found all.
+    pub(crate) fn is_searched(&self) -> bool {
+        let end = self.blocks().div_ceil(LEAF_BLOCKS);
+        self.unsearched.load(std::sync::atomic::Ordering::Acquire) >= end
+    }
+
     /// After a start, all private blocks are to be examined: finds them.
     fn search_private(&self) -> Result<()> {
         use std::sync::atomic::Ordering;

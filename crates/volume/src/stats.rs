@@ -7,6 +7,7 @@ use format::pool::EXTENT_BLOCKS;
 use format::pool::header::VolumeSettings;
 use types::VolumeId;
 
+use crate::core::Core;
 use crate::counters::VolumeCounts;
 use crate::error::Result;
 use crate::pool::Pool;
@@ -99,11 +100,21 @@ pub struct VolumeStats {
 }
 
 impl Volume {
+    /// Blocks that the finder has to examine.
+    pub(crate) fn backlog(&self, core: &Core) -> u64 {
+        let found = self.dirty.count();
+        if self.is_searched() {
+            return found;
+        }
+        // After a start the finder looks for private blocks, and until then these are all of them.
+        let private = core.mapped.saturating_sub(core.counted);
+        found.max(private.saturating_sub(core.different.len() as u64))
+    }
+
     /// The volume in numbers.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
         let counts = self.counters.counts();
-        let backlog = self.dirty.count();
         // A checkpoint holds the head while it waits for the core.
         let name = self.name();
         let core = self.core();
@@ -114,7 +125,7 @@ impl Volume {
             logical_bytes: self.len_bytes(),
             mapped_bytes: core.mapped * BLOCK_BYTES,
             counted_bytes: core.counted * BLOCK_BYTES,
-            backlog_bytes: backlog * BLOCK_BYTES,
+            backlog_bytes: self.backlog(&core) * BLOCK_BYTES,
             unreferenced: core.references().map(|one| u64::from(one.count)).sum(),
             unreadable_bytes: core.unreadable.len() as u64 * BLOCK_BYTES,
             free_bytes: core.free_len() * BLOCK_BYTES,

@@ -572,3 +572,29 @@ fn a_removed_volume_holds_up_no_other() {
     });
     assert!(open.pool.removed().is_empty());
 }
+
+/// After a start the finder has not looked for private blocks yet, and they are a backlog all the
+/// same.
+#[test]
+fn the_backlog_outlives_a_start() {
+    let mut world = World::new();
+    let open = world.open().unwrap();
+    let ops = [crate::world::write(0, 0, 100, 1), Op::Flush { volume: 0 }];
+    world.run_all(&open, &ops).unwrap();
+    let backlog = |open: &crate::world::Open| open.pool.stats().unwrap().backlog_bytes;
+    assert_eq!(backlog(&open), 100 * env::BLOCK_BYTES);
+    drop(open);
+    let open = world.open().unwrap();
+    assert_eq!(backlog(&open), 100 * env::BLOCK_BYTES);
+    let mut told = Vec::new();
+    let tell = &mut |_, left| {
+        told.push(left);
+        true
+    };
+    open.pool.drain(&open.volumes, tell).unwrap();
+    assert!(told[0] < 100 * env::BLOCK_BYTES, "{told:?}");
+    assert_eq!((backlog(&open), told.last()), (0, Some(&0)));
+    let again = crate::world::write(0, 50, 10, 200);
+    world.run_all(&open, &[again]).unwrap();
+    assert_eq!(backlog(&open), 10 * env::BLOCK_BYTES);
+}
