@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::server::Server;
 
 /// More connections of one socket at once are refused, ...
 const CONNECTIONS_MAX: usize = 1024;
-/// ... and more from one address.
+/// ... and more from one address, or from one network of IPv6.
 const CONNECTIONS_OF_ADDRESS_MAX: usize = 512;
 /// How long the accepting thread rests after the system gave it no client.
 const REST: Duration = Duration::from_millis(100);
@@ -90,6 +90,18 @@ impl fmt::Debug for Accepting {
     }
 }
 
+/// Whose connections count with those of this address. A machine has all addresses of a network of
+/// IPv6, which are those with the same first 64 bits.
+fn neighbours(from: &str) -> String {
+    match from.parse() {
+        Ok(IpAddr::V6(address)) => address.to_ipv4_mapped().map_or_else(
+            || Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).to_string(),
+            |mapped| mapped.to_string(),
+        ),
+        _ => from.to_owned(),
+    }
+}
+
 fn accept<L: Listening>(
     server: &Arc<Server>,
     listening: &L,
@@ -111,7 +123,7 @@ fn accept<L: Listening>(
         };
         open.retain(|_, of_address| Arc::strong_count(of_address) > 1);
         let all: usize = open.values().map(|one| Arc::strong_count(one) - 1).sum();
-        let held = Arc::clone(open.entry(from.clone()).or_default());
+        let held = Arc::clone(open.entry(neighbours(&from)).or_default());
         let of_address = Arc::strong_count(&held) - 1;
         if server.is_ending() || all >= CONNECTIONS_MAX || of_address > CONNECTIONS_OF_ADDRESS_MAX {
             continue;
@@ -126,5 +138,20 @@ fn accept<L: Listening>(
         if let Err(error) = spawned {
             tracing::warn!(target: TARGET, %error, "a client was not accepted");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_counts_as_one_address() {
+        assert_eq!(neighbours("2001:db8:1:2:a::1"), "2001:db8:1:2::");
+        assert_eq!(neighbours("2001:db8:1:2:b:9::"), "2001:db8:1:2::");
+        assert_ne!(neighbours("2001:db8:1:3::1"), "2001:db8:1:2::");
+        assert_eq!(neighbours("::ffff:192.0.2.7"), "192.0.2.7");
+        assert_eq!(neighbours("192.0.2.8"), "192.0.2.8");
+        assert_eq!(neighbours("this machine"), "this machine");
     }
 }

@@ -20,7 +20,7 @@ use crate::state::State;
 use crate::vault_serving::VaultUser;
 
 /// Bytes of a message before a client has shown its token.
-const STRANGER_BYTES_MAX: usize = 64 << 10;
+const STRANGER_BYTES_MAX: usize = 16 << 10;
 
 /// A client whose token was accepted.
 struct LoginAccess {
