@@ -96,6 +96,11 @@ fn is_equal(one: &str, other: &str) -> bool {
 /// Letters of a text from a client that the audit keeps.
 const AUDIT_LETTERS_MAX: usize = 64;
 
+/// Ends the name of a record of a refusal, ...
+const REFUSED: &str = "-refused";
+/// ... of which so many are kept, and some more for a while.
+const REFUSALS_MAX: usize = if cfg!(test) { 50 } else { 10_000 };
+
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase())
 }
@@ -117,12 +122,13 @@ impl Home {
     /// Of the storage.
     pub(crate) fn record_event(&self, event: &str, about: &str) -> Result<(), ServerError> {
         let (from, unrecorded) = (None, None);
-        self.put_event(Event {
+        let event = Event {
             event,
             about,
             from,
             unrecorded,
-        })
+        };
+        self.put_event(event, "")
     }
 
     /// Records that a client at this address was refused, if its turn has come. `about` may come
@@ -135,22 +141,45 @@ impl Home {
         else {
             return Ok(());
         };
-        self.put_event(Event {
+        let event = Event {
             event,
             about,
             from: Some(&from),
             unrecorded: (unrecorded > 0).then_some(unrecorded),
-        })
+        };
+        self.put_event(event, REFUSED)?;
+        if self.refusals.is_untidy() {
+            self.delete_old_refusals()?;
+        }
+        Ok(())
     }
 
-    fn put_event(&self, event: Event<'_>) -> Result<(), ServerError> {
+    /// Anybody can cause refusals, and their records must not fill the disk.
+    fn delete_old_refusals(&self) -> Result<(), ServerError> {
+        let mut names: Vec<ObjectName> = { self.env.storage.list("audit")?.into_iter() }
+            .map(|meta| meta.name)
+            .filter(|name| name.as_str().ends_with(REFUSED))
+            .collect();
+        names.sort_unstable();
+        let old = names.len().saturating_sub(REFUSALS_MAX);
+        for name in &names[..old] {
+            match self.env.storage.delete(name) {
+                // Another thread deletes them too.
+                Err(StorageError::NotFound { .. }) => {}
+                deleted => deleted?,
+            }
+        }
+        Ok(())
+    }
+
+    fn put_event(&self, event: Event<'_>, suffix: &str) -> Result<(), ServerError> {
         let kept = event.about.chars().filter(|c| !c.is_control());
         let about: &str = &kept.take(AUDIT_LETTERS_MAX).collect::<String>();
         let Event {
             event: what, from, ..
         } = event;
         tracing::info!(target: TARGET, event = what, about, from, "audit");
-        let name = format!("audit/{:020}-{}", self.now().max(0), self.random(4));
+        let name = format!("audit/{:020}-{}{suffix}", self.now().max(0), self.random(4));
         self.put_record(&name, &Event { about, ..event })
     }
 

@@ -10,7 +10,7 @@
 //! | `tokens/<id>` | JSON: a token, with the hash of its secret |
 //! | `invitations/<id>` | JSON: an invitation, with the hash of its code |
 //! | `spent/<id>` | empty: the invitation was used |
-//! | `audit/<time>-<random>` | JSON: an event |
+//! | `audit/<time>-<random>` | JSON: an event; of a refusal, the name ends with `-refused` |
 //!
 //! The objects are in the sub-folder `state`. Each is created once, and none is changed. A token
 //! ends by the removal of its object. The objects of a vault are in `vaults/<name>`.

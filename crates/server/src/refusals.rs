@@ -1,9 +1,11 @@
 //! How often the server records refusals. Any machine that reaches the server can cause refusals.
 //!
 //! Each record is an object of the server's folder. So the server makes one record a second for
-//! each address. The next record has the number of refusals in between. Many threads may use it.
+//! each address, and keeps the newest records alone. The next record has the number of refusals in
+//! between. Many threads may use it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,12 +13,17 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_secs(1);
 /// So many addresses are told apart. All others count as one.
 const ADDRESSES_MAX: usize = 1024;
+/// After so many records the server deletes old ones.
+const TIDIED_AFTER: u64 = 64;
 /// The address of all others.
 const OTHERS: &str = "other addresses";
 
 /// The refusals of all addresses.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<BTreeMap<String, Recent>>);
+pub(crate) struct Refusals {
+    recent: Mutex<BTreeMap<String, Recent>>,
+    recorded: AtomicU64,
+}
 
 #[derive(Debug)]
 struct Recent {
@@ -38,7 +45,7 @@ pub(crate) struct Recorded {
 impl Refusals {
     /// Counts a refusal of a client at this address. Returns what to record, if its turn has come.
     pub(crate) fn count(&self, from: &str, now: Duration) -> Option<Recorded> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= ADDRESSES_MAX && !all.contains_key(from) {
             forget(&mut all, now);
         }
@@ -61,6 +68,13 @@ impl Refusals {
             from: from.to_owned(),
             unrecorded,
         })
+    }
+
+    /// Counts a record. Returns whether old ones are to be deleted.
+    pub(crate) fn is_untidy(&self) -> bool {
+        self.recorded
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(TIDIED_AFTER)
     }
 }
 
@@ -125,7 +139,7 @@ mod tests {
                 (records, told) = (records + 1, told + one.unrecorded);
             }
         }
-        let all = refusals.0.lock().unwrap();
+        let all = refusals.recent.lock().unwrap();
         assert!(all.len() <= ADDRESSES_MAX + 1);
         let waiting: u64 = all.values().map(|recent| recent.since).sum();
         assert_eq!(records + told + waiting, 8 * ADDRESSES_MAX as u64);

@@ -9,6 +9,27 @@ fn records(home: &Home, event: &str) -> Vec<serde_json::Value> {
     of_event.filter(|record| record["event"] == event).collect()
 }
 
+/// Anybody who reaches the server can cause records of refusals, for years.
+#[test]
+fn old_refusals_go_and_other_events_stay() {
+    let (bed, clock) = Bed::timed();
+    let home = &bed.server.state().home;
+    home.record_event("join", "web").unwrap();
+    for number in 0..100 {
+        clock.advance(Duration::from_secs(2));
+        let from = format!("address {number}");
+        home.record_refusal("refused token", "web", &from).unwrap();
+    }
+    let refused = || {
+        let all = records(home, "refused token");
+        all.iter().map(|one| one["from"].clone()).collect::<Vec<_>>()
+    };
+    // The server looked after 65 of them, and keeps 50 here.
+    let left: Vec<String> = (15..100).map(|number| format!("address {number}")).collect();
+    assert_eq!(refused(), left);
+    assert_eq!(records(home, "join").len(), 1);
+}
+
 #[test]
 fn refused_tokens_and_invitations_are_recorded_once_a_second() {
     let (bed, clock) = Bed::timed();
