@@ -71,6 +71,8 @@ pub struct RepairReport {
     pub rewritten: Vec<ContainerId>,
     /// Whether the config got two whole copies.
     pub is_config_mended: bool,
+    /// Configs that changes of passwords had left.
+    pub configs_deleted: usize,
     /// Backups that could not be healed, each with its copy that has taken its place.
     pub replaced: BTreeMap<SessionId, SessionId>,
     /// Damaged backups that the other store does not have, or has damaged.
@@ -100,6 +102,7 @@ impl Store {
             before,
             ..RepairReport::default()
         };
+        self.delete_leftover_configs(&mut report)?;
         if report.before.is_sound() {
             return Ok(report);
         }
@@ -129,6 +132,22 @@ impl Store {
             .missing
             .retain(|id| report.after.damaged_backups.contains(id));
         Ok(report)
+    }
+
+    /// Deletes what changes of passwords have left.
+    fn delete_leftover_configs(&self, report: &mut RepairReport) -> Result<()> {
+        let is_old = |found: &Finding| found.what == Damage::ConfigOld;
+        if report.before.leftovers.iter().any(is_old) {
+            let kept = self.delete_old_configs()?;
+            let is_kept = |found: &Finding| kept.iter().any(|name| name.as_str() == found.object);
+            report.configs_deleted = report.before.leftovers.len();
+            report
+                .after
+                .leftovers
+                .retain(|found| !is_old(found) || is_kept(found));
+            report.configs_deleted -= report.after.leftovers.len();
+        }
+        Ok(())
     }
 
     /// Makes two whole copies of the config, if one is damaged. Returns whether it did.

@@ -34,6 +34,7 @@ struct Summary {
     healed_slots: u64,
     containers_rewritten: usize,
     config_mended: bool,
+    configs_deleted: usize,
     replaced: usize,
     broken_backups: Vec<u64>,
 }
@@ -101,6 +102,10 @@ fn tell(report: &RepairReport, output: Output) -> Result<()> {
     for container in &report.rewritten {
         output.line(format!("wrote {container} anew, which had a bad copy"))?;
     }
+    if report.configs_deleted > 0 {
+        let deleted = count(report.configs_deleted as u64, "config", "configs");
+        output.line(format!("deleted {deleted} that a change of passwords had left"))?;
+    }
     if report.is_config_mended {
         output.line("the config has two whole copies again")?;
     }
@@ -123,6 +128,7 @@ fn tell(report: &RepairReport, output: Output) -> Result<()> {
         healed_slots: report.healed.iter().map(|healed| healed.slots).sum(),
         containers_rewritten: report.rewritten.len(),
         config_mended: report.is_config_mended,
+        configs_deleted: report.configs_deleted,
         replaced: report.replaced.len(),
         broken_backups: report
             .after

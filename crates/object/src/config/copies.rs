@@ -205,19 +205,23 @@ pub(super) fn settle(env: &Env, newest: &Newest, config: &Config) -> Result<(), 
     Ok(env.storage.barrier()?)
 }
 
+/// All copies below a revision.
+pub(super) fn older(env: &Env, revision: Revision) -> Result<Vec<ObjectName>, ObjectError> {
+    let listed = list_named(env, CONFIG_FOLDER, names::parse_config)?;
+    let older = listed.into_iter().filter(|((other, _), _)| *other < revision);
+    Ok(older.map(|(_, meta)| meta.name).collect())
+}
+
 /// Durably deletes all copies below a durable revision. Returns those that the storage keeps.
 pub(super) fn delete_older(env: &Env, revision: Revision) -> Result<Vec<ObjectName>, ObjectError> {
     let mut kept = Vec::new();
     let mut deleted = false;
-    for ((other, _), meta) in list_named(env, CONFIG_FOLDER, names::parse_config)? {
-        if other >= revision {
-            continue;
-        }
-        match env.storage.delete(&meta.name) {
+    for name in older(env, revision)? {
+        match env.storage.delete(&name) {
             Ok(()) => deleted = true,
             Err(StorageError::NotFound { .. }) => {}
             // The credentials may only append.
-            Err(StorageError::Denied { .. } | StorageError::ReadOnly { .. }) => kept.push(meta.name),
+            Err(StorageError::Denied { .. } | StorageError::ReadOnly { .. }) => kept.push(name),
             Err(failed) => return Err(failed.into()),
         }
     }

@@ -40,7 +40,7 @@ pub use copies::{ConfigDamage, CopyFault};
 pub use create::create;
 pub use crypto::{Argon2Cost, Credential};
 pub use open::open;
-pub use revise::{add_slot, change_slot, delete_older, remove_slot, repair};
+pub use revise::{add_slot, change_slot, delete_older, older, remove_slot, repair};
 pub use slots::{NewSlot, SlotInfo};
 
 /// A config that was opened with a password.

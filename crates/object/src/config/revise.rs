@@ -7,6 +7,7 @@
 use env::Env;
 use format::config::{Config, KeySlot};
 use format::names::CONFIG_FOLDER;
+use types::ObjectName;
 
 use super::OpenConfig;
 use super::copies::{self, ATTEMPTS_MAX, Newest, Published, Survey};
@@ -85,6 +86,14 @@ pub fn change_slot(
 /// As [`add_slot`].
 pub fn delete_older(env: &Env, open: &OpenConfig) -> Result<OpenConfig, ObjectError> {
     revise(env, open, |_, _| Ok(None))
+}
+
+/// Revisions below the open one: what [`delete_older`] deletes.
+///
+/// # Errors
+/// Of the storage.
+pub fn older(env: &Env, open: &OpenConfig) -> Result<Vec<ObjectName>, ObjectError> {
+    copies::older(env, open.revision)
 }
 
 /// Publishes the same config as a new revision, with two whole copies. Deletes older ones.

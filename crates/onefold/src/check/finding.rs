@@ -27,6 +27,12 @@ pub enum Damage {
         /// What is wrong.
         why: String,
     },
+    /// A change of passwords has left the config that it replaced.
+    #[error(
+        "a change of passwords ended before it deleted this: a password that was removed still opens it; \
+         `onefold repair` deletes it"
+    )]
+    ConfigOld,
     /// A small object cannot be read.
     #[error("{why}")]
     ObjectUnread {
@@ -145,6 +151,7 @@ impl Damage {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::ConfigCopy { .. } => "config_copy",
+            Self::ConfigOld => "config_old",
             Self::ObjectUnread { .. } => "object_unread",
             Self::ManifestDamaged { .. } => "manifest_damaged",
             Self::ManifestTorn { .. } => "manifest_torn",

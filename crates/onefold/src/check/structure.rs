@@ -56,6 +56,9 @@ pub(super) fn check(
             let why = damage.to_string();
             report.find(&damage.name, Damage::ConfigCopy { why }, true);
         }
+        for name in object::config::older(&store.env, &store.config)? {
+            report.leave(name, Damage::ConfigOld);
+        }
         forgotten = objects::check(store, list, report)?;
     } else {
         narrowed = scope.narrow(list.clone());

@@ -1,7 +1,8 @@
 //! Passwords that were removed: no older config opens with them, or somebody is told.
 
 use env::fault::{Counted, FailWith, Fault, OpKind};
-use onefold::{Argon2Cost, Credential, Error, InitOptions, OpenOptions, Store};
+
+use onefold::{Argon2Cost, Credential, Damage, Error, InitOptions, Monitor, OpenOptions, ReadData, Store};
 
 use crate::common::{Process, tiny};
 
@@ -53,6 +54,40 @@ fn configs_that_cannot_be_deleted_are_named_and_deleted_later() {
         assert!(open(&machine, "first").is_err());
         open(&machine, "second").unwrap();
     }
+}
+
+/// A removed password still opens what the change has left. A check says so, and a repair ends it.
+#[test]
+fn an_old_config_is_found_and_deleted() {
+    let (machine, store, slot) = with_two();
+    let old = machine.names("config");
+    let fault = Fault::fail_from(1, FailWith::Denied).counting(Counted::Only(OpKind::Delete));
+    machine.storage.inject(fault);
+    store.remove_key(&slot).unwrap();
+    let store = open(&machine, "second").unwrap();
+    let leftovers = |store: &Store| -> Vec<String> {
+        let report = store.check(ReadData::None, &Monitor::default()).unwrap();
+        assert!(report.is_sound());
+        let old = report
+            .leftovers
+            .into_iter()
+            .filter(|left| left.what == Damage::ConfigOld);
+        old.map(|left| left.object).collect()
+    };
+    assert_eq!(leftovers(&store), old);
+    let repair = |store: &Store| store.repair(None, &Monitor::default(), &mut |_| ()).unwrap();
+    let report = repair(&store);
+    assert_eq!(
+        (report.configs_deleted, report.after.leftovers.len()),
+        (0, 2),
+        "the storage refuses"
+    );
+    machine.storage.clear_faults();
+    let report = repair(&store);
+    assert_eq!((report.configs_deleted, report.after.leftovers.len()), (2, 0));
+    assert_eq!(leftovers(&store), Vec::<String>::new());
+    assert_eq!(repair(&store).configs_deleted, 0);
+    assert_eq!(machine.names("config").len(), 2);
 }
 
 /// Who made guesses dear does not want a later password to make them cheap.
