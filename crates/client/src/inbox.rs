@@ -42,6 +42,11 @@ impl Inbox {
     pub(crate) fn fill(&self, reader: &mut FrameReader) {
         loop {
             let taken = match reader.next(FRAME_BYTES_MAX) {
+                // Nobody waits for a part alone.
+                Ok(Some((head, body))) if head.kind == reply::PART => match self.take(head, body) {
+                    Ok(()) => continue,
+                    failed => failed,
+                },
                 Ok(Some((head, body))) => self.take(head, body),
                 Ok(None) => Err(TransportError::Closed.into()),
                 Err(error) => Err(error.into()),
@@ -88,7 +93,10 @@ impl Inbox {
                 let mut mail = self.lock();
                 let whole = match mail.parts.remove(&head.number) {
                     None => body,
-                    Some(parts) => [parts, body].concat(),
+                    Some(mut parts) => {
+                        parts.extend_from_slice(&body);
+                        parts
+                    }
                 };
                 mail.answers.insert(head.number, Ok(whole));
             }

@@ -92,7 +92,7 @@ impl fmt::Debug for Accepting {
 
 /// Whose connections count with those of this address. A machine has all addresses of a network of
 /// IPv6, which are those with the same first 64 bits.
-fn neighbours(from: &str) -> String {
+pub(crate) fn neighbours(from: &str) -> String {
     match from.parse() {
         Ok(IpAddr::V6(address)) => address.to_ipv4_mapped().map_or_else(
             || Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).to_string(),

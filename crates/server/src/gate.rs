@@ -97,6 +97,18 @@ impl Gate {
     /// Takes an amount, which is at most what one owner may have. Waits until it is the owner's
     /// turn. `None`: it was not within `patience`.
     pub(crate) fn take(&self, owner: &str, amount: u64, patience: Duration) -> Option<Permit> {
+        self.take_unless(owner, amount, patience, &|| true)
+    }
+
+    /// Takes an amount, as [`Self::take`]. Looks after each `look` whether the wait is over, and
+    /// keeps its turn otherwise. `None`: it is.
+    pub(crate) fn take_unless(
+        &self,
+        owner: &str,
+        amount: u64,
+        look: Duration,
+        is_over: &dyn Fn() -> bool,
+    ) -> Option<Permit> {
         let amount = amount.min(self.0.own_max);
         let mut state = self.state();
         let ticket = state.next_ticket;
@@ -111,8 +123,14 @@ impl Gate {
             self.0.changed.notify_all();
         }
         let is_waiting = |state: &mut State| !state.served.contains(&ticket);
-        let waited = self.0.changed.wait_timeout_while(state, patience, is_waiting);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let waited = self.0.changed.wait_timeout_while(state, look, is_waiting);
+            let (after, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = after;
+            if !timeout.timed_out() || is_over() {
+                break;
+            }
+        }
         if let Some(at) = state.served.iter().position(|served| *served == ticket) {
             state.served.swap_remove(at);
             return Some(Permit {
@@ -128,6 +146,14 @@ impl Gate {
         drop(state);
         self.0.changed.notify_all();
         None
+    }
+}
+
+#[cfg(test)]
+impl Gate {
+    /// What all owners have.
+    pub(crate) fn held(&self) -> u64 {
+        self.state().held.values().sum()
     }
 }
 
@@ -149,6 +175,7 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::channel;
     use std::thread;
 
@@ -215,6 +242,33 @@ mod tests {
         let order: Vec<&str> = order.try_iter().collect();
         let modest: Vec<usize> = (0..10).filter(|at| order[*at] == "modest").collect();
         assert!(modest[1] <= 3, "{order:?}");
+    }
+
+    /// A thread that looks whether its wait is over keeps its turn.
+    #[test]
+    fn a_long_wait_loses_no_turn() {
+        let gate = Gate::new(10, 10);
+        let small = taken(&gate, "a", 5);
+        let looks = AtomicUsize::new(0);
+        let is_over = || looks.fetch_add(1, Ordering::SeqCst) == usize::MAX;
+        thread::scope(|scope| {
+            let large = scope.spawn(|| gate.take_unless("b", 9, Duration::from_millis(1), &is_over));
+            while looks.load(Ordering::SeqCst) == 0 {
+                thread::yield_now();
+            }
+            while looks.load(Ordering::SeqCst) < 3 {
+                assert!(!is_free(&gate, "c", 1), "it is the turn of b");
+            }
+            drop(small);
+            assert!(large.join().unwrap().is_some());
+        });
+        let held = taken(&gate, "a", 5);
+        assert!(
+            gate.take_unless("b", 9, Duration::from_millis(1), &|| true)
+                .is_none()
+        );
+        drop(held);
+        assert!(is_free(&gate, "c", 10));
     }
 
     #[test]

@@ -3,13 +3,16 @@
 //! | part | for |
 //! |---|---|
 //! | a quarter, at least 81 MiB | the bodies of messages, from before they are read until they are processed |
-//! | a sixteenth, at least [`ANSWERS_BYTES_MIN`] | answers with content, from before they are read until they are sent |
+//! | a sixteenth, at least [`ANSWERS_BYTES_MIN`] | answers to readers and of vaults, from before they are read until they are sent |
 //! | [`BASE_BYTES`] | stores: indexes, caches |
 //! | the rest | running backups, [`BACKUP_BYTES`] each |
 //!
 //! A client whose message finds no memory waits in its own socket: the server reads nothing from
-//! it, and TCP stops the client. An answer that finds no memory waits too. A backup that finds no
-//! place waits, and is refused as "busy" after [`PATIENCE`]; its client tries again.
+//! it, and TCP stops the client. A backup that finds no place waits, and is refused as "busy" after
+//! [`PATIENCE`]; its client tries again.
+//!
+//! A client keeps the memory of an answer for as long as it does not read. So an answer that finds
+//! none waits only for a moment: then it goes on with little, which is not counted.
 
 use std::time::Duration;
 
@@ -60,16 +63,22 @@ impl Memory {
     /// Memory for a body of so many bytes, and for the message that is decoded from it. Waits for
     /// it. `None` if it is short, or the server is ending.
     pub(crate) fn body(&self, owner: &str, len: usize, is_ending: &dyn Fn() -> bool) -> Option<Permit> {
-        if len <= SMALL_BYTES {
-            return None;
-        }
-        wait(&self.bodies, owner, 2 * len as u64, is_ending)
+        let is_long = len > SMALL_BYTES && !is_ending();
+        is_long
+            .then(|| self.bodies.take_unless(owner, 2 * len as u64, LOOK, is_ending))
+            .flatten()
     }
 
-    /// Memory for so many bytes of an answer. Waits for it. `None` if the server is ending. A
-    /// thread that has such memory asks for no more: two that did could wait for each other.
-    pub(crate) fn answer(&self, owner: &str, bytes: u64, is_ending: &dyn Fn() -> bool) -> Option<Permit> {
-        wait(&self.answers, owner, bytes, is_ending)
+    /// Memory for so many bytes of an answer. Waits a moment for it: `None` if there is none, as
+    /// those who have it may never give it back.
+    pub(crate) fn answer(&self, owner: &str, bytes: u64, patience: Duration) -> Option<Permit> {
+        self.answers.take(owner, bytes, patience)
+    }
+
+    /// The memory that answers have.
+    #[cfg(test)]
+    pub(crate) fn of_answers(&self) -> u64 {
+        self.answers.held()
     }
 
     /// A place for a running backup.
@@ -81,16 +90,6 @@ impl Memory {
             )
         })
     }
-}
-
-/// Takes an amount as soon as it is free. `None` if the server is ending.
-fn wait(gate: &Gate, owner: &str, amount: u64, is_ending: &dyn Fn() -> bool) -> Option<Permit> {
-    while !is_ending() {
-        if let Some(permit) = gate.take(owner, amount, LOOK) {
-            return Some(permit);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Requests of a client that reads the store.
 //!
-//! Clients may ask for more than the server has memory for. So an answer begins when there is
-//! memory for it ([`crate::memory`]), and regions are sent while others are read.
+//! Clients may ask for more than the server has memory for. So regions are sent while others are
+//! read, as many at once as there is memory for ([`crate::memory`]).
 
 use std::sync::Arc;
 
@@ -18,11 +18,9 @@ const ASKED_REGIONS_MAX: usize = 120;
 /// ... and bytes of them, as they are stored: as many as of the longest usual regions.
 const ASKED_BYTES_MAX: u64 = 128 << 20;
 /// Regions of so many plain bytes are read at once, or a single one, ...
-const AT_ONCE_BYTES: u64 = 2 << 20;
+pub(crate) const AT_ONCE_BYTES: u64 = 1 << 20;
 /// ... and of so many where each read waits for a network.
 const FAR_AT_ONCE_BYTES: u64 = 8 << 20;
-/// The memory that other answers are taken to need.
-const ANSWER_BYTES: u64 = 1 << 20;
 
 /// Nodes of one answer, at most, ...
 const NODES_MAX: usize = 64;
@@ -61,11 +59,10 @@ pub(crate) fn serve(
 ) -> Result<(), TransportError> {
     if kind == request::REGIONS {
         return match AskedRegions::from_bytes(body) {
-            Ok(asked) => send_regions(answer, reader, &asked),
+            Ok(asked) => send_regions(answer, reader, whom, &asked),
             Err(error) => answer.refuse(&error.into()),
         };
     }
-    let _memory = answer.memory(ANSWER_BYTES);
     answer.whole(read(reader, whom, kind, body))
 }
 
@@ -211,21 +208,31 @@ fn view_of(reader: &dyn StoreReader, asked: &AskedRegions) -> Result<Arc<Catalog
 }
 
 /// Regions that are read at once, and the memory that they need.
-fn reads<'a>(view: &CatalogView, regions: &'a [RegionIndex], at_once: u64) -> Vec<(&'a [RegionIndex], u64)> {
+pub(crate) fn reads_of<'a>(
+    view: &CatalogView,
+    regions: &'a [RegionIndex],
+    at_once: u64,
+) -> Vec<(&'a [RegionIndex], u64)> {
     let mut reads = Vec::new();
     let mut rest = regions;
-    while !rest.is_empty() {
-        // A few kilobytes may be many megabytes of plain bytes.
-        let mut plain = 0;
-        let short = rest.iter().take_while(|index| {
-            plain += view.plain_len(**index);
-            plain <= at_once
-        });
-        let count = short.count().max(1);
+    while let Some(first) = rest.first() {
+        let from = view.row(*first).map_or(0, |row| row.offset);
+        let (mut count, mut bytes, mut plain) = (0, 0, 0);
+        for index in rest {
+            plain += view.plain_len(*index);
+            // What lies between two regions is read with them.
+            let end = view
+                .row(*index)
+                .map_or(from, |row| row.offset + u64::from(row.stored_len));
+            let stored = end.saturating_sub(from);
+            // A few kilobytes may be many megabytes of plain bytes.
+            if count > 0 && plain.max(stored) > at_once {
+                break;
+            }
+            (count, bytes) = (count + 1, stored + plain);
+        }
         let (now, later) = rest.split_at(count);
-        let stored = |index: &RegionIndex| view.row(*index).map_or(0, |row| u64::from(row.stored_len));
-        let bytes = now.iter().map(|index| view.plain_len(*index) + stored(index));
-        reads.push((now, bytes.sum()));
+        reads.push((now, bytes));
         rest = later;
     }
     reads
@@ -233,8 +240,9 @@ fn reads<'a>(view: &CatalogView, regions: &'a [RegionIndex], at_once: u64) -> Ve
 
 /// Sends each region that the client asks for, compressed if the store has it so.
 fn send_regions(
-    answer: Answer<'_>,
+    mut answer: Answer<'_>,
     reader: &dyn StoreReader,
+    whom: For,
     asked: &AskedRegions,
 ) -> Result<(), TransportError> {
     let view = match view_of(reader, asked) {
@@ -246,10 +254,14 @@ fn send_regions(
     } else {
         AT_ONCE_BYTES
     };
-    let reads = reads(&view, &asked.regions, at_once);
+    let mut reads = reads_of(&view, &asked.regions, at_once);
     // Each read uses the memory of the one before.
     let most = reads.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
-    let _memory = answer.memory(most);
+    // A running backup has memory of its own, and nobody else's reading may hold it up.
+    let memory = (whom == For::Restore).then(|| answer.memory(most));
+    if memory.as_ref().is_some_and(Option::is_none) {
+        reads = reads_of(&view, &asked.regions, 0);
+    }
     let mut buffer = RegionBuffer::default();
     let mut sending = Sending {
         answer,

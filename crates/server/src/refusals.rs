@@ -1,13 +1,15 @@
 //! How often the server records refusals. Any machine that reaches the server can cause refusals.
 //!
 //! Each record is an object of the server's folder. So the server makes one record a second for
-//! each address, and keeps the newest records alone. The next record has the number of refusals in
+//! each address, or network of IPv6, and keeps the newest records alone. The next record has the number of refusals in
 //! between. Many threads may use it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::accepting::neighbours;
 
 /// One record of an address in this time.
 const EVERY: Duration = Duration::from_secs(1);
@@ -46,12 +48,17 @@ impl Refusals {
     /// Counts a refusal of a client at this address. Returns what to record, if its turn has come.
     pub(crate) fn count(&self, from: &str, now: Duration) -> Option<Recorded> {
         let mut all = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= ADDRESSES_MAX && !all.contains_key(from) {
+        let network: &str = &neighbours(from);
+        if all.len() >= ADDRESSES_MAX && !all.contains_key(network) {
             forget(&mut all, now);
         }
-        let is_known = all.len() < ADDRESSES_MAX || all.contains_key(from);
-        let from = if is_known { from } else { OTHERS };
-        let unrecorded = match all.get_mut(from) {
+        let is_known = all.len() < ADDRESSES_MAX || all.contains_key(network);
+        let (network, from) = if is_known {
+            (network, from)
+        } else {
+            (OTHERS, OTHERS)
+        };
+        let unrecorded = match all.get_mut(network) {
             Some(recent) if now < recent.recorded_at.saturating_add(EVERY) => {
                 recent.since = recent.since.saturating_add(1);
                 return None;
@@ -63,7 +70,7 @@ impl Refusals {
             recorded_at: now,
             since: 0,
         };
-        all.insert(from.to_owned(), recent);
+        all.insert(network.to_owned(), recent);
         Some(Recorded {
             from: from.to_owned(),
             unrecorded,
@@ -118,6 +125,12 @@ mod tests {
         assert_eq!(refusals.count("a", at(1000)), recorded("a", 999));
         assert_eq!(refusals.count("a", at(1001)), None);
         assert_eq!(refusals.count("a", at(9000)), recorded("a", 1));
+        // A machine has all addresses of its network.
+        assert_eq!(
+            refusals.count("2001:db8::1", at(9000)),
+            recorded("2001:db8::1", 0)
+        );
+        assert_eq!(refusals.count("2001:db8::2", at(9001)), None);
     }
 
     #[test]

@@ -21,6 +21,9 @@ use crate::state::State;
 /// A frame of an answer has about so many bytes. Each connection keeps a frame's memory.
 pub(crate) const PART_BYTES: usize = 256 << 10;
 
+/// How long an answer waits for memory.
+const MEMORY_PATIENCE: Duration = Duration::from_millis(200);
+
 /// From the time that so many bytes take, ...
 const LONG_BYTES: usize = 64 << 10;
 /// ... a slower rate than this shows that they pass a network, or a client that is slower.
@@ -95,6 +98,8 @@ pub(crate) struct Answer<'a> {
     /// The message. With the answer's first byte it counts as processed: what follows waits for the
     /// client.
     processing: Option<Processing>,
+    /// Bytes that were sent, how long that took, and whether any of them waited for the rate.
+    sent: (usize, Duration, bool),
 }
 
 impl<'a> Answer<'a> {
@@ -111,6 +116,7 @@ impl<'a> Answer<'a> {
             shares,
             number,
             processing,
+            sent: (0, Duration::ZERO, false),
         }
     }
 
@@ -118,20 +124,30 @@ impl<'a> Answer<'a> {
         drop(self.processing.take());
         self.state.balance.count(&self.shares.owner, body.len());
         let is_paced = self.shares.pass(self.state, body.len());
-        self.shares.is_paced.store(is_paced, Ordering::Relaxed);
         let clock = &*self.state.home.env.clock;
         let began = clock.monotonic();
         self.writer.send(kind, self.number, body)?;
-        self.shares
-            .note(body.len(), clock.monotonic().saturating_sub(began));
+        let (bytes, took, was_paced) = &mut self.sent;
+        *bytes += body.len();
+        *took += clock.monotonic().saturating_sub(began);
+        *was_paced |= is_paced;
+        // A single part is fast if the one before has just left the socket.
+        if kind != reply::PART {
+            self.shares.note(*bytes, *took);
+            self.shares.is_paced.store(*was_paced, Ordering::Relaxed);
+        }
         Ok(())
     }
 
     /// Memory for so many bytes of the answer, beside what is sent: until the client has taken
-    /// them. `None` if the server is ending.
-    pub(crate) fn memory(&self, bytes: u64) -> Option<Permit> {
-        let is_ending = || self.state.is_ending();
-        self.state.memory.answer(&self.shares.owner, bytes, &is_ending)
+    /// them. `None` if there is none for a while.
+    pub(crate) fn memory(&mut self, bytes: u64) -> Option<Permit> {
+        let (memory, owner) = (&self.state.memory, &self.shares.owner);
+        memory.answer(owner, bytes, Duration::ZERO).or_else(|| {
+            // Nobody waits for an owner that waits itself.
+            drop(self.processing.take());
+            memory.answer(owner, bytes, MEMORY_PATIENCE)
+        })
     }
 
     /// Sends a part. More follows.

@@ -1,4 +1,4 @@
-//! Sends bytes of a vault's objects, each part once there is memory for it ([`crate::memory`]).
+//! Sends bytes of a vault's objects, in parts as long as there is memory for ([`crate::memory`]).
 //!
 //! A token without the right to read gets no region that may hold content. Where the regions of a
 //! container end is plain, in its footer. A backup needs what follows them: the catalog.
@@ -17,6 +17,9 @@ use crate::rights::Rights;
 use crate::shares::Answer;
 use crate::vault::refusal;
 use crate::vault_rights::{Readable, readable};
+
+/// Bytes of a part for which there is no memory, and of a range that needs none.
+const FEW_BYTES: u64 = 128 << 10;
 
 /// Reads objects for a client with these rights.
 pub(crate) struct Bytes<'a> {
@@ -46,15 +49,20 @@ impl Bytes<'_> {
             Ok(plan) => plan,
             Err(refusal) => return answer.refuse(&refusal),
         };
+        let len = plan.range.end.saturating_sub(plan.range.start);
+        // The bytes as they were read, the part, and its frame.
+        let memory = (len > FEW_BYTES).then(|| answer.memory(3 * len.min(GOT_BYTES_MAX as u64)));
+        let part_bytes = match memory {
+            Some(None) => FEW_BYTES,
+            _ => GOT_BYTES_MAX as u64,
+        };
         let mut at = plan.range.start;
         let mut part = Vec::new();
         if plan.tells_len {
             part.extend_from_slice(&plan.meta.len.to_le_bytes());
         }
         loop {
-            let until = plan.range.end.min(at + GOT_BYTES_MAX as u64);
-            // The bytes as they were read, the part, and its frame.
-            let _memory = answer.memory(3 * (until - at));
+            let until = plan.range.end.min(at + part_bytes);
             if let Err(refusal) = self.append(&plan, at..until, &mut part) {
                 return answer.refuse(&refusal);
             }

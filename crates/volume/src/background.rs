@@ -165,12 +165,7 @@ impl Pool {
     /// # Errors
     /// Errors of the device and of the index.
     pub fn drain(&self, volumes: &[Arc<Volume>], progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
-        let left = || {
-            volumes
-                .iter()
-                .map(|one| one.backlog(&one.core()) * env::BLOCK_BYTES)
-                .sum()
-        };
+        let left = || volumes.iter().map(|one| one.backlog() * env::BLOCK_BYTES).sum();
         let mut goes_on = true;
         for volume in volumes {
             volume.find(0, true, &mut |examined| {

@@ -7,7 +7,6 @@ use format::pool::EXTENT_BLOCKS;
 use format::pool::header::VolumeSettings;
 use types::VolumeId;
 
-use crate::core::Core;
 use crate::counters::VolumeCounts;
 use crate::error::Result;
 use crate::pool::Pool;
@@ -101,12 +100,15 @@ pub struct VolumeStats {
 
 impl Volume {
     /// Blocks that the finder has to examine.
-    pub(crate) fn backlog(&self, core: &Core) -> u64 {
+    pub(crate) fn backlog(&self) -> u64 {
+        // First: a search that ends in between has found them all.
+        let is_searched = self.is_searched();
         let found = self.dirty.count();
-        if self.is_searched() {
+        if is_searched {
             return found;
         }
         // After a start the finder looks for private blocks, and until then these are all of them.
+        let core = self.core();
         let private = core.mapped.saturating_sub(core.counted);
         found.max(private.saturating_sub(core.different.len() as u64))
     }
@@ -116,7 +118,10 @@ impl Volume {
     pub fn stats(&self) -> VolumeStats {
         let counts = self.counters.counts();
         // A checkpoint holds the head while it waits for the core.
-        let name = self.name();
+        let (name, settings) = (self.name(), self.settings());
+        // No finder examines others.
+        let is_examined = settings.deduplicate && !name.is_empty();
+        let backlog = if is_examined { self.backlog() } else { 0 };
         let core = self.core();
         let seconds = counts.finder_ns as f64 / 1e9;
         VolumeStats {
@@ -125,7 +130,7 @@ impl Volume {
             logical_bytes: self.len_bytes(),
             mapped_bytes: core.mapped * BLOCK_BYTES,
             counted_bytes: core.counted * BLOCK_BYTES,
-            backlog_bytes: self.backlog(&core) * BLOCK_BYTES,
+            backlog_bytes: backlog * BLOCK_BYTES,
             unreferenced: core.references().map(|one| u64::from(one.count)).sum(),
             unreadable_bytes: core.unreadable.len() as u64 * BLOCK_BYTES,
             free_bytes: core.free_len() * BLOCK_BYTES,
@@ -136,7 +141,7 @@ impl Volume {
             } else {
                 0.0
             },
-            settings: self.settings(),
+            settings,
             counts,
         }
     }

@@ -16,8 +16,9 @@ use crate::frame::FRAME_BYTES_MAX;
 
 /// Bytes of an object in one [`PutPart`], at most. The rest of its frame is for its other fields.
 pub const PUT_BYTES_MAX: usize = FRAME_BYTES_MAX - (4 << 10);
-/// Bytes of an object in one part of an answer, at most. Each part costs the server a read.
-pub const GOT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of an object in one part of an answer, at most. Each part costs the server a read,
+/// and its frame has at most a MiB.
+pub const GOT_BYTES_MAX: usize = (1 << 20) - (4 << 10);
 /// Elements of a listing in one part of an answer, at most. A name has up to 200 bytes.
 pub const LISTED_MAX: usize = 32 << 10;
 /// Bytes of an object in a vault, at most: a container of the largest setting, its last region and
