@@ -16,7 +16,8 @@ pub struct OutputOptions {
     /// Print JSON lines instead of text
     #[arg(long, global = true)]
     pub json: bool,
-    /// Print errors only
+    /// Leave out progress, notes, headings and summaries. Print what a command was asked to show:
+    /// lists, changes, figures, the plan of a dry run
     #[arg(short, long, global = true)]
     pub quiet: bool,
 }
@@ -26,8 +27,10 @@ pub struct OutputOptions {
 pub struct Output {
     /// Print JSON lines, not text.
     pub json: bool,
-    /// Print errors only.
+    /// Leave out lines that nobody asked for.
     pub quiet: bool,
+    /// Every line was asked for, as in a dry run, which does nothing but print.
+    pub is_asked: bool,
     /// Print more.
     pub verbose: bool,
     /// Whether standard output is a terminal.
@@ -43,6 +46,7 @@ impl Output {
         Self {
             json: options.json,
             quiet: options.quiet,
+            is_asked: false,
             verbose: false,
             on_screen: io::stdout().is_terminal(),
             errors_on_screen: io::stderr().is_terminal(),
@@ -53,6 +57,12 @@ impl Output {
     #[must_use]
     pub fn verbose(self, verbose: bool) -> Self {
         Self { verbose, ..self }
+    }
+
+    /// The same. If the lines are what the command was asked for, it prints them even when quiet.
+    #[must_use]
+    pub fn asked(self, is_asked: bool) -> Self {
+        Self { is_asked, ..self }
     }
 
     /// Prints one JSON line, or nothing in text mode.
@@ -70,12 +80,13 @@ impl Output {
         print(&mut io::stdout().lock(), line.as_bytes())
     }
 
-    /// Prints one line of text, or nothing in JSON mode or when quiet.
+    /// Prints one line of text. In JSON mode, or when quiet unless the lines were asked for, prints
+    /// nothing.
     ///
     /// # Errors
     /// The stream cannot be written to. A reader that has closed the pipe is no error.
     pub fn line(&self, text: impl AsRef<str>) -> io::Result<()> {
-        if self.json || self.quiet {
+        if self.json || (self.quiet && !self.is_asked) {
             return Ok(());
         }
         self.result(text)

@@ -303,6 +303,21 @@ pub(crate) enum Command {
     Volume(Volume),
 }
 
+impl Command {
+    /// Whether it changes nothing and prints what it would do.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        match self {
+            Self::Backup(args) => args.dry_run,
+            Self::Restore(args) => args.dry_run,
+            Self::Copy(args) => args.dry_run,
+            Self::Forget(args) => args.dry_run,
+            Self::Prune(args) => args.dry_run,
+            Self::Optimize(args) => args.dry_run,
+            _ => false,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Analyze {
     /// Backups of the same data, oldest first: each a file, or a folder with all files below

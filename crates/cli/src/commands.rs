@@ -49,6 +49,7 @@ use typed::absolute;
 /// Runs the command.
 pub(crate) fn run(cli: &Cli, output: Output) -> Result<Code> {
     let global = &cli.global;
+    let output = output.asked(cli.command.is_dry_run());
     match &cli.command {
         Command::Init(args) => init::run(global, args, output),
         Command::Backup(args) => backup::run(global, args, output),

@@ -7,7 +7,7 @@ use anyhow::Result;
 use cli_support::output::Output;
 use cli_support::{Code, TARGET};
 
-use crate::args::{Cli, Command, Typed};
+use crate::args::{Cli, Typed};
 use crate::commands::{self, IdleOption};
 use crate::exit;
 use crate::log;
@@ -117,7 +117,7 @@ fn within(
         }
     };
     // Nothing is made, so nothing has to be prepared for it, and there is nothing to tell.
-    if matches!(&cli.command, Command::Backup(args) if args.dry_run) {
+    if cli.command.is_dry_run() {
         return run();
     }
     let mut code = hook(Moment::Before, None);

@@ -170,6 +170,60 @@ fn a_pipe_sees_results_and_no_progress() {
     }
 }
 
+/// A quiet command leaves out what nobody asked for, and prints what it was asked to show.
+#[test]
+fn quiet_commands_print_what_they_were_asked_to_show() {
+    let bed = Bed::new();
+    fs::create_dir(bed.path("src")).unwrap();
+    for text in ["one", "two"] {
+        fs::write(bed.path("src/file"), text).unwrap();
+        bed.ok(["backup", "src"]);
+    }
+    let quiet = |args: &[&str]| bed.ok(args.iter().copied().chain(["-q"])).out();
+    // Of these, the headings and the closing summary are left out.
+    for (args, shown, left_out) in [
+        (["snapshots"].as_slice(), "/src", "backups"),
+        (&["ls", "latest"], "/src/file", "entries"),
+        (&["find", "file"], "/src/file", "Found"),
+        (&["diff", "1", "2"], "/src/file", "Files:"),
+        (&["key", "list"], "none", "made by"),
+        (&["stats"], "backups", "A restore reads"),
+        (&["series", "list"], "/src", "host and paths"),
+    ] {
+        let out = quiet(args);
+        assert!(out.contains(shown) && !out.contains(left_out), "{args:?}: {out}");
+    }
+    // A dry run has no other purpose than its plan.
+    fs::write(bed.path("src/file"), "three").unwrap();
+    for (args, shown) in [
+        (["forget", "-l", "1", "-n"].as_slice(), "keeps 1 of 2"),
+        (&["forget", "1", "-n"], "named on the command line"),
+        (&["restore", "1", "-t", "out", "-n", "-vv"], "src/file"),
+        (&["restore", "1", "-t", "out", "-n"], "would restore 1 file"),
+        (&["prune", "-n"], "would free"),
+        (&["optimize", "-n"], "nothing is due"),
+        (&["backup", "src", "-n"], "a dry run"),
+    ] {
+        let (out, loud) = (quiet(args), bed.ok(args).out());
+        assert!(out.contains(shown), "{args:?}: {out}");
+        assert_eq!(out.lines().count(), loud.lines().count(), "{args:?}: {out}");
+    }
+    fs::create_dir(bed.path("other")).unwrap();
+    let other = bed.path("other/store");
+    bed.ok(["-r", other.to_str().unwrap(), "init"]);
+    let from = bed.store();
+    let copy = [
+        "-r",
+        other.to_str().unwrap(),
+        "copy",
+        "-n",
+        "--from-repo",
+        from.to_str().unwrap(),
+    ];
+    assert!(quiet(&copy).contains("would copy"), "{}", quiet(&copy));
+    assert_eq!(quiet(&["forget", "-l", "1"]), "");
+}
+
 /// The words that `kind` functions return, read from the source.
 fn kinds(source: &str) -> Vec<&str> {
     let words = source.lines().filter_map(|line| {
