@@ -85,6 +85,15 @@ pub enum Error {
     /// A requested item does not exist.
     #[error("{0}")]
     NotFound(String),
+    /// The slot of the password that opened the store is not removed.
+    #[error(
+        "the given password opens the store by slot {id}, which is therefore not removed. To remove it, give another \
+         password of the store; to replace the given password, use `onefold key passwd`"
+    )]
+    CurrentKey {
+        /// The slot's id.
+        id: String,
+    },
     /// The store to copy from refuses, or is gone. Its data may be whole.
     #[error(
         "the store to copy from cannot be read now: {why}. What was copied before is whole; run the command again when that \

@@ -63,12 +63,19 @@ impl Store {
         Ok(id.to_string())
     }
 
-    /// Removes a password's slot.
+    /// Removes a password's slot, but not the one that opened the store: its owner may know no
+    /// other password.
     ///
     /// # Errors
-    /// If there is no such slot, or it is the last one; of the storage.
+    /// If there is no such slot, it is the last one, or it opened the store; of the storage.
     pub fn remove_key(&self, id: &str) -> Result<()> {
-        config::remove_slot(&self.env, &self.config, self.slot_id(id)?)?;
+        let slot = self.slot_id(id)?;
+        let is_current = self.config.slots().any(|one| one.id == slot && one.is_current);
+        // The storage refuses to remove the last one, and says so.
+        if is_current && self.config.slots().count() > 1 {
+            return Err(Error::CurrentKey { id: id.to_owned() });
+        }
+        config::remove_slot(&self.env, &self.config, slot)?;
         Ok(())
     }
 

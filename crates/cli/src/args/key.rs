@@ -10,7 +10,7 @@ pub(crate) enum Key {
     List,
     /// Add a password
     Add(NewPassword),
-    /// Remove a password's slot
+    /// Remove a password's slot; not that of the password which was given
     Remove {
         /// The slot's id, as `key list` prints it
         id: String,

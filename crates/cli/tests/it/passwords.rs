@@ -121,6 +121,10 @@ fn slots_are_listed_added_removed_and_replaced() {
         .find(|key| key["current"] == false)
         .unwrap();
     let of_eins = of_eins["id"].as_str().unwrap();
+    with(&bed, "ONEFOLD_PASSWORD", "eins", &["key", "remove", of_eins])
+        .expect(1)
+        .says(&[of_eins, "not removed", "give another password", "key passwd"]);
+    assert!(opens("eins") && opens("drei"));
     with(&bed, "ONEFOLD_PASSWORD", "drei", &["key", "remove", of_eins]).expect(0);
     assert!(!opens("eins") && opens("drei"));
     with(&bed, "ONEFOLD_PASSWORD", "drei", &["key", "remove", of_eins])
