@@ -175,6 +175,7 @@ fn filter(args: &Filter) -> Result<onefold::Filter> {
     Ok(onefold::Filter::default()
         .hosts(args.host.iter().map(|host| host.as_bytes().to_vec()).collect())
         .paths(absolute(&args.path)?)
+        .stream(typed::stream_of(&args.path))
         .tags(args.tag.iter().map(|list| list.0.clone()).collect()))
 }
 

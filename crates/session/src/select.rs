@@ -24,6 +24,10 @@ pub struct Filter {
     pub hosts: Vec<Vec<u8>>,
     /// Only backups whose series has all of these paths.
     pub paths: Vec<Vec<u8>>,
+    /// Besides the backups of `paths`, also those of the stream of this name. It counts only if
+    /// there are `paths`. The name of a stream may be relative, so no path can choose it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<Vec<u8>>,
     /// Only backups that have all tags of one of these lists, as [`bears`] defines it. Empty: any
     /// tags.
     pub tags: Vec<Vec<String>>,
@@ -32,6 +36,7 @@ pub struct Filter {
 types::setters!(Filter {
     hosts: Vec<Vec<u8>>,
     paths: Vec<Vec<u8>>,
+    stream: Option<Vec<u8>>,
     tags: Vec<Vec<String>>,
 });
 
@@ -40,8 +45,13 @@ impl Filter {
     #[must_use]
     pub fn lets_through(&self, backup: &Backup) -> bool {
         (self.hosts.is_empty() || self.hosts.contains(&backup.series.host))
-            && self.paths.iter().all(|path| backup.series.paths.contains(path))
+            && self.is_of_paths(&backup.series.paths)
             && (self.tags.is_empty() || self.tags.iter().any(|list| bears(&backup.tags, list)))
+    }
+
+    fn is_of_paths(&self, of_series: &[Vec<u8>]) -> bool {
+        self.paths.iter().all(|path| of_series.contains(path))
+            || matches!((&self.stream, of_series), (Some(name), [only]) if name == only)
     }
 
     fn words(&self) -> String {
@@ -53,6 +63,9 @@ impl Filter {
         }
         for path in &self.paths {
             words += &format!(" of {}", text(path));
+        }
+        if let Some(name) = &self.stream {
+            words += &format!(", or of the stream {}", text(name));
         }
         let lists = self.tags.iter().map(|list| match list.as_slice() {
             [] => "without tags".to_owned(),

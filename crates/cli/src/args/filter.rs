@@ -18,7 +18,7 @@ pub(crate) struct Filter {
     /// Only backups of this host (may be repeated: of any of them)
     #[arg(short = 'H', long, value_name = "HOST", value_parser = name)]
     pub(crate) host: Vec<String>,
-    /// Only backups of this path (may be repeated: of all of them)
+    /// Only backups of this path, or of the stream of this name (may be repeated: of all of them)
     #[arg(long, value_name = "PATH", value_parser = path())]
     pub(crate) path: Vec<PathBuf>,
     /// Only backups with this tag, or with all of these, separated by commas; empty: without tags

@@ -214,6 +214,22 @@ pub(super) fn stream_name(typed: &str) -> Result<String> {
     ))
 }
 
+/// The name of the stream that these paths may mean as well: of one relative path, which does not
+/// begin with `./`. Other paths mean no stream, or are in its series as they are.
+pub(super) fn stream_of(paths: &[PathBuf]) -> Option<Vec<u8>> {
+    let name = |path: &PathBuf| {
+        let text = path.to_str()?;
+        let is_path = matches!(text.split('/').next(), Some("" | "." | ".."));
+        stream_name(text).ok().filter(|_| !is_path)
+    };
+    let (first, others) = paths.split_first()?;
+    let first_name = name(first)?;
+    let is_one = others
+        .iter()
+        .all(|other| name(other).as_ref() == Some(&first_name));
+    is_one.then(|| first_name.into_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

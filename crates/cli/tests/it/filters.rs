@@ -55,6 +55,61 @@ const CHOICES: [(&[&str], &[u64]); 14] = [
     (&["--tag", "b", "--host", "blue", "--path", "two"], &[]),
 ];
 
+/// The name of a stream chooses its backups, by each command that takes `--path`.
+#[test]
+fn a_stream_is_chosen_by_its_name() {
+    let bed = Bed::new();
+    let streams = [
+        ("web.raw", "1"),
+        ("web.raw", "2"),
+        ("/abs.raw", "3"),
+        ("other.raw", "4"),
+    ];
+    for (name, bytes) in streams {
+        bed.fed(["backup", "--stdin", "--stdin-filename", name], bytes.as_bytes())
+            .expect(0);
+    }
+    fs::create_dir(bed.path("web.raw")).unwrap();
+    bed.ok(["backup", "web.raw"]);
+    let one = bed.path("web.raw");
+    for (options, expected) in [
+        (["--path", "web.raw"].as_slice(), [1, 2, 5].as_slice()),
+        (&["--path", ".//web.raw"], &[5]),
+        (&["--path", one.to_str().unwrap()], &[5]),
+        (&["--path", "/web.raw"], &[]),
+        (&["--path", "/abs.raw"], &[3]),
+        (&["--path", "abs.raw"], &[]),
+        (&["--path", "other.raw"], &[4]),
+        (&["--path", "other.raw/"], &[]),
+        (&["--path", "other.raw", "--path", "other.raw"], &[4]),
+        (&["--path", "other.raw", "--path", "web.raw"], &[]),
+        (&["--path", "other.raw", "--host", "nobody"], &[]),
+    ] {
+        assert_eq!(chosen(&bed, options), expected, "{options:?}");
+    }
+    let dumped = |name: &str| bed.ok(["dump", "latest", "--path", name]).out();
+    assert_eq!(
+        (dumped("other.raw"), dumped("/abs.raw")),
+        ("4".to_owned(), "3".to_owned())
+    );
+    bed.ok(["restore", "latest", "--path", "other.raw", "-t", "out"]);
+    assert_eq!(fs::read_to_string(bed.path("out/other.raw")).unwrap(), "4");
+    assert!(
+        bed.ok(["ls", "latest", "--path", "other.raw"])
+            .out()
+            .contains("other.raw")
+    );
+    bed.ok(["tag", "--path", "other.raw", "--add", "chosen"]);
+    assert_eq!(chosen(&bed, &["--tag", "chosen"]), [4]);
+    bed.run(["dump", "latest", "--path", "nothing.raw"])
+        .expect(1)
+        .says(&["or of the stream nothing.raw"]);
+    bed.ok(["forget", "--path", "web.raw", "-l", "1"]);
+    assert_eq!(bed.backups(), [2, 3, 4, 5]);
+    bed.ok(["forget", "--path", "other.raw", "--unsafe-allow-remove-all"]);
+    assert_eq!(bed.backups(), [2, 3, 5]);
+}
+
 #[test]
 fn filters_choose_the_expected_backups() {
     let bed = bed();

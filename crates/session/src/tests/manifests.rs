@@ -595,6 +595,7 @@ fn latest_is_the_highest_number_that_the_filter_lets_through() {
         hosts: vec![b"host8".to_vec(), b"host9".to_vec()],
         paths: vec![b"/srv".to_vec()],
         tags: vec![vec!["a".to_owned(), "b".to_owned()], vec![]],
+        ..any.clone()
     };
     let error = resolve(&nothing).unwrap_err().to_string();
     assert!(
