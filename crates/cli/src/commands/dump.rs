@@ -1,7 +1,7 @@
 //! `onefold dump`
 
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -16,12 +16,14 @@ use crate::args::{ArchiveMode, Dump, Global};
 
 /// Shorter pieces are gathered. Longer ones are written directly.
 const GATHERED_BYTES: usize = 64 << 10;
+/// A file system leaves out whole blocks. Fewer zeros are written.
+const HOLE_BYTES_MIN: u64 = 4096;
 static ZEROS: [u8; GATHERED_BYTES] = [0; GATHERED_BYTES];
 
 /// Standard output without the line buffer that the library puts before it, or a file.
 struct Target {
     out: io::BufWriter<File>,
-    /// The file's name until it is whole, and then.
+    /// The file's name until it is whole, and then. `None`: standard output, a pipe or a device.
     names: Option<(PathBuf, PathBuf)>,
 }
 
@@ -54,11 +56,20 @@ impl Target {
 
     /// Gives the file its name.
     fn finish(mut self) -> Result<()> {
-        self.out
-            .flush()
+        self.complete()
             .with_context(|| format!("writing to {}", self.shown()))?;
         if let Some((partial, path)) = self.names.take() {
             fs::rename(&partial, &path).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is gathered. A new file may end in a hole, and gets its length.
+    fn complete(&mut self) -> io::Result<()> {
+        self.out.flush()?;
+        if self.names.is_some() {
+            let len = self.out.stream_position()?;
+            self.out.get_ref().set_len(len)?;
         }
         Ok(())
     }
@@ -108,7 +119,12 @@ impl onefold::StreamOutput for Target {
         self.out.write_all(bytes)
     }
 
+    /// Leaves a hole in a new file, as a restore of a stream does.
     fn skip_zeros(&mut self, mut len: u64) -> io::Result<()> {
+        if self.names.is_some() && len >= HOLE_BYTES_MIN {
+            let len = i64::try_from(len).map_err(io::Error::other)?;
+            return self.out.seek(SeekFrom::Current(len)).map(drop);
+        }
         while len > 0 {
             let now = usize::try_from(len).map_or(ZEROS.len(), |len| len.min(ZEROS.len()));
             self.out.write_all(&ZEROS[..now])?;

@@ -137,3 +137,44 @@ fn dumps_to_one_target_write_files_of_their_own() {
     assert_eq!(fs::read(&other).unwrap(), b"of another dump");
     assert!(!bed.path("target.1.onefold-partial").exists());
 }
+
+/// A target has holes for zeros, as after a restore. Standard output gets every byte.
+#[test]
+fn a_dump_into_a_file_leaves_holes_for_zeros() {
+    use std::os::unix::fs::MetadataExt;
+
+    const MIB: u64 = 1 << 20;
+    let bed = Bed::new();
+    // Zeros at the beginning, between data, and at the end.
+    let mut stream = vec![0; 16 << 20];
+    for (at, seed) in [(3 << 20, 1), ((9 << 20) + 77, 2)] {
+        stream[at..at + 100_000].copy_from_slice(&noise(100_000, seed));
+    }
+    bed.fed(["backup", "--stdin", "--stdin-filename", "web.raw"], &stream)
+        .expect(0);
+    fs::write(bed.path("image"), &stream).unwrap();
+    bed.ok(["backup", "--image-kib", "64", "image"]);
+    fs::create_dir(bed.path("folder")).unwrap();
+    fs::write(bed.path("folder/file"), &stream).unwrap();
+    bed.ok(["backup", "folder"]);
+    fs::write(bed.path("existing"), "shorter").unwrap();
+    for (args, target) in [
+        (["dump", "1"].as_slice(), "of-stream"),
+        (&["dump", "2"], "of-image"),
+        (&["dump", "3", "folder/file"], "of-file"),
+        (&["dump", "1"], "existing"),
+    ] {
+        bed.ok(args.iter().copied().chain(["--target", target]));
+        let dumped = bed.path(target);
+        assert!(fs::read(&dumped).unwrap() == stream, "{target}");
+        let stored = fs::metadata(&dumped).unwrap().blocks() * 512;
+        assert!(stored < 2 * MIB, "{target} takes {stored} bytes");
+    }
+    // Standard output may be a pipe, or a file to which another program has written.
+    assert!(bed.ok(["dump", "1"]).out == stream);
+    let to = bed.path("redirected");
+    fs::write(&to, vec![b'x'; 20]).unwrap();
+    let file = fs::OpenOptions::new().append(true).open(&to).unwrap();
+    Ran::from(bed.command(["dump", "1"]).stdout(file).output().unwrap()).expect(0);
+    assert!(fs::read(&to).unwrap()[20..] == stream);
+}
