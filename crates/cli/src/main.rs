@@ -8,6 +8,7 @@ mod commands;
 mod exit;
 mod folders;
 mod log;
+mod notify;
 mod password;
 mod profile;
 mod run;

@@ -35,7 +35,8 @@ pub(crate) struct Serve {
     /// The memory that clients share, in MiB: with less, fewer backups run at once
     #[arg(long, default_value_t = 512, value_name = "MIB", value_parser = clap::value_parser!(u32).range(288..))]
     pub(crate) memory_mib: u32,
-    /// When the server is told to end, wait this long for backups and restores that run
+    /// When the server is told to end, wait this long for backups and restores that run, then cut
+    /// them, and wait at most as long again until what they sent is stored
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     pub(crate) patience: u32,
 }

@@ -16,6 +16,7 @@ use server::{Granted, Home, Listener, Rights, Server, SocketListener};
 use transport::{Channel, Closer};
 
 use crate::args::{Global, Serve};
+use crate::notify::notify;
 use crate::password;
 
 /// How often it looks whether a signal has come.
@@ -59,9 +60,11 @@ pub(crate) fn run(global: &Global, args: &Serve, output: Output) -> Result<Code>
             address: path,
         })?;
     }
+    notify("READY=1");
     while !asked.load(Ordering::Relaxed) {
         thread::park_timeout(LOOK);
     }
+    notify("STOPPING=1");
     // They may also where nothing can be printed.
     let told = output.line("ending: running backups and restores may finish");
     server.end(Duration::from_secs(args.patience.into()));

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -505,4 +507,44 @@ fn an_image_is_backed_up_by_its_changed_blocks() {
         .expect(1)
         .says(&["changed", "line 1 is no offset and length"]);
     served.end();
+}
+
+/// The service manager starts the server by the unit's command, and hears when it is ready and when
+/// it ends.
+#[test]
+fn the_unit_of_the_server_starts_one_that_says_when_it_is_ready() {
+    let mut bed = Bed::bare();
+    let mut init = bed.command(["server", "init", "srv"]);
+    init.env_remove("ONEFOLD_REPOSITORY");
+    ran(init).expect(0);
+    let unit = include_str!("../../../../dist/onefold-serve@.service");
+    assert!(unit.contains("\nType=notify\n"));
+    let command = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("ExecStart=onefold "));
+    let words = command.unwrap().split(' ').flat_map(|word| match word {
+        "${FOLDER}" => vec!["srv"],
+        "$OPTIONS" => vec!["--listen", "127.0.0.1:0", "--patience", "1"],
+        word => vec![word],
+    });
+    let manager = UnixDatagram::bind(bed.path("manager")).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let path = bed.path("manager").display().to_string();
+    bed.set("NOTIFY_SOCKET", &path);
+    let mut serve = bed.command(words);
+    let mut child = serve.env_remove("ONEFOLD_REPOSITORY").spawn().unwrap();
+    let heard = || {
+        let mut bytes = [0; 100];
+        let len = manager.recv(&mut bytes);
+        len.map(|len| String::from_utf8_lossy(&bytes[..len]).into_owned())
+    };
+    let ready = heard();
+    signal(&child, Signal::TERM);
+    let stopping = heard();
+    let ended = child.wait().unwrap();
+    assert_eq!(
+        (ready.unwrap(), stopping.unwrap()),
+        ("READY=1".to_owned(), "STOPPING=1".to_owned())
+    );
+    assert!(ended.success());
 }

@@ -15,7 +15,8 @@ use volume_server::{Exports, Place, Server, ServerSettings, TlsIdentity, TlsSett
 
 use crate::args::{ListenPlace, VolumeServe};
 use crate::commands::on_pool::tell_of_pool;
-use crate::volumes::{Caches, Control, IndexFault, ServedExports, notify, open};
+use crate::notify::notify;
+use crate::volumes::{Caches, Control, IndexFault, ServedExports, open};
 
 /// How often it looks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(200);
