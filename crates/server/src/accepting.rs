@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use transport::TransportError;
 
 use crate::error::TARGET;
+use crate::refusals::neighbours;
 use crate::server::Server;
 
 /// More connections of one socket at once are refused, ...
@@ -90,18 +91,6 @@ impl fmt::Debug for Accepting {
     }
 }
 
-/// Whose connections count with those of this address. A machine has all addresses of a network of
-/// IPv6, which are those with the same first 64 bits.
-pub(crate) fn neighbours(from: &str) -> String {
-    match from.parse() {
-        Ok(IpAddr::V6(address)) => address.to_ipv4_mapped().map_or_else(
-            || Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).to_string(),
-            |mapped| mapped.to_string(),
-        ),
-        _ => from.to_owned(),
-    }
-}
-
 fn accept<L: Listening>(
     server: &Arc<Server>,
     listening: &L,
@@ -138,20 +127,5 @@ fn accept<L: Listening>(
         if let Err(error) = spawned {
             tracing::warn!(target: TARGET, %error, "a client was not accepted");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_network_counts_as_one_address() {
-        assert_eq!(neighbours("2001:db8:1:2:a::1"), "2001:db8:1:2::");
-        assert_eq!(neighbours("2001:db8:1:2:b:9::"), "2001:db8:1:2::");
-        assert_ne!(neighbours("2001:db8:1:3::1"), "2001:db8:1:2::");
-        assert_eq!(neighbours("::ffff:192.0.2.7"), "192.0.2.7");
-        assert_eq!(neighbours("192.0.2.8"), "192.0.2.8");
-        assert_eq!(neighbours("this machine"), "this machine");
     }
 }

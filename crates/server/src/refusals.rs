@@ -1,15 +1,14 @@
 //! How often the server records refusals. Any machine that reaches the server can cause refusals.
 //!
 //! Each record is an object of the server's folder. So the server makes one record a second for
-//! each address, or network of IPv6, and keeps the newest records alone. The next record has the number of refusals in
-//! between. Many threads may use it.
+//! each address, or network of IPv6, and keeps the newest records alone. The next record has the
+//! number of refusals in between. Many threads may use it.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-
-use crate::accepting::neighbours;
 
 /// One record of an address in this time.
 const EVERY: Duration = Duration::from_secs(1);
@@ -85,6 +84,18 @@ impl Refusals {
     }
 }
 
+/// Whose connections and refusals count with those of this address. A machine has all addresses of
+/// a network of IPv6, which are those with the same first 64 bits.
+pub(crate) fn neighbours(from: &str) -> String {
+    match from.parse() {
+        Ok(IpAddr::V6(address)) => address.to_ipv4_mapped().map_or_else(
+            || Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).to_string(),
+            |mapped| mapped.to_string(),
+        ),
+        _ => from.to_owned(),
+    }
+}
+
 /// Forgets addresses whose turn has come again. What they have not recorded counts for the others.
 fn forget(all: &mut BTreeMap<String, Recent>, now: Duration) {
     let mut unrecorded = 0_u64;
@@ -131,6 +142,16 @@ mod tests {
             recorded("2001:db8::1", 0)
         );
         assert_eq!(refusals.count("2001:db8::2", at(9001)), None);
+    }
+
+    #[test]
+    fn a_network_counts_as_one_address() {
+        assert_eq!(neighbours("2001:db8:1:2:a::1"), "2001:db8:1:2::");
+        assert_eq!(neighbours("2001:db8:1:2:b:9::"), "2001:db8:1:2::");
+        assert_ne!(neighbours("2001:db8:1:3::1"), "2001:db8:1:2::");
+        assert_eq!(neighbours("::ffff:192.0.2.7"), "192.0.2.7");
+        assert_eq!(neighbours("192.0.2.8"), "192.0.2.8");
+        assert_eq!(neighbours("this machine"), "this machine");
     }
 
     #[test]
