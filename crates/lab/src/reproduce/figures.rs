@@ -35,10 +35,14 @@ pub(super) fn mib(bytes: u64) -> f64 {
     share(bytes, 1 << 20)
 }
 
-/// The median; 0 of no values.
+/// The median: of an even number of values, the mean of the two in the middle; 0 of none.
 pub(super) fn median(of: &mut [f64]) -> f64 {
     of.sort_unstable_by(f64::total_cmp);
-    of.get(of.len() / 2).copied().unwrap_or_default()
+    match of.get(of.len().saturating_sub(1) / 2..=of.len() / 2) {
+        Some([low, high]) => f64::midpoint(*low, *high),
+        Some([middle]) => *middle,
+        _ => 0.0,
+    }
 }
 
 /// The number of processor cores.

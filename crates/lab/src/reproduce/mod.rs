@@ -181,7 +181,7 @@ pub struct Request<'a> {
 pub enum Extent {
     /// Minutes on two cores.
     Quick,
-    /// At most an hour on two cores, within 16 GiB.
+    /// Hours on two cores, within 16 GiB of memory.
     Full,
 }
 

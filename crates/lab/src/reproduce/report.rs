@@ -168,7 +168,7 @@ fn readme(heading: &str, experiments: &[Experiment], is_complete: bool) -> Strin
         text.write_fmt(words).expect("a string takes what it is given");
     };
     say(format_args!(
-        "\n{met} figures of the paper are met, {} differ.{}\n",
+        "\n{met} rows are met, {} differ.{}\n",
         differs.count(),
         if is_complete {
             ""

@@ -65,6 +65,16 @@ fn experiment(name: &str) -> Experiment {
 }
 
 #[test]
+fn a_median_of_an_even_number_is_between_two_values() {
+    let median = |of: &[f64]| figures::median(&mut of.to_vec()).to_string();
+    assert_eq!(median(&[]), "0");
+    assert_eq!(median(&[3.0]), "3");
+    assert_eq!(median(&[9.0, 1.0]), "5");
+    assert_eq!(median(&[9.0, 1.0, 2.0]), "2");
+    assert_eq!(median(&[9.0, 1.0, 2.0, 4.0]), "3");
+}
+
+#[test]
 fn parts_are_run_by_themselves() {
     let folder = tempfile::tempdir().unwrap();
     let parts = OTHER.parts_named(&["figure-2".to_owned()]).unwrap();
@@ -147,7 +157,7 @@ fn a_report_has_a_table_plots_and_lines_to_make_them_again() {
     for words in [
         "onefold-lab reproduce paper00 --output FOLDER --full\n",
         "All of it.",
-        "\n2 figures of the paper are met, 2 differ.\n",
+        "\n2 rows are met, 2 differ.\n",
         "## figure-1: speed (L5, L6)",
         "| a \\| b | 2X | 3X | met |",
         "| growth | 2X | 9X | **differs**: the data are noise |",

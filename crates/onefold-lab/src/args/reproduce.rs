@@ -16,8 +16,8 @@ pub(crate) struct Reproduce {
     /// be empty or new
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: PathBuf,
-    /// Measure at the paper's scale, as far as an hour and 16 GiB of memory allow. Without this
-    /// option, the scale is smaller, and the run takes minutes
+    /// Measure at the paper's scale, as far as one to eleven hours, 16 GiB of memory and 60 GiB of
+    /// disk allow. Without this option, the scale is smaller, and the run takes minutes
     #[arg(long)]
     pub(crate) full: bool,
     /// Measure this part of the paper only (may be repeated). The error for an unknown name lists

@@ -134,7 +134,7 @@ fn tell(args: &Reproduce, experiments: &[Experiment], output: Output) -> Result<
             .count(),
     };
     output.line(format!(
-        "{} figures of the paper are met, {} differ; plots are in {}",
+        "{} rows are met, {} differ; plots are in {}",
         reproduced.met, reproduced.differs, reproduced.output
     ))?;
     output.object(&reproduced)?;

@@ -332,7 +332,7 @@ fn model(rule: &Rule, backups: &[Candidate]) -> BTreeSet<u64> {
             let last = backups.last().unwrap().committed_at;
             let recent: Vec<_> = backups
                 .iter()
-                .filter(|one| one.committed_at > span.before(last))
+                .filter(|one| one.committed_at >= span.before(last))
                 .collect();
             let mut kept: BTreeSet<_> = newest_of(*period, &recent).into_values().collect();
             kept.extend(
