@@ -41,13 +41,12 @@ impl Inbox {
     /// Takes what comes, until nothing comes any more.
     pub(crate) fn fill(&self, reader: &mut FrameReader) {
         loop {
+            let mut is_part = false;
             let taken = match reader.next(FRAME_BYTES_MAX) {
-                // Nobody waits for a part alone.
-                Ok(Some((head, body))) if head.kind == reply::PART => match self.take(head, body) {
-                    Ok(()) => continue,
-                    failed => failed,
-                },
-                Ok(Some((head, body))) => self.take(head, body),
+                Ok(Some((head, body))) => {
+                    is_part = head.kind == reply::PART;
+                    self.take(head, body)
+                }
                 Ok(None) => Err(TransportError::Closed.into()),
                 Err(error) => Err(error.into()),
             };
@@ -56,7 +55,10 @@ impl Inbox {
                 self.changed.notify_all();
                 return;
             }
-            self.changed.notify_all();
+            // Nobody waits for a part alone.
+            if !is_part {
+                self.changed.notify_all();
+            }
         }
     }
 

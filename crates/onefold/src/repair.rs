@@ -137,16 +137,14 @@ impl Store {
     /// Deletes what changes of passwords have left.
     fn delete_leftover_configs(&self, report: &mut RepairReport) -> Result<()> {
         let is_old = |found: &Finding| found.what == Damage::ConfigOld;
-        if report.before.leftovers.iter().any(is_old) {
-            let kept = self.delete_old_configs()?;
-            let is_kept = |found: &Finding| kept.iter().any(|name| name.as_str() == found.object);
-            report.configs_deleted = report.before.leftovers.len();
-            report
-                .after
-                .leftovers
-                .retain(|found| !is_old(found) || is_kept(found));
-            report.configs_deleted -= report.after.leftovers.len();
+        if !report.before.leftovers.iter().any(is_old) {
+            return Ok(());
         }
+        let kept = self.delete_old_configs()?;
+        let is_kept = |found: &Finding| kept.iter().any(|name| name.as_str() == found.object);
+        let is_left = |found: &Finding| !is_old(found) || is_kept(found);
+        report.after.leftovers.retain(is_left);
+        report.configs_deleted = report.before.leftovers.len() - report.after.leftovers.len();
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! | part | for |
 //! |---|---|
 //! | a quarter, at least 81 MiB | the bodies of messages, from before they are read until they are processed |
-//! | a sixteenth, at least [`ANSWERS_BYTES_MIN`] | answers to readers and of vaults, from before they are read until they are sent |
+//! | a sixteenth, at least [`ANSWERS_BYTES_MIN`] | content for readers and of vaults, until it is sent |
 //! | [`BASE_BYTES`] | stores: indexes, caches |
 //! | the rest | running backups, [`BACKUP_BYTES`] each |
 //!

@@ -203,6 +203,25 @@ fn long_objects_and_listings_travel_in_parts() {
     assert!(listed.is_sorted_by(|a, b| a.name < b.name));
 }
 
+/// Where other answers have all memory, an object travels in shorter parts.
+#[test]
+fn objects_travel_without_memory_for_answers() {
+    let bed = Bed::new();
+    let vault = bed.vault(ALL);
+    let object = name("long");
+    let long = bytes((5 << 20) + 5);
+    vault.put(&object, &[&long]).unwrap();
+    let memory = &bed.running.as_ref().unwrap().0.state().memory;
+    let held = ["one", "other"].map(|owner| memory.answer(owner, u64::MAX, Duration::ZERO).unwrap());
+    let all = memory.of_answers();
+    assert!(vault.get(&object).unwrap() == long);
+    let (tail, len) = vault.get_tail(&object, 3 << 20).unwrap();
+    assert!(len == long.len() as u64 && tail == long[long.len() - (3 << 20)..]);
+    assert_eq!(memory.of_answers(), all);
+    drop(held);
+    assert!(vault.get(&object).unwrap() == long);
+}
+
 /// A part that was refused leaves a hole. No object with a hole is put.
 #[test]
 fn an_object_without_one_of_its_parts_is_not_put() {

@@ -573,6 +573,23 @@ fn a_removed_volume_holds_up_no_other() {
     assert!(open.pool.removed().is_empty());
 }
 
+/// No finder examines a volume that shares nothing, also after a start.
+#[test]
+fn without_sharing_there_is_no_backlog() {
+    let mut world = World::with(VolumeSettings {
+        deduplicate: false,
+        ..VolumeSettings::default()
+    });
+    for is_first in [true, false] {
+        let open = world.open().unwrap();
+        if is_first {
+            let ops = [crate::world::write(0, 0, 100, 1), Op::Flush { volume: 0 }];
+            world.run_all(&open, &ops).unwrap();
+        }
+        assert_eq!(open.pool.stats().unwrap().backlog_bytes, 0);
+    }
+}
+
 /// After a start the finder has not looked for private blocks yet, and they are a backlog all the
 /// same.
 #[test]
