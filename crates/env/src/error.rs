@@ -20,6 +20,17 @@ pub enum StorageError {
         /// The folder.
         folder: String,
     },
+    /// In a local storage, something else is in the place of a folder. Nothing follows a link.
+    #[error(
+        "{place}: is {what}; nothing behind it was read, written or deleted. Find out which user has put it \
+         there, and put the folder or file of the store back"
+    )]
+    Misplaced {
+        /// The path.
+        place: String,
+        /// What it is, for people.
+        what: &'static str,
+    },
     /// The bucket of an object store does not exist.
     #[error(
         "{place}: there is no such bucket; make it with the tools of the object store, or name another one"
@@ -126,6 +137,7 @@ impl StorageError {
     pub fn is_outage(&self) -> bool {
         match self {
             Self::NoFolder { .. }
+            | Self::Misplaced { .. }
             | Self::NoBucket { .. }
             | Self::Unusable { .. }
             | Self::Denied { .. }
@@ -188,6 +200,8 @@ mod tests {
         assert!(!io(io::ErrorKind::UnexpectedEof.into()).is_outage());
         let name = "x".to_owned();
         assert!(StorageError::Denied { name: name.clone() }.is_outage());
+        let (place, what) = (name.clone(), "no folder");
+        assert!(StorageError::Misplaced { place, what }.is_outage());
         assert!(!StorageError::ReadOnly { name }.is_outage());
     }
 }

@@ -7,12 +7,17 @@
 //! the folder's mode records this. So `chmod` and `chgrp` on a whole store change it, and a copy
 //! that keeps modes keeps it.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, fchmod, openat};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fs::{CWD, Mode, OFlags, fchmod, mkdirat, openat};
+use rustix::io::Errno;
+use rustix::path::Arg;
+
+use super::folders::Place;
 
 /// The setgid bit, and all bits of the group.
 const SHARED: u32 = 0o2070;
@@ -45,13 +50,9 @@ impl Access {
     }
 
     /// Creates a new file, for reading and writing.
-    pub(super) fn create_file(self, path: &Path) -> io::Result<File> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
+    pub(super) fn create_file(self, at: Place<'_>) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = File::from(openat(at.folder, at.name, flags, Mode::from_raw_mode(0o600))?);
         if self == Self::Group {
             // The umask reduces the mode of a new file.
             file.set_permissions(Permissions::from_mode(0o660))?;
@@ -61,35 +62,37 @@ impl Access {
 
     /// Creates a new folder.
     pub(super) fn create_folder(self, path: &Path) -> io::Result<()> {
-        let mode = match self {
+        DirBuilder::new().mode(self.mode_at_first()).create(path)?;
+        self.open_to_group(CWD, path)
+    }
+
+    /// Creates a new folder of the store, unless another process has created it.
+    pub(super) fn create_folder_at(self, at: Place<'_>) -> io::Result<()> {
+        let mode = Mode::from_bits_truncate(self.mode_at_first());
+        match mkdirat(at.folder, at.name, mode) {
+            Ok(()) => self.open_to_group(at.folder.as_fd(), at.name),
+            Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn mode_at_first(self) -> u32 {
+        match self {
             Self::Owner => 0o700,
             Self::Group => 0o770,
-        };
-        DirBuilder::new().mode(mode).create(path)?;
+        }
+    }
+
+    /// Opens a folder that was just created to the group, if the group shares the store.
+    fn open_to_group(self, within: BorrowedFd<'_>, name: impl Arg) -> io::Result<()> {
         match self {
             Self::Owner => Ok(()),
             Self::Group => {
                 // Others of the group may put a link in its place, to any folder of this user.
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let folder = openat(CWD, path, flags, Mode::empty())?;
+                let folder = openat(within, name, flags, Mode::empty())?;
                 Ok(fchmod(&folder, Mode::from_raw_mode(0o2770))?)
             }
-        }
-    }
-
-    /// Creates a folder, and missing ones above it.
-    pub(super) fn create_folders(self, path: &Path) -> io::Result<()> {
-        match self.create_folder(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let above = path.parent().ok_or(error)?;
-                self.create_folders(above)?;
-                match self.create_folder(path) {
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-                    outcome => outcome,
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-            outcome => outcome,
         }
     }
 

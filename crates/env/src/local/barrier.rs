@@ -9,13 +9,17 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use super::files::{absent, io_error};
+use rustix::fs::OFlags;
+
+use super::files::{UNTRUSTED, absent, io_error};
+use super::folders::Folders;
 use super::sys::Calls;
 use super::tracker::{Bounds, Outcome, Pending, Tracker, parent};
 use crate::StorageError;
 
 pub(super) struct Barrier<'a> {
     pub(super) root: &'a Path,
+    pub(super) folders: &'a Folders,
     /// The root, open since the handle was opened: its sync reports every failed write since then.
     pub(super) root_file: &'a File,
     pub(super) calls: &'a dyn Calls,
@@ -85,9 +89,9 @@ impl Barrier<'_> {
             let opened;
             let file = match file {
                 Some(file) => file,
-                None => match File::open(self.root.join(name.as_str())) {
+                None => match self.folders.open(name.as_str(), OFlags::RDONLY | UNTRUSTED) {
                     Ok(file) => {
-                        opened = file;
+                        opened = File::from(file);
                         &opened
                     }
                     // The object was deleted meanwhile: its folder is synced below.
@@ -118,8 +122,8 @@ impl Barrier<'_> {
 
     /// Syncs a folder; false if it does not exist.
     fn sync_folder(&self, folder: &str) -> Result<bool, Stuck> {
-        match File::open(self.root.join(folder)) {
-            Ok(file) => match self.calls.sync_folder(&file) {
+        match self.folders.open(folder, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(file) => match self.calls.sync_folder(&file.into()) {
                 Ok(()) => Ok(true),
                 // The file system cannot sync a folder by itself.
                 Err(error)

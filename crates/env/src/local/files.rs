@@ -5,17 +5,28 @@ use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::Stat;
+use rustix::fs::{OFlags, Stat};
 use types::{ObjectName, UnixNanos};
 
+use super::folders::misplaced;
 use crate::{ObjectMeta, StorageError};
 
 /// How this crate opens a file that somebody else may have put there: it follows no link, and does
 /// not wait for the other end of a pipe.
-pub(super) const UNTRUSTED: i32 = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+pub(super) const UNTRUSTED: OFlags = OFlags::NONBLOCK.union(OFlags::NOFOLLOW);
 
 /// Converts an error of the system to one of the storage.
 pub(super) fn io_error(action: &'static str, name: &str, error: io::Error) -> StorageError {
+    if let Some(found) = misplaced(&error) {
+        return StorageError::Misplaced {
+            place: found.place.clone(),
+            what: if found.is_link {
+                "a symbolic link, and a store has folders and files only"
+            } else {
+                "no folder, where the store has one"
+            },
+        };
+    }
     let name = name.to_owned();
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StorageError::NoSpace { name },

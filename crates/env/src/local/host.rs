@@ -7,9 +7,9 @@
 
 use std::fs;
 use std::io::Read;
-use std::path::Path;
 
-use rustix::fs::statfs;
+use rustix::fd::AsFd;
+use rustix::fs::fstatfs;
 
 /// 16 bytes, or unknown.
 type Id = Option<[u8; 16]>;
@@ -124,7 +124,7 @@ impl Host {
 }
 
 /// Whether a single kernel has mounted the folder's file system from its own disk.
-pub(super) fn is_of_one_machine(folder: &Path) -> bool {
+pub(super) fn is_of_one_machine(folder: impl AsFd) -> bool {
     const EXT4: u64 = 0xef53;
     const XFS: u64 = 0x5846_5342;
     const BTRFS: u64 = 0x9123_683e;
@@ -138,7 +138,7 @@ pub(super) fn is_of_one_machine(folder: &Path) -> bool {
         clippy::unnecessary_cast,
         reason = "a magic number, compared by its bits"
     )]
-    let kind = statfs(folder).map(|stat| stat.f_type as u64 & 0xffff_ffff);
+    let kind = fstatfs(folder).map(|stat| stat.f_type as u64 & 0xffff_ffff);
     kind.is_ok_and(|kind| [EXT4, XFS, BTRFS, F2FS, ZFS, BCACHEFS, TMPFS].contains(&kind))
 }
 

@@ -1,8 +1,9 @@
 //! Walks the folders of a local store.
 //!
 //! The walk sees only files and folders with names that an object can have, so no hidden ones. It
-//! does not follow symbolic links: a store is one file system. It may or may not see a file that is
-//! deleted, or a folder that appears, during the walk.
+//! does not follow symbolic links. A link of such a name is an error: it may be in the place of a
+//! folder, which must not pass for missing. The walk may or may not see a file that is deleted, or
+//! a folder that appears, during the walk.
 //!
 //! Old stores have many folders with few files each, so the cost of a folder matters. The walk
 //! opens each folder by its name in the first folder, and reads all into one buffer.
@@ -13,13 +14,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
-use rustix::io::{Errno, retry_on_intr};
-use rustix::path::Arg;
+use rustix::fs::{AtFlags, FileType, OFlags, statat};
 use types::ObjectName;
 
 use super::entries;
 use super::files::{Attributes, absent, object_meta};
+use super::folders::{Folders, misplaced};
 use super::tracker::FileId;
 use crate::ObjectMeta;
 
@@ -31,6 +31,7 @@ const THREADS_MAX: usize = 8;
 /// Bytes for the entries that the system returns at once. The longest entry takes some 280 bytes,
 /// or 1 KiB if FUSE allows that.
 const BUFFER_BYTES: usize = 32 << 10;
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
 /// The results of a walk.
 #[derive(Debug, Default)]
@@ -42,28 +43,29 @@ pub(super) struct Found {
 }
 
 /// All objects in the folder and below. A missing folder gives none.
-pub(super) fn walk(root: &Path, folder: &str) -> io::Result<Found> {
-    walk_below(root, folder, |found, top, buffer| {
-        found.read(top.opened, folder.to_owned(), buffer)
+pub(super) fn walk(folders: &Folders, folder: &str) -> io::Result<Found> {
+    walk_below(folders, folder, |found, top, buffer| {
+        found.read(top, top.opened, folder.to_owned(), buffer)
     })
 }
 
 /// All objects in these folders and below. The folders are in `within`.
-pub(super) fn walk_each(root: &Path, within: &str, folders: Vec<String>) -> io::Result<Found> {
-    walk_below(root, within, |_, _, _| Ok(folders))
+pub(super) fn walk_each(folders: &Folders, within: &str, each: Vec<String>) -> io::Result<Found> {
+    walk_below(folders, within, |_, _, _| Ok(each))
 }
 
 fn walk_below(
-    root: &Path,
+    folders: &Folders,
     folder: &str,
     first: impl FnOnce(&mut Found, &Top<'_>, &mut Vec<u8>) -> io::Result<Vec<String>>,
 ) -> io::Result<Found> {
     let mut found = Found::default();
-    let Some(opened) = open_top(root, folder)? else {
+    let Some(opened) = open_top(folders, folder)? else {
         found.folders.push(folder.to_owned());
         return Ok(found);
     };
     let top = Top {
+        folders,
         folder,
         opened: opened.as_fd(),
     };
@@ -78,6 +80,7 @@ fn walk_below(
 
 /// The folder where a walk begins.
 struct Top<'a> {
+    folders: &'a Folders,
     folder: &'a str,
     opened: BorrowedFd<'a>,
 }
@@ -86,8 +89,11 @@ impl Top<'_> {
     /// Opens a folder below; `None` if it is gone.
     fn open(&self, folder: &str) -> io::Result<Option<OwnedFd>> {
         let below = folder.strip_prefix(self.folder).unwrap_or(folder);
-        match open(self.opened, below.trim_start_matches('/'), OFlags::NOFOLLOW) {
+        let below = below.trim_start_matches('/');
+        match self.folders.open_below((self.opened, self.folder), below, FOLDER) {
             Ok(opened) => Ok(Some(opened)),
+            // An object's file, of a name that a caller took for a folder.
+            Err(error) if misplaced(&error).is_some_and(|found| !found.is_link) => Ok(None),
             Err(error) => gone(error, None),
         }
     }
@@ -131,7 +137,7 @@ impl Found {
 
     fn read_one(&mut self, top: &Top<'_>, folder: String, buffer: &mut Vec<u8>) -> io::Result<Vec<String>> {
         if let Some(opened) = top.open(&folder)? {
-            self.read(opened.as_fd(), folder, buffer)
+            self.read(top, opened.as_fd(), folder, buffer)
         } else {
             self.folders.push(folder);
             Ok(Vec::new())
@@ -141,6 +147,7 @@ impl Found {
     /// Adds one folder. Returns the folders in it.
     fn read(
         &mut self,
+        top: &Top<'_>,
         opened: BorrowedFd<'_>,
         folder: String,
         buffer: &mut Vec<u8>,
@@ -158,8 +165,9 @@ impl Found {
                         let id = FileId::of(attributes);
                         self.objects.push((object_meta(name, attributes), id));
                     }
-                    Err(error) => return gone(error, ()),
+                    Err(error) => return gone(error.into(), ()),
                 },
+                FileType::Symlink => return Err(top.folders.misplaced(Path::new(name.as_str()), true)),
                 _ => {}
             }
             Ok(())
@@ -170,19 +178,22 @@ impl Found {
 }
 
 /// Names of the folders in `folder`, sorted.
-pub(super) fn sub_folders(root: &Path, folder: &str) -> io::Result<Vec<String>> {
+pub(super) fn sub_folders(folders: &Folders, folder: &str) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
-    let Some(opened) = open_top(root, folder)? else {
+    let Some(opened) = open_top(folders, folder)? else {
         return Ok(names);
     };
     each_entry(
         opened.as_fd(),
         &mut Vec::with_capacity(BUFFER_BYTES),
         |part, kind| {
-            if let Ok(name) = ObjectName::new(part)
-                && kind()? == FileType::Directory
-            {
-                names.push(String::from(name));
+            let Ok(name) = ObjectName::new(part) else {
+                return Ok(());
+            };
+            match kind()? {
+                FileType::Directory => names.push(String::from(name)),
+                FileType::Symlink => return Err(folders.misplaced(&Path::new(folder).join(part), true)),
+                _ => {}
             }
             Ok(())
         },
@@ -193,22 +204,16 @@ pub(super) fn sub_folders(root: &Path, folder: &str) -> io::Result<Vec<String>> 
 
 /// `None` if there is no such folder. The root itself must exist: an unmounted store is not an
 /// empty one.
-fn open_top(root: &Path, folder: &str) -> io::Result<Option<OwnedFd>> {
-    match open(CWD, &root.join(folder), OFlags::empty()) {
+fn open_top(folders: &Folders, folder: &str) -> io::Result<Option<OwnedFd>> {
+    match folders.open(folder, FOLDER) {
         Ok(opened) => Ok(Some(opened)),
-        Err(error) if folder.is_empty() => Err(error.into()),
+        Err(error) if folder.is_empty() => Err(error),
         Err(error) => gone(error, None),
     }
 }
 
-fn open(within: BorrowedFd<'_>, path: impl Arg + Copy, how: OFlags) -> Result<OwnedFd, Errno> {
-    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | how;
-    retry_on_intr(|| openat(within, path, how, Mode::empty()))
-}
-
 /// `instead` if the error means that something is absent; else the error.
-fn gone<T>(error: Errno, instead: T) -> io::Result<T> {
-    let error = io::Error::from(error);
+fn gone<T>(error: io::Error, instead: T) -> io::Result<T> {
     if absent(&error) { Ok(instead) } else { Err(error) }
 }
 
@@ -227,7 +232,7 @@ fn each_entry(
             // The file system does not say.
             FileType::Unknown => match statat(opened, part, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode)),
-                Err(error) => gone(error, FileType::Unknown),
+                Err(error) => gone(error.into(), FileType::Unknown),
             },
             kind => Ok(kind),
         };

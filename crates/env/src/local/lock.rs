@@ -7,18 +7,17 @@
 //!
 //! The state of another host's lock is never used: file locks show processes of one kernel only.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::Errno;
 use types::ObjectName;
 
 use super::LocalStorage;
 use super::files::{UNTRUSTED, absent, io_error};
+use super::folders;
 use super::host::{Host, Reach, is_of_one_machine};
 use crate::unlock::unlock;
 use crate::{Clock, LockState, ProcessLock, StorageError, SystemClock};
@@ -57,32 +56,28 @@ fn is_denied(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Opens a lock's file.
-fn open_lock(path: &Path, writes: bool) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(writes)
-        .custom_flags(UNTRUSTED)
-        .open(path)
+/// The path in the store: in `.locks/` the name, with a `+` for each slash. No name contains a `+`.
+fn lock_path(name: &ObjectName) -> String {
+    format!(".locks/{}", name.as_str().replace('/', "+"))
 }
 
 impl LocalStorage {
-    /// The path in `.locks/`: the name, with a `+` for each slash. No name contains a `+`.
-    fn lock_path(&self, name: &ObjectName) -> PathBuf {
-        self.hidden(".locks").join(name.as_str().replace('/', "+"))
+    /// Opens a lock's file.
+    fn open_lock(&self, path: &str, how: OFlags) -> io::Result<File> {
+        Ok(self.folders.open(path, how | UNTRUSTED)?.into())
     }
 
     pub(super) fn take_lock(&self, name: &ObjectName) -> Result<Option<Box<dyn ProcessLock>>, StorageError> {
-        let path = self.lock_path(name);
+        let path = lock_path(name);
         for _ in 0..ATTEMPTS {
-            let attempt = match open_lock(&path, true) {
+            let attempt = match self.open_lock(&path, OFlags::RDWR) {
                 Ok(file) => self
                     .take_existing(file, &path)
                     .map_err(|error| io_error("lock", name.as_str(), error)),
                 Err(error) if absent(&error) => self.take_new(name, &path),
                 // The lock file belongs to another user: this process cannot find out whether it is
                 // held.
-                Err(error) if is_denied(&error) && fs::symlink_metadata(&path).is_ok() => break,
+                Err(error) if is_denied(&error) && self.folders.at(&path, folders::stat).is_ok() => break,
                 Err(error) => Err(io_error("lock", name.as_str(), error)),
             };
             match attempt? {
@@ -95,9 +90,9 @@ impl LocalStorage {
         Err(StorageError::Locked { name: name.clone() })
     }
 
-    fn take_new(&self, name: &ObjectName, path: &Path) -> Result<Attempt, StorageError> {
+    fn take_new(&self, name: &ObjectName, path: &str) -> Result<Attempt, StorageError> {
         let fail = |error| io_error("lock", name.as_str(), error);
-        let mut temporary = self.temporaries.create().map_err(fail)?;
+        let mut temporary = self.temporaries.create(&self.folders).map_err(fail)?;
         temporary
             .file
             .write_all(self.host.to_text().as_bytes())
@@ -113,11 +108,11 @@ impl LocalStorage {
         }
     }
 
-    fn take_existing(&self, file: File, path: &Path) -> io::Result<Attempt> {
+    fn take_existing(&self, file: File, path: &str) -> io::Result<Attempt> {
         let Some(host) = Host::read(&file) else {
             return Ok(Attempt::Held);
         };
-        let reach = self.host.reach(&host, is_of_one_machine(&self.root));
+        let reach = self.host.reach(&host, is_of_one_machine(&self.root_file));
         if reach == Reach::OutOfSight {
             return Ok(Attempt::Held);
         }
@@ -134,8 +129,8 @@ impl LocalStorage {
                 Err(_) => return Ok(Attempt::NoLocks),
             }
         }
-        match fs::metadata(path) {
-            Ok(there) if there.ino() == file.metadata()?.ino() => {}
+        match self.folders.at(path, folders::stat) {
+            Ok(there) if there.st_ino == fstat(&file)?.st_ino => {}
             Ok(_) => return Ok(Attempt::Again),
             Err(error) if absent(&error) => return Ok(Attempt::Again),
             Err(error) => return Err(error),
@@ -143,24 +138,24 @@ impl LocalStorage {
         if reach == Reach::BeforeBoot {
             // Its text names the wrong boot. A new file is made, while this process keeps others
             // from the old one.
-            fs::remove_file(path)?;
+            self.folders.at(path, folders::remove_file)?;
             return Ok(Attempt::Again);
         }
         Ok(Attempt::Taken(file))
     }
 
     pub(super) fn ask_lock(&self, name: &ObjectName) -> LockState {
-        let file = match open_lock(&self.lock_path(name), false) {
+        let file = match self.open_lock(&lock_path(name), OFlags::RDONLY) {
             Ok(file) => file,
             // A network file system may not show another host's file yet.
-            Err(error) if absent(&error) && is_of_one_machine(&self.root) => return LockState::Missing,
+            Err(error) if absent(&error) && is_of_one_machine(&self.root_file) => return LockState::Missing,
             // An unreadable file gives no answer.
             Err(_) => return LockState::Unknown,
         };
         let Some(host) = Host::read(&file) else {
             return LockState::Unknown;
         };
-        if self.host.reach(&host, is_of_one_machine(&self.root)) == Reach::OutOfSight {
+        if self.host.reach(&host, is_of_one_machine(&self.root_file)) == Reach::OutOfSight {
             return LockState::Unknown;
         }
         match flock(&file, FlockOperation::NonBlockingLockShared) {
@@ -174,7 +169,7 @@ impl LocalStorage {
     }
 
     pub(super) fn forget_lock(&self, name: &ObjectName) -> Result<(), StorageError> {
-        match fs::remove_file(self.lock_path(name)) {
+        match self.folders.at(&lock_path(name), folders::remove_file) {
             Ok(()) => Ok(()),
             Err(error) if absent(&error) => Ok(()),
             Err(error) => Err(io_error("drop the lock", name.as_str(), error)),

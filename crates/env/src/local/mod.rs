@@ -9,8 +9,9 @@
 //!   for the barrier.
 //! - Opening, reading and listing create nothing: a store without write permission can be read.
 //! - The storage creates files and folders for their owner alone, or also for a group ([`Access`]).
-//! - A name is not also the folder of another name. A store is within one file system, without
-//!   symbolic links. Existing folders are never removed, except by [`Storage::drop_folder`].
+//! - A name is not also the folder of another name. A store is within one file system. Existing
+//!   folders are never removed, except by [`Storage::drop_folder`].
+//! - No operation follows a symbolic link below the store's folder ([`folders`]).
 //!
 //! Many threads may call all methods, and any number of processes may use the folder. After a
 //! failed sync every later barrier of the handle fails, because the system may have dropped the
@@ -23,6 +24,7 @@ mod cached;
 mod direct;
 mod entries;
 mod files;
+mod folders;
 mod host;
 mod listing;
 mod lock;
@@ -39,13 +41,13 @@ mod writeback;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
+use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use types::{ByteRange, ObjectName};
 
@@ -54,6 +56,7 @@ use crate::{AlignedBuffer, LockState, ObjectBytes, ObjectMeta, ProcessLock, Stor
 use barrier::Barrier;
 use direct::{Direct, Wrote};
 use files::{UNTRUSTED, absent, create_durably, io_error, object_meta, read_at, write_parts};
+use folders::Folders;
 use host::Host;
 use listing::Found;
 use reading::DirectReads;
@@ -102,8 +105,9 @@ impl Default for LocalOptions {
 /// A storage in a folder of a file system, with one file for each object.
 ///
 /// Opening, reading and listing create nothing, so that a store without write permission can be
-/// read. The folder must be within one file system, without symbolic links in it. A name cannot
-/// also be the folder of other names. Only [`Storage::drop_folder`] removes folders.
+/// read. The folder must be within one file system. A symbolic link in it is refused, and so is
+/// anything else in the place of a folder; a link to the folder is followed. A name cannot also be
+/// the folder of other names. Only [`Storage::drop_folder`] removes folders.
 ///
 /// A barrier covers everything that this handle has put, deleted, read, listed or found missing.
 /// Until it is called, it costs only a little memory. After a failed sync all later barriers of the
@@ -122,6 +126,7 @@ pub struct LocalStorage {
     access: Access,
     host: Host,
     temporaries: Temporaries,
+    folders: Folders,
     tracker: Tracker,
     bounds: Bounds,
     direct: Direct,
@@ -191,8 +196,9 @@ impl LocalStorage {
             return Err(fail(io::ErrorKind::NotADirectory.into()));
         }
         let access = Access::of_metadata(&metadata);
-        let temporaries = Temporaries::new(absolute.join(".tmp"), access, host);
-        temporaries.sweep();
+        let folders = Folders::new(absolute.clone());
+        let temporaries = Temporaries::new(access, host);
+        temporaries.sweep(&folders);
         let bounds = Bounds {
             sync_calls_max: options.sync_calls_max,
             names_max: options.tracked_names_max,
@@ -210,6 +216,7 @@ impl LocalStorage {
             access,
             host,
             temporaries,
+            folders,
             tracker: Tracker::new(bounds),
             bounds,
             direct: Direct::new(options.direct_bytes_min),
@@ -225,21 +232,10 @@ impl LocalStorage {
         &self.root
     }
 
-    fn hidden(&self, folder: &str) -> PathBuf {
-        self.root.join(folder)
-    }
-
-    fn path(&self, name: &ObjectName) -> PathBuf {
-        self.root.join(name.as_str())
-    }
-
     /// Opens an object for reading, and records that it was seen or missed.
     fn open_object(&self, name: &ObjectName) -> Result<(File, Metadata), StorageError> {
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags(UNTRUSTED)
-            .open(self.path(name));
-        let opened = opened.and_then(|file| {
+        let opened = self.folders.open(name.as_str(), OFlags::RDONLY | UNTRUSTED);
+        let opened = opened.map(File::from).and_then(|file| {
             let metadata = file.metadata()?;
             Ok((file, metadata))
         });
@@ -266,10 +262,10 @@ impl LocalStorage {
     }
 
     fn head_of(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError> {
-        match fs::symlink_metadata(self.path(name)) {
-            Ok(metadata) if metadata.is_file() => {
-                self.tracker.seen(name, FileId::of(&metadata));
-                Ok(object_meta(name.clone(), &metadata))
+        match self.folders.at(name.as_str(), folders::stat) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                self.tracker.seen(name, FileId::of(&stat));
+                Ok(object_meta(name.clone(), &stat))
             }
             Ok(_) => Err(StorageError::NotFound { name: name.clone() }),
             Err(error) if absent(&error) => {
@@ -304,7 +300,7 @@ impl fmt::Debug for LocalStorage {
 impl Storage for LocalStorage {
     fn put(&self, name: &ObjectName, parts: &[&[u8]]) -> Result<(), StorageError> {
         let fail = |error| io_error("write", name.as_str(), error);
-        let mut temporary = self.temporaries.create().map_err(fail)?;
+        let mut temporary = self.temporaries.create(&self.folders).map_err(fail)?;
         let wrote = self.direct.write(&*self.calls, &temporary.file, parts);
         let wrote = wrote.map_err(fail)?;
         if wrote == Wrote::Nothing {
@@ -317,7 +313,7 @@ impl Storage for LocalStorage {
         // The tracker's copy of the descriptor. It is made first, because once the file is
         // published the put has succeeded.
         let file = temporary.try_clone_file().map_err(fail)?;
-        match self.publish(&mut temporary, &self.path(name), name) {
+        match self.publish(&mut temporary, name.as_str(), name) {
             Ok(()) => {
                 self.tracker.put(name, FileId::of(&metadata), file);
                 Ok(())
@@ -325,8 +321,8 @@ impl Storage for LocalStorage {
             Err(error) => {
                 if matches!(error, StorageError::AlreadyExists { .. }) {
                     // The loser knows that the other's object exists, and may rely on that.
-                    match fs::symlink_metadata(self.path(name)) {
-                        Ok(metadata) => self.tracker.seen(name, FileId::of(&metadata)),
+                    match self.folders.at(name.as_str(), folders::stat) {
+                        Ok(stat) => self.tracker.seen(name, FileId::of(&stat)),
                         Err(_) => self.tracker.missed(name),
                     }
                 }
@@ -338,6 +334,7 @@ impl Storage for LocalStorage {
     fn barrier(&self) -> Result<(), StorageError> {
         let barrier = Barrier {
             root: &self.root,
+            folders: &self.folders,
             root_file: &self.root_file,
             calls: &*self.calls,
             tracker: &self.tracker,
@@ -401,23 +398,24 @@ impl Storage for LocalStorage {
 
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError> {
         folder_prefix(folder)?;
-        self.note_listed(folder, listing::walk(&self.root, folder))
+        self.note_listed(folder, listing::walk(&self.folders, folder))
     }
 
     fn list_in(&self, folder: &str, sub_folders: &BTreeSet<String>) -> Result<Vec<ObjectMeta>, StorageError> {
         let folders = folders_in(folder, sub_folders)?;
-        self.note_listed(folder, listing::walk_each(&self.root, folder, folders))
+        self.note_listed(folder, listing::walk_each(&self.folders, folder, folders))
     }
 
     fn list_folders(&self, folder: &str) -> Result<Vec<String>, StorageError> {
         folder_prefix(folder)?;
-        listing::sub_folders(&self.root, folder).map_err(|error| io_error("list", folder, error))
+        listing::sub_folders(&self.folders, folder).map_err(|error| io_error("list", folder, error))
     }
 
     fn drop_folder(&self, folder: &str) -> Result<(), StorageError> {
         folder_prefix(folder)?;
-        match fs::remove_dir(self.root.join(folder)) {
+        match self.folders.at(folder, folders::remove_folder) {
             Ok(()) => {
+                self.folders.forget(folder);
                 self.tracker.dropped(folder);
                 Ok(())
             }
@@ -436,7 +434,7 @@ impl Storage for LocalStorage {
     }
 
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
-        match fs::remove_file(self.path(name)) {
+        match self.folders.at(name.as_str(), folders::remove_file) {
             Ok(()) => {
                 self.tracker.deleted(name);
                 Ok(())

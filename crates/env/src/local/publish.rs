@@ -3,21 +3,21 @@
 //! With each way, exactly one of any number of creators wins, on this host and on network file
 //! systems that follow the rules. If the system refuses one way, the next is tried.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use rustix::fs::renameat;
 use rustix::io::Errno;
 use types::ObjectName;
 
 use super::LocalStorage;
 use super::access::Access;
 use super::files::io_error;
+use super::folders::{self, Place};
 use super::sys::Calls;
 use super::temporary::TemporaryFile;
+use super::tracker::parent;
 use crate::{Clock, StorageError, SystemClock};
 
 /// How often missing folders are created for one object.
@@ -71,8 +71,8 @@ pub(super) fn publish(
     calls: &dyn Calls,
     access: Access,
     way: PublishWay,
-    from: &Path,
-    to: &Path,
+    from: Place<'_>,
+    to: Place<'_>,
 ) -> Result<Temporary, Refusal> {
     match way {
         PublishWay::Link => match calls.link(from, to) {
@@ -88,15 +88,15 @@ pub(super) fn publish(
         PublishWay::Exclusive => {
             let claim = access.create_file(to);
             drop(claim.map_err(|error| refusal(error, &[]))?);
-            match fs::rename(from, to) {
+            match renameat(from.folder, from.name, to.folder, to.name) {
                 Ok(()) => Ok(Temporary::Moved),
                 Err(error) => {
                     // Our file has the name and is empty. If it stayed, it would pass for an
                     // object.
-                    if let Err(second) = fs::remove_file(to) {
+                    if let Err(second) = folders::remove_file(to) {
                         return Err(Refusal::Other(second));
                     }
-                    Err(refusal(error, &[]))
+                    Err(refusal(error.into(), &[]))
                 }
             }
         }
@@ -124,26 +124,33 @@ fn refusal(error: io::Error, wrong_way: &[Errno]) -> Refusal {
     }
 }
 
-fn same_file(a: &Path, b: &Path) -> bool {
-    match (fs::symlink_metadata(a), fs::symlink_metadata(b)) {
-        (Ok(a), Ok(b)) => a.ino() == b.ino() && a.dev() == b.dev(),
+fn same_file(a: Place<'_>, b: Place<'_>) -> bool {
+    match (folders::stat(a), folders::stat(b)) {
+        (Ok(a), Ok(b)) => a.st_ino == b.st_ino && a.st_dev == b.st_dev,
         _ => false,
     }
 }
 
 impl LocalStorage {
-    /// Gives a temporary file its final name. Creates folders and tries other ways as needed.
+    /// Gives a temporary file its final place. Creates folders and tries other ways as needed.
+    /// Errors have the name.
     pub(super) fn publish(
         &self,
         temporary: &mut TemporaryFile,
-        to: &Path,
+        to: &str,
         name: &ObjectName,
     ) -> Result<(), StorageError> {
         let mut way = *self.way.lock().unwrap_or_else(PoisonError::into_inner);
         let first = way;
         let mut folders_made = 0;
         loop {
-            let error = match publish(&*self.calls, self.access, way, &temporary.path, to) {
+            let published = self.folders.at(to, |to| {
+                match publish(&*self.calls, self.access, way, temporary.place(), to) {
+                    Err(Refusal::NoFolder(error)) => Err(error),
+                    outcome => Ok(outcome),
+                }
+            });
+            let error = match published.unwrap_or_else(|error| Err(refusal(error, &[]))) {
                 Ok(left) => {
                     if left == Temporary::Moved {
                         temporary.moved();
@@ -157,9 +164,9 @@ impl LocalStorage {
                 // Repeated, because another process may have deleted the folder in between.
                 Err(Refusal::NoFolder(_)) if folders_made < FOLDERS_MADE_MAX => {
                     folders_made += 1;
-                    match to.parent().map(|folder| self.access.create_folders(folder)) {
-                        Some(Err(error)) => error,
-                        _ => continue,
+                    match self.folders.make(parent(to), self.access) {
+                        Ok(()) => continue,
+                        Err(error) => error,
                     }
                 }
                 // Another user of the group has created the folder, and is about to open it.

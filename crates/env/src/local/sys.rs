@@ -6,21 +6,23 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::path::Path;
 
+use rustix::fs::{AtFlags, linkat};
 use types::ByteRange;
 
+use super::folders::Place;
 use super::writeback;
 
 /// The calls to the system. Tests wrap [`Kernel`] to count them and to make them fail.
 pub(super) trait Calls: Send + Sync + fmt::Debug {
     /// Gives a file a second name, unless that name is taken.
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        std::fs::hard_link(from, to)
+    fn link(&self, from: Place<'_>, to: Place<'_>) -> io::Result<()> {
+        let how = AtFlags::empty();
+        Ok(linkat(from.folder, from.name, to.folder, to.name, how)?)
     }
 
     /// Renames a file, unless the new name is taken.
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn rename_new(&self, from: Place<'_>, to: Place<'_>) -> io::Result<()> {
         rename_new(from, to)
     }
 
@@ -88,13 +90,14 @@ fn again_if_interrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<
 }
 
 #[cfg(target_os = "linux")]
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
+fn rename_new(from: Place<'_>, to: Place<'_>) -> io::Result<()> {
+    use rustix::fs::{RenameFlags, renameat_with};
+    let how = RenameFlags::NOREPLACE;
+    Ok(renameat_with(from.folder, from.name, to.folder, to.name, how)?)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn rename_new(_: &Path, _: &Path) -> io::Result<()> {
+fn rename_new(_: Place<'_>, _: Place<'_>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

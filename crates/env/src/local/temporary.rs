@@ -9,30 +9,35 @@
 //! Many threads may use it. A failed sweep does no harm.
 
 use std::ffi::{CStr, CString};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat};
 use rustix::path::Arg;
 
 use super::access::Access;
 use super::files::absent;
+use super::folders::{self, Folders, Place};
 use super::host::{Host, Reach, is_of_one_machine};
 use crate::{Entropy, SystemEntropy};
 
+/// The folder of all temporary files of a store.
+const ALL: &str = ".tmp";
 const ALIVE: &str = "alive";
 /// A sweeper can remove a folder only while it is being made. So many losses in a row have another
 /// cause.
 const ATTEMPTS: usize = 16;
+/// How a folder is opened for reading its names.
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
 #[derive(Debug)]
 pub(super) struct Temporaries {
-    parent: PathBuf,
     access: Access,
     host: Host,
     mine: Mutex<Option<Arc<Folder>>>,
@@ -40,7 +45,10 @@ pub(super) struct Temporaries {
 
 #[derive(Debug)]
 struct Folder {
-    path: PathBuf,
+    /// The folder of all, open as long as this one is used.
+    all: OwnedFd,
+    name: String,
+    opened: OwnedFd,
     /// Locked while it is open. Without locks the folder is never swept.
     alive: Option<File>,
     next: AtomicU64,
@@ -48,9 +56,7 @@ struct Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if let Ok(folder) = open_folder(CWD, &self.path) {
-            remove_folder(CWD, &self.path, &folder);
-        }
+        remove_folder(&self.all, &self.name, &self.opened);
         drop(self.alive.take());
     }
 }
@@ -59,12 +65,25 @@ impl Drop for Folder {
 #[derive(Debug)]
 pub(super) struct TemporaryFile {
     pub(super) file: File,
-    pub(super) path: PathBuf,
+    name: String,
     moved: bool,
-    _folder: Arc<Folder>,
+    folder: Arc<Folder>,
 }
 
 impl TemporaryFile {
+    pub(super) fn place(&self) -> Place<'_> {
+        Place {
+            folder: self.folder.opened.as_fd(),
+            name: &self.name,
+        }
+    }
+
+    /// The path in the store.
+    #[cfg(test)]
+    pub(super) fn path(&self) -> String {
+        format!("{ALL}/{}/{}", self.folder.name, self.name)
+    }
+
     /// Records that the file has its final name, and no temporary one.
     pub(super) fn moved(&mut self) {
         self.moved = true;
@@ -79,15 +98,14 @@ impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.moved {
             // A file that stays is swept after this process is dead.
-            fs::remove_file(&self.path).unwrap_or_default();
+            folders::remove_file(self.place()).unwrap_or_default();
         }
     }
 }
 
 impl Temporaries {
-    pub(super) fn new(parent: PathBuf, access: Access, host: Host) -> Self {
+    pub(super) fn new(access: Access, host: Host) -> Self {
         Self {
-            parent,
             access,
             host,
             mine: Mutex::new(None),
@@ -95,12 +113,12 @@ impl Temporaries {
     }
 
     /// A new empty file.
-    pub(super) fn create(&self) -> io::Result<TemporaryFile> {
-        match self.create_in(self.folder()?) {
+    pub(super) fn create(&self, folders: &Folders) -> io::Result<TemporaryFile> {
+        match self.create_in(self.folder(folders)?) {
             // The folder was removed, possibly by an administrator: make another one.
             Err(error) if absent(&error) => {
                 self.mine.lock().unwrap_or_else(PoisonError::into_inner).take();
-                self.create_in(self.folder()?)
+                self.create_in(self.folder(folders)?)
             }
             outcome => outcome,
         }
@@ -108,24 +126,27 @@ impl Temporaries {
 
     fn create_in(&self, folder: Arc<Folder>) -> io::Result<TemporaryFile> {
         let number = folder.next.fetch_add(1, Ordering::Relaxed);
-        let path = folder.path.join(number.to_string());
-        let file = self.access.create_file(&path)?;
+        let name = number.to_string();
+        let file = self.access.create_file(Place {
+            folder: folder.opened.as_fd(),
+            name: &name,
+        })?;
         Ok(TemporaryFile {
             file,
-            path,
+            name,
             moved: false,
-            _folder: folder,
+            folder,
         })
     }
 
-    fn folder(&self) -> io::Result<Arc<Folder>> {
+    fn folder(&self, folders: &Folders) -> io::Result<Arc<Folder>> {
         let mut mine = self.mine.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folder) = &*mine {
             return Ok(Arc::clone(folder));
         }
         let mut last = None;
         for _ in 0..ATTEMPTS {
-            match self.make_folder() {
+            match self.make_folder(folders) {
                 Ok(folder) => {
                     let folder = Arc::new(folder);
                     *mine = Some(Arc::clone(&folder));
@@ -140,31 +161,40 @@ impl Temporaries {
         Err(last.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
     }
 
-    fn make_folder(&self) -> io::Result<Folder> {
-        self.access.create_folders(&self.parent)?;
+    fn make_folder(&self, folders: &Folders) -> io::Result<Folder> {
+        folders.make(ALL, self.access)?;
+        let all = folders.open(ALL, FOLDER)?;
         let mut random = [0; 8];
         SystemEntropy.fill(&mut random);
         let name = format!("{}-{:016x}", self.host.to_file_name(), u64::from_le_bytes(random));
-        let path = self.parent.join(name);
-        self.access.create_folder(&path)?;
-        let alive_path = path.join(ALIVE);
-        let alive = self.access.create_file(&alive_path)?;
+        self.access.create_folder_at(Place {
+            folder: all.as_fd(),
+            name: &name,
+        })?;
+        let opened = open_folder(&all, &name)?;
+        let alive_at = Place {
+            folder: opened.as_fd(),
+            name: ALIVE,
+        };
+        let alive = self.access.create_file(alive_at)?;
         let alive = match flock(&alive, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 // A sweeper may have removed the file between the two calls.
-                if fs::metadata(&alive_path)?.ino() != alive.metadata()?.ino() {
+                if folders::stat(alive_at)?.st_ino != fstat(&alive)?.st_ino {
                     return Err(io::ErrorKind::NotFound.into());
                 }
                 Some(alive)
             }
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::ErrorKind::NotFound.into()),
             Err(_) => {
-                fs::remove_file(&alive_path)?;
+                folders::remove_file(alive_at)?;
                 None
             }
         };
         Ok(Folder {
-            path,
+            all,
+            name,
+            opened,
             alive,
             next: AtomicU64::new(0),
         })
@@ -172,11 +202,11 @@ impl Temporaries {
 
     /// Removes the folders of dead processes. A user who may write to the store can put any entry
     /// here. So this follows no link, and removes only files that have names of temporary ones.
-    pub(super) fn sweep(&self) {
-        let Ok(parent) = open_folder(CWD, &self.parent) else {
+    pub(super) fn sweep(&self, folders: &Folders) {
+        let Ok(parent) = folders.open(ALL, FOLDER) else {
             return;
         };
-        let one_machine = is_of_one_machine(&self.parent);
+        let one_machine = is_of_one_machine(&parent);
         for name in names_in(&parent) {
             let host = name
                 .to_str()
@@ -215,8 +245,7 @@ fn sweep_folder(parent: &OwnedFd, name: &CStr, reach: Reach) {
 }
 
 fn open_folder<P: Arg>(within: impl AsFd, path: P) -> io::Result<OwnedFd> {
-    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(openat(within, path, how, Mode::empty())?)
+    Ok(openat(within, path, FOLDER, Mode::empty())?)
 }
 
 fn names_in(folder: &OwnedFd) -> Vec<CString> {
@@ -240,10 +269,11 @@ fn remove_folder(parent: impl AsFd, name: impl Arg, folder: &OwnedFd) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
-    use rustix::fs::{FileType, mknodat};
+    use rustix::fs::{CWD, FileType, mknodat};
 
     use super::*;
 
@@ -256,7 +286,7 @@ mod tests {
         let name = host.before_boot().to_file_name();
         make(&parent.join(format!("{name}-0000000000000000")));
         let access = Access::of(store.path()).unwrap();
-        Temporaries::new(parent, access, host).sweep();
+        Temporaries::new(access, host).sweep(&Folders::new(store.path().to_owned()));
         store
     }
 

@@ -4,6 +4,7 @@ mod access;
 mod creating;
 mod direct;
 mod durability;
+mod links;
 mod locking;
 mod sharing;
 mod trimming;
@@ -74,8 +75,8 @@ fn only_objects_are_listed_and_read() {
     }
     fs::create_dir_all(at("Upper/x")).unwrap();
     fs::write(at("Upper/x/y"), b"x").unwrap();
-    std::os::unix::fs::symlink(at("d/object"), at("d/link")).unwrap();
-    std::os::unix::fs::symlink(at("d"), at("linked")).unwrap();
+    std::os::unix::fs::symlink(at("d/object"), at("d/.link")).unwrap();
+    std::os::unix::fs::symlink(at("d"), at("LINKED")).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, at("d/pipe"), rustix::fs::Mode::RUSR).unwrap();
     fs::create_dir(at("d/folder")).unwrap();
     let listed: Vec<_> = storage
@@ -87,6 +88,7 @@ fn only_objects_are_listed_and_read() {
     assert_eq!(listed, [name("d/object")]);
     assert_eq!(storage.list_folders("").unwrap(), ["d"]);
     assert_eq!(storage.list_folders("d").unwrap(), ["folder"]);
+    std::os::unix::fs::symlink(at("d/object"), at("d/link")).unwrap();
     for other in ["d/link", "d/pipe", "d/folder"] {
         // None of the operations may wait for a writer that never comes.
         assert!(
@@ -138,11 +140,11 @@ fn a_name_that_is_a_folder_of_others_is_refused() {
     ));
     assert!(matches!(
         storage.put(&name("a/b/c"), &[b"1"]),
-        Err(StorageError::Io { .. })
+        Err(StorageError::Misplaced { .. })
     ));
     assert!(matches!(
         storage.get(&name("a/b/c")),
-        Err(StorageError::NotFound { .. })
+        Err(StorageError::Misplaced { .. })
     ));
 }
 

@@ -5,15 +5,17 @@
 //! so that the file has one of the names at any moment. Only whole blocks are given back: nothing
 //! is written. Bytes that the file system does not free stay unchanged.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::{OFlags, renameat};
 use types::{ByteRange, ObjectName};
 
 use super::LocalStorage;
 use super::files::{UNTRUSTED, absent, io_error};
+use super::folders::{self, Place};
 use super::tracker::FileId;
 use crate::StorageError;
 
@@ -44,7 +46,7 @@ impl LocalStorage {
         to: &ObjectName,
         ranges: &[ByteRange],
     ) -> Result<bool, StorageError> {
-        match fs::symlink_metadata(self.path(to)) {
+        match self.folders.at(to.as_str(), folders::stat) {
             Ok(_) => {}
             Err(error) if absent(&error) => self.rename(from, to)?,
             Err(error) => return Err(io_error("look up", to.as_str(), error)),
@@ -70,8 +72,12 @@ impl LocalStorage {
 
     /// Renames without replacing. If the new name is taken, another process has done the same.
     fn rename(&self, from: &ObjectName, to: &ObjectName) -> Result<(), StorageError> {
-        let (old, new) = (self.path(from), self.path(to));
-        let mut renamed = self.calls.rename_new(&old, &new);
+        let both = |act: &dyn Fn(Place<'_>, Place<'_>) -> io::Result<()>| {
+            self.folders.at(from.as_str(), |old| {
+                self.folders.at(to.as_str(), |new| act(old, new))
+            })
+        };
+        let mut renamed = both(&|old, new| self.calls.rename_new(old, new));
         let is_refused = |renamed: &io::Result<()>| {
             let other = [io::ErrorKind::AlreadyExists, io::ErrorKind::NotFound];
             renamed
@@ -81,11 +87,11 @@ impl LocalStorage {
         // File systems without that call. A crash between the two leaves both names, and the first
         // one is deleted later.
         if is_refused(&renamed) {
-            renamed = self.calls.link(&old, &new).and_then(|()| fs::remove_file(&old));
+            renamed = both(&|old, new| self.calls.link(old, new).and_then(|()| folders::remove_file(old)));
         }
         // Without links either. A moment ago the new name was free.
         if is_refused(&renamed) {
-            renamed = fs::rename(&old, &new);
+            renamed = both(&|old, new| Ok(renameat(old.folder, old.name, new.folder, new.name)?));
         }
         match renamed {
             Ok(()) => {
@@ -134,10 +140,8 @@ impl LocalStorage {
     }
 
     fn open_to_trim(&self, name: &ObjectName) -> io::Result<File> {
-        OpenOptions::new()
-            .write(true)
-            .custom_flags(UNTRUSTED)
-            .open(self.path(name))
+        let how = OFlags::WRONLY | UNTRUSTED;
+        Ok(self.folders.open(name.as_str(), how)?.into())
     }
 
     /// Whether the file system can free parts of files. It is tried on a file without a name, or on
@@ -153,7 +157,7 @@ impl LocalStorage {
         let tried = match open_nameless(&self.root) {
             Ok(file) => self.calls.give_back(&file, range),
             Err(_) => {
-                let temporary = self.temporaries.create();
+                let temporary = self.temporaries.create(&self.folders);
                 temporary.and_then(|temporary| self.calls.give_back(&temporary.file, range))
             }
         };

@@ -43,7 +43,7 @@ fn new_files_are_private_to_their_owner() {
     let root = folder.path().join("above/store");
     drop(LocalStorage::create(&root).unwrap());
     let storage = fill(&root);
-    let temporary = storage.temporaries.create().unwrap();
+    let temporary = storage.temporaries.create(&storage.folders).unwrap();
     for (name, mode) in modes(&root) {
         assert_eq!(mode & 0o077, 0, "{name}: {mode:o}");
     }
@@ -57,7 +57,7 @@ fn a_shared_store_is_its_groups_too_and_nobody_elses() {
     drop(LocalStorage::create_for(&root, Access::Group).unwrap());
     assert_eq!(Access::of(&root).unwrap(), Access::Group);
     let storage = fill(&root);
-    let temporary = storage.temporaries.create().unwrap();
+    let temporary = storage.temporaries.create(&storage.folders).unwrap();
     for (name, mode) in modes(&root) {
         let expected = if root.join(&name).is_dir() { 0o2770 } else { 0o660 };
         assert_eq!(mode, expected, "{name}: {mode:o}");

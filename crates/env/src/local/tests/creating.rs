@@ -1,10 +1,10 @@
 //! How objects get their names, also on a failing file system.
 
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::folders::Place;
 use super::*;
 
 /// Ways of publishing that fail with an error of the system.
@@ -16,7 +16,7 @@ struct Refusing {
 }
 
 impl Calls for Refusing {
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn link(&self, from: Place<'_>, to: Place<'_>) -> io::Result<()> {
         self.asked.lock().unwrap().push("link");
         self.link.map_or_else(
             || Kernel.link(from, to),
@@ -24,7 +24,7 @@ impl Calls for Refusing {
         )
     }
 
-    fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn rename_new(&self, from: Place<'_>, to: Place<'_>) -> io::Result<()> {
         self.asked.lock().unwrap().push("rename");
         self.rename.map_or_else(
             || Kernel.rename_new(from, to),
@@ -111,7 +111,7 @@ fn an_error_that_is_not_about_the_way_is_reported_and_leaves_nothing() {
 struct AskedTwice;
 
 impl Calls for AskedTwice {
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+    fn link(&self, from: Place<'_>, to: Place<'_>) -> io::Result<()> {
         Kernel.link(from, to)?;
         Kernel.link(from, to)
     }

@@ -53,7 +53,11 @@ fn a_lock_of_an_earlier_boot_is_free_where_no_other_machine_reaches() {
     let folder = tempfile::tempdir().unwrap();
     drop(open_as(folder.path(), earlier).lock(&name("lock")).unwrap());
     let storage = open_as(folder.path(), here);
-    if here.reach(&earlier, host::is_of_one_machine(folder.path())) == Reach::BeforeBoot {
+    if here.reach(
+        &earlier,
+        host::is_of_one_machine(File::open(folder.path()).unwrap()),
+    ) == Reach::BeforeBoot
+    {
         assert_eq!(storage.lock_state(&name("lock")).unwrap(), LockState::Free);
         let held = storage.lock(&name("lock")).unwrap().unwrap();
         assert_eq!(storage.lock_state(&name("lock")).unwrap(), LockState::Held);

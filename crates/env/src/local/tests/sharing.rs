@@ -36,18 +36,22 @@ fn only_leftovers_of_dead_processes_are_removed() {
 
     let before_boot = leave(root.path(), &here.before_boot().to_file_name(), true);
     drop(LocalStorage::open(root.path()).unwrap());
-    let reach = here.reach(&here.before_boot(), host::is_of_one_machine(root.path()));
+    let reach = here.reach(
+        &here.before_boot(),
+        host::is_of_one_machine(File::open(root.path()).unwrap()),
+    );
     assert_eq!(before_boot.exists(), reach == host::Reach::OutOfSight);
 }
 
 #[test]
 fn files_of_living_writers_stay() {
     let (root, storage) = store();
-    let writing = storage.temporaries.create().unwrap();
+    let writing = storage.temporaries.create(&storage.folders).unwrap();
     drop(LocalStorage::open(root.path()).unwrap());
-    assert!(writing.path.exists());
+    let path = root.path().join(writing.path());
+    assert!(path.exists());
     drop(storage);
-    assert!(!writing.path.exists() || writing.path.parent().unwrap().join("alive").exists());
+    assert!(!path.exists() || path.parent().unwrap().join("alive").exists());
 }
 
 #[test]
@@ -81,7 +85,7 @@ fn child_that_holds_a_lock() {
     };
     let storage = LocalStorage::open(root).unwrap();
     let _lock = storage.lock(&name("lock")).unwrap().unwrap();
-    let _writing = storage.temporaries.create().unwrap();
+    let _writing = storage.temporaries.create(&storage.folders).unwrap();
     storage.put(&name("ready"), &[]).unwrap();
     SystemClock.sleep(Duration::from_secs(60));
 }
