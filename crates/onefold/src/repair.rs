@@ -13,10 +13,11 @@
 //! 6. What was damaged, and what is new, is read again.
 //!
 //! Nothing is removed before its replacement is durable and was read. A repair that ends early
-//! leaves the store at least as readable as it was. It may leave copies besides the backups that
-//! they are of.
+//! leaves the store at least as readable as it was. It may leave copies beside the backups that they
+//! are of: the next repair uses or forgets them ([`leftovers`]).
 
 mod doubt;
+mod leftovers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +38,7 @@ use crate::revise::{HoldEnd, TagChange, Which};
 use crate::snapshots::Snapshot;
 use crate::store::Store;
 use crate::warning::Warning;
+use leftovers::Pair;
 
 /// A step of a repair, told as it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +77,9 @@ pub struct RepairReport {
     pub configs_deleted: usize,
     /// Backups that could not be healed, each with its copy that has taken its place.
     pub replaced: BTreeMap<SessionId, SessionId>,
+    /// Copies that an earlier repair had left, and that were forgotten now, each with the backup
+    /// that it is a copy of.
+    pub left_over: BTreeMap<SessionId, SessionId>,
     /// Damaged backups that the other store does not have, or has damaged.
     pub missing: BTreeSet<SessionId>,
     /// Errors that did not end the repair.
@@ -104,6 +109,10 @@ impl Store {
         };
         self.delete_leftover_configs(&mut report)?;
         if report.before.is_sound() {
+            if other.is_some() {
+                let left = self.leftovers(&BTreeSet::new(), &BTreeSet::new())?;
+                self.settle(&left, &report.before.clone(), monitor, &mut report)?;
+            }
             return Ok(report);
         }
         told(RepairStep::Heals);
@@ -111,15 +120,19 @@ impl Store {
         let touched = report.before.damaged_containers.clone();
         let mut sessions = BTreeSet::new();
         self.heal_and_rewrite(&touched, monitor, &mut report)?;
-        if let (Some(other), false) = (other, report.before.damaged_backups.is_empty()) {
+        if let Some(other) = other {
             let mut lost = report.before.damaged_backups.clone();
             self.end_doubts(other, &mut lost, &touched, monitor, &mut report)?;
-            let copies = self.copy_back(other, &lost, monitor, told, &mut report)?;
-            self.heal_and_rewrite(&touched, monitor, &mut report)?;
-            sessions = self.sessions_of(&copies)?;
-            told(RepairStep::ChecksAgain);
-            let seen = self.check_some(&touched, &sessions, monitor)?;
-            self.settle(&copies, &seen, monitor, &mut report)?;
+            let mut pairs = self.leftovers(&report.before.damaged_backups, &lost)?;
+            lost.retain(|id| pairs.iter().all(|pair| pair.of != *id));
+            pairs.extend(self.copy_back(other, &lost, monitor, told, &mut report)?);
+            if !pairs.is_empty() {
+                self.heal_and_rewrite(&touched, monitor, &mut report)?;
+                sessions = self.sessions_of(&pairs)?;
+                told(RepairStep::ChecksAgain);
+                let seen = self.check_some(&touched, &sessions, monitor)?;
+                self.settle(&pairs, &seen, monitor, &mut report)?;
+            }
         }
         told(RepairStep::ChecksAgain);
         report.after = self.check_some(&touched, &sessions, monitor)?;
@@ -208,8 +221,8 @@ impl Store {
     }
 
     /// The sessions with containers of these copies: their own, and those that they took over.
-    fn sessions_of(&self, copies: &BTreeMap<SessionId, SessionId>) -> Result<BTreeSet<SessionId>> {
-        let mut sessions: BTreeSet<SessionId> = copies.values().copied().collect();
+    fn sessions_of(&self, pairs: &[Pair]) -> Result<BTreeSet<SessionId>> {
+        let mut sessions: BTreeSet<SessionId> = pairs.iter().map(|pair| pair.copy).collect();
         for snapshot in self.snapshots()?.snapshots {
             if sessions.contains(&snapshot.id) {
                 sessions.extend(snapshot.backup.adopted.iter().map(|(adopted, _)| *adopted));
@@ -218,8 +231,7 @@ impl Store {
         Ok(sessions)
     }
 
-    /// Copies the damaged backups again that the other store has. Returns the copies, by the
-    /// damaged backups.
+    /// Copies the damaged backups again that the other store has. Returns them with their copies.
     fn copy_back(
         &self,
         other: &dyn Repository,
@@ -227,7 +239,10 @@ impl Store {
         monitor: &Monitor,
         told: &mut dyn FnMut(RepairStep),
         report: &mut RepairReport,
-    ) -> Result<BTreeMap<SessionId, SessionId>> {
+    ) -> Result<Vec<Pair>> {
+        if lost.is_empty() {
+            return Ok(Vec::new());
+        }
         let theirs = self.counterparts(other, lost)?;
         report.missing = lost
             .iter()
@@ -240,7 +255,7 @@ impl Store {
             ..CopyRequest::default()
         };
         if request.ids.is_empty() {
-            return Ok(BTreeMap::new());
+            return Ok(Vec::new());
         }
         let lost_of = |from: SessionId| {
             theirs
@@ -256,12 +271,14 @@ impl Store {
                 told(RepairStep::Copies { from, lost });
             }
         })?;
-        let mut copies = BTreeMap::new();
+        let mut copies = Vec::new();
         for one in copied.copied {
             report.healed.extend(one.made.healed.iter().cloned());
-            if let Some(lost) = lost_of(one.from.id) {
-                copies.insert(lost, one.made.id);
-            }
+            copies.extend(lost_of(one.from.id).map(|of| Pair {
+                of,
+                copy: one.made.id,
+                is_left: false,
+            }));
         }
         report
             .missing
@@ -314,7 +331,7 @@ impl Store {
     /// Forgets of each damaged backup and its copy the one that is not needed.
     fn settle(
         &self,
-        copies: &BTreeMap<SessionId, SessionId>,
+        pairs: &[Pair],
         seen: &CheckReport,
         monitor: &Monitor,
         report: &mut RepairReport,
@@ -325,7 +342,12 @@ impl Store {
             let streams = entry(id)?.backup()?.streams.iter();
             Some(streams.map(|stream| (stream.role, stream.len)).collect())
         };
-        for (lost, copy) in copies {
+        for Pair {
+            of: lost,
+            copy,
+            is_left,
+        } in pairs
+        {
             // What is known of the damaged one must be the same in its copy.
             let is_same = streams(lost).is_none_or(|known| streams(copy) == Some(known));
             if seen.damaged_backups.contains(copy) || !is_same {
@@ -341,6 +363,7 @@ impl Store {
                 kept.and_then(|()| self.drop_backup(*lost, entry(lost), monitor))
             };
             match forgotten {
+                Ok(()) if is_healed && *is_left => _ = report.left_over.insert(*copy, *lost),
                 Ok(()) if is_healed => {}
                 Ok(()) => _ = report.replaced.insert(*lost, *copy),
                 Err(error) => report.warnings.push(Warning::NotHealed {

@@ -19,6 +19,13 @@ struct ReplacedLine {
 }
 
 #[derive(Serialize)]
+struct LeftOverLine {
+    message_type: &'static str,
+    snapshot_id: u64,
+    of: u64,
+}
+
+#[derive(Serialize)]
 struct HealedLine {
     message_type: &'static str,
     container: String,
@@ -83,7 +90,7 @@ fn say(step: RepairStep, output: Output) -> Result<()> {
 }
 
 fn tell(report: &RepairReport, output: Output) -> Result<()> {
-    if report.before.is_sound() {
+    if report.before.is_sound() && report.left_over.is_empty() {
         output.line("no damage found: there is nothing to repair")?;
     }
     for healed in &report.healed {
@@ -108,6 +115,16 @@ fn tell(report: &RepairReport, output: Output) -> Result<()> {
     }
     if report.is_config_mended {
         output.line("the config has two whole copies again")?;
+    }
+    for (copy, of) in &report.left_over {
+        output.line(format!(
+            "backup {copy} was a copy of backup {of} that an earlier repair had left; it is forgotten"
+        ))?;
+        output.object(&LeftOverLine {
+            message_type: "left_over",
+            snapshot_id: copy.get(),
+            of: of.get(),
+        })?;
     }
     for (lost, by) in &report.replaced {
         output.line(format!(

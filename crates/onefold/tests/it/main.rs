@@ -43,6 +43,7 @@ mod prune_preview;
 mod prune_trim;
 mod reading;
 mod repair;
+mod repair_again;
 mod repair_holds;
 mod repair_hybrid;
 mod repair_rules;

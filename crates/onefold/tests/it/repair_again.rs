@@ -1,0 +1,132 @@
+//! A repair from another store is killed at an operation, and run again: no copy stays beside the
+//! backup that it is of.
+
+use env::fault::{CrashPolicy, Fault};
+use onefold::operations::copy;
+use onefold::{CopyRequest, Credential, Error, Monitor, RepairReport, Store, TagChange, Which};
+use types::ObjectName;
+
+use crate::common::{
+    Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, is_long, noise, tiny,
+};
+
+/// Kills happen at so many operations of a repair, spread over it.
+const MOMENTS: u64 = 40;
+
+fn repair(machine: &Process, other: &Process) -> Result<RepairReport, Error> {
+    let other = other.open();
+    machine
+        .open()
+        .repair(Some(&other), &Monitor::default(), &mut |_| {})
+}
+
+fn copy_all(from: &Process, to: &Process) {
+    let request = CopyRequest::default().ingest(How::plain().ingest);
+    let done = copy(
+        &from.open(),
+        &to.open(),
+        &request,
+        &Monitor::default(),
+        &mut |_| {},
+    )
+    .unwrap();
+    assert_eq!(done.copied.len(), 1, "{done:?}");
+}
+
+/// A store with a backup that has lost its objects in these folders, another one with a copy, and
+/// the bytes.
+fn damaged(seed: u64, folders: &[&str]) -> (Process, Process, Vec<u8>) {
+    let (machine, other) = (Process::new(seed), Process::new(seed + 1));
+    let store = machine.init();
+    let bytes = noise(seed, 60 << 10);
+    back_up_bytes(&store, "/bytes", &bytes, &How::plain()).unwrap();
+    Store::init(&other.env, &Credential::None, &tiny(), Some(&store)).unwrap();
+    copy_all(&machine, &other);
+    for folder in folders {
+        for name in machine.names(folder) {
+            assert!(machine.storage.lose(&ObjectName::new(name).unwrap()));
+        }
+    }
+    (machine, other, bytes)
+}
+
+/// Kills a repair at its operations. Returns how often the store had two backups then.
+fn sweep(seed: u64, folders: &[&str]) -> u64 {
+    let (scene, other, bytes) = damaged(seed, folders);
+    let fork = |n: u64| {
+        let storage = scene.storage.crash(CrashPolicy::KeepAll);
+        Process::on(storage, scene.clock.clone(), seed * 1000 + n)
+    };
+    let whole = fork(0);
+    let before = whole.storage.counters_here().mutating();
+    assert!(repair(&whole, &other).unwrap().after.is_sound());
+    let operations = whole.storage.counters_here().mutating() - before;
+    assert!(operations > 10, "{operations}");
+    let step = if is_long() {
+        1
+    } else {
+        (operations / MOMENTS).max(1)
+    };
+    let mut twice = 0;
+    for n in (1..=operations).step_by(usize::try_from(step).unwrap()) {
+        let when = format!("{folders:?}, killed at {n} of {operations}");
+        let base = fork(n);
+        let dying = base.beside(seed * 2000 + n);
+        dying.storage.inject_here(Fault::kill_after(n));
+        drop(repair(&dying, &other));
+        if !dying.storage.is_gone() {
+            continue;
+        }
+        let next = Process::on(base.storage.handle(), base.clock.clone(), seed * 3000 + n);
+        twice += u64::from(next.open().snapshots().unwrap().snapshots.len() == 2);
+        let report = repair(&next, &other).unwrap_or_else(|error| panic!("{when}: {error}"));
+        let list = next.open().snapshots().unwrap().snapshots;
+        assert_eq!(list.len(), 1, "{when}: {report:#?}");
+        assert_restores_bytes(&next.open(), &list[0], "/bytes", &bytes, &when);
+        assert_sound(&next.open(), &when);
+    }
+    twice
+}
+
+/// Nodes have no other place: the copy takes the place of the backup.
+#[test]
+fn a_backup_that_is_replaced_has_one_copy_after_a_kill() {
+    assert!(sweep(6100, &["recipe", "small", "mirror"]) > 0);
+}
+
+/// A copy stores the data once more, so the backup is whole again.
+#[test]
+fn a_backup_that_is_healed_has_no_copy_after_a_kill() {
+    assert!(sweep(6200, &["data"]) > 0);
+}
+
+/// A manifest that is lost says nothing of the backup but its number.
+#[test]
+fn a_backup_without_a_manifest_is_replaced_once_after_a_kill() {
+    sweep(6300, &["backups"]);
+}
+
+/// Who has tagged the copy wants to keep it.
+#[test]
+fn a_copy_that_somebody_has_tagged_stays() {
+    let (machine, other, _) = damaged(6400, &["data"]);
+    let dying = machine.beside(6401);
+    let storage = dying.storage.clone();
+    dying.watched.set_before(move |asked, name| {
+        if asked == Asked::Put && name.starts_with("backups/") && name.ends_with(".1") {
+            storage.kill();
+        }
+    });
+    drop(repair(&dying, &other));
+    dying.watched.clear_before();
+    let next = Process::on(machine.storage.handle(), machine.clock.clone(), 6402);
+    let list = next.open().snapshots().unwrap().snapshots;
+    let [_, copy] = &list[..] else {
+        panic!("the repair was to die before it forgot a backup: {list:?}");
+    };
+    let ids = Which::Named(vec![copy.id.to_string()]);
+    let tags = TagChange::Set(["kept".to_owned()].into_iter().collect());
+    next.open().tag(&ids, &tags).unwrap();
+    repair(&next, &other).unwrap();
+    assert_eq!(next.open().snapshots().unwrap().snapshots.len(), 2);
+}
