@@ -67,7 +67,7 @@ pub(crate) fn run(global: &Global, args: &Repair, output: Output) -> Result<Code
     for warning in &report.warnings {
         output.warning(warning, &format!("warning: {warning}"))?;
     }
-    tell(&report, output)?;
+    tell(&report, other.is_some(), output)?;
     Ok(if report.after.is_sound() {
         Code::Success
     } else {
@@ -89,7 +89,7 @@ fn say(step: RepairStep, output: Output) -> Result<()> {
     Ok(output.line(text)?)
 }
 
-fn tell(report: &RepairReport, output: Output) -> Result<()> {
+fn tell(report: &RepairReport, had_other: bool, output: Output) -> Result<()> {
     if report.before.is_sound() && report.left_over.is_empty() {
         output.line("no damage found: there is nothing to repair")?;
     }
@@ -165,11 +165,25 @@ fn tell(report: &RepairReport, output: Output) -> Result<()> {
         ))?);
     }
     let left = report.after.findings.len();
-    let advice = if report.after.damaged_backups.is_empty() {
-        "every backup can be restored whole"
+    let advice = advice(report, had_other);
+    Ok(output.line(format!("{found} before, {left} now: {advice}"))?)
+}
+
+/// What to do about what is left.
+fn advice(report: &RepairReport, had_other: bool) -> String {
+    let Some(first) = report.after.damaged_backups.first() else {
+        return "every backup can be restored whole".to_owned();
+    };
+    if had_other {
+        // A copy that has lost its manifest does not say any more what it is a copy of.
+        format!(
+            "the store of --from-repo has no whole backup that is known to be the same; if such a backup was a copy, \
+             run `onefold copy` from its source again, and then `onefold forget {first}` for each damaged one; or \
+             back up the same files again, which heals the older backups, too"
+        )
     } else {
         "for what is still lost, name another store that has copies of these backups (--from-repo), or back up the same \
          files again, which heals the older backups, too"
-    };
-    Ok(output.line(format!("{found} before, {left} now: {advice}"))?)
+            .to_owned()
+    }
 }

@@ -205,3 +205,34 @@ fn a_file_system_that_maps_no_files_holds_a_store() {
     bed.ok(["backup", "src"]);
     bed.ok(["check", "--read-data"]);
 }
+
+/// A copy whose manifest is damaged does not tell its origin. What the message advises mends it.
+#[test]
+fn a_copy_without_its_manifest_is_copied_again_and_forgotten() {
+    let bed = bed();
+    let manifest = bed.path("other/backups");
+    let mut manifests = Vec::new();
+    for series in fs::read_dir(manifest).unwrap() {
+        let found = fs::read_dir(series.unwrap().path()).unwrap();
+        manifests.extend(found.map(|entry| entry.unwrap().path()));
+    }
+    manifests.sort();
+    let last_copy = manifests
+        .iter()
+        .rfind(|path| path.extension().is_some_and(|end| end == "0"));
+    fs::write(last_copy.unwrap(), b"damaged").unwrap();
+    let from = bed.store().display().to_string();
+    let of_copies = ["-r", "other", "--from-insecure-no-password", "--from-repo", &from];
+    let ran = bed.run([&["repair"], &of_copies[..]].concat());
+    assert!(
+        ran.out().contains("run `onefold copy` from its source again")
+            && ran.out().contains("`onefold forget 2`"),
+        "{}",
+        ran.out()
+    );
+    bed.ok([&["copy"], &of_copies[..]].concat());
+    bed.ok(["forget", "-r", "other", "2"]);
+    bed.ok(["check", "-r", "other"]);
+    let list = bed.ok(["snapshots", "-r", "other"]);
+    assert!(list.out().contains("2 backups"), "{}", list.out());
+}

@@ -209,7 +209,15 @@ impl Folders {
                 folder: opened.as_fd(),
                 name,
             }) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => self.forget(folder),
+                // A network file system calls a removed folder stale.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::StaleNetworkFileHandle
+                    ) =>
+                {
+                    self.forget(folder);
+                }
                 outcome => return outcome,
             }
         }
