@@ -13,8 +13,8 @@
 //! 6. What was damaged, and what is new, is read again.
 //!
 //! Nothing is removed before its replacement is durable and was read. A repair that ends early
-//! leaves the store at least as readable as it was. It may leave copies beside the backups that they
-//! are of: the next repair uses or forgets them ([`leftovers`]).
+//! leaves the store at least as readable as it was. It may leave copies beside the backups that
+//! they are of: the next repair uses or forgets them ([`leftovers`]).
 
 mod doubt;
 mod leftovers;

@@ -17,7 +17,7 @@ use rustix::fs::{CWD, Mode, OFlags, fchmod, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use super::folders::Place;
+use super::place::Place;
 
 /// The setgid bit, and all bits of the group.
 const SHARED: u32 = 0o2070;

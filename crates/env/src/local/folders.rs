@@ -19,10 +19,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::access::Access;
+use super::place::Place;
 
 /// How many folders stay open.
 const OPEN_MAX: usize = 4;
@@ -53,26 +54,6 @@ impl std::error::Error for Misplaced {}
 /// What an error says of something in the place of a folder.
 pub(super) fn misplaced(error: &io::Error) -> Option<&Misplaced> {
     error.get_ref()?.downcast_ref()
-}
-
-/// A name in an open folder.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
-    pub(super) folder: BorrowedFd<'a>,
-    pub(super) name: &'a str,
-}
-
-/// The attributes of what has this name, also of a link.
-pub(super) fn stat(at: Place<'_>) -> io::Result<Stat> {
-    Ok(statat(at.folder, at.name, AtFlags::SYMLINK_NOFOLLOW)?)
-}
-
-pub(super) fn remove_file(at: Place<'_>) -> io::Result<()> {
-    Ok(unlinkat(at.folder, at.name, AtFlags::empty())?)
-}
-
-pub(super) fn remove_folder(at: Place<'_>) -> io::Result<()> {
-    Ok(unlinkat(at.folder, at.name, AtFlags::REMOVEDIR)?)
 }
 
 /// The folders of a store, by their names in it.

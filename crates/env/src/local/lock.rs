@@ -17,8 +17,8 @@ use types::ObjectName;
 
 use super::LocalStorage;
 use super::files::{UNTRUSTED, absent, io_error};
-use super::folders;
 use super::host::{Host, Reach, is_of_one_machine};
+use super::place;
 use crate::unlock::unlock;
 use crate::{Clock, LockState, ProcessLock, StorageError, SystemClock};
 
@@ -77,7 +77,7 @@ impl LocalStorage {
                 Err(error) if absent(&error) => self.take_new(name, &path),
                 // The lock file belongs to another user: this process cannot find out whether it is
                 // held.
-                Err(error) if is_denied(&error) && self.folders.at(&path, folders::stat).is_ok() => break,
+                Err(error) if is_denied(&error) && self.folders.at(&path, place::stat).is_ok() => break,
                 Err(error) => Err(io_error("lock", name.as_str(), error)),
             };
             match attempt? {
@@ -129,7 +129,7 @@ impl LocalStorage {
                 Err(_) => return Ok(Attempt::NoLocks),
             }
         }
-        match self.folders.at(path, folders::stat) {
+        match self.folders.at(path, place::stat) {
             Ok(there) if there.st_ino == fstat(&file)?.st_ino => {}
             Ok(_) => return Ok(Attempt::Again),
             Err(error) if absent(&error) => return Ok(Attempt::Again),
@@ -138,7 +138,7 @@ impl LocalStorage {
         if reach == Reach::BeforeBoot {
             // Its text names the wrong boot. A new file is made, while this process keeps others
             // from the old one.
-            self.folders.at(path, folders::remove_file)?;
+            self.folders.at(path, place::remove_file)?;
             return Ok(Attempt::Again);
         }
         Ok(Attempt::Taken(file))
@@ -169,7 +169,7 @@ impl LocalStorage {
     }
 
     pub(super) fn forget_lock(&self, name: &ObjectName) -> Result<(), StorageError> {
-        match self.folders.at(&lock_path(name), folders::remove_file) {
+        match self.folders.at(&lock_path(name), place::remove_file) {
             Ok(()) => Ok(()),
             Err(error) if absent(&error) => Ok(()),
             Err(error) => Err(io_error("drop the lock", name.as_str(), error)),

@@ -29,6 +29,7 @@ mod host;
 mod listing;
 mod lock;
 mod mapped;
+mod place;
 mod publish;
 mod reading;
 mod sys;
@@ -262,7 +263,7 @@ impl LocalStorage {
     }
 
     fn head_of(&self, name: &ObjectName) -> Result<ObjectMeta, StorageError> {
-        match self.folders.at(name.as_str(), folders::stat) {
+        match self.folders.at(name.as_str(), place::stat) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
                 self.tracker.seen(name, FileId::of(&stat));
                 Ok(object_meta(name.clone(), &stat))
@@ -321,7 +322,7 @@ impl Storage for LocalStorage {
             Err(error) => {
                 if matches!(error, StorageError::AlreadyExists { .. }) {
                     // The loser knows that the other's object exists, and may rely on that.
-                    match self.folders.at(name.as_str(), folders::stat) {
+                    match self.folders.at(name.as_str(), place::stat) {
                         Ok(stat) => self.tracker.seen(name, FileId::of(&stat)),
                         Err(_) => self.tracker.missed(name),
                     }
@@ -413,7 +414,7 @@ impl Storage for LocalStorage {
 
     fn drop_folder(&self, folder: &str) -> Result<(), StorageError> {
         folder_prefix(folder)?;
-        match self.folders.at(folder, folders::remove_folder) {
+        match self.folders.at(folder, place::remove_folder) {
             Ok(()) => {
                 self.folders.forget(folder);
                 self.tracker.dropped(folder);
@@ -434,7 +435,7 @@ impl Storage for LocalStorage {
     }
 
     fn delete(&self, name: &ObjectName) -> Result<(), StorageError> {
-        match self.folders.at(name.as_str(), folders::remove_file) {
+        match self.folders.at(name.as_str(), place::remove_file) {
             Ok(()) => {
                 self.tracker.deleted(name);
                 Ok(())

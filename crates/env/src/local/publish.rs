@@ -14,7 +14,7 @@ use types::ObjectName;
 use super::LocalStorage;
 use super::access::Access;
 use super::files::io_error;
-use super::folders::{self, Place};
+use super::place::{self, Place};
 use super::sys::Calls;
 use super::temporary::TemporaryFile;
 use super::tracker::parent;
@@ -93,7 +93,7 @@ pub(super) fn publish(
                 Err(error) => {
                     // Our file has the name and is empty. If it stayed, it would pass for an
                     // object.
-                    if let Err(second) = folders::remove_file(to) {
+                    if let Err(second) = place::remove_file(to) {
                         return Err(Refusal::Other(second));
                     }
                     Err(refusal(error.into(), &[]))
@@ -125,7 +125,7 @@ fn refusal(error: io::Error, wrong_way: &[Errno]) -> Refusal {
 }
 
 fn same_file(a: Place<'_>, b: Place<'_>) -> bool {
-    match (folders::stat(a), folders::stat(b)) {
+    match (place::stat(a), place::stat(b)) {
         (Ok(a), Ok(b)) => a.st_ino == b.st_ino && a.st_dev == b.st_dev,
         _ => false,
     }

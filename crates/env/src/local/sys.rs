@@ -10,7 +10,7 @@ use std::io;
 use rustix::fs::{AtFlags, linkat};
 use types::ByteRange;
 
-use super::folders::Place;
+use super::place::Place;
 use super::writeback;
 
 /// The calls to the system. Tests wrap [`Kernel`] to count them and to make them fail.

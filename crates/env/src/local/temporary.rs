@@ -20,8 +20,9 @@ use rustix::path::Arg;
 
 use super::access::Access;
 use super::files::absent;
-use super::folders::{self, Folders, Place};
+use super::folders::Folders;
 use super::host::{Host, Reach, is_of_one_machine};
+use super::place::{self, Place};
 use crate::{Entropy, SystemEntropy};
 
 /// The folder of all temporary files of a store.
@@ -98,7 +99,7 @@ impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.moved {
             // A file that stays is swept after this process is dead.
-            folders::remove_file(self.place()).unwrap_or_default();
+            place::remove_file(self.place()).unwrap_or_default();
         }
     }
 }
@@ -180,14 +181,14 @@ impl Temporaries {
         let alive = match flock(&alive, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 // A sweeper may have removed the file between the two calls.
-                if folders::stat(alive_at)?.st_ino != fstat(&alive)?.st_ino {
+                if place::stat(alive_at)?.st_ino != fstat(&alive)?.st_ino {
                     return Err(io::ErrorKind::NotFound.into());
                 }
                 Some(alive)
             }
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(io::ErrorKind::NotFound.into()),
             Err(_) => {
-                folders::remove_file(alive_at)?;
+                place::remove_file(alive_at)?;
                 None
             }
         };

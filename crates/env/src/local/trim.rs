@@ -15,7 +15,7 @@ use types::{ByteRange, ObjectName};
 
 use super::LocalStorage;
 use super::files::{UNTRUSTED, absent, io_error};
-use super::folders::{self, Place};
+use super::place::{self, Place};
 use super::tracker::FileId;
 use crate::StorageError;
 
@@ -46,7 +46,7 @@ impl LocalStorage {
         to: &ObjectName,
         ranges: &[ByteRange],
     ) -> Result<bool, StorageError> {
-        match self.folders.at(to.as_str(), folders::stat) {
+        match self.folders.at(to.as_str(), place::stat) {
             Ok(_) => {}
             Err(error) if absent(&error) => self.rename(from, to)?,
             Err(error) => return Err(io_error("look up", to.as_str(), error)),
@@ -87,7 +87,7 @@ impl LocalStorage {
         // File systems without that call. A crash between the two leaves both names, and the first
         // one is deleted later.
         if is_refused(&renamed) {
-            renamed = both(&|old, new| self.calls.link(old, new).and_then(|()| folders::remove_file(old)));
+            renamed = both(&|old, new| self.calls.link(old, new).and_then(|()| place::remove_file(old)));
         }
         // Without links either. A moment ago the new name was free.
         if is_refused(&renamed) {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::folders::Place;
+use super::place::Place;
 use super::*;
 
 /// Ways of publishing that fail with an error of the system.
