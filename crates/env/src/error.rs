@@ -20,16 +20,14 @@ pub enum StorageError {
         /// The folder.
         folder: String,
     },
-    /// In a local storage, something else is in the place of a folder. Nothing follows a link.
+    /// In a local storage, a symbolic link is in the place of a folder. Nothing follows it.
     #[error(
-        "{place}: is {what}; nothing behind it was read, written or deleted. Find out which user has put it \
-         there, and put the folder or file of the store back"
+        "{place}: is a symbolic link, and a store has folders and files only; nothing behind it was read, \
+         written or deleted. Find out which user has put it there, and put the folder of the store back"
     )]
     Misplaced {
         /// The path.
         place: String,
-        /// What it is, for people.
-        what: &'static str,
     },
     /// The bucket of an object store does not exist.
     #[error(
@@ -200,8 +198,7 @@ mod tests {
         assert!(!io(io::ErrorKind::UnexpectedEof.into()).is_outage());
         let name = "x".to_owned();
         assert!(StorageError::Denied { name: name.clone() }.is_outage());
-        let (place, what) = (name.clone(), "no folder");
-        assert!(StorageError::Misplaced { place, what }.is_outage());
+        assert!(StorageError::Misplaced { place: name.clone() }.is_outage());
         assert!(!StorageError::ReadOnly { name }.is_outage());
     }
 }

@@ -155,7 +155,7 @@ pub trait Storage: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Errors of the storage; `Io` if `folder` is neither empty nor a possible beginning of a name.
-    /// A local storage returns `Misplaced` for a folder in whose place something else is.
+    /// A local storage returns `Misplaced` if a symbolic link is in the place of a folder.
     fn list(&self, folder: &str) -> Result<Vec<ObjectMeta>, StorageError>;
 
     /// Like [`Storage::list`] and sorted like it, for these immediate sub-folders of `folder` only.

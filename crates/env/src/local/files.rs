@@ -20,11 +20,6 @@ pub(super) fn io_error(action: &'static str, name: &str, error: io::Error) -> St
     if let Some(found) = misplaced(&error) {
         return StorageError::Misplaced {
             place: found.place.clone(),
-            what: if found.is_link {
-                "a symbolic link, and a store has folders and files only"
-            } else {
-                "no folder, where the store has one"
-            },
         };
     }
     let name = name.to_owned();

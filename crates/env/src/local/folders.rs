@@ -35,23 +35,22 @@ const PLACE: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 const PLACE: OFlags = OFlags::RDONLY;
 
-/// Something that is no folder, in the place of a folder.
+/// A link in the place of a folder.
 #[derive(Debug)]
 pub(super) struct Misplaced {
     /// The path.
     pub(super) place: String,
-    pub(super) is_link: bool,
 }
 
 impl fmt::Display for Misplaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is no folder", self.place)
+        write!(f, "{} is a symbolic link", self.place)
     }
 }
 
 impl std::error::Error for Misplaced {}
 
-/// What an error says of something in the place of a folder.
+/// What an error says of a link in the place of a folder.
 pub(super) fn misplaced(error: &io::Error) -> Option<&Misplaced> {
     error.get_ref()?.downcast_ref()
 }
@@ -168,17 +167,19 @@ impl Folders {
         match retry_on_intr(|| openat(above, part, flags, Mode::empty())) {
             Err(Errno::LOOP | Errno::NOTDIR) if how.contains(OFlags::DIRECTORY) => {
                 let stat = statat(above, part, AtFlags::SYMLINK_NOFOLLOW)?;
-                let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
-                Err(self.misplaced(&path(), is_link))
+                if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+                    return Err(self.misplaced(&path()));
+                }
+                Err(Errno::NOTDIR.into())
             }
             outcome => Ok(outcome?),
         }
     }
 
-    /// The error of something that is in the place of a folder.
-    pub(super) fn misplaced(&self, name: &Path, is_link: bool) -> io::Error {
+    /// The error of a link with this name in the store.
+    pub(super) fn misplaced(&self, name: &Path) -> io::Error {
         let place = self.root.join(name).display().to_string();
-        io::Error::other(Misplaced { place, is_link })
+        io::Error::other(Misplaced { place })
     }
 
     /// Does something at the place of a name. If the folder was kept open and nothing is found, the

@@ -19,7 +19,7 @@ use types::ObjectName;
 
 use super::entries;
 use super::files::{Attributes, absent, object_meta};
-use super::folders::{Folders, misplaced};
+use super::folders::Folders;
 use super::tracker::FileId;
 use crate::ObjectMeta;
 
@@ -92,8 +92,6 @@ impl Top<'_> {
         let below = below.trim_start_matches('/');
         match self.folders.open_below((self.opened, self.folder), below, FOLDER) {
             Ok(opened) => Ok(Some(opened)),
-            // An object's file, of a name that a caller took for a folder.
-            Err(error) if misplaced(&error).is_some_and(|found| !found.is_link) => Ok(None),
             Err(error) => gone(error, None),
         }
     }
@@ -167,7 +165,7 @@ impl Found {
                     }
                     Err(error) => return gone(error.into(), ()),
                 },
-                FileType::Symlink => return Err(top.folders.misplaced(Path::new(name.as_str()), true)),
+                FileType::Symlink => return Err(top.folders.misplaced(Path::new(name.as_str()))),
                 _ => {}
             }
             Ok(())
@@ -192,7 +190,7 @@ pub(super) fn sub_folders(folders: &Folders, folder: &str) -> io::Result<Vec<Str
             };
             match kind()? {
                 FileType::Directory => names.push(String::from(name)),
-                FileType::Symlink => return Err(folders.misplaced(&Path::new(folder).join(part), true)),
+                FileType::Symlink => return Err(folders.misplaced(&Path::new(folder).join(part))),
                 _ => {}
             }
             Ok(())

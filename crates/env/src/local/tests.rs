@@ -140,11 +140,11 @@ fn a_name_that_is_a_folder_of_others_is_refused() {
     ));
     assert!(matches!(
         storage.put(&name("a/b/c"), &[b"1"]),
-        Err(StorageError::Misplaced { .. })
+        Err(StorageError::Io { .. })
     ));
     assert!(matches!(
         storage.get(&name("a/b/c")),
-        Err(StorageError::Misplaced { .. })
+        Err(StorageError::NotFound { .. })
     ));
 }
 
