@@ -23,7 +23,10 @@ const BATCH_REFERENCES: usize = 8192;
 const EXTENTS_KEPT: usize = 16;
 
 impl Volume {
-    /// Gives back the references that were dropped before the last flush. Returns how many.
+    /// Gives back the references that were dropped before this call. Returns how many.
+    ///
+    /// Those that are dropped meanwhile wait for the next call: under a load that drops more than the
+    /// pauses allow, a call would else last as long as the load, and the finder would wait for it.
     ///
     /// `pause` is called after each batch with the bytes that were read; the collection ends early
     /// if it returns `false`. As long as the device could not read a volume of the pool, none is
@@ -39,7 +42,8 @@ impl Volume {
                 self.flush_now()?;
             }
         }
-        while let Some((references, blocks)) = self.collect_batch()? {
+        let until = self.core().marked;
+        while let Some((references, blocks)) = self.collect_batch(until)? {
             given_back += references;
             if !pause(blocks * BLOCK_BYTES) {
                 break;
@@ -50,8 +54,8 @@ impl Volume {
     }
 
     /// Gives back one batch. Returns how many references, and the blocks that were read; `None` if
-    /// no reference is ready.
-    fn collect_batch(&self) -> Result<Option<(u64, u64)>> {
+    /// no reference is ready that a record before `until` dropped.
+    fn collect_batch(&self, until: u64) -> Result<Option<(u64, u64)>> {
         let mut slot = self.slot();
         self.check_running()?;
         self.shared.check_index()?;
@@ -60,7 +64,7 @@ impl Volume {
             return Ok(None);
         }
         self.make_batch_room(&slot)?;
-        let taken = self.take_unreferenced();
+        let taken = self.take_unreferenced(until);
         if taken.is_empty() {
             return Ok(None);
         }
@@ -118,16 +122,16 @@ impl Volume {
         Ok(Some((references, read)))
     }
 
-    /// The first references of the list, as long as a mark covers the records that dropped them
-    /// (rule 11), and no reader of this volume is at the blocks (rule 7).
-    fn take_unreferenced(&self) -> Vec<Unreferenced> {
+    /// The first references of the list, as long as records before `until` dropped them, which a mark
+    /// covers (rule 11), and no reader of this volume is at the blocks (rule 7).
+    fn take_unreferenced(&self, until: u64) -> Vec<Unreferenced> {
         let mut core = self.core();
         let mut taken = Vec::new();
         while taken.len() < BATCH_REFERENCES
             && core
                 .unreferenced
                 .front()
-                .is_some_and(|one| one.at < core.marked && one.ready_era <= core.era)
+                .is_some_and(|one| one.at < until && one.ready_era <= core.era)
         {
             taken.extend(core.unreferenced.pop_front());
         }

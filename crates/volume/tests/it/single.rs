@@ -171,6 +171,38 @@ fn a_full_pool_takes_overwrites_and_refuses_the_first_write_of_a_block() {
     assert_eq!(read, crate::model::content(1_005_000));
 }
 
+/// Else a load that drops references faster than the collector may give them back would keep the
+/// finder waiting until it ends.
+#[test]
+fn the_collector_leaves_what_is_dropped_during_its_pauses_for_the_next_call() {
+    let mut world = World::new();
+    let open = world.open().unwrap();
+    let volume = &open.volumes[0];
+    let fill = |lbas: std::ops::Range<u64>, number: u64| {
+        for lba in lbas {
+            let block = crate::model::content(number + lba);
+            volume.write(lba * BLOCK as u64, &block, false).unwrap();
+        }
+        volume.flush().unwrap();
+        volume.flush().unwrap();
+    };
+    fill(0..100, 1_000_000);
+    assert_eq!(volume.find(0, true, &mut |_| true).unwrap().examined, 100);
+    fill(0..50, 2_000_000);
+    let mut pauses = 0;
+    let mut write_more = |_| {
+        pauses += 1;
+        if pauses == 1 {
+            fill(50..100, 2_000_000);
+        }
+        true
+    };
+    assert_eq!(volume.collect(&mut write_more).unwrap(), 50);
+    assert_eq!(pauses, 1);
+    assert_eq!(volume.collect(&mut |_| true).unwrap(), 50);
+    assert_eq!(volume.collect(&mut |_| true).unwrap(), 0);
+}
+
 #[test]
 fn a_read_tells_its_holes() {
     let world = World::new();
