@@ -5,16 +5,17 @@
 //! harmed none. Running it again does the rest. A backup that is held or tagged after the decision
 //! stays. Forgetting frees no space.
 
+mod others;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use format::names;
 use reclaim::retention::{self, Candidate, Decision, Group, GroupBy, Policy, Reason, Times};
-use session::{
-    DamagedObject, Filter, Forgetting, LostBackup, ManifestEntry, ManifestList, Seen, Session, SessionError,
-};
+use session::{DamagedObject, Filter, Forgetting, ManifestEntry, ManifestList, Seen, Session, SessionError};
 use types::{SeriesId, SessionId, UnixNanos};
 
+use self::others::Other;
 use crate::error::{Error, Result};
 use crate::monitor::{Monitor, WorkUnit};
 use crate::scope::Scope;
@@ -50,7 +51,7 @@ pub struct ForgetRequest {
     pub is_dry_run: bool,
     /// Forget a named backup even if the storage does not give its manifest now. Nobody knows then
     /// whether the backup is whole, or held. A rotted manifest does not need this option, because
-    /// it will not come back.
+    /// it will not come back. Also end a named session without a backup whose claim is damaged.
     pub force_unreadable: bool,
 }
 
@@ -86,7 +87,7 @@ pub struct ForgetReport {
     pub groups: Vec<Group>,
     /// Backups that were named and can be read, by id.
     pub named: Vec<Candidate>,
-    /// Backups that this run forgot, by id.
+    /// Backups that this run forgot, and sessions with a damaged claim that it ended, by id.
     pub forgotten: Vec<SessionId>,
     /// Backups that were to be forgotten, but another process had done so already.
     pub already_forgotten: Vec<SessionId>,
@@ -146,9 +147,9 @@ impl Store {
         }
         let mut list = scope.narrow(self.manifests.list()?);
         let mut report = ForgetReport::default();
-        let mut lost = Vec::new();
+        let mut others = Vec::new();
         let mut doomed = match &request.what {
-            ForgetWhat::Named(ids) => self.named((scope, &list), ids, request, (&mut report, &mut lost))?,
+            ForgetWhat::Named(ids) => self.named((scope, &list), ids, request, (&mut report, &mut others))?,
             ForgetWhat::ByPolicy {
                 policy,
                 group_by,
@@ -181,11 +182,11 @@ impl Store {
                 Forgetting::Revised => report.revised_meanwhile.push(one.session),
             }
         }
-        for one in lost {
+        for one in others {
             if !request.is_dry_run {
-                self.manifests.forget_lost(&one)?;
+                self.forget_other(&one)?;
             }
-            report.forgotten.push(one.session);
+            report.forgotten.push(one.session());
         }
         report.forgotten.sort_unstable();
         let gone = report.forgotten.iter().chain(&report.already_forgotten);
@@ -277,21 +278,12 @@ impl Store {
         Ok(all)
     }
 
-    /// The lost backup of this number, if it has one. Only a tombstone ends such a backup.
-    fn lost_backup(&self, id: &str) -> Result<Option<LostBackup>> {
-        let number = id.parse().ok().and_then(|number| SessionId::new(number).ok());
-        match number {
-            Some(session) => Ok(self.manifests.find_lost(session)?),
-            None => Ok(None),
-        }
-    }
-
     fn named(
         &self,
         (scope, list): (&Scope, &ManifestList),
         ids: &[String],
         request: &ForgetRequest,
-        (report, gone): (&mut ForgetReport, &mut Vec<LostBackup>),
+        (report, others): (&mut ForgetReport, &mut Vec<Other>),
     ) -> Result<Vec<Doomed>> {
         let mut candidates = retention::candidates(list);
         scope.protect(&mut candidates);
@@ -310,10 +302,9 @@ impl Store {
                 Err(SessionError::Damaged(object)) => {
                     doomed.extend(unreadable(list, &object, request.force_unreadable)?)
                 }
-                // Nobody knows whose a lost backup is.
+                // Nobody knows whose these are.
                 Err(error @ SessionError::NoBackup { .. }) if scope.is_whole() => {
-                    let lost = self.lost_backup(id)?.ok_or(error)?;
-                    gone.push(lost);
+                    others.push(self.other(id, request)?.ok_or(error)?);
                 }
                 Err(error) => return Err(error.into()),
             }

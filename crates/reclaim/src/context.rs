@@ -81,8 +81,8 @@ impl Context<'_> {
             None => Ok(()),
             Some((id, why)) => Err(ReclaimError::Damaged {
                 what: format!(
-                    "{why}; session {id} may run and cannot be asked: when its process is gone for sure, delete {}",
-                    names::session_folder(*id)
+                    "{why}; session {id} may run and cannot be asked: when its process is gone for sure, end it with \
+                     `onefold forget {id} --force-unreadable`"
                 ),
             }),
         }

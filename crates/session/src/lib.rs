@@ -40,6 +40,7 @@ mod session;
 mod session_listing;
 mod session_table;
 mod standing;
+mod unreadable;
 mod view;
 mod watch;
 
@@ -69,5 +70,6 @@ pub use select::{Filter, bears};
 pub use session::Session;
 pub use session_listing::{Listing, SessionListing};
 pub use session_table::{SessionInfo, SessionTable};
+pub use unreadable::UnreadableSession;
 pub use view::ReclaimView;
 pub use watch::{DeadBecause, DeathWatch, Life};

@@ -38,7 +38,8 @@ pub(crate) struct Forget {
     #[arg(long)]
     unsafe_allow_remove_all: bool,
     /// Forget the named backups even if their manifests cannot be read now. Such a backup may be
-    /// intact, or held; use this if the manifests are lost for good
+    /// intact, or held; use this if the manifests are lost for good. Also end a session that stops
+    /// `prune` because its claim is damaged
     #[arg(long, requires = "ids", conflicts_with = "Keep")]
     pub(crate) force_unreadable: bool,
     /// Show which backups would be forgotten, why, and how much space that would free; forget none

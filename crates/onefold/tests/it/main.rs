@@ -56,3 +56,4 @@ mod series;
 mod sources;
 mod together;
 mod unread;
+mod unreadable_session;

@@ -1,0 +1,78 @@
+//! What has a number and no manifest: lost backups, and sessions whose claim is damaged.
+
+use session::{LostBackup, UnreadableSession};
+use types::{SessionId, UnixNanos};
+
+use super::ForgetRequest;
+use crate::error::{Error, Result};
+use crate::store::Store;
+
+/// What has no manifest, and can be forgotten by its number.
+pub(super) enum Other {
+    /// Only a tombstone ends it.
+    Lost(LostBackup),
+    /// A session with a damaged claim.
+    Unreadable(UnreadableSession),
+}
+
+impl Other {
+    pub(super) fn session(&self) -> SessionId {
+        match self {
+            Self::Lost(lost) => lost.session,
+            Self::Unreadable(session) => session.id(),
+        }
+    }
+}
+
+impl Store {
+    pub(super) fn forget_other(&self, other: &Other) -> Result<()> {
+        match other {
+            Other::Lost(lost) => drop(self.manifests.forget_lost(lost)?),
+            Other::Unreadable(session) => self.manifests.end_unreadable_session(session)?,
+        }
+        Ok(())
+    }
+
+    /// What has this number and no manifest, if it may be forgotten.
+    ///
+    /// # Errors
+    /// `Held` for a session with a damaged claim that may run; of the storage.
+    pub(super) fn other(&self, id: &str, request: &ForgetRequest) -> Result<Option<Other>> {
+        let Some(id) = id.parse().ok().and_then(|number| SessionId::new(number).ok()) else {
+            return Ok(None);
+        };
+        if let Some(lost) = self.manifests.find_lost(id)? {
+            return Ok(Some(Other::Lost(lost)));
+        }
+        let Some(session) = self.manifests.find_unreadable_session(id)? else {
+            return Ok(None);
+        };
+        let why = &session.why;
+        if !request.force_unreadable {
+            return Err(Error::Held(format!(
+                "{why}; session {id} has no backup, and may run: when its process is gone for sure, end it with \
+                 --force-unreadable"
+            )));
+        }
+        if session.is_alive {
+            return Err(Error::Held(format!(
+                "session {id} is not ended: its process runs on this machine; end that first"
+            )));
+        }
+        let now = match self.storage_now() {
+            // The user may lack the right to write.
+            Err(_) if request.is_dry_run => UnixNanos::new(i64::MAX),
+            now => now?,
+        };
+        let (silent, needed) = (session.silent_for(now), self.options.policy.unmoved_for);
+        if silent < needed {
+            return Err(Error::Held(format!(
+                "session {id} is not ended: it has put an object {} s ago, by the storage's clock; end its process, and \
+                 run the command again when the session has been silent for {} s",
+                silent.as_secs(),
+                needed.as_secs()
+            )));
+        }
+        Ok(Some(Other::Unreadable(session)))
+    }
+}
