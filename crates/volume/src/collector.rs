@@ -25,8 +25,8 @@ const EXTENTS_KEPT: usize = 16;
 impl Volume {
     /// Gives back the references that were dropped before this call. Returns how many.
     ///
-    /// Those that are dropped meanwhile wait for the next call: under a load that drops more than the
-    /// pauses allow, a call would else last as long as the load, and the finder would wait for it.
+    /// Those that are dropped meanwhile wait for the next call. A load may drop more than the
+    /// pauses allow. Then a call would last as long as the load, and the finder would wait for it.
     ///
     /// `pause` is called after each batch with the bytes that were read; the collection ends early
     /// if it returns `false`. As long as the device could not read a volume of the pool, none is
@@ -122,8 +122,8 @@ impl Volume {
         Ok(Some((references, read)))
     }
 
-    /// The first references of the list, as long as records before `until` dropped them, which a mark
-    /// covers (rule 11), and no reader of this volume is at the blocks (rule 7).
+    /// The first references of the list, as long as records before `until` dropped them, and no
+    /// reader of this volume is at the blocks (rule 7). A mark covers those records (rule 11).
     fn take_unreferenced(&self, until: u64) -> Vec<Unreferenced> {
         let mut core = self.core();
         let mut taken = Vec::new();
