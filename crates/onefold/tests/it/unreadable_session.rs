@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
+use crate::common::pruning::{assert_nothing_unexplained, everything, prune, try_prune};
 use crate::common::reclaimer::Reclaimer;
-use crate::common::{
-    HandClock, How, Process, assert_nothing_unexplained, assert_restores_bytes, back_up_bytes, everything,
-    noise, prune, snapshot, try_prune,
-};
-use env::FaultStorage;
+use crate::common::{HandClock, How, Process, assert_restores_bytes, back_up_bytes, noise, snapshot};
+use env::fault::FaultStorage;
 use format::names;
 use onefold::{ForgetReport, ForgetRequest, Monitor, SessionId, Store};
 use session::{Begin, Session, SessionPolicy};

@@ -175,7 +175,7 @@ fn a_full_pool_takes_overwrites_and_refuses_the_first_write_of_a_block() {
 /// finder waiting until it ends.
 #[test]
 fn the_collector_leaves_what_is_dropped_during_its_pauses_for_the_next_call() {
-    let mut world = World::new();
+    let world = World::new();
     let open = world.open().unwrap();
     let volume = &open.volumes[0];
     let fill = |lbas: std::ops::Range<u64>, number: u64| {
