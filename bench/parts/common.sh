@@ -1,12 +1,13 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with who sources this
-# What the scripts of bench/ share: messages, disk space, where data lies. Sourced, never run.
+# What the scripts of bench/ share: messages, disk space, the folder of data. Sourced, never run.
 
 say() { echo "$*" >&2; }
 fail() { say "$*"; exit 1; }
 # usage SCRIPT: its head.
 usage() { awk 'NR > 1 && !/^#/ { exit } NR > 1 && !/^# shellcheck/ { sub(/^# ?/, ""); print }' "$1"; }
 
-# data_folder yes|no: where the data sets lie by default; quick ones apart from full ones.
+# data_folder yes|no: prints the default folder of the data sets. Quick ones have another than full
+# ones.
 data_folder() {
   local suffix=""
   if [ "$1" = yes ]; then suffix="-quick"; fi

@@ -13,7 +13,7 @@ read_store() {
   fi
 }
 
-# raw_read DATA: all bytes of the store that stands, through the page cache and past it.
+# raw_read DATA: reads all bytes of the current store, through the page cache and past it.
 raw_read() {
   export -f read_store
   prepare "$restore_state" "$store"
@@ -60,7 +60,7 @@ build_bound() {
   cargo build --quiet --release --manifest-path "$root/bench/bound/Cargo.toml" --target-dir "$root/bench/bound/target"
 }
 
-# store_figures: what the index of the store that stands costs; on disk, and held in memory that is
+# store_figures: rows of what the index of the current store costs, on disk and in memory that is
 # nearly full.
 store_figures() {
   local memory_mib
