@@ -6,13 +6,14 @@ mod streams;
 
 use std::path::PathBuf;
 
+use clap::error::ErrorKind;
 use clap::{ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use cli_support::OutputOptions;
 use cli_support::idle::{idle_cap, innermost};
 use cli_support::values::{memory, parse_cap};
 use onefold::Cap;
 
-pub(crate) use reproduce::{Disk, Draw, Host, Reproduce};
+pub(crate) use reproduce::{Draw, Host, Reproduce};
 use simulate::{Assembly, SamplingRate};
 pub(crate) use streams::{Record, Replay, Synthesize};
 
@@ -46,6 +47,12 @@ impl Cli {
             if let Some((kind, why)) = idle_cap(simulate.cap, matches, &["cap_remember", "cap_window"]) {
                 return Err(clap.error(kind, why));
             }
+        }
+        if let Command::Reproduce(reproduce) = &cli.command
+            && let Err(why) = reproduce.check()
+        {
+            let (clap, _) = innermost(&mut clap, &matches);
+            return Err(clap.error(ErrorKind::ArgumentConflict, why));
         }
         Ok(cli)
     }

@@ -197,3 +197,25 @@ impl Worker {
         Ok(clock.monotonic() - begun)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(milliseconds: impl Iterator<Item = u64>) -> Measured {
+        Measured {
+            time: Duration::from_secs(2),
+            latencies_ns: milliseconds.map(|ms| ms * 1_000_000).collect(),
+        }
+    }
+
+    #[test]
+    fn rates_means_and_ranks_are_those_of_all_operations() {
+        let all = measured((1..=100).rev()).beside(&measured(101..=200));
+        let shown = [all.per_s(), all.mean_ms(), all.p99_ms()].map(|n| format!("{n:.1}"));
+        assert_eq!(shown, ["100.0", "100.5", "198.0"]);
+        let one = measured(7..8);
+        assert_eq!(format!("{:.1} {:.1}", one.mean_ms(), one.p99_ms()), "7.0 7.0");
+        assert_eq!(format!("{:.1}", measured(0..0).p99_ms()), "0.0");
+    }
+}

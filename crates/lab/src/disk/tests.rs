@@ -174,7 +174,6 @@ fn a_pace_is_kept_and_an_error_ends_all_workers() {
     assert_eq!(disk.flushes.load(Ordering::Relaxed), 0);
     let all = done[0].clone().beside(&done[1]);
     assert_eq!(all.operations(), done[0].operations() + done[1].operations());
-    assert!(all.p99_ms() * 1.01 >= all.mean_ms() / 100.0 && all.per_s() > 0.0);
 
     let failing = |_| Err(LabError::settings("enough"));
     let endless = Until::Operations(u64::MAX);

@@ -44,8 +44,8 @@ pub enum Verdict {
     Met,
     /// It does not agree, for this reason.
     Differs(String),
-    /// The paper has no number to compare with.
-    NoFigure,
+    /// The row has no rule: the paper has no such figure, or not of the same thing.
+    NotJudged,
 }
 
 impl Row {
@@ -57,7 +57,7 @@ impl Row {
             paper: paper.into(),
             ours: ours.into(),
             value: None,
-            verdict: Verdict::NoFigure,
+            verdict: Verdict::NotJudged,
         }
     }
 

@@ -65,6 +65,8 @@ pub struct Paper {
     pub with_versions: &'static [Part],
     /// Whether it takes [`DiskOptions`].
     pub with_disk_options: bool,
+    /// The parts that run several hosts at once.
+    pub with_hosts: &'static [Part],
     run: fn(&mut Run<'_>) -> Result<(), LabError>,
 }
 
@@ -106,34 +108,54 @@ impl Paper {
     /// Checks that everything in the request has an effect.
     ///
     /// # Errors
-    /// `Settings` if versions are given and no part measures them, or if the folder has none, or if
-    /// the paper takes no options of loads on disks and some are given; `Io`.
+    /// Errors of [`Self::check_options`]; `Settings` if the folder has no versions; `Io`.
     pub fn check(&self, request: &Request<'_>) -> Result<(), LabError> {
-        if let Some(option) = request.disk.words().first().filter(|_| !self.with_disk_options) {
-            return Err(LabError::settings(format!(
-                "{} has no load on a disk: leave {option} out",
+        self.check_options(request.parts, request.versions.is_some(), &request.disk)?;
+        request
+            .versions
+            .map_or(Ok(()), |folder| versions::paths(folder).map(drop))
+    }
+
+    /// Checks that every option has an effect. Reads nothing.
+    ///
+    /// # Errors
+    /// `Settings` if versions are given and no part measures them, if numbers of hosts are given
+    /// and no part runs hosts, or if the paper takes no options of loads on disks and some are
+    /// given.
+    pub fn check_options(
+        &self,
+        parts: &[Part],
+        with_versions: bool,
+        disk: &DiskOptions<'_>,
+    ) -> Result<(), LabError> {
+        let refused = |why: String| Err(LabError::settings(why));
+        if let Some(option) = disk.words().first().filter(|_| !self.with_disk_options) {
+            return refused(format!("{} has no load on a disk: leave {option} out", self.name));
+        }
+        let lacks = |those: &[Part]| !those.iter().any(|part| parts.contains(part));
+        let names = |those: &[Part]| those.iter().map(|part| part.0).collect::<Vec<_>>().join(", ");
+        if !disk.hosts.is_empty() && lacks(self.with_hosts) {
+            let those = names(self.with_hosts);
+            return refused(format!(
+                "only these parts of {} run hosts: {those}; leave --hosts out",
                 self.name
-            )));
+            ));
         }
-        let Some(folder) = request.versions else {
+        if !with_versions || !lacks(self.with_versions) {
             return Ok(());
-        };
-        if !self.with_versions.iter().any(|part| request.parts.contains(part)) {
-            let there_are: Vec<&str> = self.with_versions.iter().map(|part| part.0).collect();
-            return Err(LabError::settings(if there_are.is_empty() {
-                format!(
-                    "{} measures no versions of real data: leave --versions out",
-                    self.name
-                )
-            } else {
-                format!(
-                    "only these parts of {} measure versions of real data: {}",
-                    self.name,
-                    there_are.join(", ")
-                )
-            }));
         }
-        versions::paths(folder).map(drop)
+        refused(if self.with_versions.is_empty() {
+            format!(
+                "{} measures no versions of real data: leave --versions out",
+                self.name
+            )
+        } else {
+            format!(
+                "only these parts of {} measure versions of real data: {}",
+                self.name,
+                names(self.with_versions)
+            )
+        })
     }
 
     /// Runs the requested experiments, and passes each to `report` when it is complete. Stores on
@@ -179,9 +201,9 @@ pub struct Request<'a> {
 /// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// Minutes on two cores.
+    /// The smaller one of [`Paper::extents`].
     Quick,
-    /// Hours on two cores, within 16 GiB of memory.
+    /// The larger one of [`Paper::extents`]: the paper's, as far as 16 GiB of memory allow.
     Full,
 }
 

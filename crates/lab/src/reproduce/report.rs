@@ -168,8 +168,9 @@ fn readme(heading: &str, experiments: &[Experiment], is_complete: bool) -> Strin
         text.write_fmt(words).expect("a string takes what it is given");
     };
     say(format_args!(
-        "\n{met} rows are met, {} differ.{}\n",
+        "\n{met} rows are met, {} differ, {} are not judged.{}\n",
         differs.count(),
+        rows().filter(|row| row.verdict == Verdict::NotJudged).count(),
         if is_complete {
             ""
         } else {
@@ -190,7 +191,7 @@ fn readme(heading: &str, experiments: &[Experiment], is_complete: bool) -> Strin
             let verdict = match &row.verdict {
                 Verdict::Met => "met".to_owned(),
                 Verdict::Differs(reason) => format!("**differs**: {reason}"),
-                Verdict::NoFigure => String::new(),
+                Verdict::NotJudged => String::new(),
             };
             let cells = [&row.what, &row.paper, &row.ours, &verdict].map(|cell| cell.replace('|', "\\|"));
             say(format_args!("| {} |\n", cells.join(" | ")));

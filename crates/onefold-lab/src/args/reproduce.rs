@@ -1,11 +1,12 @@
 //! Arguments of `onefold-lab reproduce` and `plot`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use lab::reproduce::{Access, PAPERS, Paper};
+use lab::LabError;
+use lab::reproduce::{Access, DiskOptions, PAPERS, Paper};
 
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
@@ -16,8 +17,9 @@ pub(crate) struct Reproduce {
     /// be empty or new
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: PathBuf,
-    /// Measure at the paper's scale, as far as one to eleven hours, 16 GiB of memory and 60 GiB of
-    /// disk allow. Without this option, the scale is smaller, and the run takes minutes
+    /// Measure at the paper's scale, as far as a machine with 16 GiB of memory allows. The paper's
+    /// results begin with what that is; it may take hours. Without this option, the scale is
+    /// smaller, and the run takes minutes
     #[arg(long)]
     pub(crate) full: bool,
     /// Measure this part of the paper only (may be repeated). The error for an unknown name lists
@@ -55,6 +57,32 @@ pub(crate) struct Disk {
         value_parser = clap::value_parser!(u16).range(1..=100)
     )]
     pub(crate) hosts: Vec<u16>,
+}
+
+impl Reproduce {
+    /// Checks that every option has an effect.
+    ///
+    /// # Errors
+    /// An option has none, or a part is unknown.
+    pub(super) fn check(&self) -> Result<(), LabError> {
+        let parts = self.paper.parts_named(&self.only)?;
+        let disk = self.disk.options(None);
+        self.paper.check_options(&parts, self.versions.is_some(), &disk)
+    }
+}
+
+impl Disk {
+    /// As the laboratory takes them. `program` is a host.
+    pub(crate) fn options<'a>(&'a self, program: Option<&'a Path>) -> DiskOptions<'a> {
+        DiskOptions {
+            distribution: self.distribution.as_deref(),
+            access: self.access,
+            load: self.minutes,
+            interval_s: self.interval_s,
+            hosts: &self.hosts,
+            host_program: program,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -1,16 +1,14 @@
 //! `onefold-lab reproduce`
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use cli_support::progress::{self, Status};
 use cli_support::{Code, Output};
-use lab::reproduce::{DiskOptions, Experiment, Extent, Progress, Report, Request, Row, Verdict, serve_host};
+use lab::reproduce::{Experiment, Extent, Progress, Report, Request, Row, Verdict, serve_host};
 use onefold::WorkUnit;
 use serde::Serialize;
 use simulate::SimulateError;
 
-use crate::args::{Disk, Host, Reproduce};
+use crate::args::{Host, Reproduce};
 
 #[derive(Serialize)]
 struct RowLine<'a> {
@@ -31,6 +29,7 @@ struct Reproduced<'a> {
     rows: usize,
     met: usize,
     differs: usize,
+    not_judged: usize,
 }
 
 pub(super) fn run(args: &Reproduce, output: Output) -> Result<Code> {
@@ -41,7 +40,7 @@ pub(super) fn run(args: &Reproduce, output: Output) -> Result<Code> {
         extent,
         parts: &parts,
         versions: args.versions.as_deref(),
-        disk: disk(&args.disk, &program),
+        disk: args.disk.options(Some(&program)),
     };
     let mut report = Report::create(&args.output, args.paper, &request)?;
     let measured = Progress::new(cli_support::watch()?);
@@ -58,17 +57,6 @@ pub(super) fn run(args: &Reproduce, output: Output) -> Result<Code> {
     let experiments = report.finish()?;
     tell(args, &experiments, output)?;
     Ok(Code::Success)
-}
-
-fn disk<'a>(args: &'a Disk, program: &'a Path) -> DiskOptions<'a> {
-    DiskOptions {
-        distribution: args.distribution.as_deref(),
-        access: args.access,
-        load: args.minutes,
-        interval_s: args.interval_s,
-        hosts: &args.hosts,
-        host_program: Some(program),
-    }
 }
 
 /// Is a host of an experiment.
@@ -108,7 +96,7 @@ fn tell(args: &Reproduce, experiments: &[Experiment], output: Output) -> Result<
             let (verdict, reason) = match &row.verdict {
                 Verdict::Met => ("met", ""),
                 Verdict::Differs(reason) => ("differs", reason.as_str()),
-                Verdict::NoFigure => ("", ""),
+                Verdict::NotJudged => ("", ""),
             };
             let reason = if reason.is_empty() {
                 String::new()
@@ -132,10 +120,11 @@ fn tell(args: &Reproduce, experiments: &[Experiment], output: Output) -> Result<
         differs: rows()
             .filter(|row| matches!(row.verdict, Verdict::Differs(_)))
             .count(),
+        not_judged: rows().filter(|row| row.verdict == Verdict::NotJudged).count(),
     };
     output.line(format!(
-        "{} rows are met, {} differ; plots are in {}",
-        reproduced.met, reproduced.differs, reproduced.output
+        "{} rows are met, {} differ, {} are not judged; plots are in {}",
+        reproduced.met, reproduced.differs, reproduced.not_judged, reproduced.output
     ))?;
     output.object(&reproduced)?;
     Ok(())

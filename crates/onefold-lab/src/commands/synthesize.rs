@@ -116,13 +116,7 @@ impl Pieces {
             let piece = piece(line).with_context(|| format!("{}, line {number}: `{line}`", name()))?;
             left.push(piece);
         }
-        let len: u64 = left
-            .iter()
-            .map(|piece| match piece {
-                Piece::Copy(range) => range.len,
-                Piece::Data(len) => *len,
-            })
-            .sum();
+        let len = len_of(&left).with_context(|| format!("{}: the pieces are too long", name()))?;
         left.reverse();
         let file = File::open(&args.file).with_context(|| args.file.display().to_string())?;
         let has = file.metadata()?.len();
@@ -134,6 +128,17 @@ impl Pieces {
         }
         Ok(Self { file, left, at: 0 })
     }
+}
+
+/// The length of all pieces; `None` if one ends, or all of them end, beyond 2^64 bytes.
+fn len_of(pieces: &[Piece]) -> Option<u64> {
+    pieces.iter().try_fold(0_u64, |sum, piece| {
+        let len = match piece {
+            Piece::Copy(range) => range.offset.checked_add(range.len).map(|_| range.len)?,
+            Piece::Data(len) => *len,
+        };
+        sum.checked_add(len)
+    })
 }
 
 /// A line of the list.
@@ -184,5 +189,17 @@ mod tests {
         for wrong in ["", "copy 5", "data -1", "move 1 2"] {
             assert!(piece(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn pieces_beyond_all_offsets_are_refused() {
+        let of = |lines: &[&str]| {
+            let pieces: Vec<Piece> = lines.iter().map(|line| piece(line).unwrap()).collect();
+            len_of(&pieces)
+        };
+        let most = u64::MAX;
+        assert_eq!(of(&["copy 5 9", "data 7"]), Some(16));
+        assert_eq!(of(&[&format!("data {most}"), "data 1"]), None);
+        assert_eq!(of(&[&format!("copy {most} 1")]), None);
     }
 }

@@ -333,17 +333,22 @@ fn papers_are_reproduced_into_an_empty_folder_and_no_other() {
         "--output",
         "r",
     ])
-    .expect(1)
+    .expect(2)
     .says(&["no part 'figure-9'", "equation-2, runs, index"]);
-    let of_versions = |paper, folder| {
+    let of_versions = |paper, folder, code| {
         let versions = ["--versions", folder, "--output", "r"];
-        bed.run([&["reproduce", paper][..], &versions].concat()).expect(1)
+        bed.run([&["reproduce", paper][..], &versions].concat())
+            .expect(code)
     };
-    of_versions("fast13", "full").says(&["fast13 measures no versions"]);
-    of_versions("beyond", "gone").says(&["gone: No such file"]);
+    of_versions("fast13", "full", 2).says(&["fast13 measures no versions"]);
+    of_versions("beyond", "gone", 1).says(&["gone: No such file"]);
     bed.run(["reproduce", "fast13", "--hosts", "2", "--output", "r"])
-        .expect(1)
+        .expect(2)
         .says(&["fast13 has no load on a disk: leave --hosts 2 out"]);
+    let table = ["--only", "table-1", "--hosts", "5", "--output", "r"];
+    bed.run([&["reproduce", "dais14"][..], &table].concat())
+        .expect(2)
+        .says(&["only these parts of dais14 run hosts: figure-3"]);
     for (option, value) in [("--minutes", "0"), ("--access", "random"), ("--hosts", "0")] {
         bed.run(["reproduce", "dais14", option, value, "--output", "r"])
             .expect(2)

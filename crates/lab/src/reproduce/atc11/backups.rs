@@ -342,8 +342,8 @@ fn table_2(pairs: &[Pair]) -> Experiment {
         title: "table 2: backups with the index in runs, beside those with it in memory".to_owned(),
         seeds: vec!["G6", "G10"],
         setup: format!(
-            "{STORE}. Percentages are how much faster or slower backups are with the index read where its runs lie (in memory here, so \
-             that no device is waited for) than with all hooks held in memory; the best of some runs by turns."
+            "{STORE}. A percentage says how much faster or slower backups are with the index in runs than with all hooks in memory. \
+             The runs are in memory too, so no backup waits for a device. Each figure is the best of some runs by turns."
         ),
         rows: beside(pairs, paper),
         plots: vec![Plot {

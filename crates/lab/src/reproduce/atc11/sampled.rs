@@ -220,10 +220,10 @@ fn equation_2(repeated: &[Repeated]) -> Experiment {
         seeds: vec!["G3", "G4"],
         setup: format!(
             "The engine's look-ups (`index::Resolver`): a stream that fills {containers} containers of 4,096 chunks is looked up \
-             again in its order, chunk by chunk, through sampled hooks and a cache with room for {cached} catalogs, the least \
-             recently used going first. Rates are powers of two: 1/128 keeps fewer hooks than the paper's 1/101, and equation 2 \
+             again in its order, chunk by chunk, through sampled hooks and a cache with room for {cached} catalogs. The cache \
+             drops the least recently used catalog first. Rates are powers of two: 1/128 keeps fewer hooks than the paper's 1/101, and equation 2 \
              has 96.90 % for it; 1/64 keeps more, 98.46 %; 1/101 has 97.56 %. A backup looks up a segment's chunks together \
-             instead, and so finds what stands before a hook (table 4)."
+             instead, and so also finds chunks before a hook (table 4)."
         ),
         rows,
         plots: vec![Plot {

@@ -169,7 +169,7 @@ fn judged(data: &Data, memory: u64, outcomes: &[Outcome]) -> (Vec<Row>, Plot) {
         )
         .value(reads.cache / reads.rolling.max(1.0)),
         Row::new(
-            format!("{of}: the same, against who knows the whole recipe for nothing"),
+            format!("{of}: the same, against a cache that knows the whole recipe without memory for it"),
             "none",
             format!(
                 "{:.3} times the containers",

@@ -27,6 +27,7 @@ pub(super) const PAPER: Paper = Paper {
     parts: &[LOOK_AHEAD, CAPS, DEFAULT, repair::REPAIR],
     with_versions: &[repair::REPAIR],
     with_disk_options: false,
+    with_hosts: &[],
     run,
 };
 

@@ -23,6 +23,9 @@ use crate::error::LabError;
 /// What a ready host says.
 pub(super) const READY: &str = "ready";
 
+/// The largest volume of a host: its pool is three times as large.
+const VOLUME_BYTES_MAX: u64 = 1 << 50;
+
 /// The settings of a host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct HostSettings {
@@ -39,13 +42,32 @@ pub(super) struct HostSettings {
     pub(super) access: Access,
 }
 
+impl HostSettings {
+    /// Refuses numbers with which no host could run.
+    fn check(&self) -> Result<(), LabError> {
+        let too_large = |what: &str| Err(LabError::settings(format!("the settings of a host: {what}")));
+        if Bucket::new(self.number).is_none() {
+            return too_large("its number is too large");
+        }
+        if self.volume_bytes > VOLUME_BYTES_MAX {
+            return too_large("its volume is too large");
+        }
+        Ok(())
+    }
+}
+
 /// What a host did.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct HostResult {
     pub(super) reads: Operations,
     pub(super) writes: Operations,
-    /// Blocks that the finder examined in a second, pauses included.
+    /// Blocks that the finder examined in a second of its iterations, pauses included, beside the
+    /// load and after it.
     pub(super) finder_blocks_per_s: f64,
+    /// Blocks that the finder had examined when the load ended.
+    pub(super) examined_beside: u64,
+    /// Blocks that the finder examined after the load.
+    pub(super) examined_after: u64,
     /// Blocks that remained when the time was over.
     pub(super) backlog_blocks: u64,
 }
@@ -76,6 +98,7 @@ impl From<&Measured> for Operations {
 pub fn serve_host(settings: &str, input: &mut dyn BufRead, output: &mut dyn Write) -> Result<(), LabError> {
     let settings: HostSettings = serde_json::from_str(settings)
         .map_err(|error| LabError::settings(format!("the settings of a host: {error}")))?;
+    settings.check()?;
     let failed = |source| LabError::io("the experiment", source);
     let mut write = |line: &str| -> Result<(), LabError> {
         writeln!(output, "{line}").map_err(failed)?;
@@ -111,7 +134,7 @@ pub(super) fn run(
     let folder = Folder::create(settings.folder.clone())?;
     let of_volume = VolumeSettings {
         interval_s: settings.interval_s,
-        finder_bytes_per_s: settings.finder_blocks_per_s * BLOCK_BYTES,
+        finder_bytes_per_s: settings.finder_blocks_per_s.saturating_mul(BLOCK_BYTES),
         ..VolumeSettings::default()
     };
     let mut bed = Bed::with_index(folder, index, settings.volume_bytes, of_volume)?;
@@ -134,16 +157,19 @@ pub(super) fn run(
     let before = bed.volume.counts();
     bed.start()?;
     let done = disk::run(&bed, &mut workers, Until::Time(settings.load), step)?;
+    let examined_beside = bed.volume.counts().examined - before.examined;
     finish(&bed, settings);
     bed.stop();
     let after = bed.volume.counts();
     let seconds = Duration::from_nanos(after.finder_ns - before.finder_ns).as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a rate")]
-    let examined = (after.examined - before.examined) as f64;
+    let per_s = (after.examined - before.examined) as f64 / seconds.max(1e-9);
     Ok(HostResult {
         reads: (&done[0]).into(),
         writes: (&done[1]).into(),
-        finder_blocks_per_s: examined / seconds.max(1e-9),
+        finder_blocks_per_s: per_s,
+        examined_beside,
+        examined_after: after.examined - before.examined - examined_beside,
         backlog_blocks: bed.volume.stats().backlog_bytes / BLOCK_BYTES,
     })
 }
@@ -153,7 +179,11 @@ pub(super) fn run(
 fn finish(bed: &Bed, settings: &HostSettings) {
     let clock = SystemClock;
     let interval = Duration::from_secs(settings.interval_s.into());
-    let most = clock.monotonic() + 4 * (settings.load + interval) + Duration::from_secs(5);
+    let pause = settings.load.saturating_add(interval).saturating_mul(4);
+    let most = clock
+        .monotonic()
+        .saturating_add(pause)
+        .saturating_add(Duration::from_secs(5));
     let wait_for = |is_met: &dyn Fn() -> bool| {
         while clock.monotonic() < most && !is_met() {
             clock.sleep(Duration::from_millis(50));

@@ -61,7 +61,7 @@ pub(super) fn run(run: &mut Run<'_>, setting: &Setting<'_>) -> Result<(), LabErr
             "A volume of {} MiB, not filled before; {PROCESSES} writers for {} s, then the finder alone. {}",
             mib(scale.volume_bytes),
             scale.load_1.as_secs_f64(),
-            setting.load_words()
+            setting.load_words(scale.interval_s)
         ),
         rows,
         plots: Vec::new(),

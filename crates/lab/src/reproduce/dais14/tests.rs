@@ -1,6 +1,7 @@
 use std::fs;
 use std::io::Cursor;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,12 @@ use types::{BatchSequence, BlockNumber, Fingerprint, VolumeId};
 
 use super::bed::POOL;
 use super::far_index::{FarIndex, IndexService};
+use super::figure_3::{FINDER_BLOCKS_PER_S, HostProcess, WRITES_PER_S};
 use super::frames::{Answer, Request, receive, send};
+use super::host::HostSettings;
 use super::*;
-use crate::reproduce::{Experiment, Progress, Verdict};
+use crate::reproduce::figures::number;
+use crate::reproduce::{Experiment, Progress, Row, Verdict};
 
 fn tiny() -> Scale {
     Scale {
@@ -23,6 +27,7 @@ fn tiny() -> Scale {
         host_bytes: 1 << 20,
         hosts: vec![1, 2],
         interval_s: 0,
+        interval_3_s: 0,
     }
 }
 
@@ -42,7 +47,7 @@ fn measured(part: Part, folder: &Path) -> Experiment {
         report: &mut report,
     };
     run_at(&mut run, tiny()).unwrap();
-    assert_eq!(fs::read_dir(folder.join("pools")).map_or(0, Iterator::count), 0);
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "a folder remains");
     assert_eq!(all.len(), 1);
     all.remove(0)
 }
@@ -87,6 +92,21 @@ fn table_2_has_every_mode_in_every_round() {
     let avoided = table.rows.iter().filter(|row| row.what.contains("avoided"));
     let copies: Vec<&str> = avoided.map(|row| row.ours.as_str()).collect();
     assert_eq!(copies.len(), 2);
+    // The paper compares with a disk without DEDIS.
+    let of = |words: &str| -> Vec<&Row> {
+        let rows = table.rows.iter();
+        rows.filter(|row| row.what.contains(words)).collect()
+    };
+    let (file, volume) = (of("of a file: at"), of("of a volume without dedup"));
+    assert!(file.len() == 6 && volume.len() == 6, "{table:#?}");
+    assert!(
+        file.iter().all(|row| row.verdict != Verdict::NotJudged),
+        "{file:#?}"
+    );
+    assert!(
+        volume.iter().all(|row| row.verdict == Verdict::NotJudged),
+        "{volume:#?}"
+    );
     assert!(
         !copies[0].contains("0.0000 without hotspot avoidance"),
         "{copies:?}"
@@ -105,6 +125,12 @@ fn figure_3_has_every_number_of_hosts() {
         ] {
             assert!(value(&figure, &what) > 0.0, "{what}");
         }
+    }
+    // How many depends on the machine.
+    for hosts in [1, 2] {
+        let what = format!("examined beside the load, {hosts} hosts");
+        let row = figure.rows.iter().find(|row| row.what.ends_with(&what)).unwrap();
+        assert!(row.ours.ends_with(" after it"), "{row:?}");
     }
     assert_eq!(figure.plots.len(), 3);
     assert!(figure.setup.contains("Each host is a thread"), "{}", figure.setup);
@@ -128,6 +154,7 @@ fn a_scale_takes_the_options() {
         [Duration::from_secs(9); 3]
     );
     assert_eq!((given.interval_s, &given.hosts[..]), (4, &hosts[..]));
+    assert_eq!((given.interval_3_s, own.interval_3_s), (4, 150));
     assert_eq!((own.interval_s, own.volume_bytes), (300, 4 << 30));
     assert_eq!(own.load_1, Duration::from_secs(5400));
 }
@@ -247,8 +274,76 @@ fn frames_return_what_was_sent_and_refuse_other_bytes() {
     assert!(receive(&mut &u32::MAX.to_le_bytes()[..]).is_err());
 }
 
+fn host_settings(folder: PathBuf) -> HostSettings {
+    HostSettings {
+        number: 1,
+        socket: folder.join("s"),
+        folder,
+        volume_bytes: 1 << 20,
+        load: Duration::from_millis(10),
+        interval_s: 0,
+        finder_blocks_per_s: 100,
+        reads_per_s: 1.0,
+        writes_per_s: 1.0,
+        distribution: None,
+        access: crate::disk::Access::default(),
+    }
+}
+
 #[test]
 fn a_host_refuses_settings_that_are_none() {
-    let error = serve_host("{}", &mut Cursor::new(""), &mut Vec::new()).unwrap_err();
-    assert!(error.to_string().contains("the settings of a host"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let good = host_settings(folder.path().join("host"));
+    let refused = |settings: &HostSettings| {
+        let words = serde_json::to_string(settings).unwrap();
+        serve_host(&words, &mut Cursor::new(""), &mut Vec::new()).unwrap_err()
+    };
+    let wrong = [
+        serve_host("{}", &mut Cursor::new(""), &mut Vec::new()).unwrap_err(),
+        refused(&HostSettings {
+            number: u16::MAX,
+            ..good.clone()
+        }),
+        refused(&HostSettings {
+            volume_bytes: u64::MAX,
+            ..good.clone()
+        }),
+    ];
+    for error in wrong {
+        assert!(error.to_string().contains("the settings of a host"), "{error}");
+    }
+    // Nobody serves the index: a limit of any size is accepted before that.
+    let limit = HostSettings {
+        finder_blocks_per_s: u64::MAX,
+        ..good
+    };
+    assert!(!refused(&limit).to_string().contains("the settings of a host"));
+}
+
+#[test]
+fn a_folder_that_is_not_utf8_is_refused_before_a_host_starts() {
+    let folder = PathBuf::from(std::ffi::OsStr::from_bytes(b"/nowhere/\xff"));
+    let error = HostProcess::start(Path::new("/bin/true"), &host_settings(folder))
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("UTF-8"), "{error}");
+}
+
+#[test]
+fn a_finder_begins_beside_the_load() {
+    for extent in [Extent::Quick, Extent::Full] {
+        let scale = Scale::of(extent, &DiskOptions::default());
+        let interval = f64::from(scale.interval_3_s);
+        assert!(interval >= 1.0, "{scale:?}");
+        // Every write drops a reference, and the collector pauses for each.
+        let pause = WRITES_PER_S / number(FINDER_BLOCKS_PER_S);
+        let (mut begun, mut at) = (0.0, interval);
+        for _ in 0..2 {
+            let next = at + pause * (at - begun) + interval;
+            (begun, at) = (at, next);
+        }
+        assert!(at < 0.75 * scale.load_3.as_secs_f64(), "{at} s: {scale:?}");
+    }
+    let load = |seconds| interval_beside(Duration::from_secs(seconds));
+    assert_eq!([load(4), load(12), load(60)], [0, 1, 5]);
 }

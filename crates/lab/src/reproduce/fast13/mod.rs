@@ -44,6 +44,7 @@ pub(super) const PAPER: Paper = Paper {
     ],
     with_versions: &[],
     with_disk_options: false,
+    with_hosts: &[],
     run,
 };
 

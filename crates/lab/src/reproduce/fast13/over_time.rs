@@ -60,7 +60,7 @@ pub(super) fn experiment(data: &Data, outcomes: &[Outcome]) -> Experiment {
         name: name.to_owned(),
         title: format!("{figure}: fragmentation over time"),
         seeds: vec!["L1"],
-        setup: data.setup(),
+        setup: format!("{}{}", data.setup(), restored_words(data)),
         rows,
         plots: vec![Plot {
             name: name.to_owned(),
@@ -73,6 +73,17 @@ pub(super) fn experiment(data: &Data, outcomes: &[Outcome]) -> Experiment {
     }
 }
 
+/// What an average of backups has in it, if [`memories`] leaves some out.
+fn restored_words(data: &Data) -> String {
+    if !data.is_large {
+        return String::new();
+    }
+    format!(
+        " Of every {AVERAGED} backups, the {WEEK} of one week are restored, and of the last {AVERAGED} all. So a moving average of \
+         {AVERAGED} backups is of the restored ones among them, {WEEK} as a rule."
+    )
+}
+
 /// A row with the paper's figure for this memory, if it has one.
 fn beside(data: &Data, says: &[(u64, f64)], mib: u64, what: String, ours: f64, unit: &str) -> Row {
     let ours_said = format!("{ours:.1}{unit}");
@@ -82,4 +93,31 @@ fn beside(data: &Data, says: &[(u64, f64)], mib: u64, what: String, ours: f64, u
     Row::new(what, format!("{paper}{unit}"), ours_said)
         .value(ours)
         .met(is_near(ours, *paper), data.far())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn averages_of_large_data_say_how_many_backups_they_have() {
+        let mut data = Data::two_year(12_000_000, 20, 256 << 10);
+        assert_eq!(experiment(&data, &[]).setup, data.setup());
+        data.is_large = true;
+        let restored = |from: u64| {
+            let backups = from..from + AVERAGED as u64;
+            backups
+                .filter(|backup| !memories(&data, *backup).is_empty())
+                .count()
+        };
+        assert_eq!(
+            (restored(0), restored(20), restored(data.backups - 20)),
+            (5, 5, 20)
+        );
+        let setup = experiment(&data, &[]).setup;
+        assert!(
+            setup.contains("of the restored ones among them, 5 as a rule"),
+            "{setup}"
+        );
+    }
 }

@@ -186,9 +186,9 @@ fn experiment(size: &Size, raws: &[Rates], ours: &[Rates]) -> Experiment {
         title: "table II: unique data".to_owned(),
         seeds: vec!["R1", "R7"],
         setup: format!(
-            "{} {} of unique data, on disk, cold page cache before each read; raw: the same bytes as objects of a container's length through the \
-             same storage, by as many threads ({WRITERS} that write, {} that read), with a barrier at the end; medians of {runs} runs by turns. Restores have 96 \
-             MiB of memory.",
+            "{} {} of unique data, on disk, with a cold page cache before each read. Raw is the same bytes as objects of a container's length, \
+             through the same storage, with as many threads ({WRITERS} that write, {} that read) and a barrier at the end. Figures are medians of {runs} runs \
+             by turns. Restores have 96 MiB of memory.",
             setup(size),
             megabytes(bytes),
             AssembleOptions::for_cores(cores()).workers,

@@ -38,6 +38,7 @@ pub(super) const PAPER: Paper = Paper {
     parts: &[SAVINGS, LOOK_UPS, BASELINE, WEEKS, WINDOWS, EXPIRY],
     with_versions: &[],
     with_disk_options: false,
+    with_hosts: &[],
     run,
 };
 

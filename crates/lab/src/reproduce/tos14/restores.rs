@@ -184,8 +184,8 @@ fn newest(what: &str, inline: &Restores, ours: &Restores) -> Vec<Row> {
         .met(
             faster >= TIMES_MIN,
             format!(
-                "what scattered reads cost is this disk's, which has no heads to move, and a restore reads no more than the regions that it needs: {:.0} and \
-                 {:.0} MB for {:.0}",
+                "this disk has no heads to move, so scattered reads cost little; and a restore reads only the regions that it needs: {:.0} and \
+                 {:.0} MB for {:.0} MB",
                 number(of_inline.stats.region_bytes_read) / 1e6,
                 number(of_ours.stats.region_bytes_read) / 1e6,
                 number(of_ours.bytes) / 1e6
@@ -206,8 +206,8 @@ fn newest(what: &str, inline: &Restores, ours: &Restores) -> Vec<Row> {
             .value(faster)
             .met(
                 faster >= TIMES_MIN,
-                "the paper reads whole containers; a restore here reads what it needs of each, which makes conventional restores faster than the paper's; and \
-                 seeks to catalogs and nodes are the same for both",
+                "the paper reads whole containers; a restore here reads only the regions that it needs, which makes conventional restores faster than the \
+                 paper's; and both layouts seek equally often to catalogs and nodes",
             ),
         );
     }
@@ -242,7 +242,7 @@ fn figure_6(size: &Size, stores: &Stores, layouts: &[Restores]) -> Experiment {
             .value(stays)
             .met(
                 falls < 1.0 && stays > falls,
-                "newer ones are not more scattered here",
+                "newer conventional backups are not more scattered than older ones here",
             ),
         );
     }

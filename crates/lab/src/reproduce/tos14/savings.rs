@@ -183,8 +183,8 @@ fn rows_of(data: &Data, saved: &[Saved]) -> Vec<Row> {
             )
         } else {
             format!(
-                "the newest backup of each series shares whole segments alone, one in {} of all backups, and has all of a segment to itself where a file in it changed: by \
-                 whole segments alone {} is saved",
+                "the newest backup of each series, one in {} of all backups, shares only whole segments, and a changed file makes it store its segment \
+                 again; whole segments alone save {}",
                 data.images.weeks,
                 percent(one.alone)
             )

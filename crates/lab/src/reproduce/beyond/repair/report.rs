@@ -104,7 +104,7 @@ fn speeds(measured: &Measured, is_full: bool) -> Vec<Row> {
         Some(if is_judged {
             row.met(
                 all >= PERFECT_MIN,
-                "what may be rewritten is less than what lies in containers of others",
+                "the repair may rewrite fewer bytes than this backup has in containers of other backups",
             )
         } else {
             row

@@ -82,7 +82,7 @@ fn each_series_is_reported_with_its_rows_and_points() {
     let mut plots = HashSet::new();
     for one in &told {
         assert!(!one.setup.contains("  "), "{}", one.setup);
-        let judged = one.rows.iter().filter(|row| row.verdict != Verdict::NoFigure);
+        let judged = one.rows.iter().filter(|row| row.verdict != Verdict::NotJudged);
         assert_eq!(judged.count(), 4, "{one:?}");
         for row in &one.rows {
             assert!(row.value.is_some_and(f64::is_finite), "{row:?}");
