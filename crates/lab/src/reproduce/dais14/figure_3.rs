@@ -65,8 +65,8 @@ pub(super) fn run(run: &mut Run<'_>, setting: &Setting<'_>) -> Result<(), LabErr
         setup: format!(
             "Each host is a {} with a pool and a volume of {} MiB, filled and examined before; {READS_PER_S} reads/s \
              and {WRITES_PER_S} writes/s for {} s; the finder examines {FINDER_BLOCKS_PER_S} blocks/s at most. It \
-             examines a block for the first time in the third iteration after a write, so it examines some blocks \
-             beside the load, and the rest after it. The collector shares its limit. The finders' rate is that of \
+             examines a block for the first time in the third iteration after a write, and the collector shares \
+             its limit. So it examines most blocks after the load; a row counts those that it examines beside it. The finders' rate is that of \
              the iterations in which they examined blocks, beside the load and after it. A latency \
              is the time from an operation's start to its end, its flush included. All hosts and the index are on \
              one machine with {} cores and one disk. {}",

@@ -119,8 +119,8 @@ impl Scale {
 ///
 /// The finder examines a block for the first time in its third iteration after a write. The
 /// collector shares the finder's limit, and a host drops more references in a second than that
-/// allows. So each iteration is longer than the one before, and the third begins after some eight
-/// intervals.
+/// allows. So each iteration is longer than the one before, and the third begins after eight
+/// intervals at the earliest. Measured hosts begin later, most of them after the load.
 fn interval_beside(load: Duration) -> u32 {
     u32::try_from(load.as_secs() / 12).unwrap_or(u32::MAX)
 }

@@ -330,7 +330,7 @@ fn a_folder_that_is_not_utf8_is_refused_before_a_host_starts() {
 }
 
 #[test]
-fn a_finder_begins_beside_the_load() {
+fn a_finder_can_begin_beside_the_load() {
     for extent in [Extent::Quick, Extent::Full] {
         let scale = Scale::of(extent, &DiskOptions::default());
         let interval = f64::from(scale.interval_3_s);
