@@ -44,7 +44,7 @@ pub enum Verdict {
     Met,
     /// It does not agree, for this reason.
     Differs(String),
-    /// The row has no rule: the paper has no such figure, or not of the same thing.
+    /// The row has no rule: the paper has no such figure, or one of its own machine.
     NotJudged,
 }
 

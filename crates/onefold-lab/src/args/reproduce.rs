@@ -17,9 +17,9 @@ pub(crate) struct Reproduce {
     /// be empty or new
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: PathBuf,
-    /// Measure at the paper's scale, as far as a machine with 16 GiB of memory allows. The paper's
-    /// results begin with what that is; it may take hours. Without this option, the scale is
-    /// smaller, and the run takes minutes
+    /// Measure at the paper's scale, as far as a machine with 16 GiB of memory allows. It takes one
+    /// to eleven hours, and up to 60 GiB of disk; the results begin with what it measures. Without
+    /// this option, the scale is smaller, and the run takes minutes
     #[arg(long)]
     pub(crate) full: bool,
     /// Measure this part of the paper only (may be repeated). The error for an unknown name lists

@@ -66,9 +66,8 @@ pub(super) fn run(run: &mut Run<'_>, setting: &Setting<'_>) -> Result<(), LabErr
             "Each host is a {} with a pool and a volume of {} MiB, filled and examined before; {READS_PER_S} reads/s \
              and {WRITES_PER_S} writes/s for {} s; the finder examines {FINDER_BLOCKS_PER_S} blocks/s at most. It \
              examines a block for the first time in the third iteration after a write, and the collector shares \
-             its limit. So it examines most blocks after the load; a row counts those that it examines beside it. The finders' rate is that of \
-             the iterations in which they examined blocks, beside the load and after it. A latency \
-             is the time from an operation's start to its end, its flush included. All hosts and the index are on \
+             its limit. The finders' rate is that of their own part of the iterations, pauses included, beside the \
+             load and after it; the collector's part is left out. A latency is the time from an operation's start to its end, its flush included. All hosts and the index are on \
              one machine with {} cores and one disk. {}",
             if setting.options.host_program.is_some() { "process" } else { "thread" },
             mib(scale.host_bytes),
@@ -159,10 +158,9 @@ impl HostProcess {
         let failed = |source| LabError::io(&program.display().to_string(), source);
         // JSON has no other paths.
         let words = serde_json::to_string(settings).map_err(|_| {
-            let folder = settings.folder.display();
-            LabError::settings(format!(
-                "{folder}: hosts need paths that are UTF-8; name another folder"
-            ))
+            LabError::settings(
+                "hosts need paths that are UTF-8: those of the output and of the distribution".to_owned(),
+            )
         })?;
         let mut child = Command::new(program)
             .arg("reproduce-host")
@@ -265,7 +263,7 @@ fn rows(all: &[Together]) -> Vec<Row> {
         rows.push(
             Row::new(
                 format!(
-                    "blocks/s of all finders, {} hosts: at least 90 % of the limit",
+                    "blocks/s of all finders while they examine, {} hosts: at least 90 % of the limit",
                     one.hosts
                 ),
                 format!("{wanted}"),

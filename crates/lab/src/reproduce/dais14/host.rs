@@ -61,8 +61,8 @@ impl HostSettings {
 pub(super) struct HostResult {
     pub(super) reads: Operations,
     pub(super) writes: Operations,
-    /// Blocks that the finder examined in a second of its iterations, pauses included, beside the
-    /// load and after it.
+    /// Blocks that the finder examined in a second of its part of the iterations, pauses included,
+    /// beside the load and after it. The collector's part is left out.
     pub(super) finder_blocks_per_s: f64,
     /// Blocks that the finder had examined when the load ended.
     pub(super) examined_beside: u64,

@@ -118,9 +118,9 @@ impl Scale {
 /// The interval of a finder that works beside a load of this length: a twelfth of it.
 ///
 /// The finder examines a block for the first time in its third iteration after a write. The
-/// collector shares the finder's limit, and a host drops more references in a second than that
-/// allows. So each iteration is longer than the one before, and the third begins after eight
-/// intervals at the earliest. Measured hosts begin later, most of them after the load.
+/// collector shares the finder's limit, and a host may drop more references in a second than that
+/// allows. So an iteration may be longer than the one before. In the worst case the third begins
+/// after eight intervals.
 fn interval_beside(load: Duration) -> u32 {
     u32::try_from(load.as_secs() / 12).unwrap_or(u32::MAX)
 }

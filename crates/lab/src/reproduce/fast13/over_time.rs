@@ -79,8 +79,8 @@ fn restored_words(data: &Data) -> String {
         return String::new();
     }
     format!(
-        " Of every {AVERAGED} backups, the {WEEK} of one week are restored, and of the last {AVERAGED} all. So a moving average of \
-         {AVERAGED} backups is of the restored ones among them, {WEEK} as a rule."
+        " Of every {AVERAGED} backups, the {WEEK} of one week are restored, and the last {AVERAGED} of each quarter all. So a \
+         moving average of {AVERAGED} backups is of the restored ones among them, {WEEK} as a rule."
     )
 }
 
