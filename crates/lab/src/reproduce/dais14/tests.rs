@@ -335,7 +335,7 @@ fn a_finder_can_begin_beside_the_load() {
         let scale = Scale::of(extent, &DiskOptions::default());
         let interval = f64::from(scale.interval_3_s);
         assert!(interval >= 1.0, "{scale:?}");
-        // At most, each write drops a reference to another block, and the collector pauses for each.
+        // At most, each write drops a reference to another block; the collector pauses for each.
         let pause = WRITES_PER_S / number(FINDER_BLOCKS_PER_S);
         let (mut begun, mut at) = (0.0, interval);
         for _ in 0..2 {
