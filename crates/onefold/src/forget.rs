@@ -87,8 +87,11 @@ pub struct ForgetReport {
     pub groups: Vec<Group>,
     /// Backups that were named and can be read, by id.
     pub named: Vec<Candidate>,
-    /// Backups that this run forgot, and sessions with a damaged claim that it ended, by id.
+    /// Backups that this run forgot, by id.
     pub forgotten: Vec<SessionId>,
+    /// Sessions without a backup that this run ended: their claims were damaged.
+    #[serde(default)]
+    pub ended_sessions: Vec<SessionId>,
     /// Backups that were to be forgotten, but another process had done so already.
     pub already_forgotten: Vec<SessionId>,
     /// Backups that were to be forgotten, but were held or tagged meanwhile, or were unreadable and
@@ -186,7 +189,11 @@ impl Store {
             if !request.is_dry_run {
                 self.forget_other(&one)?;
             }
-            report.forgotten.push(one.session());
+            let done = match one {
+                Other::Lost(_) => &mut report.forgotten,
+                Other::Unreadable(_) => &mut report.ended_sessions,
+            };
+            done.push(one.session());
         }
         report.forgotten.sort_unstable();
         let gone = report.forgotten.iter().chain(&report.already_forgotten);

@@ -70,7 +70,7 @@ pub struct SessionTable {
 }
 
 /// The names in one session's folder.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Folder {
     pub(crate) claimed: bool,
     pub(crate) committed: bool,

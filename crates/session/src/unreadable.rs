@@ -4,25 +4,29 @@
 //! may run. Nobody can ask it for an answer, and no manifest can end it, because only the claim
 //! names its series. So nothing is removed beside it (docs/protocol.md, "What ends a run early").
 //!
-//! Only the user can know that its process is gone. Then its heartbeats and checkpoints are
-//! deleted, and it counts as a session that has never spoken. The claim stays, so nobody gets its
-//! number again. If its process lives after all, its next heartbeat makes it count as before.
+//! Only the user can know that its process is gone. Then its claim is deleted, durably, before its
+//! other objects. If its process lives after all, it cannot commit: a commit looks for its own
+//! claim before and after it puts the manifest, and takes the backup back (`commit`).
+//!
+//! Nobody gets its number again, because whoever ends it has a higher one, and the highest claim is
+//! never deleted.
 
 use std::time::Duration;
 
-use env::LockState;
+use env::{LockState, StorageError};
 use format::names;
 use format::session::Claim;
 use types::{SessionId, UnixNanos};
 
-use crate::error::Result;
+use crate::error::{Result, SessionError};
 use crate::gc_sessions;
 use crate::listed;
 use crate::manifests::Manifests;
 use crate::objects::Read;
 use crate::session_table::{self, Folder};
+use crate::standing::{Standing, standing};
 
-/// A session without an ending that has spoken, and whose claim is damaged.
+/// A session without an ending that has spoken, and whose claim cannot be read.
 #[derive(Debug)]
 pub struct UnreadableSession {
     id: SessionId,
@@ -50,7 +54,8 @@ impl UnreadableSession {
 }
 
 impl Manifests {
-    /// This session, if it has no manifest, has spoken, and its claim is damaged.
+    /// This session, if it has no manifest, has spoken, and its claim cannot be read. Also one that
+    /// an interrupted [`Self::end_unreadable_session`] has left without its claim.
     ///
     /// # Errors
     /// Of the storage.
@@ -61,28 +66,48 @@ impl Manifests {
             return Ok(None);
         }
         let folder = session_table::one_folder(objects, id)?;
-        if folder.heartbeats.is_empty() {
+        if folder.heartbeats.is_empty() && (folder.claimed || folder.checkpoints.is_empty()) {
             return Ok(None);
         }
-        let Read::Damaged(claim) = objects.read::<Claim>(&names::claim(id))? else {
-            return Ok(None);
+        let why = match objects.read::<Claim>(&names::claim(id)) {
+            Ok(Read::Whole(_)) => return Ok(None),
+            Ok(Read::Damaged(claim)) => claim.why,
+            Ok(Read::Missing) => format!("{}: is missing", names::claim(id)),
+            Err(SessionError::Storage(error @ StorageError::Io { .. })) => error.to_string(),
+            Err(error) => return Err(error),
         };
+        if folder.committed && standing(objects, id)? == Standing::LostBackup {
+            return Ok(None);
+        }
         let lock = objects.storage().lock_state(&names::session_lock(id))?;
         Ok(Some(UnreadableSession {
             id,
             folder,
             is_alive: lock == LockState::Held,
-            why: claim.why,
+            why,
         }))
     }
 
-    /// Deletes the heartbeats and checkpoints of such a session. Durable on return. An interrupted
-    /// call is repeated: a session with one heartbeat left still counts as one that may run.
+    /// Ends such a session as it was found: deletes its claim, and then its heartbeats and
+    /// checkpoints. A higher session must have begun since it was found. Durable on return. An
+    /// interrupted call may be repeated. `false`: the session has put something or has ended since
+    /// it was found, and nothing is deleted.
     ///
     /// # Errors
     /// Of the storage.
-    pub fn end_unreadable_session(&self, session: &UnreadableSession) -> Result<()> {
-        gc_sessions::remove(self.objects(), session.id, &session.folder, None)?;
-        self.objects().barrier()
+    pub fn end_unreadable_session(&self, session: &UnreadableSession) -> Result<bool> {
+        let objects = self.objects();
+        let is_highest = session_table::numbers(objects)?.last() <= Some(&session.id);
+        let found = self.find_unreadable_session(session.id)?;
+        if is_highest || found.is_none_or(|now| now.is_alive || now.folder != session.folder) {
+            return Ok(false);
+        }
+        if session.folder.claimed {
+            objects.delete(&names::claim(session.id))?;
+            objects.barrier()?;
+        }
+        gc_sessions::remove(objects, session.id, &session.folder, None)?;
+        objects.barrier()?;
+        Ok(true)
     }
 }

@@ -67,6 +67,8 @@ struct Summary {
     message_type: &'static str,
     dry_run: bool,
     forgotten: Vec<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ended_sessions: Vec<u64>,
     already_forgotten: Vec<u64>,
     changed_meanwhile: Vec<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -251,7 +253,14 @@ fn print_named(report: &ForgetReport, alone: Alone<'_>, output: Output) -> Resul
 
 fn summarize(report: &ForgetReport, dry_run: bool, output: Output) -> Result<Code> {
     let ids = |ids: &[onefold::SessionId]| ids.iter().map(|id| id.get()).collect::<Vec<_>>();
-    let forgotten = count(report.forgotten.len() as u64, "backup", "backups");
+    let mut forgotten = count(report.forgotten.len() as u64, "backup", "backups");
+    if !report.ended_sessions.is_empty() {
+        let ended = count(report.ended_sessions.len() as u64, "session", "sessions");
+        forgotten = format!(
+            "{forgotten}, and {} {ended}",
+            if dry_run { "end" } else { "ended" }
+        );
+    }
     if dry_run {
         output.line(format!("would forget {forgotten}; nothing was changed"))?;
     } else {
@@ -265,6 +274,7 @@ fn summarize(report: &ForgetReport, dry_run: bool, output: Output) -> Result<Cod
         message_type: "summary",
         dry_run,
         forgotten: ids(&report.forgotten),
+        ended_sessions: ids(&report.ended_sessions),
         already_forgotten: ids(&report.already_forgotten),
         changed_meanwhile: ids(&report.revised_meanwhile),
         kept: prune::Kept::all(&report.kept),

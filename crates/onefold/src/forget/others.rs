@@ -25,10 +25,21 @@ impl Other {
 }
 
 impl Store {
+    /// Forgets the lost backup, or ends the session.
+    ///
+    /// # Errors
+    /// `Held` if the session has put something since it was found; of the storage.
     pub(super) fn forget_other(&self, other: &Other) -> Result<()> {
         match other {
             Other::Lost(lost) => drop(self.manifests.forget_lost(lost)?),
-            Other::Unreadable(session) => self.manifests.end_unreadable_session(session)?,
+            Other::Unreadable(session) => {
+                if !self.manifests.end_unreadable_session(session)? {
+                    return Err(Error::Held(format!(
+                        "session {} is not ended: it has put something meanwhile, so it may run",
+                        session.id()
+                    )));
+                }
+            }
         }
         Ok(())
     }
@@ -59,10 +70,12 @@ impl Store {
                 "session {id} is not ended: its process runs on this machine; end that first"
             )));
         }
-        let now = match self.storage_now() {
+        // This puts a claim with a higher number. On a full disk it needs the reserve.
+        let now = if request.is_dry_run {
             // The user may lack the right to write.
-            Err(_) if request.is_dry_run => UnixNanos::new(i64::MAX),
-            now => now?,
+            self.storage_now().unwrap_or(UnixNanos::new(i64::MAX))
+        } else {
+            self.with_reserve(|_| self.storage_now()).0?
         };
         let (silent, needed) = (session.silent_for(now), self.options.policy.unmoved_for);
         if silent < needed {

@@ -1,10 +1,13 @@
 //! A session whose claim is damaged stops every prune, until the user ends it.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::pruning::{assert_nothing_unexplained, everything, prune, try_prune};
 use crate::common::reclaimer::Reclaimer;
-use crate::common::{HandClock, How, Process, assert_restores_bytes, back_up_bytes, noise, snapshot};
+use crate::common::{
+    Asked, HandClock, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, noise, snapshot,
+};
 use env::fault::FaultStorage;
 use format::names;
 use onefold::{ForgetReport, ForgetRequest, Monitor, SessionId, Store};
@@ -20,6 +23,12 @@ fn forget(store: &Store, id: SessionId, force: bool, is_dry_run: bool) -> Result
     report.map_err(|error| error.to_string())
 }
 
+/// A machine whose storage goes by this clock.
+fn machine(clock: &HandClock, seed: u64) -> Process {
+    let storage = FaultStorage::with_clock(Arc::new(clock.clone()));
+    Process::on(storage, clock.clone(), seed)
+}
+
 fn garble(machine: &Process, id: SessionId) {
     let garbled = machine
         .storage
@@ -30,8 +39,7 @@ fn garble(machine: &Process, id: SessionId) {
 #[test]
 fn a_session_with_a_damaged_claim_is_ended_only_by_force_and_after_silence() {
     let clock = HandClock::new();
-    let storage = FaultStorage::with_clock(std::sync::Arc::new(clock.clone()));
-    let machine = Process::on(storage, clock.clone(), 70);
+    let machine = machine(&clock, 70);
     machine.init();
     let bytes = noise(70, 60 << 10);
     let kept = back_up_bytes(&machine.open(), "/file", &bytes, &How::plain())
@@ -75,9 +83,10 @@ fn a_session_with_a_damaged_claim_is_ended_only_by_force_and_after_silence() {
 
     clock.advance(Duration::from_secs(1));
     let dry = forget(&store, id, true, true).unwrap();
-    assert_eq!(dry.forgotten, [id]);
+    assert_eq!(dry.ended_sessions, [id]);
     try_prune(&machine.open(), &everything()).unwrap_err();
-    assert_eq!(forget(&store, id, true, false).unwrap().forgotten, [id]);
+    assert_eq!(forget(&store, id, true, false).unwrap().ended_sessions, [id]);
+    assert!(machine.names(&names::session_folder(id)).is_empty());
     prune(&machine.open(), &everything(), "it is ended");
     assert!(
         forget(&store, id, true, false).is_err(),
@@ -113,4 +122,46 @@ fn what_has_a_backup_or_a_readable_claim_is_not_ended() {
     assert_eq!(forget(&store, made, true, false).unwrap().forgotten, [made]);
     prune(&machine.open(), &everything(), "it is a forgotten backup");
     assert_nothing_unexplained(&machine, "in the end");
+}
+
+/// The user was wrong: the process lives, and what its backup refers to may be gone. So the backup
+/// must not be acknowledged.
+#[test]
+fn a_session_that_was_ended_and_lives_commits_no_backup() {
+    for at_its_end in [false, true] {
+        let clock = HandClock::new();
+        let machine = machine(&clock, 76);
+        machine.init();
+        let living = machine.elsewhere(77);
+        let (other, ended) = (machine.clone(), Arc::new(Mutex::new(None)));
+        let in_time = Arc::clone(&ended);
+        let moment = if at_its_end {
+            names::BACKUPS_FOLDER
+        } else {
+            "data/"
+        };
+        living.watched.set_before(move |asked, name| {
+            let mut ended = in_time.lock().unwrap();
+            if asked == Asked::Put && name.starts_with(moment) && ended.is_none() {
+                let id = SessionId::new(1).unwrap();
+                garble(&other, id);
+                clock.advance(HALF_AN_HOUR);
+                let report = forget(&other.beside(78).open(), id, true, false).unwrap();
+                *ended = Some(report.ended_sessions == [id]);
+            }
+        });
+        let made = back_up_bytes(&living.open(), "/file", &noise(77, 60 << 10), &How::plain());
+        assert_eq!(*ended.lock().unwrap(), Some(true), "at its end: {at_its_end}");
+        let error = made.map(|report| report.id).unwrap_err().to_string();
+        assert!(
+            error.contains("has ended") || error.contains("was ended"),
+            "{error}"
+        );
+        let store = machine.open();
+        assert!(store.snapshots().unwrap().snapshots.is_empty());
+        prune(&store, &everything(), "it has ended itself");
+        let next = back_up_bytes(&store, "/file", &noise(77, 60 << 10), &How::plain()).unwrap();
+        assert_sound(&machine.open(), "in the end");
+        assert!(next.id > SessionId::new(1).unwrap());
+    }
 }
