@@ -26,7 +26,7 @@ use format::names::LeaseRole;
 use index::Index;
 use reclaim::Healed;
 use session::{Forgetting, ManifestEntry, Session, SessionError};
-use types::{ContainerId, SessionId};
+use types::{ContainerId, Revision, SessionId};
 
 use crate::check::{CheckReport, Damage, Finding, ReadData};
 use crate::copy::{CopyRequest, CopyStep, copy};
@@ -355,6 +355,12 @@ impl Store {
                 continue;
             }
             let is_healed = !seen.damaged_backups.contains(lost);
+            if is_healed && let Some(why) = keeps_both(entry(lost), entry(copy), *is_left) {
+                report.warnings.push(Warning::NotHealed {
+                    why: format!("of backup {lost} and its copy {copy}, both stay: {why}"),
+                });
+                continue;
+            }
             let forgotten = if is_healed {
                 self.drop_backup(*copy, entry(copy), monitor)
             } else {
@@ -408,4 +414,22 @@ impl Store {
             ))),
         }
     }
+}
+
+/// Why neither a whole backup nor its copy is forgotten, if so. Hours may have passed since they
+/// were checked.
+fn keeps_both(
+    of: Option<&ManifestEntry>,
+    copy: Option<&ManifestEntry>,
+    is_left: bool,
+) -> Option<&'static str> {
+    let Some(of) = of.filter(|of| !of.is_in_doubt()).and_then(ManifestEntry::backup) else {
+        return Some("the backup was forgotten meanwhile, or cannot be read now");
+    };
+    let copy = copy.filter(|_| is_left)?;
+    let has_more = copy.backup().is_some_and(|backup| {
+        backup.hold_until > of.hold_until || backup.tags.iter().any(|tag| !of.tags.contains(tag))
+    });
+    let is_revised = copy.stored.revision != Revision::FIRST;
+    (has_more || is_revised).then_some("somebody has given the copy tags or a hold")
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{CWD, Mode, OFlags, fchmod, mkdirat, openat};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::path::Arg;
 
 use super::place::Place;
@@ -52,7 +52,8 @@ impl Access {
     /// Creates a new file, for reading and writing.
     pub(super) fn create_file(self, at: Place<'_>) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let file = File::from(openat(at.folder, at.name, flags, Mode::from_raw_mode(0o600))?);
+        let mode = Mode::from_raw_mode(0o600);
+        let file = File::from(retry_on_intr(|| openat(at.folder, at.name, flags, mode))?);
         if self == Self::Group {
             // The umask reduces the mode of a new file.
             file.set_permissions(Permissions::from_mode(0o660))?;
@@ -84,13 +85,13 @@ impl Access {
     }
 
     /// Opens a folder that was just created to the group, if the group shares the store.
-    fn open_to_group(self, within: BorrowedFd<'_>, name: impl Arg) -> io::Result<()> {
+    fn open_to_group(self, within: BorrowedFd<'_>, name: impl Arg + Copy) -> io::Result<()> {
         match self {
             Self::Owner => Ok(()),
             Self::Group => {
                 // Others of the group may put a link in its place, to any folder of this user.
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let folder = openat(within, name, flags, Mode::empty())?;
+                let folder = retry_on_intr(|| openat(within, name, flags, Mode::empty()))?;
                 Ok(fchmod(&folder, Mode::from_raw_mode(0o2770))?)
             }
         }

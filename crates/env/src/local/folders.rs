@@ -6,8 +6,8 @@
 //!
 //! Where the system has `openat2`, one call opens a file or folder and refuses links. Else each
 //! folder of the name is opened by itself. Other calls have no such flag: they take an open folder
-//! and the last part of the name. The last few folders stay open for them. If such a folder is
-//! moved meanwhile, an operation still concerns that folder, and never what a link leads to.
+//! and the last part of the name. If such a folder is moved during a call, the call still concerns
+//! that folder, and never what a link leads to.
 //!
 //! Any number of threads may call everything here. An error that a link causes names it
 //! ([`Misplaced`]).
@@ -16,7 +16,6 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat};
@@ -24,9 +23,6 @@ use rustix::io::{Errno, retry_on_intr};
 
 use super::access::Access;
 use super::place::Place;
-
-/// How many folders stay open.
-const OPEN_MAX: usize = 4;
 
 /// How a folder is opened of which only names are used.
 const AS_PLACE: OFlags = PLACE.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
@@ -61,8 +57,6 @@ pub(super) struct Folders {
     root: PathBuf,
     /// Whether the system has no call that refuses links by itself.
     by_steps: AtomicBool,
-    /// The folders used last, the latest one at the end.
-    recent: Mutex<Vec<(String, Arc<OwnedFd>)>>,
 }
 
 impl Folders {
@@ -71,7 +65,6 @@ impl Folders {
         Self {
             root,
             by_steps: AtomicBool::new(!cfg!(target_os = "linux")),
-            recent: Mutex::default(),
         }
     }
 
@@ -182,34 +175,15 @@ impl Folders {
         io::Error::other(Misplaced { place })
     }
 
-    /// Does something at the place of a name. If the folder was kept open and nothing is found, the
-    /// folder may have been removed and made again: then this is repeated with the new one.
-    pub(super) fn at<T>(&self, name: &str, act: impl Fn(Place<'_>) -> io::Result<T>) -> io::Result<T> {
+    /// Does something at the place of a name. The folder is opened by its name each time: one that
+    /// was kept open might have left the store since, or be below another disk.
+    pub(super) fn at<T>(&self, name: &str, act: impl FnOnce(Place<'_>) -> io::Result<T>) -> io::Result<T> {
         let (folder, name) = name.rsplit_once('/').unwrap_or(("", name));
-        if let Some(opened) = self.known(folder) {
-            match act(Place {
-                folder: opened.as_fd(),
-                name,
-            }) {
-                // A network file system calls a removed folder stale.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::NotFound | io::ErrorKind::StaleNetworkFileHandle
-                    ) =>
-                {
-                    self.forget(folder);
-                }
-                outcome => return outcome,
-            }
-        }
-        let opened = Arc::new(self.open(folder, AS_PLACE)?);
-        let outcome = act(Place {
+        let opened = self.open(folder, AS_PLACE)?;
+        act(Place {
             folder: opened.as_fd(),
             name,
-        });
-        self.remember(folder, opened);
-        outcome
+        })
     }
 
     /// Makes a folder, and missing ones above it.
@@ -233,30 +207,5 @@ impl Folders {
             end += 1;
         }
         Ok(())
-    }
-
-    fn known(&self, folder: &str) -> Option<Arc<OwnedFd>> {
-        let mut recent = self.recent();
-        let at = recent.iter().position(|(name, _)| name == folder)?;
-        let at_end = recent.len() - 1;
-        recent[at..=at_end].rotate_left(1);
-        Some(Arc::clone(&recent[at_end].1))
-    }
-
-    fn remember(&self, folder: &str, opened: Arc<OwnedFd>) {
-        let mut recent = self.recent();
-        recent.retain(|(name, _)| name != folder);
-        if recent.len() == OPEN_MAX {
-            recent.remove(0);
-        }
-        recent.push((folder.to_owned(), opened));
-    }
-
-    pub(super) fn forget(&self, folder: &str) {
-        self.recent().retain(|(name, _)| name != folder);
-    }
-
-    fn recent(&self) -> MutexGuard<'_, Vec<(String, Arc<OwnedFd>)>> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -144,11 +144,17 @@ impl LocalStorage {
         Ok(Attempt::Taken(file))
     }
 
+    /// Whether the store is at its place, and no other machine reaches it.
+    fn is_there_for_one_machine(&self) -> bool {
+        let root = self.folders.open("", OFlags::RDONLY | OFlags::DIRECTORY);
+        root.is_ok_and(|root| is_of_one_machine(&root))
+    }
+
     pub(super) fn ask_lock(&self, name: &ObjectName) -> LockState {
         let file = match self.open_lock(&lock_path(name), OFlags::RDONLY) {
             Ok(file) => file,
             // A network file system may not show another host's file yet.
-            Err(error) if absent(&error) && is_of_one_machine(&self.root_file) => return LockState::Missing,
+            Err(error) if absent(&error) && self.is_there_for_one_machine() => return LockState::Missing,
             // An unreadable file gives no answer.
             Err(_) => return LockState::Unknown,
         };

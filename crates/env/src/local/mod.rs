@@ -416,7 +416,6 @@ impl Storage for LocalStorage {
         folder_prefix(folder)?;
         match self.folders.at(folder, place::remove_folder) {
             Ok(()) => {
-                self.folders.forget(folder);
                 self.tracker.dropped(folder);
                 Ok(())
             }

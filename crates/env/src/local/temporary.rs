@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat};
+use rustix::io::retry_on_intr;
 use rustix::path::Arg;
 
 use super::access::Access;
@@ -116,8 +117,9 @@ impl Temporaries {
     /// A new empty file.
     pub(super) fn create(&self, folders: &Folders) -> io::Result<TemporaryFile> {
         match self.create_in(self.folder(folders)?) {
-            // The folder was removed, possibly by an administrator: make another one.
-            Err(error) if absent(&error) => {
+            // The folder was removed, possibly by an administrator: make another one. A network
+            // file system calls a removed folder stale.
+            Err(error) if absent(&error) || error.kind() == io::ErrorKind::StaleNetworkFileHandle => {
                 self.mine.lock().unwrap_or_else(PoisonError::into_inner).take();
                 self.create_in(self.folder(folders)?)
             }
@@ -230,7 +232,7 @@ fn sweep_folder(parent: &OwnedFd, name: &CStr, reach: Reach) {
     };
     // A pipe of this name must not keep the store from being opened.
     let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(&folder, ALIVE, how, Mode::empty()).map_err(io::Error::from) {
+    match retry_on_intr(|| openat(&folder, ALIVE, how, Mode::empty())).map_err(io::Error::from) {
         Ok(alive) => {
             if flock(&alive, FlockOperation::NonBlockingLockExclusive).is_ok() {
                 remove_folder(parent, name, &folder);
@@ -245,8 +247,8 @@ fn sweep_folder(parent: &OwnedFd, name: &CStr, reach: Reach) {
     }
 }
 
-fn open_folder<P: Arg>(within: impl AsFd, path: P) -> io::Result<OwnedFd> {
-    Ok(openat(within, path, FOLDER, Mode::empty())?)
+fn open_folder<P: Arg + Copy>(within: impl AsFd, path: P) -> io::Result<OwnedFd> {
+    Ok(retry_on_intr(|| openat(&within, path, FOLDER, Mode::empty()))?)
 }
 
 fn names_in(folder: &OwnedFd) -> Vec<CString> {

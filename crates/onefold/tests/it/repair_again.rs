@@ -1,11 +1,15 @@
 //! A repair from another store is killed at an operation, and run again: no copy stays beside the
 //! backup that it is of.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
 use env::fault::{CrashPolicy, Fault};
 use onefold::operations::copy;
 use onefold::{CopyRequest, Credential, Error, Monitor, RepairReport, Store, TagChange, Which};
 use types::ObjectName;
 
+use crate::common::pruning::forget;
 use crate::common::{
     Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, is_long, noise, tiny,
 };
@@ -106,11 +110,10 @@ fn a_backup_without_a_manifest_is_replaced_once_after_a_kill() {
     sweep(6300, &["backups"]);
 }
 
-/// Who has tagged the copy wants to keep it.
-#[test]
-fn a_copy_that_somebody_has_tagged_stays() {
-    let (machine, other, _) = damaged(6400, &["data"]);
-    let dying = machine.beside(6401);
+/// A store with a backup that a repair has healed, and its copy, which the repair did not forget.
+fn with_leftover(seed: u64) -> (Process, Process, Vec<u8>) {
+    let (machine, other, bytes) = damaged(seed, &["data"]);
+    let dying = machine.beside(seed + 1);
     let storage = dying.storage.clone();
     dying.watched.set_before(move |asked, name| {
         if asked == Asked::Put && name.starts_with("backups/") && name.ends_with(".1") {
@@ -119,10 +122,53 @@ fn a_copy_that_somebody_has_tagged_stays() {
     });
     drop(repair(&dying, &other));
     dying.watched.clear_before();
-    let next = Process::on(machine.storage.handle(), machine.clock.clone(), 6402);
+    let next = Process::on(machine.storage.handle(), machine.clock.clone(), seed + 2);
+    assert_eq!(next.open().snapshots().unwrap().snapshots.len(), 2);
+    (next, other, bytes)
+}
+
+/// A policy of somebody else may forget the backup because there is its copy.
+#[test]
+fn a_backup_that_is_forgotten_during_a_repair_keeps_its_copy() {
+    let (scene, other, bytes) = with_leftover(6500);
+    let mut beside = 0;
+    for n in 1.. {
+        let when = format!("forgotten before list {n}");
+        let storage = scene.storage.crash(CrashPolicy::KeepAll);
+        let machine = Process::on(storage, scene.clock.clone(), 6600 + n);
+        let (meanwhile, count) = (machine.beside(6700 + n), AtomicU64::new(0));
+        let is_nth = move |asked, name: &str| {
+            asked == Asked::List && name == "backups" && count.fetch_add(1, Ordering::Relaxed) + 1 == n
+        };
+        let there = Arc::new(AtomicUsize::new(0));
+        let saw = Arc::clone(&there);
+        machine.watched.set_once_at(is_nth, move || {
+            let list = meanwhile.open().snapshots().unwrap().snapshots;
+            saw.store(list.len(), Ordering::Relaxed);
+            forget(&meanwhile.open(), list[0].id);
+        });
+        drop(repair(&machine, &other));
+        let there = there.load(Ordering::Relaxed);
+        if there == 0 {
+            break;
+        }
+        if there == 2 {
+            beside += 1;
+            let list = machine.open().snapshots().unwrap().snapshots;
+            assert_eq!(list.len(), 1, "{when}");
+            assert_restores_bytes(&machine.open(), &list[0], "/bytes", &bytes, &when);
+        }
+    }
+    assert!(beside > 1, "{beside}");
+}
+
+/// Who has tagged the copy wants to keep it.
+#[test]
+fn a_copy_that_somebody_has_tagged_stays() {
+    let (next, other, _) = with_leftover(6400);
     let list = next.open().snapshots().unwrap().snapshots;
     let [_, copy] = &list[..] else {
-        panic!("the repair was to die before it forgot a backup: {list:?}");
+        panic!("two backups: {list:?}");
     };
     let ids = Which::Named(vec![copy.id.to_string()]);
     let tags = TagChange::Set(["kept".to_owned()].into_iter().collect());

@@ -93,22 +93,40 @@ fn a_link_that_leads_nowhere_is_no_empty_folder() {
     }
 }
 
-/// As a handle that has used the folder, and keeps it open.
+/// As of a handle that has used the folder before.
 #[test]
-fn a_folder_that_is_replaced_during_use_is_refused_or_still_the_old_one() {
+fn a_folder_that_a_link_replaces_during_use_is_refused() {
     let ((folder, storage), (elsewhere, _)) = (filled(), filled());
     let (before, place) = (contents(elsewhere.path()), folder.path().join("d"));
-    storage.head(&name("d/1")).unwrap();
+    use_known(&storage);
     fs::rename(&place, folder.path().join("moved")).unwrap();
     symlink(elsewhere.path().join("d"), &place).unwrap();
-    storage.put(&name("d/3"), &[b"3"]).unwrap();
-    storage.delete(&name("d/1")).unwrap();
-    assert!(folder.path().join("moved/3").exists() && !folder.path().join("moved/1").exists());
-    refused(storage.get(&name("d/3")), &place);
-    refused(storage.list("d"), &place);
-    // What is not there is looked for again.
-    refused(storage.head(&name("d/4")), &place);
+    use_all(&storage, &place);
     assert_eq!(contents(elsewhere.path()), before);
+}
+
+/// Another handle would not find what was put in a folder that has left the store.
+#[test]
+fn a_folder_that_another_one_replaces_during_use_is_used_no_more() {
+    let (folder, storage) = filled();
+    let place = folder.path().join("d");
+    use_known(&storage);
+    fs::rename(&place, folder.path().join("moved")).unwrap();
+    fs::create_dir(&place).unwrap();
+    storage.put(&name("d/3"), &[b"3"]).unwrap();
+    storage.barrier().unwrap();
+    assert!(place.join("3").exists() && !folder.path().join("moved/3").exists());
+    assert!(matches!(
+        storage.delete(&name("d/1")),
+        Err(StorageError::NotFound { .. })
+    ));
+    assert!(folder.path().join("moved/1").exists());
+}
+
+fn use_known(storage: &LocalStorage) {
+    storage.head(&name("d/1")).unwrap();
+    storage.put(&name("d/known"), &[b"x"]).unwrap();
+    storage.delete(&name("d/known")).unwrap();
 }
 
 #[test]
