@@ -386,7 +386,7 @@ fn hosts_of_an_experiment_are_processes() {
     for words in [
         "--distribution FILE --minutes 0.01 --interval-s 0 --hosts 2\n",
         "Each host is a process",
-        "blocks/s of all finders, 2 hosts",
+        "blocks/s of all finders while they examine, 2 hosts",
         "(figure-3-finder.svg)",
     ] {
         assert!(readme.contains(words), "{words} is not in {readme}");

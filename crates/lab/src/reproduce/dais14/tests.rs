@@ -121,7 +121,7 @@ fn figure_3_has_every_number_of_hosts() {
         for what in [
             format!("reads/s, {hosts} hosts"),
             format!("writes/s, {hosts} hosts"),
-            format!("blocks/s of all finders, {hosts} hosts"),
+            format!("blocks/s of all finders while they examine, {hosts} hosts"),
         ] {
             assert!(value(&figure, &what) > 0.0, "{what}");
         }
