@@ -8,8 +8,8 @@
 //! other objects. If its process lives after all, it cannot commit: a commit looks for its own
 //! claim before and after it puts the manifest, and takes the backup back (`commit`).
 //!
-//! Nobody gets its number again, because whoever ends it has a higher one, and the highest claim is
-//! never deleted.
+//! The process that ends the session has claimed a higher number before, and no process deletes the
+//! highest claim. So no session gets the ended one's number again.
 
 use std::time::Duration;
 

@@ -106,9 +106,9 @@ impl Default for LocalOptions {
 /// A storage in a folder of a file system, with one file for each object.
 ///
 /// Opening, reading and listing create nothing, so that a store without write permission can be
-/// read. The folder must be within one file system. A symbolic link in it is refused, and so is
-/// anything else in the place of a folder; a link to the folder is followed. A name cannot also be
-/// the folder of other names. Only [`Storage::drop_folder`] removes folders.
+/// read. The folder must be within one file system. A symbolic link in it is refused; a link to the
+/// folder is followed. A name cannot also be the folder of other names. Only
+/// [`Storage::drop_folder`] removes folders.
 ///
 /// A barrier covers everything that this handle has put, deleted, read, listed or found missing.
 /// Until it is called, it costs only a little memory. After a failed sync all later barriers of the
