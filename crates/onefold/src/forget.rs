@@ -51,7 +51,8 @@ pub struct ForgetRequest {
     pub is_dry_run: bool,
     /// Forget a named backup even if the storage does not give its manifest now. Nobody knows then
     /// whether the backup is whole, or held. A rotted manifest does not need this option, because
-    /// it will not come back. Also end a named session without a backup whose claim is damaged.
+    /// it will not come back. Also ends a named session without a backup, if its claim cannot be
+    /// read.
     pub force_unreadable: bool,
 }
 
@@ -89,13 +90,14 @@ pub struct ForgetReport {
     pub named: Vec<Candidate>,
     /// Backups that this run forgot, by id.
     pub forgotten: Vec<SessionId>,
-    /// Sessions without a backup that this run ended: their claims were damaged.
+    /// Sessions without a backup that this run ended: their claims could not be read.
     #[serde(default)]
     pub ended_sessions: Vec<SessionId>,
     /// Backups that were to be forgotten, but another process had done so already.
     pub already_forgotten: Vec<SessionId>,
     /// Backups that were to be forgotten, but were held or tagged meanwhile, or were unreadable and
-    /// can be read now. They stay, and the caller may request them again.
+    /// can be read now. Also sessions that were to be ended, and have put something meanwhile. They
+    /// stay, and the caller may request them again.
     pub revised_meanwhile: Vec<SessionId>,
     /// Backups that are forgotten, now or before, but stay stored, each with an archival backup
     /// that refers forward to it.
@@ -186,14 +188,13 @@ impl Store {
             }
         }
         for one in others {
-            if !request.is_dry_run {
-                self.forget_other(&one)?;
-            }
-            let done = match one {
+            let is_done = request.is_dry_run || self.forget_other(&one)?;
+            let told = match one {
+                _ if !is_done => &mut report.revised_meanwhile,
                 Other::Lost(_) => &mut report.forgotten,
                 Other::Unreadable(_) => &mut report.ended_sessions,
             };
-            done.push(one.session());
+            told.push(one.session());
         }
         report.forgotten.sort_unstable();
         let gone = report.forgotten.iter().chain(&report.already_forgotten);

@@ -8,8 +8,9 @@
 //! 4. Backups that are still damaged are copied again from the other store ([`crate::copy()`]). A
 //!    copy stores what is bad here once more, and that heals the damaged backup, too: chunks come
 //!    back to where it refers to them.
-//! 5. If the damaged backup is whole now, the second copy is forgotten. Otherwise, as when nodes or
-//!    its manifest are lost, the copy takes its place, and the damaged one is forgotten.
+//! 5. If the damaged backup is whole now, the second copy is forgotten, unless somebody has revised
+//!    it, or forgotten the other one, meanwhile. If it is not whole, as when nodes or its manifest
+//!    are lost, the copy takes its place, and the damaged one is forgotten.
 //! 6. What was damaged, and what is new, is read again.
 //!
 //! Nothing is removed before its replacement is durable and was read. A repair that ends early
@@ -336,29 +337,32 @@ impl Store {
         monitor: &Monitor,
         report: &mut RepairReport,
     ) -> Result<()> {
-        let list = self.manifests.list()?;
-        let entry = |id: &SessionId| list.get(*id).filter(|entry| entry.backup().is_some());
-        let streams = |id: &SessionId| -> Option<Vec<_>> {
-            let streams = entry(id)?.backup()?.streams.iter();
-            Some(streams.map(|stream| (stream.role, stream.len)).collect())
-        };
         for Pair {
             of: lost,
             copy,
             is_left,
         } in pairs
         {
+            // Others may forget backups all the time.
+            let list = self.manifests.list()?;
+            let entry = |id: &SessionId| list.get(*id).filter(|entry| entry.backup().is_some());
+            let streams = |id: &SessionId| -> Option<Vec<_>> {
+                let streams = entry(id)?.backup()?.streams.iter();
+                Some(streams.map(|stream| (stream.role, stream.len)).collect())
+            };
             // What is known of the damaged one must be the same in its copy.
             let is_same = streams(lost).is_none_or(|known| streams(copy) == Some(known));
-            if seen.damaged_backups.contains(copy) || !is_same {
-                report.missing.insert(*lost);
-                continue;
-            }
             let is_healed = !seen.damaged_backups.contains(lost);
-            if is_healed && let Some(why) = keeps_both(entry(lost), entry(copy), *is_left) {
-                report.warnings.push(Warning::NotHealed {
-                    why: format!("of backup {lost} and its copy {copy}, both stay: {why}"),
-                });
+            let there = entry(copy).filter(|copy| !copy.is_in_doubt());
+            let Some(there) = there.filter(|_| !seen.damaged_backups.contains(copy) && is_same) else {
+                if !is_healed {
+                    report.missing.insert(*lost);
+                }
+                continue;
+            };
+            if is_healed && let Some(why) = keeps_both(entry(lost), there) {
+                let (copy, of) = (*copy, *lost);
+                report.warnings.push(Warning::CopyStays { copy, of, why });
                 continue;
             }
             let forgotten = if is_healed {
@@ -418,18 +422,10 @@ impl Store {
 
 /// Why neither a whole backup nor its copy is forgotten, if so. Hours may have passed since they
 /// were checked.
-fn keeps_both(
-    of: Option<&ManifestEntry>,
-    copy: Option<&ManifestEntry>,
-    is_left: bool,
-) -> Option<&'static str> {
-    let Some(of) = of.filter(|of| !of.is_in_doubt()).and_then(ManifestEntry::backup) else {
-        return Some("the backup was forgotten meanwhile, or cannot be read now");
-    };
-    let copy = copy.filter(|_| is_left)?;
-    let has_more = copy.backup().is_some_and(|backup| {
-        backup.hold_until > of.hold_until || backup.tags.iter().any(|tag| !of.tags.contains(tag))
-    });
-    let is_revised = copy.stored.revision != Revision::FIRST;
-    (has_more || is_revised).then_some("somebody has given the copy tags or a hold")
+fn keeps_both(of: Option<&ManifestEntry>, copy: &ManifestEntry) -> Option<&'static str> {
+    if !of.is_some_and(|of| of.backup().is_some() && !of.is_in_doubt()) {
+        return Some("the other one was forgotten meanwhile, or cannot be read now");
+    }
+    let is_revised = copy.revisions.last() != Some(&Revision::FIRST);
+    is_revised.then_some("somebody has given it tags or a hold")
 }

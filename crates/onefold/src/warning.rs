@@ -42,6 +42,16 @@ pub enum Warning {
         /// Why not.
         why: String,
     },
+    /// A repair keeps a backup and its copy.
+    #[error("backup {copy}, a copy of backup {of}, stays: {why}")]
+    CopyStays {
+        /// The copy.
+        copy: SessionId,
+        /// The other one.
+        of: SessionId,
+        /// Why.
+        why: &'static str,
+    },
     /// Damage that a reader met could not be listed for other commands.
     #[error(
         "the damage that this command met could not be put on the list of damage: {why}. \
@@ -242,6 +252,7 @@ impl Warning {
             Self::MirrorRead { .. } => "mirror_read",
             Self::ContainerDamaged { .. } => "container_damaged",
             Self::NotHealed { .. } => "not_healed",
+            Self::CopyStays { .. } => "copy_stays",
             Self::MetNotListed { .. } | Self::FoundNotListed { .. } => "damage_not_listed",
             Self::SettingsUnread { .. } => "settings_unread",
             Self::ManifestLost { .. } => "manifest_lost",

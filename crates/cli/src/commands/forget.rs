@@ -281,8 +281,8 @@ fn summarize(report: &ForgetReport, dry_run: bool, output: Output) -> Result<Cod
     })?;
     for id in &report.revised_meanwhile {
         output.warn(format!(
-            "backup {id} stays: somebody has held or tagged it meanwhile, or it can be read again; run the command again \
-             to decide again"
+            "backup or session {id} stays: somebody has changed it meanwhile, or it can be read again; run the command \
+             again to decide again"
         ))?;
     }
     for damaged in &report.damaged {

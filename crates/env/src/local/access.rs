@@ -52,8 +52,8 @@ impl Access {
     /// Creates a new file, for reading and writing.
     pub(super) fn create_file(self, at: Place<'_>) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(0o600);
-        let file = File::from(retry_on_intr(|| openat(at.folder, at.name, flags, mode))?);
+        // Not repeated after a signal: an interrupted call may have made the file.
+        let file = File::from(openat(at.folder, at.name, flags, Mode::from_raw_mode(0o600))?);
         if self == Self::Group {
             // The umask reduces the mode of a new file.
             file.set_permissions(Permissions::from_mode(0o660))?;

@@ -177,13 +177,20 @@ impl Folders {
 
     /// Does something at the place of a name. The folder is opened by its name each time: one that
     /// was kept open might have left the store since, or be below another disk.
-    pub(super) fn at<T>(&self, name: &str, act: impl FnOnce(Place<'_>) -> io::Result<T>) -> io::Result<T> {
+    pub(super) fn at<T>(&self, name: &str, act: impl Fn(Place<'_>) -> io::Result<T>) -> io::Result<T> {
         let (folder, name) = name.rsplit_once('/').unwrap_or(("", name));
-        let opened = self.open(folder, AS_PLACE)?;
-        act(Place {
-            folder: opened.as_fd(),
-            name,
-        })
+        let once = || {
+            let opened = self.open(folder, AS_PLACE)?;
+            act(Place {
+                folder: opened.as_fd(),
+                name,
+            })
+        };
+        match once() {
+            // A network file system did not know yet that another host has removed the folder.
+            Err(error) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => once(),
+            outcome => outcome,
+        }
     }
 
     /// Makes a folder, and missing ones above it.

@@ -146,8 +146,12 @@ impl LocalStorage {
 
     /// Whether the store is at its place, and no other machine reaches it.
     fn is_there_for_one_machine(&self) -> bool {
-        let root = self.folders.open("", OFlags::RDONLY | OFlags::DIRECTORY);
-        root.is_ok_and(|root| is_of_one_machine(&root))
+        let Ok(root) = self.folders.open("", OFlags::RDONLY | OFlags::DIRECTORY) else {
+            return false;
+        };
+        let ids =
+            [fstat(&root), fstat(&self.root_file)].map(|stat| stat.map(|stat| (stat.st_dev, stat.st_ino)));
+        is_of_one_machine(&root) && matches!(ids, [Ok(now), Ok(before)] if now == before)
     }
 
     pub(super) fn ask_lock(&self, name: &ObjectName) -> LockState {

@@ -1,6 +1,6 @@
-//! What has a number and no manifest: lost backups, and sessions whose claim is damaged.
+//! What has a number and no manifest: lost backups, and sessions whose claim cannot be read.
 
-use session::{LostBackup, UnreadableSession};
+use session::{LostBackup, Session, UnreadableSession};
 use types::{SessionId, UnixNanos};
 
 use super::ForgetRequest;
@@ -11,7 +11,7 @@ use crate::store::Store;
 pub(super) enum Other {
     /// Only a tombstone ends it.
     Lost(LostBackup),
-    /// A session with a damaged claim.
+    /// A session whose claim cannot be read.
     Unreadable(UnreadableSession),
 }
 
@@ -25,29 +25,31 @@ impl Other {
 }
 
 impl Store {
-    /// Forgets the lost backup, or ends the session.
+    /// Forgets the lost backup, or ends the session. `false` if the session has put something since
+    /// it was found.
     ///
     /// # Errors
-    /// `Held` if the session has put something since it was found; of the storage.
-    pub(super) fn forget_other(&self, other: &Other) -> Result<()> {
-        match other {
-            Other::Lost(lost) => drop(self.manifests.forget_lost(lost)?),
-            Other::Unreadable(session) => {
-                if !self.manifests.end_unreadable_session(session)? {
-                    return Err(Error::Held(format!(
-                        "session {} is not ended: it has put something meanwhile, so it may run",
-                        session.id()
-                    )));
-                }
+    /// Of the storage.
+    pub(super) fn forget_other(&self, other: &Other) -> Result<bool> {
+        let found = match other {
+            Other::Lost(lost) => {
+                self.manifests.forget_lost(lost)?;
+                return Ok(true);
             }
-        }
-        Ok(())
+            Other::Unreadable(session) => session,
+        };
+        // A session of its own: no prune believes to be alone while a claim vanishes.
+        let begin = || Session::begin_read(&self.sealer, self.options.process, self.options.policy);
+        let own = self.with_reserve(|_| begin().map_err(Error::from)).0?;
+        let ended = self.manifests.end_unreadable_session(found);
+        own.end()?;
+        Ok(ended?)
     }
 
     /// What has this number and no manifest, if it may be forgotten.
     ///
     /// # Errors
-    /// `Held` for a session with a damaged claim that may run; of the storage.
+    /// `Held` for a session that may run; of the storage.
     pub(super) fn other(&self, id: &str, request: &ForgetRequest) -> Result<Option<Other>> {
         let Some(id) = id.parse().ok().and_then(|number| SessionId::new(number).ok()) else {
             return Ok(None);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use env::fault::{CrashPolicy, Fault};
 use onefold::operations::copy;
-use onefold::{CopyRequest, Credential, Error, Monitor, RepairReport, Store, TagChange, Which};
+use onefold::{CopyRequest, Credential, Error, Monitor, RepairReport, SessionId, Store, TagChange, Which};
 use types::ObjectName;
 
 use crate::common::pruning::forget;
@@ -162,6 +162,44 @@ fn a_backup_that_is_forgotten_during_a_repair_keeps_its_copy() {
     assert!(beside > 1, "{beside}");
 }
 
+/// Who has tagged the copy wants to keep it, whenever that was: a copy that is looked at has no tag
+/// before the first list, and has one before the last.
+#[test]
+fn a_copy_that_somebody_tags_during_a_repair_stays() {
+    let (scene, other, _) = with_leftover(6800);
+    let mut beside = 0;
+    for n in 1.. {
+        let storage = scene.storage.crash(CrashPolicy::KeepAll);
+        let machine = Process::on(storage, scene.clock.clone(), 6900 + n);
+        let (meanwhile, count) = (machine.beside(7000 + n), AtomicU64::new(0));
+        let is_nth = move |asked, name: &str| {
+            asked == Asked::List && name == "backups" && count.fetch_add(1, Ordering::Relaxed) + 1 == n
+        };
+        let there = Arc::new(AtomicUsize::new(0));
+        let saw = Arc::clone(&there);
+        machine.watched.set_once_at(is_nth, move || {
+            let list = meanwhile.open().snapshots().unwrap().snapshots;
+            saw.store(list.len(), Ordering::Relaxed);
+            tag(&meanwhile.open(), list.last().unwrap().id);
+        });
+        drop(repair(&machine, &other));
+        match there.load(Ordering::Relaxed) {
+            0 => break,
+            2 => {
+                beside += 1;
+                assert_eq!(machine.open().snapshots().unwrap().snapshots.len(), 2, "list {n}");
+            }
+            _ => {}
+        }
+    }
+    assert!(beside > 1, "{beside}");
+}
+
+fn tag(store: &Store, id: SessionId) {
+    let tags = TagChange::Set(["kept".to_owned()].into_iter().collect());
+    store.tag(&Which::Named(vec![id.to_string()]), &tags).unwrap();
+}
+
 /// Who has tagged the copy wants to keep it.
 #[test]
 fn a_copy_that_somebody_has_tagged_stays() {
@@ -170,9 +208,7 @@ fn a_copy_that_somebody_has_tagged_stays() {
     let [_, copy] = &list[..] else {
         panic!("two backups: {list:?}");
     };
-    let ids = Which::Named(vec![copy.id.to_string()]);
-    let tags = TagChange::Set(["kept".to_owned()].into_iter().collect());
-    next.open().tag(&ids, &tags).unwrap();
+    tag(&next.open(), copy.id);
     repair(&next, &other).unwrap();
     assert_eq!(next.open().snapshots().unwrap().snapshots.len(), 2);
 }
