@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use env::fault::{CrashPolicy, Fault};
-use onefold::operations::copy;
-use onefold::{CopyRequest, Credential, Error, Monitor, RepairReport, SessionId, Store, TagChange, Which};
+use onefold::{Credential, Error, Monitor, RepairReport, SessionId, Store, TagChange, Which};
 use types::ObjectName;
 
 use crate::common::pruning::forget;
 use crate::common::{
     Asked, How, Process, assert_restores_bytes, assert_sound, back_up_bytes, is_long, noise, tiny,
 };
+use crate::copy::copy_all;
 
 /// Kills happen at so many operations of a repair, spread over it.
 const MOMENTS: u64 = 40;
@@ -24,19 +24,6 @@ fn repair(machine: &Process, other: &Process) -> Result<RepairReport, Error> {
         .repair(Some(&other), &Monitor::default(), &mut |_| {})
 }
 
-fn copy_all(from: &Process, to: &Process) {
-    let request = CopyRequest::default().ingest(How::plain().ingest);
-    let done = copy(
-        &from.open(),
-        &to.open(),
-        &request,
-        &Monitor::default(),
-        &mut |_| {},
-    )
-    .unwrap();
-    assert_eq!(done.copied.len(), 1, "{done:?}");
-}
-
 /// A store with a backup that has lost its objects in these folders, another one with a copy, and
 /// the bytes.
 fn damaged(seed: u64, folders: &[&str]) -> (Process, Process, Vec<u8>) {
@@ -45,7 +32,7 @@ fn damaged(seed: u64, folders: &[&str]) -> (Process, Process, Vec<u8>) {
     let bytes = noise(seed, 60 << 10);
     back_up_bytes(&store, "/bytes", &bytes, &How::plain()).unwrap();
     Store::init(&other.env, &Credential::None, &tiny(), Some(&store)).unwrap();
-    copy_all(&machine, &other);
+    assert_eq!(copy_all(&machine.open(), &other.open()).copied.len(), 1);
     for folder in folders {
         for name in machine.names(folder) {
             assert!(machine.storage.lose(&ObjectName::new(name).unwrap()));

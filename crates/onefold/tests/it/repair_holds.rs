@@ -6,30 +6,17 @@ use std::time::Duration;
 
 use env::fault::FaultStorage;
 use format::names;
-use onefold::operations::copy;
-use onefold::{CopyRequest, Credential, HoldEnd, InitOptions, Monitor, RepairReport, SessionId, Store};
+use onefold::{Credential, HoldEnd, InitOptions, Monitor, RepairReport, SessionId, Store};
 use types::{ObjectName, Revision, UnixNanos};
 
 use crate::common::archival::Base;
 use crate::common::{
     HandClock, How, Process, StorageClock, assert_sound, back_up_bytes, noise, snapshot, tiny,
 };
+use crate::copy::copy_all;
 
 fn init(machine: &Process, like: &Process, options: &InitOptions) {
     Store::init(&machine.env, &Credential::None, options, Some(&like.open())).unwrap();
-}
-
-fn copy_all(from: &Process, to: &Process) {
-    let request = CopyRequest::default().ingest(How::plain().ingest);
-    let done = copy(
-        &from.open(),
-        &to.open(),
-        &request,
-        &Monitor::default(),
-        &mut |_| {},
-    )
-    .unwrap();
-    assert!(done.failed.is_empty(), "{done:?}");
 }
 
 fn repaired(machine: &Process, other: &Process) -> RepairReport {
@@ -71,7 +58,7 @@ fn pair(seed: u64) -> (Process, Process, SessionId) {
     let made = back_up_bytes(&machine.open(), "/bytes", &noise(seed, 200 << 10), &How::plain()).unwrap();
     let other = Process::new(seed + 1);
     init(&other, &machine, &tiny());
-    copy_all(&machine, &other);
+    copy_all(&machine.open(), &other.open());
     (machine, other, made.id)
 }
 
@@ -164,7 +151,7 @@ fn an_archival_backup_with_a_damaged_revision_is_replaced_once() {
     let base = Base::new(4500, 2);
     let other = Process::new(4501);
     init(&other, &base.machine, &tiny());
-    copy_all(&base.machine, &other);
+    copy_all(&base.machine.open(), &other.open());
     let archival: BTreeMap<SessionId, ObjectName> = base
         .ids
         .iter()
